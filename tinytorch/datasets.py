@@ -110,10 +110,13 @@ def sorting_examples(count: int, seed: int, length: int = SORT_LENGTH) -> tuple[
 
 
 @cache
-def sorting(train: int = 50_000, test: int = 2_000) -> Split:
-    """Return the sorting task from fixed seeds: no question of the test part is in the training part."""
+def sorting(train: int = 50_000, test: int = 2_000, test_seed: int = 2) -> Split:
+    """Return the sorting task from fixed seeds: no question of the test part is in the training part.
+
+    Other seeds than 2, and than 1 of the training part, draw other test questions.
+    """
     train_inputs, train_targets = sorting_examples(train, seed=1)
-    test_inputs, test_targets = sorting_examples(2 * test, seed=2)
+    test_inputs, test_targets = sorting_examples(2 * test, seed=test_seed)
     seen = {row.tobytes() for row in train_inputs[:, :SORT_LENGTH]}
     unseen = np.array([row.tobytes() not in seen for row in test_inputs[:, :SORT_LENGTH]])
     return Split(train_inputs, train_targets, test_inputs[unseen][:test], test_targets[unseen][:test])

@@ -19,14 +19,12 @@ Fault = tuple[int, str]
 #: Pages and modules of chapters that are not asked yet, by their path or that of their folder. None may be added.
 NOT_YET = frozenset(
     {
-        "book/capstone.md",
         "book/compression.md",
         "book/distributed.md",
         "book/machine.md",
         "book/roofline.md",
         "book/your_machine.md",
         "book/your_model.md",
-        "tinytorch/chapters/capstone",
         "tinytorch/chapters/compression",
         "tinytorch/chapters/distributed",
         "tinytorch/chapters/in_pytorch.py",

@@ -16,7 +16,7 @@ from tinytorch.perf.host.pinned_threads import allowed_cores
 from tinytorch.perf.measuring import Measurement, difference, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.judge import Judgement, Verdict, had_less_than_a_core
+from tinytorch.perf.measuring.judge import Judgement, Verdict, had_less_than_a_core, verdict_between
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Column, Page
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, caution
@@ -159,6 +159,17 @@ def test_a_comparison_in_a_table_is_withheld_too(monkeypatch: pytest.MonkeyPatch
     for others, verdict in ((1.0, Verdict.WITHHELD), (0.0, Verdict.FASTER)):
         monkeypatch.setattr(BackgroundLoad, "cores", lambda _, others=others: others)
         assert page.judged(made).verdict == verdict
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_what_was_tested_withholds_where_neither_row_nor_reason_names_it(
+    share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
+    page, found = Page("busy"), verdict_between(timed(share), high=9.0)
+    word = page.word("short", found, because="it took little").record.body
+    (row,) = page.table("t", [{"a": "one", "b": found}], {"a": "A", "b": "B"}, caption="One.").record.body["rows"]
+    assert word["outcome"] == row["b"]["outcome"] == ("withheld" if share < 1 else "decided")
 
 
 def test_a_word_rests_on_numbers_of_its_page() -> None:

@@ -35,7 +35,8 @@ ROW = Row(3, RUN, {"8 bits, dynamic": Inner(Counted(4, "B", "bytes"))}, Modelled
 
 def test_a_path_leads_into_attributes_and_items() -> None:
     assert value_at(ROW, "parts.8 bits, dynamic.gain").value == 4
-    assert (value_at({"a": {"b": 1}}, "a.b"), value_at({"a": None}, "a.b")) == (1, None)
+    assert value_at({"a": {"b": 1}}, "a.b") == 1
+    assert value_at({"a": {"b": None}}, "a.b.c.d") is None
     (named,) = listed({"mlp": ROW})
     assert (value_at(named, "name"), value_at(named, "count")) == ("mlp", 3)
     for row, path in ((ROW, "missing"), (ROW, "parts.other"), (named, "missing")):
@@ -86,3 +87,24 @@ def test_a_page_shows_rows_and_says_what_is_not_measured() -> None:
     page.figure("f", missing, caption="c", alt="a")
     assert [(one.key, one.kind) for one in page.records[-5:]] == [(key, "absent") for key in "tnwcf"]
     assert {one.body["reason"] for one in page.records[-5:]} == {"it needs a second core"}
+
+
+def test_a_table_says_words_as_its_page_calls_them() -> None:
+    rows = {"one": {"said": Judgement(Verdict.OPEN)}, "two": {"said": Judgement(Verdict.SUPPORTED, word="small")}}
+    words = {"open": "not known", "small": "too small", "two": "the second"}
+    table = Page("sample").table("t", rows, {"name": "Row", "said": "It is"}, caption="Rows.", words=words)
+    found = [(row["name"], row["said"]["word"], row["said"]["outcome"]) for row in table.record.body["rows"]]
+    assert found == [("one", "not known", "open"), ("the second", "too small", "decided")]
+
+
+def test_a_word_is_what_the_page_calls_it_or_what_a_measurement_is_called() -> None:
+    page = Page("sample")
+    for key, word, words in (
+        ("small", Judgement(Verdict.SUPPORTED), {"supported": "small"}),
+        ("large", "big", {"big": "large"}),
+        ("short", RUN, {"short": (None, 1.0), "long": (1.0, None)}),
+    ):
+        assert page.word(key, word, words, because="so it is").record.body["word"] == key
+    for wrong in ((RUN, {"short": "brief"}), (RUN, {}), ("big", {"large": (1.0, None)})):
+        with pytest.raises(ValueError, match="words of 'wrong' must be"):
+            page.word("wrong", *wrong, because="so it is")

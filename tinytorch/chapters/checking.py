@@ -5,15 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Verdict
 
 Answer = TypeVar("Answer", bound=Callable[..., Any])
+Given = ParamSpec("Given")
 
 
-def exercise_check(check: Callable[[Answer], str]) -> Callable[[Answer], str]:
+def exercise_check(check: Callable[Concatenate[Answer, Given], str]) -> Callable[Concatenate[Answer, Given], str]:
     """Return ``check`` so that it also tells a reader whose function is missing or still empty.
 
     Exercises begin with a body that raises NotImplementedError.
@@ -24,13 +25,13 @@ def exercise_check(check: Callable[[Answer], str]) -> Callable[[Answer], str]:
     """
 
     @functools.wraps(check)
-    def checked(function: Answer) -> str:
+    def checked(function: Answer, /, *args: Given.args, **kwargs: Given.kwargs) -> str:
         if not callable(function):
             raise TypeError(
                 f"{check.__name__} takes your function itself, without calling it, not its result {function!r}"
             )
         try:
-            return check(function)
+            return check(function, *args, **kwargs)
         except NotImplementedError:
             name = getattr(function, "__name__", "your function")
             sentence = f"{name} is not written yet: replace the line that raises NotImplementedError"

@@ -38,6 +38,8 @@ from tinytorch.report.verdicts import (
     UNTESTED,
     Claim,
     Said,
+    called,
+    conditions_of,
     judged_claim,
     placeholders,
     tested,
@@ -63,6 +65,17 @@ def _note(key: str, reason: str, instead_of: Literal["table", "figure"] | None) 
     return f'<p class="not-measured" id="{instead_of}-{key}" role="note">{NOT_MEASURED}: {escape(reason)}</p>'
 
 
+def _said(key: str, word: Said | Measurement, words: Mapping[str, Ends | str]) -> Said:
+    """Return what is said: what a measurement is called, or what this page calls a word."""
+    ends = {name: one for name, one in words.items() if not isinstance(one, str)}
+    names = {name: one for name, one in words.items() if isinstance(one, str)}
+    if isinstance(word, Measurement) != bool(ends) or (ends and names):
+        raise ValueError(
+            f"words of {key!r} must be {{word: (low, high)}} for a measurement, and {{name: word}} for what was judged"
+        )
+    return word_between(word, ends) if isinstance(word, Measurement) else called(word, names)
+
+
 class Page:
     """The records of one page, emitted as they are made.
 
@@ -80,7 +93,7 @@ class Page:
     def __init__(self, name: str) -> None:
         self.name = checked_text(name, "name", "Page")
         self.records: list[Record] = []
-        self._background = BackgroundLoad()
+        self.background = BackgroundLoad()
         if is_building():
             # Each measurement begins with a collection of garbage: let it not walk through all that was imported.
             gc.freeze()
@@ -122,27 +135,27 @@ class Page:
         self,
         key: str,
         word: Said | Measurement | Unmeasured,
-        words: Mapping[str, Ends] | None = None,
+        words: Mapping[str, Ends | str] | None = None,
         *,
         because: str,
         numbers: Sequence[str] = (),
     ) -> Shown:
         """Record a verdict, for the role ``{verdict}``.
 
-        Where other processes took the machine's time from one of the numbers, it is withheld, as a claim's verdict is:
-        see ``tinytorch.report.provenance``.
+        Where other processes took the machine's time from one of the numbers, or from what was tested, it is withheld,
+        as a claim's verdict is: see ``tinytorch.report.provenance``.
 
         Args:
             key: what prose calls it by.
             word: what the judge returned, such as ``verdict_between`` and ``Comparison``; a word that code chose from
                 counts; or a measurement, of which ``words`` says what it is called.
-            words: the ends between which a measurement has each word, for the judge: see ``word_between``.
+            words: of a measurement the ends between which it has each word, for the judge: see ``word_between``; of
+                another what this page calls those that a study names otherwise.
             because: the reason; ``{key}`` in it becomes that number.
             numbers: keys of numbers that the word rests on besides.
 
         Raises:
-            ValueError: if something is empty, the key is taken, a number is not recorded yet, or a measurement has no
-                ``words``, or a word has some.
+            ValueError: if something is empty, the key is taken, a number is not recorded yet, or ``words`` do not fit.
 
         Examples:
             >>> from tinytorch.perf.measuring import Measurement
@@ -157,15 +170,13 @@ class Page:
         if isinstance(word, Unmeasured):
             return self._unmeasured(key, word)
         self._check_new(key)
-        if isinstance(word, Measurement) != (words is not None):
-            raise ValueError(f"words of {key!r} must say what a measurement is called, and stand beside no word")
-        if isinstance(word, Measurement):
-            word = word_between(word, words or {})
+        word = _said(key, word, words or {})
         checked_text(words_of(word), "word", key)
         rests_on = list(dict.fromkeys([*numbers, *placeholders(checked_text(because, "because", key), key)]))
         self._check_numbers(rests_on, key)
         said = because.strip()
-        if self._is_disturbed(rests_on) and verdict_of(word).is_decided:
+        is_disturbed_test = is_disturbed(conditions_of(word), self.background.cores())
+        if (is_disturbed_test or self._is_disturbed(rests_on)) and verdict_of(word).is_decided:
             word, said = Judgement(Verdict.WITHHELD), f"{WITHHELD_WORD}: {said}"
         body: Json = {"word": words_of(word), **tested(word), "because": said, "numbers": rests_on}
         body["fixed"] = self._is_fixed(body, rests_on)
@@ -181,13 +192,13 @@ class Page:
             rests_on: what was measured for it.
         """
         said = Judgement(Verdict.SUPPORTED, word=word) if isinstance(word, str) else word
-        disturbed = is_disturbed([one.conditions for one in rests_on], self._background.cores())
+        disturbed = is_disturbed([one.conditions for one in rests_on], self.background.cores())
         return Judgement(Verdict.WITHHELD) if disturbed and said.verdict.is_decided else said
 
     def judged(self, comparison: Comparison) -> Comparison:
         """Return the comparison as ``compare`` would record it: as far as noise leaves it, or withheld."""
         made = self.noise.judged(comparison)
-        disturbed = is_disturbed([made.estimate.conditions], self._background.cores())
+        disturbed = is_disturbed([made.estimate.conditions], self.background.cores())
         return made.withheld(WITHHELD_WORD) if disturbed and made.verdict.is_decided else made
 
     def compare(self, key: str, comparison: Comparison | Unmeasured) -> Shown:
@@ -255,6 +266,7 @@ class Page:
         caption: str,
         quoted: Collection[str] = (),
         totals: Mapping[str, str] | None = None,
+        words: Mapping[str, str] | None = None,
     ) -> Shown:
         """Show and record a table: a row for each object, a column for each attribute that is named.
 
@@ -270,6 +282,7 @@ class Page:
             caption: what the table says.
             quoted: attributes whose text others published.
             totals: of factors, the attribute that holds their product so far, in each row that has both.
+            words: what this page calls texts and verdicts that a study names otherwise.
 
         Raises:
             TypeError, ValueError: if rows or columns do not fit, a number is not finite, or the key is taken.
@@ -292,7 +305,7 @@ class Page:
         self._check_new(key)
         said = checked_text(caption, "caption", key)
         if isinstance(columns, Mapping):
-            columns, rows = tables.declared(rows, columns, key, quoted=quoted, totals=totals or {})
+            columns, rows = tables.declared(rows, columns, key, quoted=quoted, totals=totals or {}, words=words)
         checked = tables.checked_columns(columns, key)
         cells = tables.checked_rows(cast("Sequence[Mapping[str, Any]]", rows), checked, key)
         for row in cells:
@@ -487,7 +500,7 @@ class Page:
         self._check_new(key)
         found = judged_claim(key, measured, above=above, below=below, at_least=at_least, at_most=at_most)
         conditions = [test.measurement.conditions for test in found.tests]
-        if found.verdict.is_decided and is_disturbed(conditions, self._background.cores()):
+        if found.verdict.is_decided and is_disturbed(conditions, self.background.cores()):
             found = Judgement(Verdict.WITHHELD)
         body = {"verdict": found.verdict.value, **tested(found), "counted": found.is_fixed}
         return self._emit(key, "claim", body)
@@ -520,17 +533,17 @@ class Page:
     def _is_disturbed(self, keys: Sequence[str]) -> bool:
         """Return whether other programs took the machine's time from one of these numbers of this page."""
         numbers = (record for record in self.records if record.key in keys and record.kind in NUMBER_KINDS)
-        return is_disturbed([conditions_of_record(number.body) for number in numbers], self._background.cores())
+        return is_disturbed([conditions_of_record(number.body) for number in numbers], self.background.cores())
 
     def _withhold(self, rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> None:
-        """Withhold the verdicts of the rows whose numbers others disturbed."""
-        judged, others = [column.key for column in columns if column.judged], self._background.cores()
+        """Withhold the verdicts of the rows whose numbers, or whose tests, others disturbed."""
+        judged, others = [column.key for column in columns if column.judged], self.background.cores()
         for row in rows if judged else ():
-            measured = (as_measurement(cell).conditions for cell in row.values() if isinstance(cell, Value))
-            if is_disturbed(measured, others):
-                for key in judged:
-                    if row[key] is not None and verdict_of(row[key]).is_decided:
-                        row[key] = Judgement(Verdict.WITHHELD)
+            measured = [as_measurement(cell).conditions for cell in row.values() if isinstance(cell, Value)]
+            for key in (key for key in judged if row[key] is not None):
+                rests_on = [*measured, *conditions_of(row[key])]
+                if verdict_of(row[key]).is_decided and is_disturbed(rests_on, others):
+                    row[key] = Judgement(Verdict.WITHHELD)
 
     def _keys(self, *kinds: str) -> set[str]:
         """Return the keys of this page's records of these kinds."""

@@ -32,7 +32,7 @@ from tinytorch.report.numbers import (
 from tinytorch.report.records import Json, checked_text, checked_value, measurement_from_record, number_body
 from tinytorch.report.rows import Rows as AnyRows
 from tinytorch.report.rows import listed, value_at
-from tinytorch.report.verdicts import tested, words_of
+from tinytorch.report.verdicts import called, tested, words_of
 
 #: A column whose largest and smallest sizes are further apart than this keeps a unit in each cell.
 _ONE_UNIT_UP_TO = 1e5
@@ -91,7 +91,13 @@ class _Laid:
 
 
 def declared(
-    rows: AnyRows, headings: Mapping[str, str], key: str, *, quoted: Collection[str], totals: Mapping[str, str]
+    rows: AnyRows,
+    headings: Mapping[str, str],
+    key: str,
+    *,
+    quoted: Collection[str],
+    totals: Mapping[str, str],
+    words: Mapping[str, str] | None = None,
 ) -> tuple[list[Column], list[dict[str, Any]]]:
     """Return the columns of a table whose page names attributes of rows, and its cells; values say how a column looks.
 
@@ -101,13 +107,14 @@ def declared(
         key: of the table.
         quoted: attributes whose text others published; values know it.
         totals: of factors, the attribute of their product so far.
+        words: what the page calls texts and verdicts that cells have otherwise.
 
     Raises:
         ValueError: if there are no rows, one lacks an attribute, or ``quoted`` or ``totals`` names no column.
     """
     if unknown := sorted({*quoted, *totals, *totals.values()} - headings.keys()):
         raise ValueError(f"quoted and totals of table {key!r} must name its columns, not {', '.join(unknown)}")
-    cells = [{path: _cell_value(value_at(row, path)) for path in headings} for row in listed(rows)]
+    cells = [{path: called(_cell_value(value_at(row, path)), words or {}) for path in headings} for row in listed(rows)]
     return [
         _column(path, label, [row[path] for row in cells], path in quoted, totals.get(path))
         for path, label in headings.items()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 
 from tinytorch.perf.measuring import Counted, Derived, Measurement
 from tinytorch.perf.measuring.comparison import Comparison, Quantity
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import (
     OF_CLAIMS,
     Judgement,
@@ -61,6 +62,20 @@ def _known(test: Test | None) -> str:
     ends = (test.reach.low, test.reach.high)
     shown = format_number(test.measurement.median, test.measurement.unit, ends=ends)
     return f"open, between {shown.low} and {shown.with_unit(shown.high)}"
+
+
+def called(said: Said, words: Mapping[str, str]) -> Said:
+    """Return what is said in the words of a page, by what a study calls it; what these do not name stays as it is."""
+    if isinstance(said, Judgement):
+        return replace(said, word=words.get(str(said), said.word))
+    return words.get(said, said) if isinstance(said, str) else said
+
+
+def conditions_of(said: Said) -> list[Conditions]:
+    """Return the conditions of what a verdict was tested on."""
+    if isinstance(said, Comparison):
+        return [said.estimate.conditions]
+    return [test.measurement.conditions for test in said.tests] if isinstance(said, Judgement) else []
 
 
 def tested(said: Said) -> Json:

@@ -1,4 +1,4 @@
-"""Models of the zoo's shapes that nobody trained, and trials with times of our own making."""
+"""Models of the zoo's shapes that nobody trained, and ladders with times of our own making."""
 
 from __future__ import annotations
 
@@ -12,32 +12,33 @@ import pytest
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch import models
 from tinytorch.chapters.capstone import ladder as ladder_module
-from tinytorch.chapters.capstone.configuration import Configuration
-from tinytorch.chapters.capstone.ladder import Ladder, Stage, Trial, climb_ladder
-from tinytorch.chapters.capstone.prediction import Counts, Forecast, Profile
-from tinytorch.chapters.capstone.rule import Rule
-from tinytorch.chapters.capstone.steps import Move, Step, name_of, step_named
+from tinytorch.chapters.capstone.configuration import STEPS, Configuration, Move, Step
+from tinytorch.chapters.capstone.ladder import Ladder, Rule, Trial, climb_ladder
 from tinytorch.chapters.capstone.workload import Workload
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
+from tinytorch.perf.acceleration.prediction import Counts, Profile
 from tinytorch.perf.benchmarking.zoo import student
 from tinytorch.perf.compression import low_rank_model, magnitude_prune, sparse_model, structured_prune
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.host.blas import thread_limit
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.measuring.comparison import compare_all
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import PairedAccuracy
+from tinytorch.perf.quantization.tradeoff import accuracy_change
 from tinytorch.perf.roofline.placement import place
 
 CACHE, KERNELS, SMALL, TOKEN = STEPS_TRIED = tuple(
-    step_named(name) for name in ("key-value cache", "compiled kernels", "distilled model", "one op a token")
+    next(step for step in STEPS if step.name == name)
+    for name in ("key-value cache", "compiled kernels", "distilled model", "one op a token")
 )
-#: Paired answers that nobody lost, and answers of which three in a hundred were lost.
-KEPT = PairedAccuracy(2000, 0.99, 0.99, 0, 0, Interval(-0.002, 0.002, 0.95), 1.0)
-LOST = PairedAccuracy(2000, 0.99, 0.96, 60, 0, Interval(-0.04, -0.02, 0.95), 0.0)
+RULE = Rule(matters=0.1, accuracy_budget=0.01)
+#: Changes of paired answers: of which nobody lost any, and of which three in a hundred were lost.
+KEPT = accuracy_change(PairedAccuracy(2000, 0.99, 0.99, 0, 0, Interval(-0.002, 0.002, 0.95), 1.0), "kept")
+LOST = accuracy_change(PairedAccuracy(2000, 0.99, 0.96, 60, 0, Interval(-0.04, -0.02, 0.95), 0.0), "lost")
 
 
 def untrained(name: str) -> GPT:
@@ -80,51 +81,46 @@ def made_profile(name: str, whole: float) -> Profile:
         x @ x
     times = in_turns({"the whole": whole, "matmul": 0.6 * whole})
     seconds = replace(times.pop("the whole"), conditions=Conditions(blas_threads=thread_limit()))
-    placed = place(name, recorded.profile.events, seconds, made_ceilings())
-    return Profile(seconds, times, placed, Counts(100, 1000, 0.2 * seconds.median, 2e-4, ()))
+    events = recorded.profile.events
+    return Profile(
+        seconds, times, place(name, events, seconds, made_ceilings()), Counts(events, 0.2 * seconds.median, 2e-4)
+    )
 
 
 Guess = Callable[[Configuration], float]
 
 
-def made_stage(
-    workload: Workload,
-    rule: Rule,
-    before: Configuration,
-    moves: Mapping[Move, Configuration],
-    seconds: Guess,
+def made_ladder(
+    questions: int = 1,
+    steps: Sequence[Step] = STEPS_TRIED,
+    seconds: Guess = made_seconds,
     forecasts: Guess | None = None,
     roofs: Guess | None = None,
     lossy: frozenset[Configuration] = frozenset(),
-) -> Stage:
-    """Return the stage of ``moves`` whose configurations take ``seconds``; forecasts and roofs are right unless given.
-
-    What is ``lossy`` and faster loses answers.
-    """
-    named = {name_of(move): after for move, after in moves.items()}
-    times = in_turns({"as it was": seconds(before), **{name: seconds(after) for name, after in named.items()}})
-    gained = compare_all(times["as it was"], *[times[name] for name in named], matters=rule.matters)
-
-    def trial(move: Move, after: Configuration) -> Trial:
-        won, right = gained[name_of(move)], seconds(before) / seconds(after)
-        accuracy = (LOST if after in lossy else KEPT) if rule.is_faster(won) else None
-        forecast = Forecast(1.0, 1.0, forecasts(after) if forecasts else right, roofs(after) if roofs else right)
-        return Trial(move, after, forecast, times[name_of(move)], won, accuracy, rule.outcome(won, accuracy))
-
-    trials = sorted((trial(*move) for move in moves.items()), key=lambda one: -one.forecast.speedup)
-    return Stage(before, made_profile(f"a call, {workload.words}", seconds(before)), tuple(trials))
-
-
-def made_ladder(
-    questions: int = 1, steps: Sequence[Step] = STEPS_TRIED, seconds: Guess = made_seconds, **how: Any
 ) -> Ladder:
-    """Return the ladder that the method climbs where configurations take ``seconds``; ``how`` is for `made_stage`."""
+    """Return the ladder that the method climbs where configurations take ``seconds``.
 
-    def stage(
-        workload: Workload, _: Any, rule: Rule, before: Configuration, moves: Mapping[Move, Configuration], *__: Any
-    ) -> Stage:
-        return made_stage(workload, rule, before, moves, seconds, **how)
+    Forecasts and roofs are right unless given. What is ``lossy`` and faster loses answers.
+    """
+
+    def tried(
+        workload: Workload, _: Any, rule: Rule, before: Configuration, moves: Mapping[Move, Configuration]
+    ) -> tuple[Profile, list[Trial]]:
+        named = {" + ".join(move): after for move, after in moves.items()}
+        times = in_turns({"as it was": seconds(before), **{name: seconds(after) for name, after in named.items()}})
+        gained = compare_all(times["as it was"], *[times[name] for name in named], matters=rule.matters)
+
+        def trial(move: Move, after: Configuration) -> Trial:
+            name, right = " + ".join(move), seconds(before) / seconds(after)
+            predicted, roof = (
+                Modelled(guess(after) if guess else right, "", "a gain", "made") for guess in (forecasts, roofs)
+            )
+            outcome = rule.outcome(gained[name], lambda: LOST if after in lossy else KEPT)
+            return Trial(move, after, predicted, roof, times[name], gained[name], outcome)
+
+        profile = made_profile(f"a call, {workload.words}", seconds(before))
+        return profile, [trial(*move) for move in moves.items()]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ladder_module, "_stage", stage)
-        return climb_ladder(Workload(questions), made_ceilings(threads=1), Rule(), steps=steps)
+        patch.setattr(ladder_module, "_tried", tried)
+        return climb_ladder(Workload(questions), made_ceilings(threads=1), RULE, steps=steps)

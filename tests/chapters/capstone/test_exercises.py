@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.chapters.capstone.made_trials import KEPT, LOST, in_turns, untrained
+from tests.chapters.capstone.made_trials import KEPT, LOST, RULE, in_turns, untrained
 from tinytorch.chapters.capstone import configuration, exercises
 from tinytorch.chapters.capstone.configuration import Configuration
 
@@ -33,38 +34,35 @@ def test_keep() -> None:
         exercises.check_keep(lambda g, a, matters, budget: g.low > 1 + matters and a.high >= -budget)
 
 
-_SMALL = {"model": "distilled", "kernels": True, "fusion": "token"}
-
-
 @pytest.fixture
 def _made(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configuration, "_suite_model", untrained)
-    monkeypatch.setattr(exercises, "accuracy_change", lambda before, after: KEPT)
+    monkeypatch.setattr(exercises, "accuracy_change", lambda *_: KEPT)
     times = in_turns({"all in codes": 2e-3, "yours": 1e-3})
     monkeypatch.setattr(exercises, "in_turns", lambda *_, **__: times)
 
 
-@pytest.mark.usefixtures("_made")
-def test_beat_capstone() -> None:
-    good = Configuration(cache="8-bit", **_SMALL)  # type: ignore[arg-type]
-    assert exercises.check_beat_capstone(lambda budget: good).startswith("beat_capstone: passed")
-    with pytest.raises(AssertionError, match="more than the 600,000"):
-        exercises.check_beat_capstone(lambda budget: Configuration(cache="float32", **_SMALL))  # type: ignore[arg-type]
-    with pytest.raises(AssertionError, match="choose another"):
-        exercises.check_beat_capstone(lambda budget: exercises.ALL_IN_CODES)
-    with pytest.raises(AssertionError, match="must return a Configuration"):
-        exercises.check_beat_capstone(lambda budget: None)  # type: ignore[arg-type, return-value]
-    with pytest.raises(AssertionError, match="one thread"):
-        exercises.check_beat_capstone(lambda budget: Configuration(cache="8-bit", threads=2, **_SMALL))  # type: ignore[arg-type]
+def _checked(found: Any) -> str:
+    return exercises.check_beat_capstone(lambda budget: found, RULE)
+
+
+_GOOD = Configuration("distilled", cache="8-bit", fusion="token", kernels=True)
 
 
 @pytest.mark.usefixtures("_made")
-def test_beat_capstone_in_time_and_in_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    good = Configuration(cache="8-bit", **_SMALL)  # type: ignore[arg-type]
+def test_beat_capstone(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _checked(_GOOD).startswith("beat_capstone: passed")
+    for wrong, why in (
+        (replace(_GOOD, cache="float32"), "more than the 600,000"),
+        (exercises.ALL_IN_CODES, "choose another"),
+        (None, "must return a Configuration"),
+    ):
+        with pytest.raises(AssertionError, match=why):
+            _checked(wrong)
     slow = in_turns({"all in codes": 1e-3, "yours": 2e-3})
     monkeypatch.setattr(exercises, "in_turns", lambda *_, **__: slow)
     with pytest.raises(AssertionError, match="not faster"):
-        exercises.check_beat_capstone(lambda budget: good)
-    monkeypatch.setattr(exercises, "accuracy_change", lambda before, after: LOST)
-    with pytest.raises(AssertionError, match="it loses 60"):
-        exercises.check_beat_capstone(lambda budget: good)
+        _checked(_GOOD)
+    monkeypatch.setattr(exercises, "accuracy_change", lambda *_: LOST)
+    with pytest.raises(AssertionError, match="of 2000 answers it loses 60 and gains 0"):
+        _checked(_GOOD)

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.chapters.made_turns import made, records
+from tests.chapters.made_turns import made
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.capstone import gpt2_steps as chapter
 from tinytorch.chapters.gpt2 import GPT2
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Measurement
-from tinytorch.report import Page
 
 CACHE, CALLS = GPT2.cache_bytes(1024), 126e-6
 BEFORE = (GPT2.step_bytes + CACHE) / 10e9 + CALLS
@@ -26,38 +25,26 @@ def test_each_technique_leaves_the_bytes_operations_and_calls_that_it_does_not_s
         "eight-bit codes for the weights": (BEFORE, (GPT2.coded_bytes + CACHE) / 10e9 + CALLS),
         "half the numbers of the MLPs": (BEFORE, BEFORE - 4 * GPT2.halving_saves / 10e9),
         "a plan, whose calls cost nothing": (BEFORE, BEFORE - CALLS),
-        chapter.TOGETHER: (again, (GPT2.halved_coded_bytes + CACHE) / 10e9),
+        "all of them together": (again, (GPT2.halved_coded_bytes + CACHE) / 10e9),
     }
     steps = chapter.least_steps(made_ceilings())
     assert [name.partition(" (")[0] for name in steps] == [*expected]
-    for (before, after), (first, then) in zip(steps.values(), expected.values(), strict=True):
-        assert before.median == pytest.approx(first)
-        assert after.median == pytest.approx(then)
+    for one, (first, then) in zip(steps.values(), expected.values(), strict=True):
+        assert (one.before.value, one.after.value, one.gain.value) == pytest.approx((first, then, first / then))
 
 
 @pytest.mark.parametrize(("peak", "first"), [(100e9, "a cache"), (1e15, "eight-bit codes")])
 def test_the_largest_gain_stands_first_and_all_together_last(peak: float, first: str) -> None:
     """Where arithmetic costs nothing, the text is read again in the time of the weights: a cache only adds bytes."""
-    steps = chapter.least_steps(made_ceilings(peak=peak))
-    *alone, together = steps
-    assert alone[0].startswith(first)
-    assert together == chapter.TOGETHER
-    gains = [chapter.gain(*steps[name]) for name in alone]
+    *alone, (together, _) = chapter.least_steps(made_ceilings(peak=peak)).items()
+    assert alone[0][0].startswith(first)
+    assert together == "all of them together"
+    gains = [one.gain.value for _, one in alone]
     assert gains == sorted(gains, reverse=True)
 
 
-def test_three_blocks_are_held_against_the_bytes_of_their_own_weights() -> None:
-    page = Page("capstone")
-    chapter.record_steps(page, made(6e-3, "s"), made_ceilings())
-    said = records(page)
-    least = 3 * 4 * (12 * 768**2 + 13 * 768) / 10e9
-    assert said["gpt2-quarter-over"]["value"] == pytest.approx(6e-3 / least)
-    assert said["gpt2-body"]["value"] == pytest.approx(24e-3)
-    assert said["gpt2-body-least"]["value"] == pytest.approx(4 * least)
-    assert (said["gpt2-quarter-over"]["kind"], said["gpt2-body-least"]["kind"]) == ("measured", "modelled")
-    assert (said["gpt2-quarter-from"]["word"], said["gpt2-body-from"]["word"]) == ("memory", "memory")
-    rows = said["gpt2-steps"]["rows"]
-    assert said["gpt2-last"]["value"] == rows[-1]["after"]["value"]
+def test_three_blocks_are_a_quarter_of_the_body() -> None:
+    assert chapter.BODY_BYTES == 4 * chapter.QUARTER_BYTES == 4 * 3 * 4 * (12 * 768**2 + 13 * 768)
 
 
 def test_the_blocks_that_are_timed_have_gpt2s_shape_and_take_one_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,68 +6,111 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chapters.capstone.made_trials import CACHE, KEPT, LOST, SMALL, TOKEN, in_turns, made_ladder
+from tests.chapters.capstone.made_trials import (
+    CACHE,
+    KEPT,
+    KERNELS,
+    LOST,
+    RULE,
+    SMALL,
+    TOKEN,
+    made_ladder,
+    made_seconds,
+)
+from tests.chapters.capstone.made_trials import in_turns as made_turns
 from tests.perf.made_ceilings import made_ceilings
-from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
-from tinytorch.chapters.capstone.ladder import climb_ladder, right_choice
-from tinytorch.chapters.capstone.rule import Outcome, Rule
-from tinytorch.chapters.capstone.steps import single_moves
+from tinytorch.chapters.capstone.configuration import Configuration
+from tinytorch.chapters.capstone.ladder import Ladder, Rule, climb_ladder, right_choice
 from tinytorch.chapters.capstone.workload import Workload
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.judge import Judgement, Verdict
+
+_WITH_PAIRS = made_ladder()
 
 
 def test_pairs_lead_on_where_single_steps_end() -> None:
-    found = made_ladder()
+    found = _WITH_PAIRS
     assert list(found.rungs) == ["plain", "compiled kernels", "distilled model", "key-value cache + one op a token"]
-    assert [stage.steps_at_once for stage in found.stages] == [1, 1, 1, 2]
-    assert found.stages[2].taken is None
+    assert [(stage.number, len(stage.first.move)) for stage in found.stages] == [("1", 1), ("2", 1), ("3", 1), ("4", 2)]
+    assert [stage.chosen.word for stage in found.stages[:3]] == ["compiled kernels", "distilled model", "nothing"]
+    assert found.stages[2].won == Unmeasured("in this run no step passed in that turn")
     assert found.last == Configuration(model="distilled", cache="float32", fusion="token", kernels=True)
-    assert [stage.choice and stage.choice.verdict for stage in found.stages] == [
-        "supported",
-        "supported",
-        None,
-        "supported",
-    ]
+    choices = [stage.choice and stage.choice.verdict for stage in found.stages]
+    assert choices == ["supported", "supported", None, "supported"]
     # The cache was taken at last, if not alone, so nothing was tried in vain.
     assert found.dropped == {}
 
 
-def test_a_prediction_that_puts_the_wrong_step_first_is_refuted() -> None:
-    found = made_ladder(forecasts=lambda one: 9.0 if one.model == "distilled" else 1.0)
-    first = found.stages[0]
-    assert first.trials[0].name == "distilled model"
-    assert first.taken is not None
-    assert first.taken.name == "compiled kernels"
-    assert first.choice is not None
-    assert first.choice.verdict is Verdict.REFUTED
-    slower = made_ladder(forecasts=lambda one: 9.0 if one.cache != "none" else 1.0)
-    assert slower.stages[0].trials[0].outcome == "gains too little"
-    assert slower.stages[0].choice is not None
-    assert slower.stages[0].choice.verdict is Verdict.REFUTED
+#: A pair is tried, and is no faster than the single step before it.
+_PAIR_FAILS = made_ladder(
+    steps=(CACHE, KERNELS, TOKEN), seconds=lambda one: made_seconds(one) * (5 if one.fusion == "token" else 1)
+)
 
 
-def test_a_first_step_whose_answers_leave_it_open_is_neither_right_nor_wrong() -> None:
-    stage = made_ladder(forecasts=lambda one: 9.0 if one.model == "distilled" else 1.0).stages[0]
-    verdicts = {
-        Outcome.TOO_MANY_WRONG: Verdict.REFUTED,
-        Outcome.MAY_BE_TOO_MANY: Verdict.OPEN,
-        Outcome.NOT_PROVEN: Verdict.OPEN,
+@pytest.mark.parametrize(
+    ("ladder", "word"),
+    [
+        (_WITH_PAIRS, "short"),
+        (made_ladder(seconds=lambda one: made_seconds(one, cached=1 / 1.02)), "short"),
+        (made_ladder(steps=(KERNELS, SMALL)), "all the way"),
+        (_PAIR_FAILS, "all the way"),
+        (made_ladder(steps=(CACHE,)), "nowhere"),
+    ],
+)
+def test_single_steps_lead_all_the_way_or_stop_short(ladder: Ladder, word: str) -> None:
+    # It rests on the gain of each trial.
+    assert (ladder.led.word, len(ladder.led.tests)) == (word, sum(len(stage.trials) for stage in ladder.stages))
+
+
+def test_a_trial_says_what_became_of_it_and_answers_are_scored_of_what_is_faster() -> None:
+    outcomes = {trial.name: (trial.outcome.word, trial.change) for trial in _WITH_PAIRS.stages[0].trials}
+    assert outcomes == {
+        "compiled kernels": ("taken", KEPT),
+        "distilled model": ("passes", KEPT),
+        "key-value cache": ("gain refuted", None),
     }
-    for outcome, verdict in verdicts.items():
-        judged = right_choice(stage, replace(stage.trials[0], outcome=outcome))
-        assert judged is not None
-        assert judged.verdict is verdict
+
+
+def test_a_prediction_that_puts_the_wrong_step_first_is_refuted() -> None:
+    found = made_ladder(
+        forecasts=lambda one: 9.0 if one.model == "distilled" else 1.0,
+        roofs=lambda one: 7.0 if one.cache != "none" else 1.0,
+    ).stages[0]
+    assert (found.first.name, found.of_roof.name) == ("distilled model", "key-value cache")
+    assert found.chosen.word == "compiled kernels"
+    for choice in (found.choice, found.choice_of_roof):
+        assert choice is not None
+        assert choice.verdict is Verdict.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("outcome", "seconds", "verdict", "word"),
+    [
+        (Judgement(Verdict.SUPPORTED, word="answers refuted"), 1.0, Verdict.REFUTED, ""),
+        (Judgement(Verdict.OPEN, word="answers open"), 1.0, Verdict.OPEN, "may pass"),
+        (Judgement(Verdict.SUPPORTED, word="passes"), 1.0, Verdict.OPEN, "may be faster"),
+        (Judgement(Verdict.SUPPORTED, word="passes"), 0.9, Verdict.SUPPORTED, ""),
+    ],
+)
+def test_a_choice_is_open_where_another_may_be_faster_or_it_may_not_pass(
+    outcome: Judgement, seconds: float, verdict: Verdict, word: str
+) -> None:
+    stage, times = _WITH_PAIRS.stages[0], made_turns({"taken": 1.0, "first": seconds})
+    first = replace(stage.trials[1], outcome=outcome, seconds=times["first"])
+    judged = right_choice(first, replace(stage.trials[0], seconds=times["taken"]), ())
+    assert judged is not None
+    assert (judged.verdict, judged.word) == (verdict, word)
 
 
 def test_what_loses_answers_is_dropped_however_fast() -> None:
-    lossy = frozenset(after for after in single_moves(PLAIN).values() if after.kernels)
-    found = made_ladder(lossy=lossy)
+    found = made_ladder(lossy=frozenset({Configuration(kernels=True)}))
     trial = next(trial for trial in found.stages[0].trials if trial.name == "compiled kernels")
-    assert (trial.outcome, trial.accuracy) == ("too many wrong", LOST)
-    taken = found.stages[0].taken
-    assert taken is not None
-    assert taken.name == "distilled model"
+    assert (trial.outcome.word, trial.change, found.stages[0].chosen.word) == (
+        "answers refuted",
+        LOST,
+        "distilled model",
+    )
 
 
 def test_dropped_steps_come_with_the_best_that_they_did() -> None:
@@ -78,37 +121,31 @@ def test_dropped_steps_come_with_the_best_that_they_did() -> None:
 
 def test_a_ladder_needs_the_ceilings_of_one_thread_and_a_step() -> None:
     with pytest.raises(ValueError, match="ceilings of one thread, not of 2"):
-        climb_ladder(Workload(1), made_ceilings(threads=2), Rule())
+        climb_ladder(Workload(1), made_ceilings(threads=2), RULE)
     with pytest.raises(ValueError, match="steps must hold one that can be taken"):
-        climb_ladder(Workload(1), made_ceilings(threads=1), Rule(), steps=(TOKEN,))
+        climb_ladder(Workload(1), made_ceilings(threads=1), RULE, steps=(TOKEN,))
     with pytest.raises(ValueError, match="questions must be at least 1"):
         Workload(0)
 
 
 @pytest.mark.parametrize(
     ("after", "outcome"),
-    [
-        (0.9e-3, "passes"),
-        (0.99e-3, "gains too little"),
-        (1.1e-3, "gains too little"),
-        (0.98e-3, "not proven to gain enough"),
-    ],
+    [(0.9e-3, "passes"), (0.99e-3, "gain refuted"), (1.1e-3, "gain refuted"), (0.98e-3, "gain open")],
 )
 def test_the_rule_asks_for_more_than_does_not_matter(after: float, outcome: str) -> None:
-    times = in_turns({"before": 1e-3, "after": after})
+    times = made_turns({"before": 1e-3, "after": after})
     gained = compare_paired(times["before"], times["after"], matters=0.0204)
-    assert Rule().outcome(gained, KEPT) == outcome
+    found = Rule(0.0204, 0.01).outcome(gained, lambda: KEPT)
+    assert (found.word, found.verdict is Verdict.OPEN) == (outcome, "open" in outcome)
+    assert [test.low for test in found.tests] == ([1.0204, -0.01] if outcome == "passes" else [1.0204])
 
 
 def test_the_rule_looks_at_the_lower_end_of_what_is_lost() -> None:
-    times = in_turns({"before": 2e-3, "after": 1e-3})
+    times = made_turns({"before": 2e-3, "after": 1e-3})
     gained = compare_paired(times["before"], times["after"], matters=0.02)
-    assert Rule(accuracy_budget=0.001).outcome(gained, KEPT) == "may be too many wrong"
-    assert Rule(accuracy_budget=0.001).outcome(gained, LOST) == "too many wrong"
-    assert Rule(accuracy_budget=0.002).outcome(gained, KEPT) == "passes"
-    with pytest.raises(ValueError, match="accuracy must be given"):
-        Rule().outcome(gained, None)
-    with pytest.raises(ValueError, match="matters must lie"):
-        Rule(matters=1.0)
-    with pytest.raises(ValueError, match="accuracy_budget must be"):
-        Rule(accuracy_budget=-0.1)
+    assert Rule(0.1, 0.001).outcome(gained, lambda: KEPT).word == "answers open"
+    assert Rule(0.1, 0.001).outcome(gained, lambda: LOST).word == "answers refuted"
+    assert Rule(0.1, 0.002).outcome(gained, lambda: KEPT).word == "passes"
+    for shares, wrong in (((1.0, 0.0), "matters"), ((0.0, -0.1), "accuracy_budget")):
+        with pytest.raises(ValueError, match=f"{wrong} must be a share"):
+            Rule(*shares)

@@ -1,39 +1,31 @@
-"""One way to run the book's GPT: which model, its weights, its cache, and what runs its operations."""
+"""Ways to run the book's GPT, by model, weights, cache and what runs its operations; and the steps between them."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 from tinytorch.core.module import Module
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.acceleration import accelerated
 from tinytorch.perf.acceleration.fusion import fuse
-from tinytorch.perf.acceleration.techniques import with_threads
-from tinytorch.perf.benchmarking.zoo import suite
-from tinytorch.perf.memoization import KVCache, QuantizedKVCache, enable_kv_cache, fuse_decoding, generate
-from tinytorch.perf.memoization.generation import Tokens
-from tinytorch.perf.quantization import Plan, Scheme, quantize_model, stored_bytes
+from tinytorch.perf.benchmarking import Variant, suite
+from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of, enable_kv_cache, fuse_decoding
+from tinytorch.perf.quantization import Plan, Scheme, quantize_model
 
 ModelName = Literal["full", "half of the units", "distilled", "low rank", "sparse"]
 Weights = Literal["float32", "8-bit weights", "8-bit layers"]
 CacheName = Literal["none", "float32", "8-bit"]
 Fusion = Literal["none", "layers", "token"]
 
-#: What the zoo's suite calls each model.
-_IN_SUITE: dict[ModelName, str] = {
-    "full": "baseline",
-    "half of the units": "structured",
-    "distilled": "distilled",
-    "low rank": "low-rank",
-    "sparse": "pruned",
-}
-#: Models whose linear layers are plain ones, which can be quantized and fused.
-PLAIN_LAYERS: frozenset[ModelName] = frozenset({"full", "half of the units", "distilled"})
+#: What the zoo's suite calls a model that it names otherwise.
+_IN_SUITE = {"full": "baseline", "half of the units": "structured", "low rank": "low-rank", "sparse": "pruned"}
+#: Models whose linear layers can be neither quantized nor fused.
+_OWN_LAYERS = ("low rank", "sparse")
+#: What may take the place of another choice than the plain one: of a cache, of fused layers, of any other model.
+_REPLACING = ("8-bit", "token", "distilled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +33,12 @@ class Configuration:
     """The choices of the capstone; the defaults are its plain start, without a cache and on NumPy.
 
     Attributes:
-        model: the zoo's trained GPT (``full``), or a smaller one made of it: with ``half of the units`` removed and
-            fine-tuned, ``distilled`` into one of half the width, of ``low rank``, or ``sparse``, with nine of ten
-            weights removed and stored as CSR.
-        weights: ``float32``; ``8-bit weights`` that become floats where they are used; or ``8-bit layers``, which
-            multiply integers.
-        cache: of keys and values: ``none``, in ``float32``, or in ``8-bit`` codes.
-        fusion: ``none``; ``layers``, where activations and sums belong to products; or ``token``, where each new token
-            takes one op.
+        model: the zoo's trained GPT, or one made of it: with ``half of the units`` removed and fine-tuned,
+            ``distilled`` into half the width, of ``low rank``, or ``sparse``, a tenth of the weights stored as CSR.
+        weights: ``8-bit weights`` become floats where they are used; ``8-bit layers`` multiply integers.
+        cache: of keys and values, in ``float32`` or in ``8-bit`` codes.
+        fusion: of ``layers``, where activations and sums belong to products; or one op for each new ``token``.
         kernels: whether compiled kernels run.
-        threads: that BLAS and kernels may use.
     """
 
     model: ModelName = "full"
@@ -58,23 +46,16 @@ class Configuration:
     cache: CacheName = "none"
     fusion: Fusion = "none"
     kernels: bool = False
-    threads: int = 1
 
     def __post_init__(self) -> None:
         for name, kind in (("model", ModelName), ("weights", Weights), ("cache", CacheName), ("fusion", Fusion)):
             known = get_args(kind)
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
-        if type(self.threads) is not int or self.threads < 1:
-            raise ValueError(f"threads must be a whole number above 0, not {self.threads!r}")
-        if self.model not in PLAIN_LAYERS and (self.weights != "float32" or self.fusion != "none"):
+        if self.model in _OWN_LAYERS and (self.weights != "float32" or self.fusion != "none"):
             raise ValueError(f"model must have plain linear layers to be quantized or fused, but is {self.model!r}")
-        if self.fusion == "token" and self.cache == "none":
-            raise ValueError("cache must be 'float32' or '8-bit' for fusion 'token': a step needs what it follows")
-        if self.fusion == "token" and not self.kernels:
-            raise ValueError("kernels must be True for fusion 'token': NumPy does the same steps, only within one op")
-        if self.fusion == "token" and self.weights == "8-bit layers":
-            raise ValueError("weights must be 'float32' or '8-bit weights' for fusion 'token', not '8-bit layers'")
+        if self.fusion == "token" and (self.cache == "none" or not self.kernels or self.weights == "8-bit layers"):
+            raise ValueError(f"fusion 'token' needs a cache and kernels, and no 8-bit layers, but this is {self}")
         if self.fusion == "layers" and self.weights != "float32":
             raise ValueError(f"weights must be 'float32' for fusion 'layers', not {self.weights!r}")
 
@@ -85,80 +66,84 @@ PLAIN = Configuration()
 GOOD_BASELINE = Configuration(cache="float32")
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A configuration that can run: a model of its own, with a cache for one size of batch if it has any.
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change: which choice of a `Configuration` it makes, and what tables call it."""
 
-    Attributes:
-        configuration: what it was made from.
-        model: what runs, in eval mode.
-        cache: what it remembers in, or None.
-        weight_bytes: of the model's state: parameters, codes and scales, each once.
-    """
+    name: str
+    field: str
+    value: Any
 
-    configuration: Configuration
-    model: GPT
-    cache: KVCache | None
-    weight_bytes: int
+    def after(self, before: Configuration) -> Configuration | None:
+        """Return the configuration after this step, or None if it cannot be taken from ``before``.
 
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of the cache; 0 without one."""
-        return 0 if self.cache is None else self.cache.nbytes
-
-    def running(self) -> AbstractContextManager[None]:
-        """Return the context that calls belong in."""
-        return accelerated() if self.configuration.kernels else nullcontext()
-
-    def answering(self, prompts: Tokens, new_tokens: int) -> Callable[[], Tokens]:
-        """Return a call that generates ``new_tokens`` after each of the prompts (B, P): (B, P + new_tokens).
-
-        The caller is in `running`. More threads than one are set and put back within the call.
+        A choice is made once, but for what `_REPLACING` has.
         """
+        now = getattr(before, self.field)
+        is_new = now == getattr(PLAIN, self.field)
+        if now == self.value or not (is_new or self.value in _REPLACING) or (self.value, now) == ("8-bit", "none"):
+            return None
+        try:
+            return replace(before, **{self.field: self.value})
+        except ValueError:
+            return None
 
-        def call() -> Tokens:
-            return generate(self.model, prompts, new_tokens)
 
-        return call if self.configuration.threads == 1 else with_threads(call, self.configuration.threads)
+#: Every step on one core. Steps that cannot be taken yet are offered later.
+STEPS = (
+    Step("key-value cache", "cache", "float32"),
+    Step("compiled kernels", "kernels", True),
+    Step("fused layers", "fusion", "layers"),
+    Step("one op a token", "fusion", "token"),
+    Step("8-bit weights", "weights", "8-bit weights"),
+    Step("8-bit layers", "weights", "8-bit layers"),
+    Step("8-bit cache", "cache", "8-bit"),
+    Step("half of the units", "model", "half of the units"),
+    Step("low rank", "model", "low rank"),
+    Step("sparse weights", "model", "sparse"),
+    Step("distilled model", "model", "distilled"),
+)
+#: Names of one step, or of two of which the second cannot be taken without the first.
+Move = tuple[str, ...]
+Moves = dict[Move, Configuration]
 
 
-def ready(configuration: Configuration, batch: int) -> Ready:
-    """Return the configuration with a model of its own, and a cache for ``batch`` sequences if it has one.
+def moves_from(before: Configuration, steps: Sequence[Step] = STEPS) -> tuple[Moves, Moves]:
+    """Return what each step makes that can be taken, and each pair of which the first makes the second possible."""
+    pairs: Moves = {
+        (first.name, second.name): after
+        for first in steps
+        if (between := first.after(before))
+        for second in steps
+        if second.field != first.field and not second.after(before) and (after := second.after(between))
+    }
+    return {(step.name,): after for step in steps if (after := step.after(before))}, pairs
 
-    Models that had to be trained are trained the first time, in minutes, and kept under ``_build/``.
 
-    Raises:
-        ValueError: if ``batch`` is below 1.
-    """
-    if batch < 1:
-        raise ValueError(f"batch must be at least 1 sequence, not {batch}")
-    model = _quantized(model_named(configuration.model), configuration.weights)
+def ready(configuration: Configuration, batch: int) -> Variant:
+    """Return the configuration with a model of its own; a cache, if it is to have one, is for ``batch`` sequences."""
+    model: Module = copy.deepcopy(_suite_model(configuration.model))
+    if configuration.weights != "float32":
+        plan = Plan("weight-only", Scheme(8, per="channel")) if configuration.weights == "8-bit weights" else Plan()
+        model = quantize_model(model, plan=plan)
     if configuration.fusion == "layers":
         model = fuse(model)
-    elif configuration.fusion == "token":
-        model = fuse_decoding(cast(GPT, model))
     made = cast(GPT, model)
-    weight_bytes = stored_bytes(made)
-    if configuration.cache == "none":
-        return Ready(configuration, made, None, weight_bytes)
-    head = made.blocks[0].attention
-    shape = (batch, made.max_seq_len, len(made.blocks), head.num_heads, head.embed_dim // head.num_heads)
-    kind = KVCache if configuration.cache == "float32" else QuantizedKVCache
-    return Ready(configuration, made, enable_kv_cache(made, cache=kind(*shape)), weight_bytes)
+    if configuration.fusion == "token":
+        made = fuse_decoding(made)
+    if configuration.cache != "none":
+        head = made.blocks[0].attention
+        shape = (batch, made.max_seq_len, len(made.blocks), head.num_heads, head.embed_dim // head.num_heads)
+        enable_kv_cache(made, cache=(KVCache if configuration.cache == "float32" else QuantizedKVCache)(*shape))
+    return Variant(str(configuration), made, configuration.kernels)
 
 
-def model_named(name: ModelName) -> GPT:
-    """Return a copy of the trained model of that name, in eval mode."""
-    return copy.deepcopy(_suite_model(name))
+def held_bytes(made: Variant) -> int:
+    """Return the bytes of weights, codes and scales, each once, and of the cache."""
+    remembered = cache_of(cast(GPT, made.model))
+    return made.stored_bytes + (remembered.nbytes if remembered else 0)
 
 
 @cache
 def _suite_model(name: ModelName) -> GPT:
-    return cast(GPT, suite("gpt")[_IN_SUITE[name]].model.eval())
-
-
-def _quantized(model: GPT, weights: Weights) -> Module:
-    if weights == "float32":
-        return model
-    plan = Plan("weight-only", Scheme(8, per="channel")) if weights == "8-bit weights" else Plan()
-    return quantize_model(model, plan=plan)
+    return cast(GPT, suite("gpt")[_IN_SUITE.get(name, name)].model.eval())

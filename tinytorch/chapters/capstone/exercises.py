@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
-from tinytorch.chapters.capstone.ladder import in_turns
-from tinytorch.chapters.capstone.rule import Rule
-from tinytorch.chapters.capstone.workload import Workload, accuracy_change
+from tinytorch.chapters.capstone.configuration import PLAIN, Configuration, held_bytes
+from tinytorch.chapters.capstone.ladder import Rule
+from tinytorch.chapters.capstone.workload import Workload, accuracy_change, in_turns
 from tinytorch.chapters.checking import exercise_check, judged_faster, returned_number
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
 
@@ -28,34 +28,23 @@ def check_predicted(function: Callable[[Sequence[float], Sequence[float]], float
     """Return "... passed" if ``function(seconds, ratios)`` is what Amdahl's law predicts for a whole of parts.
 
     The parts take ``seconds`` before, and ``ratios`` times that after; above 1 is faster.
-
-    Raises:
-        AssertionError: with the parts, the prediction, and the answer.
     """
     draw = np.random.default_rng(0)
     for parts in (1, 2, 3, 5) * 5:
-        seconds = [float(each) for each in draw.uniform(1e-4, 1e-2, parts)]
-        ratios = [float(each) for each in draw.uniform(0.05, 2, parts)]
-        truth, case = amdahl_of_parts(seconds, ratios), f"seconds {_shown(seconds)}, ratios {_shown(ratios)}"
+        seconds = [round(float(each), 5) for each in draw.uniform(1e-4, 1e-2, parts)]
+        ratios = [round(float(each), 3) for each in draw.uniform(0.05, 2, parts)]
+        truth, case = amdahl_of_parts(seconds, ratios), f"seconds {seconds}, ratios {ratios}"
         answer = returned_number(function(seconds, ratios), case)
         assert np.isclose(answer, truth, rtol=1e-6), f"{case}: the speedup is {truth:.4g}, not {answer:.4g}"
     return "predicted: passed"
-
-
-def _shown(values: Sequence[float]) -> str:
-    return ", ".join(f"{value:.3g}" for value in values)
 
 
 @exercise_check
 def check_keep(function: Callable[[Interval, Interval, float, float], bool]) -> str:
     """Return "... passed" if ``function(gained, answers, matters, budget)`` says which steps the rule keeps.
 
-    ``gained`` is the interval of the speedup, ``answers`` that of the change of the share of right answers; both have
-    ``low`` and ``high``. A step is kept if it is proven to be faster by more than ``matters``, and proven not to lose
-    more than ``budget``.
-
-    Raises:
-        AssertionError: with the intervals, what is right and the answer.
+    ``gained`` is the interval of the speedup, ``answers`` that of the change of the share of right answers. A step is
+    kept if it is proven to be faster by more than ``matters``, and proven not to lose more than ``budget``.
     """
     draw = np.random.default_rng(0)
     for _ in range(80):
@@ -75,26 +64,22 @@ def check_keep(function: Callable[[Interval, Interval, float, float], bool]) -> 
 
 
 @exercise_check
-def check_beat_capstone(function: Callable[[int], Configuration]) -> str:
+def check_beat_capstone(function: Callable[[int], Configuration], rule: Rule) -> str:
     """Return "... passed" if ``function(budget)`` is a configuration that fits, sorts as well, and is proven faster.
 
     ``budget`` is what weights and cache may take together for 64 questions, in bytes. The answers must hold by the
-    page's rule, and a call must be faster than that of `ALL_IN_CODES`, which fits with bytes to spare. On one core,
-    about two seconds.
-
-    Raises:
-        AssertionError: with the bytes, the answers lost, or the ratio of times, whichever fails first.
+    page's ``rule``, and a call must be faster than that of `ALL_IN_CODES`. On one core, about two seconds.
     """
     found = function(BUDGET)
     assert isinstance(found, Configuration), f"it must return a Configuration, not {found!r}"
-    assert found.threads == 1, f"it must run on one thread, not on {found.threads}: all cores are another budget"
-    made, rule = _SERVER.ready(found), Rule()
-    held = made.weight_bytes + made.cache_bytes
+    made = _SERVER.ready(found)
+    held = held_bytes(made)
     assert held <= BUDGET, f"weights and cache take {held:,} bytes, more than the {BUDGET:,} that there are"
-    accuracy = accuracy_change(PLAIN, found)
-    assert rule.holds(accuracy), (
-        f"of {accuracy.examples} answers it loses {accuracy.lost} and gains {accuracy.gained}: "
-        f"{-accuracy.interval.low:.2%} may be lost, more than the {rule.accuracy_budget:.0%} that are allowed"
+    change = accuracy_change(PLAIN, found, "change of right answers")
+    lost, gained = (change.samples.count(sign) for sign in (-1.0, 1.0))
+    assert rule.holds(change).verdict is Verdict.SUPPORTED, (
+        f"of {change.n} answers it loses {lost} and gains {gained}: {-change.interval.low:.2%} may be lost, more than "
+        f"the {rule.accuracy_budget:.0%} that are allowed"
     )
     assert found != ALL_IN_CODES, "this is the configuration that is to be beaten: choose another"
     with blas_threads(1):

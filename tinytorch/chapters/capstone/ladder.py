@@ -2,23 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
 
-from tinytorch.chapters.capstone.configuration import PLAIN, Configuration, Ready
-from tinytorch.chapters.capstone.prediction import Forecast, Profile, counted, forecast, ops_alone, profiled
-from tinytorch.chapters.capstone.rule import Outcome, Rule
-from tinytorch.chapters.capstone.steps import STEPS, Move, Step, double_moves, name_of, single_moves
-from tinytorch.chapters.capstone.workload import Workload, accuracy_change
+from tinytorch.chapters.capstone.configuration import PLAIN, STEPS, Configuration, Move, Step, moves_from
+from tinytorch.chapters.capstone.workload import Workload, accuracy_change, in_turns
+from tinytorch.perf.acceleration.prediction import Profile, counted, forecast, ops_alone, profiled
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Measurement, blas_threads, interleave, ratio
+from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, blas_threads, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_all
-from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
-from tinytorch.perf.quantization import PairedAccuracy
+from tinytorch.perf.measuring.judge import Judgement, Test, Verdict, verdict_between
+from tinytorch.perf.measuring.noise import NoiseFloor
 
 _BEFORE = "as it was"
-#: Rounds of a turn that are waited for where calls are slow: on fewer, noise that hits neighbours alike hides any gain.
-_LEAST_ROUNDS = 30
+#: Seconds for all trials of a turn, and rounds of them that are waited for where calls are slow: on fewer, noise that
+#: hits neighbours alike hides any gain.
+_SECONDS, _LEAST_ROUNDS = 5.0, 30
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rule for a step, stated before anything is measured: faster beyond doubt, and as right beyond doubt.
+
+    Attributes:
+        matters: relative difference of time that matters.
+        accuracy_budget: share of the test questions that may be lost against the plain start, by the whole interval.
+        noise: what ratios the same code shows against itself, where a page knows it.
+    """
+
+    matters: float
+    accuracy_budget: float
+    noise: NoiseFloor | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("matters", "accuracy_budget"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be a share from 0 to below 1, such as 0.1, not {getattr(self, name)}")
+
+    def judged(self, gained: Comparison) -> Comparison:
+        """Return a gain as far as the noise of the page leaves it."""
+        return gained if self.noise is None else self.noise.judged(gained)
+
+    def holds(self, change: Measurement) -> Judgement:
+        """Return the verdict on whether no more answers were lost than the budget allows."""
+        return verdict_between(change, low=-self.accuracy_budget)
+
+    def outcome(self, gained: Comparison, change: Callable[[], Measurement]) -> Judgement:
+        """Return that a step "passes", or what it fails by, or may: "gain" or "answers", "refuted" or "open".
+
+        The gain is tested, and only if it is enough the ``change`` of right answers, which has to be asked for.
+        """
+        known, what = self.judged(gained), "gain"
+        last = Verdict.REFUTED if known.is_no_gain else Verdict.SUPPORTED if known.is_gain else Verdict.OPEN
+        tests: tuple[Test, ...] = (Test(known.estimate, 1 + self.matters, None, known.reach, last),)
+        if last is Verdict.SUPPORTED:
+            holds, what = self.holds(change()), "answers"
+            tests, last = tests + holds.tests, holds.verdict
+        word = "passes" if last is Verdict.SUPPORTED else f"{what} {last}"
+        return Judgement(Verdict.OPEN if last is Verdict.OPEN else Verdict.SUPPORTED, tests, word)
 
 
 @dataclass(frozen=True)
@@ -26,88 +69,84 @@ class Trial:
     """A move that was predicted, and then measured.
 
     Attributes:
-        move: one step, or two of which the second needs the first; ``after`` the configuration that they make.
-        forecast: made before the measurement.
+        predicted: its gain by Amdahl's law, before the measurement; ``roof``, what the roof would allow.
         seconds: of a call, in turns with those before it and with all other trials of the stage.
         gained: how many times as fast as before; its interval holds together with those of the other trials.
-        accuracy: against the plain start on the same questions; None where the step is not faster, and so not scored.
-        outcome: whether it passes the rule, and if not, why.
+        outcome: by the rule; "taken" of the one that was.
     """
 
     move: Move
     after: Configuration
-    forecast: Forecast
+    predicted: Modelled
+    roof: Modelled
     seconds: Measurement
     gained: Comparison
-    accuracy: PairedAccuracy | None
-    outcome: Outcome
+    outcome: Judgement
 
     @property
     def name(self) -> str:
         """What tables call the move."""
-        return name_of(self.move)
+        return " + ".join(self.move)
+
+    @property
+    def change(self) -> Measurement | None:
+        """Change of right answers; None where it is not faster, and so not scored."""
+        return self.outcome.tests[1].measurement if len(self.outcome.tests) > 1 else None
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One turn of the method.
+    """One turn of the method, which begins with a profile.
 
     Attributes:
-        before: where it began; ``profile``, where the time went there.
-        trials: every step that could be taken, or every pair of steps, the largest predicted gain first.
+        trials: of every step that could be taken, or of every pair of steps, the largest predicted gain first.
+        taken, won: the fastest of those that pass, by its median; None, or that there is none, if none does.
+        first, of_roof: the trials that Amdahl's law, and the roof, put first; ``choice``, whether that was right.
+        chosen: the name of what was taken, or "nothing", tested on all gains.
     """
 
-    before: Configuration
+    number: str
     profile: Profile
     trials: tuple[Trial, ...]
-
-    @property
-    def taken(self) -> Trial | None:
-        """The trial with the shortest median of those that pass; None if none does."""
-        passing = [trial for trial in self.trials if trial.outcome is Outcome.PASSES]
-        return min(passing, key=lambda trial: trial.seconds.median, default=None)
-
-    @property
-    def steps_at_once(self) -> int:
-        """How many steps a move of this stage takes, 1 or 2."""
-        return len(self.trials[0].move)
-
-    @property
-    def choice(self) -> Judgement | None:
-        """Whether what the profile put first was right: supported, refuted or open.
-
-        See `right_choice`. None where no step passes, so that there was nothing to choose.
-        """
-        return right_choice(self, self.trials[0])
-
-    @property
-    def choice_of_roof(self) -> Judgement | None:
-        """The same of the step for which the roof would allow most."""
-        return right_choice(self, max(self.trials, key=lambda trial: trial.forecast.roof))
+    taken: Trial | None
+    won: Trial | Unmeasured
+    first: Trial
+    of_roof: Trial
+    chosen: Judgement
+    choice: Judgement | None
+    choice_of_roof: Judgement | None
 
 
-def right_choice(stage: Stage, first: Trial) -> Judgement | None:
-    """Return whether it was right to put ``first`` first: supported, refuted or open.
+def stage_of(number: int, profile: Profile, tried: Iterable[Trial]) -> Stage:
+    """Return the turn that takes the best of what was tried."""
+    trials = sorted(tried, key=lambda trial: -trial.predicted.value)
+    passing = [trial for trial in trials if trial.outcome.word == "passes"]
+    best = taken = min(passing, key=lambda trial: trial.seconds.median, default=None)
+    if best is not None:
+        taken = replace(best, outcome=replace(best.outcome, word="taken"))
+        trials[trials.index(best)] = taken
+    first, of_roof = trials[0], max(trials, key=lambda trial: trial.roof.value)
+    tests = tuple(trial.outcome.tests[0] for trial in trials)
+    chosen = Judgement(Verdict.SUPPORTED, tests, taken.name if taken else "nothing")
+    won = taken or Unmeasured("in this run no step passed in that turn")
+    choices = (right_choice(one, taken, tests) for one in (first, of_roof))
+    return Stage(str(number), profile, tuple(trials), taken, won, first, of_roof, chosen, *choices)
 
-    It was if it passes and no other step that passes is faster beyond doubt. It was not if it is proven not to pass.
-    None where no step passes.
+
+def right_choice(first: Trial, taken: Trial | None, tests: tuple[Test, ...]) -> Judgement | None:
+    """Return whether it was right to put ``first`` first, with the tests of all gains; None where no step passes.
+
+    It was if it passes and no other is proven faster. Open it is as it "may pass", or as another "may be faster".
     """
-    best = stage.taken
-    if best is None:
+    if taken is None:
         return None
-    if first is best:
-        return Judgement(Verdict.SUPPORTED)
-    if first.outcome.is_open:
-        return Judgement(Verdict.OPEN, word="open, as it may pass or not")
-    if first.outcome is not Outcome.PASSES:
-        return Judgement(Verdict.REFUTED)
-    found = verdict_between(ratio(first.seconds, best.seconds), high=1)
-    return replace(found, word="open, as either may be faster") if found.verdict is Verdict.OPEN else found
-
-
-def became_of(trial: Trial, word: str) -> Judgement:
-    """Return ``word``, what became of a step, as a verdict: open where it was not proven to pass or to fail."""
-    return Judgement(Verdict.OPEN if trial.outcome.is_open else Verdict.SUPPORTED, word=word)
+    found = Judgement(Verdict.SUPPORTED if first is taken else Verdict.REFUTED)
+    if first.outcome.verdict is Verdict.OPEN:
+        found = Judgement(Verdict.OPEN, word="may pass")
+    elif first.outcome.word == "passes":
+        found = verdict_between(ratio(first.seconds, taken.seconds), high=1)
+        found = replace(found, word="may be faster" if found.verdict is Verdict.OPEN else "")
+    return replace(found, tests=found.tests + tests)
 
 
 @dataclass(frozen=True)
@@ -115,14 +154,22 @@ class Ladder:
     """All turns of the method on one workload; the last one found nothing to take."""
 
     workload: Workload
-    rule: Rule
     stages: tuple[Stage, ...] = field(repr=False)
+
+    @property
+    def start(self) -> Profile:
+        """Where the time of the plain start goes."""
+        return self.stages[0].profile
+
+    @property
+    def taken(self) -> list[Trial]:
+        """The trials that were taken, in their order."""
+        return [stage.taken for stage in self.stages if stage.taken]
 
     @property
     def rungs(self) -> dict[str, Configuration]:
         """Configurations by the move that led to them, from "plain" to the last."""
-        taken = [stage.taken for stage in self.stages]
-        return {"plain": self.stages[0].before, **{trial.name: trial.after for trial in taken if trial}}
+        return {"plain": PLAIN, **{trial.name: trial.after for trial in self.taken}}
 
     @property
     def last(self) -> Configuration:
@@ -132,106 +179,65 @@ class Ladder:
     @property
     def dropped(self) -> dict[str, Trial]:
         """Steps that were tried and never taken, by name: each by the trial, alone, in which it came off best."""
-        taken = {step.name for stage in self.stages if stage.taken for step in stage.taken.move}
         tried = [trial for stage in self.stages for trial in stage.trials if len(trial.move) == 1]
-        best: dict[str, Trial] = {}
-        for trial in sorted(tried, key=lambda trial: trial.gained.estimate.median):
-            if trial.name not in taken:
-                best[trial.name] = trial
-        return best
+        by_gain = sorted(tried, key=lambda trial: trial.gained.estimate.median)
+        return {one.name: one for one in by_gain if not any(one.name in trial.move for trial in self.taken)}
+
+    @property
+    def led(self) -> Judgement:
+        """Whether single steps led "all the way", stopped "short" of a pair that passed, or led "nowhere"."""
+        stopped = any(stage.taken is None and after.taken for stage, after in pairwise(self.stages))
+        tests = tuple(test for stage in self.stages for test in stage.chosen.tests)
+        return Judgement(Verdict.SUPPORTED, tests, "short" if stopped else "all the way" if self.taken else "nowhere")
 
 
-def climb_ladder(
-    workload: Workload,
-    machine: Ceilings,
-    rule: Rule,
-    *,
-    start: Configuration = PLAIN,
-    steps: Sequence[Step] = STEPS,
-    at_most_seconds: float = 5.0,
-) -> Ladder:
-    """Return the ladder that the method climbs from ``start``, on one core.
+def climb_ladder(workload: Workload, machine: Ceilings, rule: Rule, *, steps: Sequence[Step] = STEPS) -> Ladder:
+    """Return the ladder that the method climbs from `PLAIN`, on one core, by ``steps``.
 
-    Each turn profiles a call, predicts the gain of every step that can be taken by Amdahl's law, and only then measures
-    all of them in turns. The fastest of those that pass the rule is taken. Where no step passes, pairs of steps have a
-    turn of which one makes the other possible; where none of these passes either, it ends.
-
-    Args:
-        workload: what a call answers.
-        machine: ceilings of one thread.
-        rule: when a step may be kept.
-        start: where to begin.
-        steps: what may be tried.
-        at_most_seconds: for all trials of a turn; where calls are slow it takes as long as some thirty samples of
-            each do.
+    Each turn predicts the gain of all that can be taken from a profile, then measures them, and takes the fastest that
+    passes the rule. Where none does, pairs have a turn of which one makes the other possible; then it ends.
 
     Raises:
-        ValueError: if ``machine`` is for more than one thread, or no step can be taken from ``start``.
+        ValueError: if ``machine`` is for more than one thread, or no step can be taken.
     """
     if machine.threads != 1:
         raise ValueError(f"machine must be the ceilings of one thread, not of {machine.threads}")
     stages: list[Stage] = []
-    now, finder = start, single_moves
+    now: Configuration | None = PLAIN
     with blas_threads(1):
-        while True:
-            moves = finder(now, steps)
-            if moves:
-                stages.append(_stage(workload, machine, rule, now, moves, start, at_most_seconds))
-                taken = stages[-1].taken
-                if taken is not None:
-                    now, finder = taken.after, single_moves
-                    continue
-            if finder is double_moves:
-                break
-            finder = double_moves
+        while now is not None:
+            before, now = now, None
+            for moves in moves_from(before, steps):
+                if now is None and moves:
+                    profile, trials = _tried(workload, machine, rule, before, moves)
+                    stages.append(stage_of(len(stages) + 1, profile, trials))
+                    now = stages[-1].taken.after if stages[-1].taken else None
     if not stages:
-        raise ValueError(f"steps must hold one that can be taken from {start}")
-    return Ladder(workload, rule, tuple(stages))
+        raise ValueError(f"steps must hold one that can be taken from {PLAIN}")
+    return Ladder(workload, tuple(stages))
 
 
-def _stage(
-    workload: Workload,
-    machine: Ceilings,
-    rule: Rule,
-    before: Configuration,
-    moves: Mapping[Move, Configuration],
-    start: Configuration,
-    at_most_seconds: float,
-) -> Stage:
-    now = workload.ready(before)
-    name = f"{'plain start' if before == start else 'rung'}, {workload.words}"
-    profile = profiled(workload, now, machine, name)
-    made = {move: workload.ready(after) for move, after in moves.items()}
-    alone = ops_alone(workload, now)
-    forecasts = {
-        move: forecast(profile, alone, ops_alone(workload, each), counted(workload, each, machine))
-        for move, each in made.items()
-    }
-    order = sorted(made, key=lambda move: -forecasts[move].speedup)
-    every: dict[str, Ready] = {_BEFORE: now, **{name_of(move): made[move] for move in order}}
-    a_round = profile.whole * (1 + sum(1 / each.speedup for each in forecasts.values()))
-    longest = max(at_most_seconds, _LEAST_ROUNDS * a_round)
+def _tried(
+    workload: Workload, machine: Ceilings, rule: Rule, before: Configuration, moves: Mapping[Move, Configuration]
+) -> tuple[Profile, list[Trial]]:
+    now, asked = workload.ready(before), workload.words
+    made = {" + ".join(move): workload.ready(after) for move, after in moves.items()}
+    with now.running():
+        call = workload.call(now)
+        profile = profiled(call, machine, f"{'plain start' if before == PLAIN else 'rung'}, {asked}")
+        alone = ops_alone(call)
+    forecasts = {}
+    for name, one in made.items():
+        call = workload.call(one)
+        with one.running():
+            forecasts[name] = forecast(profile, alone, ops_alone(call), counted(call, machine), f"{name}, {asked}")
+    a_round = profile.seconds.median * (1 + sum(1 / predicted.value for predicted, _ in forecasts.values()))
+    longest = max(_SECONDS, _LEAST_ROUNDS * a_round)
     # A gain passes if its whole interval lies above what matters: half of that is what has to be resolved.
-    times = in_turns(workload, every, resolve=rule.matters / 2, at_most_seconds=longest)
-    gained = compare_all(times[_BEFORE], *[times[name] for name in every if name != _BEFORE], matters=rule.matters)
-    trials = []
-    for move in order:
-        name, after = name_of(move), moves[move]
-        accuracy = accuracy_change(start, after) if rule.is_faster(gained[name]) else None
-        outcome = rule.outcome(gained[name], accuracy)
-        trials.append(Trial(move, after, forecasts[move], times[name], gained[name], accuracy, outcome))
-    return Stage(before, profile, tuple(trials))
-
-
-def in_turns(
-    workload: Workload, every: Mapping[str, Ready], *, resolve: float, at_most_seconds: float = 4.0
-) -> dict[str, Measurement]:
-    """Return seconds of a call of each, by name, sampled in turns until they tell the first from the others."""
-    calls = {name: workload.call(made) for name, made in every.items()}
-    return interleave(
-        calls,
-        resolve=resolve,
-        at_most_seconds=at_most_seconds,
-        warmup_seconds=0.05,
-        within={name: made.running for name, made in every.items()},
-    )
+    times = in_turns(workload, {_BEFORE: now, **made}, resolve=rule.matters / 2, at_most_seconds=longest)
+    gained, trials = compare_all(times.pop(_BEFORE), *times.values(), matters=rule.matters), []
+    for (move, after), name in zip(moves.items(), made, strict=True):
+        change = partial(accuracy_change, PLAIN, after, f"share right of {name} less that of the plain start")
+        outcome = rule.outcome(gained[name], change)
+        trials.append(Trial(move, after, *forecasts[name], times[name], gained[name], outcome))
+    return profile, trials

@@ -1,45 +1,27 @@
-"""The capstone's workload: questions of the sorting task, right answers, and few bytes."""
+"""The capstone's workload: questions of the sorting task, right answers, times in turns, and few bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-
-import numpy as np
+from typing import cast
 
 from tinytorch import datasets
-from tinytorch.chapters.capstone.configuration import Configuration, Ready, ready
-from tinytorch.perf.benchmarking.variants import SCORED_AT_ONCE, Right, Task, scoring, sorting_generation
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.memory import MemoryTracker
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
+from tinytorch.chapters.capstone.configuration import Configuration, held_bytes, ready
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.benchmarking import Performance, Variant, scoring, sorting_generation
+from tinytorch.perf.benchmarking.measuring import peak_of_calls
+from tinytorch.perf.benchmarking.variants import Right
+from tinytorch.perf.measuring import Counted, Measurement, Statistic, blas_threads, interleave
+from tinytorch.perf.memoization import generate
 from tinytorch.perf.memoization.generation import Tokens
-from tinytorch.perf.quantization import PairedAccuracy, paired_accuracy
+from tinytorch.perf.quantization import paired_accuracy
+from tinytorch.perf.quantization.tradeoff import accuracy_change as paired_change
 
-#: Of the questions that no step is judged on; those of training and test are drawn from 1 and 2.
-_NEW_SEED = 3
-
-
-@cache
-def task() -> Task:
-    """Return the task: read ten digits and the separator, and generate the digits in order."""
-    return sorting_generation()
-
-
-@cache
-def new_questions() -> datasets.Split:
-    """Return the sorting task with 2,000 other test questions: in neither part of `datasets.sorting`.
-
-    Steps are kept by their answers to the test part, so among many steps one that was lucky there may stay. These
-    questions judge nothing, and can tell of what came out.
-    """
-    data, length = datasets.sorting(), datasets.SORT_LENGTH
-    known = {row.tobytes() for part in (data.train_inputs, data.test_inputs) for row in part[:, :length]}
-    inputs, targets = datasets.sorting_examples(2 * len(data.test_inputs), seed=_NEW_SEED)
-    new = [at for at, row in enumerate(inputs[:, :length]) if row.tobytes() not in known][: len(data.test_inputs)]
-    return replace(data, test_inputs=inputs[new], test_targets=targets[new])
+#: Of test questions that no step is kept by, where one may have been lucky; what came out is asked them at last.
+NEW_SEED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,79 +39,75 @@ class Workload:
         """The number of questions in words, as in "64 questions"."""
         return f"{self.questions} question{'s' if self.questions > 1 else ''}"
 
-    def prompts(self) -> Tokens:
-        """Return the questions, int64 (questions, 11)."""
-        return task().batch(self.questions)
-
-    def ready(self, configuration: Configuration) -> Ready:
+    def ready(self, configuration: Configuration) -> Variant:
         """Return the configuration, with a cache for this many questions if it has one."""
         return ready(configuration, self.questions)
 
-    def call(self, made: Ready) -> Callable[[], Tokens]:
-        """Return a call that answers the questions; the caller is in `Ready.running`."""
-        return made.answering(self.prompts(), datasets.SORT_LENGTH)
+    def call(self, made: Variant) -> Callable[[], Tokens]:
+        """Return a call that answers the questions; the caller is in `Variant.running`."""
+        prompts = sorting_generation().batch(self.questions)
+        return lambda: generate(cast(GPT, made.model), prompts, datasets.SORT_LENGTH)
+
+    def held(self, configuration: Configuration) -> Counted:
+        """Return the bytes of weights and cache."""
+        return Counted(held_bytes(self.ready(configuration)), "B", f"weights and cache, {self.words}")
+
+
+def weights_of(configuration: Configuration, what: str) -> Counted:
+    """Return the bytes of the weights, which are in words ``what``."""
+    return Counted(ready(configuration, 1).stored_bytes, "B", what)
 
 
 @cache
 def correct(configuration: Configuration, *, new: bool = False) -> Right:
-    """Return which of the 2,000 test questions it answers right in every token, shape (2000,).
-
-    With a cache the answers are generated. Without one a single pass over the right answers tells the same: see
-    `models.correct`. Kept in this process for each configuration; threads change no answer, and one is used.
-
-    Args:
-        configuration: what answers.
-        new: whether to ask `new_questions` instead.
-    """
-    data, length = new_questions() if new else datasets.sorting(), datasets.SORT_LENGTH
-    made = ready(replace(configuration, threads=1), SCORED_AT_ONCE)
-    with made.running():
-        if made.cache is None:
-            found = scoring(data.test_inputs, data.test_targets).correct(made.model)
-        else:
-            prompts, targets = data.test_inputs[:, : length + 1], data.test_targets[:, length:]
-            asked = replace(task(), inputs=prompts, targets=targets, perform=lambda _, part: answers(made, part))
-            found = asked.correct(made.model)
+    """Return which of the 2,000 test questions, or of 2,000 ``new`` ones, it answers right in every token."""
+    data, cached = datasets.sorting(test_seed=NEW_SEED) if new else datasets.sorting(), configuration.cache != "none"
+    # Without a cache a pass over the right answers tells the same as generating: see `models.correct`.
+    task = sorting_generation(data) if cached else scoring(data.test_inputs, data.test_targets)
+    found = replace(ready(configuration, 1), cached=cached).correct(task)
     assert found is not None
     return found
 
 
-def answers(made: Ready, prompts: Tokens) -> Tokens:
-    """Return the ten tokens that it generates after each of the prompts (B, 11): (B, 10); the caller is in `running`.
-
-    Raises:
-        ValueError: if it has a cache for another number of prompts.
-    """
-    return made.answering(prompts, datasets.SORT_LENGTH)()[:, prompts.shape[1] :]
+def accuracy_change(before: Configuration, after: Configuration, name: str, *, new: bool = False) -> Statistic:
+    """Return the change of the share right on the same 2,000 test questions, or ``new`` ones, paired."""
+    return paired_change(paired_accuracy(correct(before, new=new), correct(after, new=new)), name)
 
 
-def accuracy_change(before: Configuration, after: Configuration, *, new: bool = False) -> PairedAccuracy:
-    """Return the answers of two configurations on the same 2,000 test questions, or `new_questions`, paired."""
-    return paired_accuracy(correct(before, new=new), correct(after, new=new))
+def in_turns(
+    workload: Workload, every: Mapping[str, Variant], *, resolve: float, at_most_seconds: float
+) -> dict[str, Measurement]:
+    """Return seconds of a call of each, by name, sampled in turns until they tell the first from the others."""
+    return interleave(
+        {name: workload.call(made) for name, made in every.items()},
+        resolve=resolve,
+        at_most_seconds=at_most_seconds,
+        warmup_seconds=0.05,
+        within={name: made.running for name, made in every.items()},
+    )
 
 
-def peak_bytes(workload: Workload, made: Ready) -> Measurement:
-    """Return the bytes of weights and cache and the most that a call allocates beside them, six calls.
-
-    What tracemalloc sees: arrays and Python's objects to the byte, not the work space of BLAS.
-    """
-    held, call = made.weight_bytes + made.cache_bytes, workload.call(made)
-    peaks = []
-    with made.running():
-        call()  # what is compiled or kept at the first call is no part of a call
-        for _ in range(FEWEST_FOR_INTERVAL):
-            with MemoryTracker() as tracked:
-                call()
-            peaks.append(float(held + tracked.peak_bytes))
-    traced = Conditions(note=f"Traced by tracemalloc; {held:,} bytes of it are weights and cache.")
-    return Measurement("weights, cache and the most that a call allocates", tuple(peaks), "B", traced)
+def performances(workload: Workload, configurations: Mapping[str, Configuration]) -> dict[str, Performance]:
+    """Return what was measured of each configuration: times in turns, bytes of weights, cache and call, and answers."""
+    every, peaks = {name: workload.ready(each) for name, each in configurations.items()}, {}
+    with blas_threads(1):
+        times = in_turns(workload, every, resolve=0.02, at_most_seconds=3.0)
+        for name, made in every.items():
+            with made.running():
+                what = "weights, cache and the most that a call allocates"
+                peaks[name] = peak_of_calls(workload.call(made), held_bytes(made), "weights and cache", what)
+    run, asked, task = uuid.uuid4().hex, workload.questions, sorting_generation().name
+    return {
+        name: Performance(name, task, {asked: (times[name],)}, {asked: peaks[name]}, made.stored_bytes, right, run)
+        for (name, made), right in zip(every.items(), map(correct, configurations.values()), strict=True)
+    }
 
 
 def predicted_bytes(configuration: Configuration, questions: int) -> int:
     """Return what weights and cache should take, by shapes alone: a model, not a measurement.
 
-    Each weight takes 4 bytes, or 1 in codes; scales and whatever else a format stores are left out. Biases and
-    normalization stay float32. A sparse weight takes 6 bytes, its value and its column, for each that is left.
+    Each weight takes 4 bytes, or 1 in codes; scales and whatever else a format stores are left out. Vectors stay
+    float32. A sparse weight takes 6 bytes, its value and its column, for each that is left.
     """
     layers, positions, vocabulary = 2, 2 * datasets.SORT_LENGTH, datasets.SEPARATOR + 1
     width = 48 if configuration.model == "distilled" else 96
@@ -140,5 +118,4 @@ def predicted_bytes(configuration: Configuration, questions: int) -> int:
     vectors = 4 * (layers * (7 * inner + 6 * width) + 2 * width)
     # A code has a scale of 4 bytes for each head and position; the GPT has 4 heads.
     a_number = {"none": 0.0, "float32": 4.0, "8-bit": 1 + 4 / (inner / 4)}[configuration.cache]
-    remembered = 2 * layers * questions * positions * inner * a_number
-    return int(np.rint(matrices + vectors + remembered))
+    return round(matrices + vectors + 2 * layers * questions * positions * inner * a_number)

@@ -254,8 +254,8 @@ def one_row(widths: Sequence[int], plans: Mapping[str, Plan], machine: Ceilings,
             "time of reading the float weights once, over the measured time of the largest layer",
             "%",
         ),
-        _level_of(wide, machine),
-        _level_of(narrow, machine),
+        slope_at(wide, machine).levels,
+        slope_at(narrow, machine).levels,
         Counted(32, "1", "bits of a float").over(bits[eight], "bytes of the float layer over those in eight bits"),
         reading,
         ratio(seconds[eight], seconds[four], "8 bits over 4 bits, one row through the largest layer"),
@@ -271,11 +271,6 @@ def _at_width(
         gain = ratio(seconds["float32"], seconds[name], f"float32 over {name}, one row, {width} wide")
         bits = round(8 * stored_bytes(layers[name]) / width**2)
         yield Width(4 * width * width / 2**20, name, gain, Modelled.by(_BYTES, streaming_speedup(width, bits, machine)))
-
-
-def _level_of(size: int, machine: Ceilings) -> str:
-    slope = slope_at(size, machine)
-    return slope.outer if slope.inner == slope.outer else f"{slope.inner} and {slope.outer}"
 
 
 def _memory_bound(side: int, seconds: Measurement, machine: Ceilings) -> Judgement:

@@ -221,7 +221,7 @@ def _shares(
     """
     if not wanted:
         return {}
-    parts = {op.name: _replayed(chosen[op], calls[op]) for op in wanted}
+    parts = {op.name: replayed(chosen[op], calls[op]) for op in wanted}
     times = interleave({"whole": under(run, chosen), **parts}, repeats=_SHARES, at_most_seconds=1.0, warmup_seconds=0.1)
     return {op: ratio(times[op.name], times["whole"], f"share of {op.name}").scaled(1, "%") for op in wanted}
 
@@ -236,7 +236,7 @@ def _moved(
     plan: Mapping[str, Any],
 ) -> Move:
     before = chosen[op]
-    parts = interleave({"before": _replayed(before, calls), "after": _replayed(after, calls)}, **plan)
+    parts = interleave({"before": replayed(before, calls), "after": replayed(after, calls)}, **plan)
     alone = ratio(parts["before"], parts["after"], f"speedup of {op.name} by itself")
     wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **plan)
     by_law = amdahl(min(max(share.median, 0.0), 1.0), alone.median)
@@ -245,7 +245,9 @@ def _moved(
     return Move(op.name, before.name, after.name, share, alone, predicted, gained)
 
 
-def _replayed(implementation: Implementation, calls: Calls) -> Callable[[], None]:
+def replayed(implementation: Implementation, calls: Calls) -> Callable[[], None]:
+    """Return a run of an op's calls by themselves, one after the other on their own operands."""
+
     def run() -> None:
         for arrays, params in calls:
             implementation.forward(False, *arrays, **params)

@@ -161,20 +161,26 @@ def timed(
 
 
 def peak_memory(task: Task, variant: Variant, batches: Sequence[int]) -> dict[int, Measurement]:
-    """Return, by batch size, bytes of the model's state and the most that one call allocates, six calls.
+    """Return, by batch size, bytes of the model's state and the most that one call allocates: see `peak_of_calls`."""
+    measured = {}
+    for size in batches:
+        call = partial(variant.call, task, task.batch(size))
+        with variant.running():
+            name = f"peak memory of {variant.name}"
+            measured[size] = peak_of_calls(call, variant.stored_bytes, "the model's state", name)
+    return measured
+
+
+def peak_of_calls(call: Callable[[], object], held: int, what: str, name: str) -> Measurement:
+    """Return ``held`` bytes, which are of ``what``, and the most that a call allocates beside them, six calls.
 
     What tracemalloc sees: NumPy's arrays and Python's objects to the byte, not the work space of BLAS.
     """
-    measured = {}
-    for size in batches:
-        inputs = task.batch(size)
-        peaks = []
-        with variant.running():
-            variant.call(task, inputs)  # what is compiled or kept at the first call is no part of a call
-            for _ in range(FEWEST_FOR_INTERVAL):
-                with MemoryTracker() as tracked:
-                    variant.call(task, inputs)
-                peaks.append(float(variant.stored_bytes + tracked.peak_bytes))
-        traced = Conditions(note=f"Traced by tracemalloc; {variant.stored_bytes:,} bytes of it are the model's state.")
-        measured[size] = Measurement(f"peak memory of {variant.name}", tuple(peaks), "B", traced)
-    return measured
+    call()  # what is compiled or kept at the first call is no part of a call
+    peaks = []
+    for _ in range(FEWEST_FOR_INTERVAL):
+        with MemoryTracker() as tracked:
+            call()
+        peaks.append(float(held + tracked.peak_bytes))
+    traced = Conditions(note=f"Traced by tracemalloc; {held:,} bytes of it are {what}.")
+    return Measurement(name, tuple(peaks), "B", traced)

@@ -88,13 +88,12 @@ def scoring(inputs: Any, targets: Any = None, name: str = "forward") -> Task:
     return Task(name, _array(inputs), None if targets is None else _array(targets), _forward, _largest_is_right)
 
 
-def sorting_generation() -> Task:
+def sorting_generation(data: datasets.Split | None = None) -> Task:
     """Return the zoo's GPT's task: read ten digits and the separator, and generate the same digits in order.
 
-    The whole test part; a sequence is right if all its ten tokens are.
+    The whole test part of ``data``, by default `datasets.sorting`; a sequence is right if all its ten tokens are.
     """
-    data = datasets.sorting()
-    length = datasets.SORT_LENGTH
+    data, length = data or datasets.sorting(), datasets.SORT_LENGTH
     prompts = data.test_inputs[:, : length + 1]
     return Task("generate 10 tokens", prompts, data.test_targets[:, length:], _generated, _all_equal)
 

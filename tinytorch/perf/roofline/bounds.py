@@ -96,6 +96,11 @@ class Slope:
         """Whose bandwidth it is, as a page says it: "L3", or "L3 to memory"."""
         return self.outer if self.inner == self.outer else f"{self.inner} to {self.outer}"
 
+    @property
+    def levels(self) -> str:
+        """Where the bytes come from, as a page says it: "L3", or "L3 and memory"."""
+        return self.outer if self.inner == self.outer else f"{self.inner} and {self.outer}"
+
 
 def slope_at(working_set: int, ceilings: Ceilings) -> Slope:
     """Return how fast bytes of an op travel that has ``working_set`` of them in all.

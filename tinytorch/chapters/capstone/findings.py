@@ -1,0 +1,233 @@
+"""What the ladders show: how good predictions and choices were, every rung measured anew, and what was left out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from tinytorch.chapters.capstone.ladder import Ladder, Rule, Stage, Trial
+from tinytorch.chapters.capstone.workload import predicted_bytes
+from tinytorch.perf.benchmarking import Change, Performance, compare, compare_with_first, plot_performance_comparison
+from tinytorch.perf.engines import study
+from tinytorch.perf.host.background_load import BackgroundLoad
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, judge, quotient, ratio
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.quantization.accuracy import paired_difference_interval
+from tinytorch.report import color
+from tinytorch.report.figures import INK, subplots
+
+#: The start, and the honest baseline that stands beside the rungs.
+_START, _BASELINE = "plain", "NumPy with a cache"
+#: Our engines, and PyTorch with both ways to keep its cache.
+_ENGINES = ("tinytorch", "tinytorch accelerated", "PyTorch eager", "PyTorch eager, cache concatenated")
+_COUNTS = "it counts verdicts"
+
+
+def _gains(trials: Iterable[Trial]) -> tuple[Measurement, ...]:
+    return tuple(trial.gained.estimate for trial in trials)
+
+
+def shared_work(one: Ladder, many: Ladder) -> Modelled:
+    """Return the share of the work for many questions, if all else takes as long as for one."""
+    between, calls, work = one.start.parts
+    work *= many.workload.questions / one.workload.questions
+    return Modelled(work / (between + calls + work), "%", "share of arithmetic and data", "as much time for all else")
+
+
+def ruled_out(stage: Stage, which: str) -> Derived:
+    """Return how many intervals of measured gains leave out what was ``"predicted"``, or what the ``"roof"`` allows."""
+    said = [(trial.gained.estimate.interval, getattr(trial, which).value) for trial in stage.trials]
+    out = sum(not reach.low <= value <= reach.high for reach, value in said)
+    return Derived(out, "row" if out == 1 else "rows", f"steps that rule out {which}", _gains(stage.trials), _COUNTS)
+
+
+def same_end(one: Ladder, other: Ladder) -> Judgement:
+    """Return whether both end in the same configuration."""
+    return judge.decided(one.last == other.last)
+
+
+@dataclass(frozen=True)
+class Later:
+    """What was taken after the first turn, for so many questions, its first step alone, and what the gain became."""
+
+    questions: str
+    taken: Trial
+    alone: Trial
+    became: Judgement
+
+
+def taken_later(ladders: Iterable[Ladder], steps: int, same_within: float = 1.0) -> list[Later] | Unmeasured:
+    """Return what was taken of so many steps at once, and whether the gain became "smaller", "larger" or the "same".
+
+    A pair's first step was tried alone in the turn before, a single one in the first turn, where pairs are not tried.
+    """
+    words = {"smaller": (None, 1 / same_within), "same": (1 / same_within, same_within), "larger": (same_within, None)}
+    found = []
+    for ladder in ladders:
+        for before, stage in pairwise(ladder.stages):
+            taken, tried = stage.taken, before if steps > 1 else ladder.stages[0]
+            alone = next((one for one in tried.trials if taken and one.move == taken.move[:1]), None)
+            if taken and alone and len(taken.move) == steps:
+                gain = quotient(taken.gained.estimate, alone.gained.estimate, f"gain of {taken.name} over that alone")
+                found.append(Later(str(ladder.workload.questions), taken, alone, judge.word_between(gain, words)))
+    return found or Unmeasured(f"in this run no {'pair' if steps > 1 else 'single step'} was taken after another step")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Turns that took something, those in which law and roof are proven right; and how far predictions were off."""
+
+    turns: Derived
+    right: Derived
+    by_roof: Derived
+    all_right: Judgement
+    trials: Counted
+    typical: Derived
+    largest: Derived
+    worst: str
+
+
+def choices(ladders: Iterable[Ladder], background: BackgroundLoad) -> Choices:
+    """Return how well predictions chose; nothing is proven where other programs took the time from a gain."""
+    stages = [stage for ladder in ladders for stage in ladder.stages]
+    trials = [trial for stage in stages for trial in stage.trials]
+    by_law = [stage.choice for stage in stages if stage.choice]
+    by_roof = [stage.choice_of_roof for stage in stages if stage.choice_of_roof]
+    off = np.abs([math.log(trial.predicted.value / trial.gained.estimate.median) for trial in trials])
+
+    def is_right(one: Judgement) -> bool:
+        tested = (test.measurement.conditions for test in one.tests)
+        return one.verdict is Verdict.SUPPORTED and not judge.is_disturbed(tested, background.cores())
+
+    gains = _gains(trials)
+    return Choices(
+        Derived(len(by_law), "1", "turns", gains, _COUNTS),
+        Derived(sum(map(is_right, by_law)), "1", "right turns", gains, _COUNTS),
+        Derived(sum(map(is_right, by_roof)), "1", "turns in which the roof was right", gains, _COUNTS),
+        judge.verdict_of_all(by_law),
+        Counted(len(trials), "1", "moves that were predicted and measured"),
+        Derived(math.exp(np.median(off)) - 1, "%", "median error", gains, "predictions of one profile err together"),
+        Derived(math.exp(off.max()), "", "largest error", gains, "it is a largest one"),
+        trials[int(off.argmax())].name,
+    )
+
+
+@dataclass(frozen=True)
+class Rung:
+    """A rung measured once more, with the trial that took it, and its gains over the one before and over the start."""
+
+    trial: Trial | None
+    gained: Measurement | None
+    change: Change | None
+    found: Performance
+    right: Measurement
+
+
+def rungs(ladder: Ladder, found: Mapping[str, Performance], rule: Rule) -> dict[str, Rung]:
+    """Return what was ``found`` of the rungs and of the honest baseline."""
+    trials, over = {trial.name: trial for trial in ladder.taken}, compare_with_first(found, rule.matters)
+    times = {name: one.time.measured for name, one in found.items()}
+    gained = {name: ratio(times[last], times[name], f"{last} over {name}") for last, name in pairwise(ladder.rungs)}
+    return {
+        name: Rung(trials.get(name), gained.get(name), over.get(name), one, one.accuracy.scaled(1, "%"))
+        for name, one in found.items()
+    }
+
+
+@dataclass(frozen=True)
+class End:
+    """The last rung for so many questions: the plain start's time and memory over its own, and its honest change."""
+
+    questions: str
+    last: Rung
+    gain: Measurement
+    saved: Measurement
+    change: Change
+    honest: Comparison
+
+
+def end(ladder: Ladder, climbed: Mapping[str, Rung], rule: Rule) -> End:
+    """Return what the last rung comes to."""
+    last, nothing = climbed[[*ladder.rungs][-1]], Counted(1, "", "no step passed")
+    change = compare(climbed[_BASELINE].found, last.found, rule.matters)
+    gain, saved = (one.estimate for one in (last.change.speedup, last.change.memory)) if last.change else (nothing,) * 2
+    return End(str(ladder.workload.questions), last, gain, saved, change, rule.judged(change.speedup))
+
+
+def kept_gains(climbed: Iterable[Mapping[str, Rung]]) -> Derived | Unmeasured:
+    """Return the geometric mean, over all steps taken, of the gain anew over the gain for which it was taken."""
+    both = [(r.gained, r.trial.gained.estimate) for each in climbed for r in each.values() if r.trial and r.gained]
+    if not both:
+        return Unmeasured("in this run no step was taken")
+    mean = math.exp(np.mean([math.log(again.median / before.median) for again, before in both]))
+    why = "gains of one build depend on one another in ways that no formula here knows"
+    return Derived(mean, "", "part of the gains that is there anew", tuple(again for again, _ in both), why)
+
+
+def any_gains(ends: Iterable[End], times: float) -> Judgement:
+    """Return whether a last rung is so many times as fast as the plain start, or takes as many times less memory."""
+    every = [gain for one in ends for gain in (one.gain, one.saved)]
+    return judge.verdict_of_any(judge.verdict_between(each, low=times, together=len(every)) for each in every)
+
+
+def three_numbers(found: Mapping[str, Performance]) -> Figure:
+    """Return time, peak memory and right answers as the course draws them, the baseline beside the start."""
+    figure, axes = subplots(3, 1, height=6.6)
+    shown = {name: found[name] for name in dict.fromkeys([_START, _BASELINE, *found])}
+    colors = {name: color({_START: "baseline", _BASELINE: "numpy"}.get(name, "measured")) for name in shown}
+    plot_performance_comparison(shown, axes, colors, ink=INK)
+    return figure
+
+
+def bytes_off(ladders: Iterable[Ladder]) -> Counted:
+    """Return how far bytes as held are from what shapes say, at most, over every configuration that was tried."""
+    tried = {(one.workload, trial.after) for one in ladders for stage in one.stages for trial in stage.trials}
+    off = [abs(asked.held(after).value / predicted_bytes(after, asked.questions) - 1) for asked, after in tried]
+    return Counted(max(off), "%", "largest difference of bytes as held from what the shapes say")
+
+
+def multiplied(one: Derived, other: Derived) -> Modelled:
+    """Return how many times fewer bytes two savings would come to together."""
+    return Modelled.by("two ratios multiplied", Counted(one.value * other.value, "", "product of the two ratios"))
+
+
+def left_out(ladders: Mapping[str, Ladder]) -> dict[str, dict[str, Any]]:
+    """Return the steps that a ladder tried alone and never took: on each its best trial, or "taken", or "untried"."""
+
+    def on(one: Ladder, name: str) -> Any:
+        if any(name in trial.move for trial in one.taken):
+            return {"gained": None, "outcome": "taken"}
+        return one.dropped.get(name, {"gained": None, "outcome": "untried"})
+
+    names = sorted({name for one in ladders.values() for name in one.dropped})
+    return {name: {key: on(one, name) for key, one in ladders.items()} for name in names}
+
+
+def how_many(steps: Mapping[str, Mapping[str, Any]]) -> Derived:
+    """Return how many steps were left out."""
+    gains = _gains(one for each in steps.values() for one in each.values() if isinstance(one, Trial))
+    return Derived(len(steps), "step" if len(steps) == 1 else "steps", "steps that were left out", gains, _COUNTS)
+
+
+def race() -> dict[str, Measurement] | Unmeasured:
+    """Return how long PyTorch takes over one op a token here to write "one" text and "many", 64."""
+    raced = study(_ENGINES, ["gpt-1", "gpt-64"], ["decode"], rounds=7)
+    if isinstance(raced, Unmeasured):
+        return raced
+    times = [(one.fastest(_ENGINES[2:]), one.times[_ENGINES[1]]) for one in raced]
+    over = [ratio(*both, f"time of {both[0].name} over one op a token") for both in times]
+    return dict(zip(("one", "many"), over, strict=True))
+
+
+def most_lost(questions: int, budget: float) -> Counted:
+    """Return how many answers of so many may be lost, none gained, so that the interval lies within the budget."""
+    lost = range(math.floor(questions * budget) + 1)
+    fits = [each for each in lost if paired_difference_interval(0, each, questions).low >= -budget]
+    return Counted(max(fits), "answers", f"most lost answers of {questions:,} within the budget, none gained")
