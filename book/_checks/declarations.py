@@ -20,13 +20,11 @@ Fault = tuple[int, str]
 NOT_YET = frozenset(
     {
         "book/compression.md",
-        "book/distributed.md",
         "book/machine.md",
         "book/roofline.md",
         "book/your_machine.md",
         "book/your_model.md",
         "tinytorch/chapters/compression",
-        "tinytorch/chapters/distributed",
         "tinytorch/chapters/in_pytorch.py",
         "tinytorch/chapters/machine.py",
         "tinytorch/chapters/machine_drawings.py",

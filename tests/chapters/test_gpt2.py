@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tests.perf.made_ceilings import OP, made_ceilings
-from tinytorch.chapters.distributed.gpt_workload import transformer_flops
 from tinytorch.chapters.gpt2 import CODES, GPT2, Shape, call_seconds, read_seconds, step_calls
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.optimizers import Adam
 from tinytorch.core.transformers import GPT, TransformerBlock
 from tinytorch.perf.compression import low_rank_model
+from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_flops
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.memoization import KVCache, enable_kv_cache
 from tinytorch.perf.quantization import Plan, quantize_model

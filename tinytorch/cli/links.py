@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tinytorch.chapters.distributed.figures import LINK_COLUMNS, link_rows
+from tinytorch.chapters.distributed.messages import link_rows
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.perf.distributed.collectives.link_fit import FEWEST_SIZES, TOLERANCE
 from tinytorch.perf.distributed.collectives.measured import (
@@ -17,9 +17,18 @@ from tinytorch.perf.distributed.collectives.measured import (
 from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.communicator import world
 from tinytorch.perf.distributed.ranks.launch import started_by_launcher
-from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.report import tables
+
+_HEADINGS = {
+    "name": "Messages",
+    "alpha": "Alpha",
+    "bandwidth": "1 / beta",
+    "smallest": "From",
+    "largest": "To",
+    "worst": "Farthest off",
+}
 
 
 def add(commands: Commands) -> None:
@@ -67,12 +76,13 @@ def _measured(chosen: argparse.Namespace, asked: tuple[int, ...]) -> Collectives
 def _print(collectives: Collectives) -> None:
     hosts = f"{collectives.hosts} hosts" if collectives.hosts > 1 else "1 host"
     about = f"{collectives.ranks} ranks on {hosts}, {collectives.library}"
-    if collectives.oversubscribed:
-        print(f"{about}\nNo line was fitted: {BECAUSE}.")
+    rows = link_rows(collectives)
+    if isinstance(rows, Unmeasured):
+        print(f"{about}\nNo line was fitted: {rows.reason}.")
         return
-    fitted = [line for kind in collectives.kinds for line in collectives.links(kind)]
     caption = (
         f"{about}: alpha + beta x bytes, with 95 % intervals, from one size to another. Where a median time is farther "
         f"than {TOLERANCE:.0%} off, or beta is not known, use the times themselves."
     )
-    print(tables.to_text(link_rows(fitted), LINK_COLUMNS, caption=caption))
+    columns, cells = tables.declared(rows, _HEADINGS, "links", quoted=(), totals={})
+    print(tables.to_text(cells, columns, caption=caption))

@@ -7,9 +7,17 @@ import json
 import pytest
 
 from tinytorch.chapters.distributed import explorer
-from tinytorch.chapters.distributed.explorer import CLUSTERS, GRID_RANKS, MODELS, RANKS, ClusterPreset, scaling_curve
-from tinytorch.chapters.distributed.gpt_workload import transformer_workload
+from tinytorch.chapters.distributed.explorer import (
+    CLUSTERS,
+    EACH,
+    GRID_RANKS,
+    MODELS,
+    RANKS,
+    ClusterPreset,
+    efficiencies,
+)
 from tinytorch.perf.distributed import Cluster, GivenLink, Split, best_splits, given_link, predict
+from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
 
 GPT = transformer_workload(
     layers=6, width=512, heads=8, positions=256, vocabulary=1000, examples=48, flops_per_second=1e12
@@ -18,25 +26,31 @@ LINKS = Cluster(given_link(3e-6, 100e9), given_link(15e-6, 10e9), 4)
 CLUSTER = ClusterPreset("made up", LINKS, 1e12, None, ())
 
 
-def test_nothing_fits_where_nothing_can() -> None:
-    assert scaling_curve(GPT, CLUSTER, [1, 4097])[1] is None
-
-
 def test_weak_scaling_keeps_the_work_of_a_rank_and_strong_scaling_that_of_all() -> None:
-    strong = scaling_curve(GPT, CLUSTER, [1, 16])
-    weak = scaling_curve(GPT, CLUSTER, [1, 16], examples_per_rank=48)
-    one, many, grown = strong[0], strong[1], weak[1]
-    assert one is not None
-    assert many is not None
-    assert grown is not None
-    assert [prediction.workload.examples for prediction in weak if prediction] == [48, 768]
-    assert many.efficiency(one) == pytest.approx(one.seconds / 16 / many.seconds)
-    assert many.efficiency(one) < grown.efficiency(one) < 1
+    one = predict(GPT, LINKS, Split())
+    points = efficiencies(one, CLUSTER, {"stays": None, "grows": 48}, [1, 16, 4097])
+    sizes = [(point.batch, point.ranks) for point in points]
+    assert sizes == [("stays", 1), ("stays", 16), ("grows", 1), ("grows", 16), ("grows", 4097)], "where a split fits"
+    share = {(point.batch, point.ranks): point.efficiency.value for point in points}
+    best = best_splits(GPT, LINKS, 16, sharding=1)[0]
+    assert share["stays", 1] == pytest.approx(1)
+    assert share["stays", 16] == pytest.approx(one.seconds / 16 / best.seconds)
+    assert share["stays", 16] < share["grows", 16] < 1
+
+
+def test_the_table_has_the_fastest_splits_and_parts_that_are_shares_of_the_step() -> None:
+    work = MODELS[0].workload(CLUSTERS[0].flops_per_second)
+    one = predict(work, CLUSTERS[0].links, Split())
+    best = best_splits(work, CLUSTERS[0].links, RANKS, memory_bytes=CLUSTERS[0].memory_bytes, sharding=1)
+    rows = explorer.fastest(best, one)
+    assert len(rows) == 6
+    assert rows[0].seconds.value == best[0].seconds
+    assert rows[0].efficiency.value == best[0].efficiency(one)
+    assert rows[0].bubble.value + rows[0].messages.value == pytest.approx(1 - best[0].computing / best[0].seconds)
 
 
 def test_a_cell_holds_the_fastest_splits_of_its_cluster_model_batch_and_ranks() -> None:
-    made = explorer.grid()
-    assert json.loads(json.dumps(made)) == made
+    made = json.loads(json.dumps(explorer.grid()))
     assert [one["name"] for one in made["clusters"]] == [one.name for one in CLUSTERS]
     assert made["clusters"][0]["between"] == [1.4e-5, 25e9]
     for cluster, model, batch, ranks in ((0, 0, 1, RANKS), (1, 1, 0, 64), (0, 3, 2, 4096)):
@@ -56,7 +70,7 @@ def test_a_cell_holds_the_fastest_splits_of_its_cluster_model_batch_and_ranks() 
             assert [efficiency, *parts] == pytest.approx(shares, rel=5e-3)
     grows = made["cells"][0][0]["grows"][GRID_RANKS.index(64)]
     assert len(grows) == 2, "how many fit, and the fastest"
-    work = MODELS[0].workload(CLUSTERS[0].flops_per_second).of_examples(64 * explorer.EACH)
+    work = MODELS[0].workload(CLUSTERS[0].flops_per_second).of_examples(64 * EACH)
     best = best_splits(work, CLUSTERS[0].links, 64, memory_bytes=80e9, sharding=1)[0]
     assert grows[1][4] == pytest.approx(best.seconds, rel=1e-3)
 

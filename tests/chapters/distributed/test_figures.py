@@ -1,4 +1,4 @@
-"""Figures and tables of collectives and of scaling: what was measured is in them, the rest is marked or left out."""
+"""Figures of messages, of scaling and of timelines: what was measured is in them, the rest is marked or left out."""
 
 from __future__ import annotations
 
@@ -6,84 +6,132 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from tests.chapters.distributed.made_steps import made_scaling
-from tests.perf.distributed.collectives.made_times import ALPHA, BETA, made_times
-from tinytorch.chapters.distributed.figures import VARIANTS, collective_figure, link_table, scaling_figure
-from tinytorch.perf.distributed.collectives.link_fit import FittedLink, fit
-from tinytorch.perf.distributed.collectives.measured import Collectives
-from tinytorch.perf.distributed.collectives.timing import Kind
-from tinytorch.perf.measuring import Measurement
+from tests.chapters.distributed.test_messages import made_collectives
+from tests.perf.distributed.collectives.made_times import ALPHA, BETA, SIZES
+from tests.perf.distributed.recording.made_tracks import Made, made_timeline
+from tinytorch.chapters.distributed.figures import scaling_figure, timeline_figure, times_figure
+from tinytorch.chapters.distributed.step_recording import Update
+from tinytorch.perf.distributed.recording.timeline import Timeline
+from tinytorch.perf.events.stream import Span
+from tinytorch.perf.measuring import Unmeasured
+from tinytorch.report.colors import VARIANTS
 from tinytorch.report.figures import check_figure, settle, to_body
-from tinytorch.report.page import Page
+
+MS = 10**6
+PHASES = ("forward", "backward", "update", "waiting", "unserved", "moving", "in-flight")
 
 
-def made_collectives(oversubscribed: bool = False) -> Collectives:
-    times = made_times(0.01)
-    slower = {size: one.scaled(3, name=f"ring {size}") for size, one in times.items()}
-    barrier = Measurement("barrier", (1e-6,) * 9, "s")
-    return Collectives(2, 1, "MPI", oversubscribed, {"all-reduce": times, "ring all-reduce": slower}, barrier)
-
-
-def checked(figure: Figure) -> list[dict[str, Any]]:
+def checked(figure: Figure | Unmeasured) -> list[dict[str, Any]]:
     """Return the series of a figure that passes the check of every figure."""
+    assert isinstance(figure, Figure)
     check_figure(figure, caption="A caption.", alt="What there is to see.", key="figure")
     settle(figure)
     found: list[dict[str, Any]] = to_body(figure, caption="c", alt="a", key="figure")["series"]
     return found
 
 
-def legend(figure: Figure) -> list[str]:
-    owners = [*figure.legends, *(ax.get_legend() for ax in figure.axes)]
-    return [text.get_text() for one in owners if one is not None for text in one.get_texts()]
-
-
-def test_times_and_bandwidths_are_drawn_with_their_lines() -> None:
-    made = made_collectives()
-    fitted: dict[Kind, list[FittedLink]] = {"all-reduce": [fit(made.of("all-reduce"))]}
-    figure = collective_figure(made, ["all-reduce", "ring all-reduce"], fitted=fitted)
+def test_times_are_drawn_with_their_lines() -> None:
+    figure = times_figure(made_collectives(), xlabel="message (bytes)", ylabel="time")
     series = checked(figure)
-    assert [one["variant"] for one in series] == [VARIANTS["all-reduce"], VARIANTS["ring all-reduce"]]
-    assert series[0]["x"] == list(map(float, made.sizes))
+    assert [one["label"] for one in series] == ["point to point", "all-reduce", "ring all-reduce"]
+    assert series[0]["x"] == list(map(float, SIZES))
     dashed = [line for line in figure.axes[0].lines if line.get_linewidth() == 1.2 and np.size(line.get_xdata()) == 60]
-    assert len(dashed) == 1
     sizes, microseconds = (np.asarray(values) for values in dashed[0].get_data())
-    np.testing.assert_allclose(microseconds, (ALPHA + BETA * sizes) * 1e6, rtol=0.02)
-    with pytest.raises(ValueError, match="kinds must name at least one"):
-        collective_figure(made, [], fitted={})
+    np.testing.assert_allclose(microseconds, (ALPHA + BETA * sizes) * 1e6, rtol=0.03)
 
 
 def test_the_legend_says_where_ranks_shared_cores() -> None:
-    assert legend(collective_figure(made_collectives(), ["all-reduce"], fitted={})) == ["all-reduce"]
-    marked = legend(collective_figure(made_collectives(oversubscribed=True), ["all-reduce"], fitted={}))
-    assert marked == ["all-reduce, ranks share cores"]
-
-
-def test_a_table_of_links_says_what_was_fitted_and_how_far_it_is_off() -> None:
-    link = fit(made_collectives().of("all-reduce"))
-    text = link_table(Page("links"), "links", [link], caption="Links.").text
-    assert "Farthest off" in text
-    assert "8 B" in text
-    assert "2 MiB" in text
-    flat = {size: Measurement("flat", (3e-6,) * 9, "s") for size in (8, 64, 512)}
-    assert "–" in link_table(Page("links"), "links", [fit(flat)], caption="Links.").text
+    series = checked(times_figure(made_collectives(oversubscribed=True), xlabel="message (bytes)", ylabel="time"))
+    assert series[1]["label"] == "all-reduce, ranks share cores"
 
 
 def test_speedups_are_measured_and_laws_are_modelled() -> None:
-    made = made_scaling("strong", {1: 1.0, 2: 0.6, 4: 0.4, 8: 0.5}, cores=4)
-    series = checked(scaling_figure([made, made_scaling("weak", {1: 1.0, 2: 1.2})]))
-    strong, amdahl, weak, gustafson = series
-    assert strong["x"] == [1, 2, 4]
-    kinds = [{number["kind"] for number in one["numbers"]} for one in series]
+    made = made_scaling("strong", {1: 1.0, 2: 0.6, 4: 0.4})
+    figure = scaling_figure(made, made_scaling("weak", {1: 1.0, 2: 1.2}), xlabel="ranks (unitless)", ylabel="speedup")
+    strong, amdahl, weak, gustafson = checked(figure)
+    assert (strong["x"], weak["x"]) == ([1, 2, 4], [1, 2])
+    kinds = [{number["kind"] for number in one["numbers"]} for one in (strong, amdahl, weak, gustafson)]
     assert "modelled" not in kinds[0] | kinds[2]
     assert kinds[1] == kinds[3] == {"modelled"}
     assert amdahl["label"] == "Amdahl's law, modelled"
-    assert amdahl["x"] == [4, 8, 16, 32]
-    assert gustafson["x"] == [2, 4, 8, 16, 32]
-    assert weak["x"] == [1, 2]
-    law = made.law()
-    assert law is not None
-    assert amdahl["numbers"][1]["value"] == pytest.approx(law.speedup(8))
-    with pytest.raises(ValueError, match="scalings must hold one with more than one rank"):
-        scaling_figure([made_scaling("strong", {1: 1.0, 2: 0.5}, cores=1)])
+    assert (amdahl["x"], gustafson["x"]) == ([4, 8, 16, 32], [2, 4, 8, 16, 32])
+    assert amdahl["numbers"][1]["value"] == pytest.approx(made.law.speedup(8).value)
+
+
+def test_a_law_without_a_serial_share_is_not_drawn_and_one_core_draws_nothing() -> None:
+    faster = made_scaling("strong", {1: 1.0, 2: 0.4})
+    series = checked(scaling_figure(faster, xlabel="ranks (unitless)", ylabel="speedup"))
+    assert [one["label"] for one in series] == ["strong, measured"]
+    assert isinstance(scaling_figure(Unmeasured("one core"), xlabel="x", ylabel="y"), Unmeasured)
+
+
+def overlapped(scale: int = 1) -> Timeline:
+    """Both ranks begin a call and compute on; rank 0 waits for it while rank 1 computes; both update."""
+    first, second = Made(0, 32 * MS * scale), Made(1, 32 * MS * scale)
+    for made, begun, computed in ((first, 5, 12), (second, 15, 20)):
+        made.op("linear", 0, 5 * MS * scale)
+        made.op("linear", 5 * MS * scale, begun * MS * scale, "backward")
+        made.say("begin_all_reduce", begun * MS * scale, (begun + 1) * MS * scale, 1, 1)
+        made.op("linear", (begun + 1) * MS * scale, computed * MS * scale, "backward")
+        made.say("wait", computed * MS * scale, 24 * MS * scale, 1, 1)
+    timeline = made_timeline([first, second])
+    for track in timeline.tracks:
+        update = Span("Update", Update.__name__, 0, 25 * MS * scale, 30 * MS * scale)
+        object.__setattr__(track.profile, "spans", (update,))
+    return timeline
+
+
+def drawn(*ways: Timeline) -> Figure:
+    named = {f"way {at}": [timeline] for at, timeline in enumerate(ways)}
+    figure = timeline_figure(named, {phase: f"{phase} at work" for phase in PHASES}, xlabel="time (ms)")
+    checked(figure)
+    FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
+    return figure
+
+
+def bars(figure: Figure, panel: int) -> dict[tuple[int, str], list[tuple[float, float]]]:
+    """Return where bars stand in ms, by rank and variant."""
+    names = {look.color: name for name, look in VARIANTS.items() if name in PHASES}
+    found: dict[tuple[int, str], list[tuple[float, float]]] = {}
+    for collection in figure.axes[panel].collections:
+        assert isinstance(collection, PolyCollection)
+        for path in collection.get_paths():
+            (x0, y0), (x1, _) = np.asarray(path.vertices).min(axis=0), np.asarray(path.vertices).max(axis=0)
+            key = int(y0), names[to_hex(tuple(np.asarray(collection.get_facecolor())[0]))]
+            found.setdefault(key, []).append((round(float(x0), 2), round(float(x1), 2)))
+    return found
+
+
+def test_each_row_of_a_timeline_stands_where_it_was() -> None:
+    figure = drawn(overlapped(), overlapped(2))
+    assert bars(figure, 0) == {
+        (0, "forward"): [(0, 5)],
+        (0, "backward"): [(6, 12)],
+        (0, "update"): [(25, 30)],
+        (0, "waiting"): [(12, 15)],
+        (0, "unserved"): [(16, 20)],
+        (0, "moving"): [(5, 6), (15, 16), (20, 24)],
+        (0, "in-flight"): [(6, 24)],
+        (1, "forward"): [(0, 5)],
+        (1, "backward"): [(5, 15), (16, 20)],
+        (1, "update"): [(25, 30)],
+        (1, "moving"): [(15, 16), (20, 24)],
+        (1, "in-flight"): [(16, 24)],
+    }
+    assert [text.get_text() for text in figure.axes[0].texts] == ["rank 0", "rank 1", "way 0"]
+    assert bars(figure, 1)[0, "waiting"] == [(24, 30)], "both panels have one axis"
+    assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim() == (0, 64)
+
+
+def test_small_calls_are_not_drawn_in_flight() -> None:
+    small = [Made(rank, 10 * MS) for rank in range(2)]
+    for made in small:
+        made.say("begin_all_reduce", 0, MS, 1, 1, size=8)
+        made.say("wait", 5 * MS, 6 * MS, 1, 1, size=8)
+    assert {kind for _, kind in bars(drawn(made_timeline(small)), 0)} == {"moving"}

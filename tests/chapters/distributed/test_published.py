@@ -1,50 +1,60 @@
-"""Published results: as printed, with an address each; exact where the papers give a formula, and never fitted."""
+"""Published results: as printed, exact where the papers give a formula, and never fitted."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
 from tinytorch.chapters.distributed import published
 from tinytorch.chapters.distributed.explorer import CLUSTERS, MODELS
-from tinytorch.chapters.distributed.published import published_results
+from tinytorch.chapters.distributed.published import as_printed, published_results, zero_2020
+from tinytorch.perf.measuring.judge import Verdict
 
 RESULTS = published_results()
 
 
 def test_what_a_paper_gives_a_formula_for_is_met_to_its_digits() -> None:
-    memory = list(published.zero_2020())
-    assert [one.printed for one in memory] == ["120 GB", "31.4 GB", "16.6 GB", "1.9 GB"]
-    for one in memory:
-        assert f"{one.predicted:.1f}" in (f"{one.published:.1f}", "1.9"), one.name
-    for row in published._MEGATRON_2021:
-        billions = published._workload(row, 2048, 1.0).parameters / 1e9
-        printed = float(row.name.split()[0].replace(",", ""))
-        assert billions == pytest.approx(printed, abs=0.06 if printed < 1000 else 0.6), row.name
-        assert row.data * row.tensor * row.pipeline == int(row.name.split()[-2].replace(",", "")), row.name
-    for row in published._MEGATRON_2019:
-        billions = published._workload(row, 1024, 1.0).parameters / 1e9
-        assert billions == pytest.approx(float(row.name.split()[0]), abs=0.06), row.name
-        assert row.data * row.tensor == int(row.name.split()[-2]), row.name
+    stages = zero_2020()
+    assert [one.printed for one in stages] == ["120 GB", "31.4 GB", "16.6 GB", "1.9 GB"]
+    for one, expected in zip(stages, (16, 4 + 12 / 64, 2 + 14 / 64, 16 / 64), strict=True):
+        assert one.counted.value == pytest.approx(expected * 7.5)
+    assert as_printed(*stages).verdict is Verdict.SUPPORTED
+    assert as_printed(replace(stages[1], printed="31.5 GB")).verdict is Verdict.REFUTED
+    for run in published._MEGATRON_2021:
+        billions = run.model(2048).workload(1.0).parameters / 1e9
+        printed = float(run.name.split()[0].replace(",", ""))
+        assert billions == pytest.approx(printed, abs=0.06 if printed < 1000 else 0.6), run.name
+        assert run.data * run.tensor * run.pipeline == int(run.name.split()[-2].replace(",", "")), run.name
+    for run in published._MEGATRON_2019:
+        billions = run.model(1024).workload(1.0).parameters / 1e9
+        assert billions == pytest.approx(float(run.name.split()[0]), abs=0.06), run.name
+        assert run.data * run.tensor == int(run.name.split()[-2]), run.name
 
 
 def test_only_the_first_of_a_study_is_given_and_no_prediction_is_made_to_meet_another() -> None:
     given = [one for one in RESULTS if one.given]
     assert [one.name for one in given] == ["1.2 billion on 1 GPU", "1.7 billion on 32 GPUs"]
-    assert all(one.error == pytest.approx(0, abs=1e-6) for one in given)
-    others = [one for one in RESULTS if not one.given]
-    assert all(abs(one.error) > 1e-3 for one in others)
-    assert all(one.predicted <= 1 + 1e-9 for one in RESULTS if one.unit == "%")
+    assert all(one.error is None for one in given)
+    assert all(one.predicted.value == pytest.approx(one.published) for one in given)
+    errors = [abs(one.error.value) for one in RESULTS if one.error]
+    assert min(errors) > 1e-3
+    assert all(one.predicted.value <= 1 + 1e-9 for one in RESULTS if one.predicted.unit == "%")
+    middle, worst = published.errors()
+    assert worst.value == max(errors) > middle.value
+    studies = published.studies()
+    assert sum(study.runs for study in studies) == len(errors)
+    assert [study.study for study in studies] == list(dict.fromkeys(one.study for one in RESULTS))
+    assert max(study.worst.value for study in studies) == worst.value
 
 
 def test_hiding_all_of_the_communication_bounds_what_was_published_from_above() -> None:
     bare, hidden = (one for one in RESULTS if one.study.startswith("Goyal"))
-    assert bare.predicted < bare.published < hidden.predicted
+    assert bare.predicted.value < bare.published < hidden.predicted.value
 
 
-def test_each_result_and_each_preset_says_where_it_was_published() -> None:
-    sources = [one.address for one in (*RESULTS, *published.zero_2020())]
-    sources += [address for cluster in CLUSTERS for _, address in cluster.sources]
-    sources += [address for model in MODELS for _, address in model.sources]
-    assert all(address.startswith("https://") for address in sources)
+def test_numbers_are_printed_as_published_and_each_preset_says_where() -> None:
     assert {one.printed for one in RESULTS} >= {"90 %", "163 TFLOP/s", "77 %"}
+    named = [preset.sources for preset in CLUSTERS] + [preset.sources for preset in MODELS]
+    assert all(address.startswith("https://") for sources in named for _, address in sources)
     assert MODELS[0].workload(1e12).parameters == pytest.approx(7.5e9, rel=0.01)

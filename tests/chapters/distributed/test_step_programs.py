@@ -1,4 +1,4 @@
-"""Steps of the zoo on ranks: timed, weighed and recorded in one launch, and what their plans refuse."""
+"""Steps of the zoo on ranks: timed, weighed and recorded in one launch."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from tests.chapters.distributed import step_measuring
 from tinytorch import models
 from tinytorch.chapters.distributed import step_programs, step_recording, step_times
 from tinytorch.chapters.distributed.step_programs import owned_bytes
-from tinytorch.chapters.distributed.step_recording import record_steps, typical
+from tinytorch.chapters.distributed.step_recording import named, record_steps, typical
 from tinytorch.perf.distributed.ranks.launch import launch
+from tinytorch.perf.distributed.recording.stragglers import Straggler
 from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import Unmeasured
 
 Told = list[dict[str, Any]]
 
@@ -24,42 +26,52 @@ def told() -> Told:
     return launch(step_measuring.measure, 2, threads=1, pinned=True)
 
 
-def test_only_who_is_in_a_turn_works_and_the_others_sleep(told: Told) -> None:
-    assert told[0]["present"] == [[2, 0], [1, 0], [2, 0]]
-    assert told[1]["present"] == [[2, 1], [2, 1]]
-    assert told[0]["slept"] == 0
-    assert told[1]["slept"] >= 0.2
-    assert told[1]["used"] < 0.2 * told[1]["slept"]  # whoever waits in a call of MPI uses all that it gets
+@pytest.fixture
+def asked(told: Told, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Let studies get what was told instead of starting ranks; return what they ask for."""
+    found: dict[str, Any] = {}
+
+    def launched(program: Any, ranks: int, arguments: Mapping[str, Any], **how: Any) -> list[Any]:
+        found.update(arguments, program=program, ranks=ranks, **how)
+        steps = told[0]["times"]["steps"]
+        chosen = steps[:4] if len(arguments.get("cases", ())) == 4 else [steps[at] for at in (1, 3, 4)]
+        return [{**told[0], "steps": chosen, "idle_cpu_share": 0.01}, {}]
+
+    monkeypatch.setattr(step_times, "launch", launched)
+    monkeypatch.setattr(step_recording, "launch", launched)
+    monkeypatch.setattr(step_times, "usable_cores", lambda: [0, 1])
+    return found
 
 
-def test_steps_of_all_counts_are_measured_in_turns(told: Told) -> None:
-    cases = told[0]["scaling"]["cases"]
-    assert [list(counts) for counts in cases] == [["1", "2"]] * 2
-    assert [list(counts) for counts in told[1]["scaling"]["cases"]] == [["2"]] * 2
-    for counts, others in zip(cases, told[1]["scaling"]["cases"], strict=True):
-        assert counts["2"]["seconds"] == others["2"]["seconds"]
-        assert all(len(one["seconds"]) == 6 and min(one["seconds"]) > 0 for one in counts.values())
-        assert counts["1"]["oversubscribed"] is False
-        assert counts["2"]["oversubscribed"] == (len(usable_cores()) < 2)
-    assert cases[0]["2"]["seconds"] != cases[1]["2"]["seconds"]
-    assert 0 <= told[0]["scaling"]["idle_cpu_share"] < 0.5
-    ways = told[0]["overlap"]
-    assert {way: len(one["seconds"]) for way, one in ways.items()} == {"overlapped": 6, "apart": 6, "alone": 6}
+def test_steps_of_all_cases_are_measured_in_turns(told: Told) -> None:
+    first, second = (one["times"]["steps"] for one in told)
+    assert (len(first), len(second)) == (5, 3), "each rank tells of the groups that it is in"
+    assert first[1]["seconds"] == second[0]["seconds"], "of each turn the slowest rank's time"
+    assert all(len(one["seconds"]) == 6 and min(one["seconds"]) > 0 for one in first)
+    assert [one["oversubscribed"] for one in first] == [
+        case[0] == 2 and len(usable_cores()) < 2 for case in step_measuring.CASES
+    ]
+    assert 0 <= told[0]["times"]["idle_cpu_share"] < 0.5
 
 
 def test_a_rank_keeps_its_shard_of_the_state_and_no_gradients(told: Told) -> None:
     parameters = sum(4 * parameter.size for parameter in models.mlp().parameters())
-    for rank in (0, 1):
-        memory = told[rank]["memory"]
-        assert memory["replicated"]["parameters"] == parameters
-        for name, whole in (("gradients", parameters), ("optimizer_state", 2 * parameters)):
-            assert whole <= memory["replicated"][name] < 1.01 * whole  # buckets are padded
-        assert parameters <= memory["sharded"]["parameters"] < 1.01 * parameters
-        assert memory["sharded"]["gradients"] == 0
-        assert parameters <= memory["sharded"]["optimizer_state"] < 1.01 * parameters
-        assert min(way["step_peak"] for way in memory.values()) > 0
-        made = step_times.RankMemory(**memory["sharded"])
-        assert made.kept == memory["sharded"]["parameters"] + memory["sharded"]["optimizer_state"]
+    for one in told:
+        whole, sharded = one["memory"]["whole"], one["memory"]["sharded"]
+        assert whole["parameters"] == parameters
+        for name, size in (("gradients", parameters), ("optimizer_state", 2 * parameters)):
+            assert size <= whole[name] < 1.01 * size  # buckets are padded
+        assert parameters <= sharded["parameters"] < 1.01 * parameters
+        assert sharded["gradients"] == 0
+        assert parameters <= sharded["optimizer_state"] < 1.01 * parameters
+
+
+def test_memory_is_that_of_the_fullest_rank() -> None:
+    ranks = [{"parameters": 1000, "gradients": 0, "optimizer_state": state} for state in (504, 500)]
+    fullest = step_times.RankMemory.fullest(ranks)
+    assert (fullest.optimizer_state.value, fullest.kept.value) == (504, 1504)
+    whole = step_times.RankMemory.fullest([{"parameters": 1000, "gradients": 1000, "optimizer_state": 2000}])
+    assert step_times.ShardedMemory(whole, fullest).ratio.value == pytest.approx(1504 / 4000)
 
 
 def test_memory_that_several_arrays_look_into_counts_once_and_whole() -> None:
@@ -68,34 +80,28 @@ def test_memory_that_several_arrays_look_into_counts_once_and_whole() -> None:
     assert owned_bytes([]) == 0
 
 
-def test_each_way_of_scaling_gets_its_own_times_and_batch(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
-
-    def launched(program: Any, ranks: int, arguments: Mapping[str, Any], **how: Any) -> list[Any]:
-        asked.update(arguments, program=program, ranks=ranks, **how)
-        return [told[0]["scaling"], {}]
-
-    monkeypatch.setattr(step_times, "launch", launched)
-    strong, weak = step_times.scaling("mlp", [("strong", 8), ("weak", 4)], [1, 2], repeats=6)
-    assert asked["program"] is step_programs.scaling_times
-    assert (asked["ranks"], asked["cases"], asked["pinned"]) == (2, [[False, 8], [True, 4]], True)
-    assert [(one.way, one.batch, one.counts) for one in (strong, weak)] == [("strong", 8, (1, 2)), ("weak", 4, (1, 2))]
-    for one, counts in zip((strong, weak), told[0]["scaling"]["cases"], strict=True):
-        assert one.times[2].samples == tuple(counts["2"]["seconds"])
+def test_each_way_of_scaling_gets_its_own_times_and_batch(told: Told, asked: dict[str, Any]) -> None:
+    found = step_times.scaling("mlp", [("strong", 8), ("weak", 4)], [1, 2], linear=0.25, repeats=6, at_most_seconds=1)
+    assert not isinstance(found, Unmeasured)
+    assert asked["cases"] == [(1, 8, None), (2, 8, {}), (1, 4, None), (2, 8, {})]
+    assert (asked["program"], asked["ranks"], asked["pinned"]) == (step_programs.step_times, 2, True)
+    steps = told[0]["times"]["steps"]
+    for one, (alone, joined) in zip(found, ((0, 1), (2, 3)), strict=True):
+        assert one.times[1].samples == tuple(steps[alone]["seconds"])
+        assert one.times[2].samples == tuple(steps[joined]["seconds"])
         assert one.times[1].conditions.interleaved_with == (one.times[2].name,)
 
 
-def test_steps_are_recorded_with_and_without_overlap(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: dict[str, Any] = {}
+def test_overlap_sends_during_the_backward_after_it_and_nothing(told: Told, asked: dict[str, Any]) -> None:
+    found = step_times.overlap("mlp", 8, 2, repeats=6, at_most_seconds=1)
+    hows = [how for _, _, how in asked["cases"]]
+    assert hows == [{"bucket_bytes": 2**18, "overlap": True}, {"bucket_bytes": 2**18, "overlap": False}, None]
+    assert found.alone.samples == tuple(told[0]["times"]["steps"][4]["seconds"])
 
-    def launched(program: Any, ranks: int, arguments: Mapping[str, Any], **how: Any) -> list[Any]:
-        asked.update(arguments, program=program, ranks=ranks, **how)
-        return [told[0], {}]
 
-    monkeypatch.setattr(step_recording, "launch", launched)
+def test_steps_are_recorded_with_and_without_overlap(asked: dict[str, Any]) -> None:
     steps = record_steps(2, model="mlp", batch=8, steps=2, burdened=1, products=1)
-    assert asked["program"] is step_recording.record_on_rank
-    assert (asked["ranks"], asked["threads"], asked["pinned"]) == (2, 1, True)
+    assert (asked["program"], asked["threads"], asked["pinned"]) == (step_recording.record_on_rank, 1, True)
     for timeline, begun_early in ((steps.overlapped[0], True), (steps.afterwards[1], False)):
         backward_ends = max(e.end for e in timeline.tracks[0].profile.events if e.phase == "backward")
         gradients = [
@@ -112,35 +118,28 @@ def test_steps_are_recorded_with_and_without_overlap(told: Told, monkeypatch: py
         )
         assert burdened - plain == more, "one product on the burdened rank alone"
     assert typical(steps.overlapped).wall_seconds == min(each.wall_seconds for each in steps.overlapped)
+    assert steps.clock_error.median == typical(steps.overlapped).error_seconds
 
 
-def test_wrong_plans_are_refused_before_anything_starts() -> None:
+def test_the_straggler_is_the_burdened_rank_or_another_or_none() -> None:
+    for rank, said in ((1, "the burdened one"), (0, "another one")):
+        found = named([Straggler(rank, 0.01, 0.2, (), ())], 1)
+        assert not isinstance(found, Unmeasured)
+        assert (found.rank.value, found.said, found.cost.median) == (rank, said, 0.01)
+    assert isinstance(named([], 1), Unmeasured)
+
+
+def test_wrong_plans_are_refused_before_anything_starts(asked: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="repeats must be at least 1, not 0"):
-        step_times.scaling("mlp", [("strong", 8)], repeats=0)
-    with pytest.raises(ValueError, match="counts must be numbers of ranks with 1 among them"):
-        step_times.scaling("mlp", [("weak", 8)], [2])
-    with pytest.raises(ValueError, match="batch must leave each of 4 ranks an example, but is 3"):
-        step_times.scaling("mlp", [("weak", 3), ("strong", 3)], [1, 4])
-    with pytest.raises(ValueError, match="name must be one of"):
-        step_times.scaling("vgg", [("strong", 8)])
-    with pytest.raises(ValueError, match="cases must be at least one way of scaling"):
-        step_times.scaling("mlp", [])
-    with pytest.raises(ValueError, match="ranks must be at least 2, as one has nothing to send"):
-        step_times.overlap("mlp", 8, 1)
-    with pytest.raises(ValueError, match="bucket_bytes must be at least 1"):
-        step_times.overlap("mlp", 8, 2, bucket_bytes=0)
-    with pytest.raises(ValueError, match="ranks must be at least 2, as one has nobody to share with"):
+        step_times.scaling("mlp", [("strong", 8)], [1, 2], linear=0.25, repeats=0, at_most_seconds=1)
+    with pytest.raises(ValueError, match="batch leave each an example, not 2 and 1"):
+        step_times.scaling("mlp", [("strong", 1)], [1, 2], linear=0.25, repeats=6, at_most_seconds=1)
+    with pytest.raises(ValueError, match="ranks must be at least 2"):
         step_times.sharded_memory("mlp", 8, 1)
-
-
-def test_wrong_recordings_are_refused() -> None:
-    for wrong, said in (
-        ({"ranks": 1, "burdened": 0}, "ranks must be at least 2"),
-        ({"ranks": 2, "batch": 3, "burdened": 0}, "batch must be a multiple of 2 ranks, not 3"),
-        ({"ranks": 2, "burdened": 2}, "burdened must be one of the ranks 0 to 1, not 2"),
-        ({"ranks": 2, "model": "gtp", "burdened": 0}, "name must be one of mlp, cnn, gpt"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            record_steps(**wrong)
-    with pytest.raises(ValueError, match="at least one"):
-        typical([])
+    assert not asked
+    assert isinstance(
+        step_times.scaling("mlp", [("weak", 8)], [1], linear=0.25, repeats=6, at_most_seconds=1), Unmeasured
+    )
+    assert isinstance(
+        step_times.scaling("mlp", [("weak", 8)], [1, 4], linear=0.25, repeats=6, at_most_seconds=1), Unmeasured
+    )

@@ -19,13 +19,13 @@ import tinytorch
 from scripts import write_schemas
 from tinytorch.chapters.benchmarking.bottlenecks import Forecast
 from tinytorch.chapters.compression.speed import time_break_even
-from tinytorch.chapters.distributed.scaling_laws import fit_law
 from tinytorch.chapters.distributed.validation import Validated
 from tinytorch.chapters.profiling.studies import seconds_by_law
 from tinytorch.chapters.quantization.codes import limit_of
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.records import _difference
 from tinytorch.perf.benchmarking import Performance, kept_of_product
+from tinytorch.perf.distributed.cluster_model.scaling_laws import fit_law
 from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
 from tinytorch.perf.measuring import Counted, Measurement, difference, quotient, ratio
@@ -152,7 +152,7 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
     "rate of a statistic": lambda one: one.tail(50).per(3.0, "/s"),
     "multiple of a statistic": lambda one: one.tail(50).scaled(3.0),
     "limit": lambda one: as_measurement(limit_of(one.scaled(0.3, "%"))),
-    "error of a prediction": lambda one: Validated("it", cast(Any, SimpleNamespace(seconds=1.0)), one, 0).error,
+    "error of a prediction": lambda one: Validated("it", cast(Any, SimpleNamespace(seconds=1.0)), one).error,
     "JSON": _json,
     "record": _record,
     "JSON of a statistic": lambda one: _json(one.tail(50)),

@@ -1,4 +1,1 @@
-"""The page on several ranks: its studies, what it records of them, its figures, its explorer and its exercises.
-
-Ranks import the modules that they run from here, so this file imports nothing.
-"""
+"""Studies and exercises of the page on several ranks. Ranks import from here, so this file imports nothing."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tinytorch.chapters.checking import exercise_check
-from tinytorch.chapters.distributed.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, given_link, ring_all_reduce
+from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, possible_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Workload
 
@@ -31,11 +31,7 @@ class Entry(NamedTuple):
 def check_straggler(function: Callable[[list[Entry]], int]) -> str:
     """Return "... passed" if ``function(trace)`` names the rank for which the others waited longest, in all.
 
-    In each collective all ranks wait for the one that arrives last; moving the data takes time of its own. The traces
-    are made up.
-
-    Raises:
-        AssertionError: with the trace's waiting, by the rank that caused it, and the answer.
+    In each collective all ranks wait for the one that arrives last; moving the data takes time of its own.
     """
     draw = np.random.default_rng(0)
     for _ in range(40):
@@ -81,9 +77,6 @@ def check_most_ranks(function: Callable[[float, float, float, float, float], int
     Each rank computes ``seconds`` a step whatever their number, then a ring sums ``nbytes`` of gradients: nothing is
     hidden. The answer is the largest number of ranks up to 4,096 with which at least the share ``least`` of a step is
     computation.
-
-    Raises:
-        AssertionError: with the case, the right number of ranks and its efficiency, and the answer.
     """
     draw = np.random.default_rng(0)
     for _ in range(60):
@@ -107,9 +100,6 @@ def check_choose_split(function: Callable[[Workload, Cluster, int, float], Split
 
     Speed and bytes are those of `predict`, without sharding or overlap; the answer is None if no split of all ranks
     fits the ``memory`` bytes of a rank.
-
-    Raises:
-        AssertionError: with the case, the seconds and bytes of the fastest split that fits, and those of the answer.
     """
     draw = np.random.default_rng(0)
     for ranks in (4, 8, 16, 32, 64):

@@ -5,42 +5,35 @@ Nothing of them was measured here. The grid is all that the page's script knows:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from tinytorch.chapters.distributed.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, Line
+from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, best_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Workload
+from tinytorch.perf.measuring import Modelled
 
-#: Latencies in seconds that NCCL reckons with for a ring's step: its source, src/graph/tuning.cc, ring and "Simple".
-_NVLINK_ALPHA, _NETWORK_ALPHA = 3.4e-6, 14.0e-6
-_NCCL = ("NVIDIA, NCCL, src/graph/tuning.cc (latencies)", "https://github.com/NVIDIA/nccl")
+#: Who published what, and where.
+Sources = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class ClusterPreset:
-    """A published cluster.
-
-    Attributes:
-        name: what it is. links: in one direction, shared out to the ranks of a node.
-        flops_per_second: that a rank attained in a training that was published. memory_bytes: of a rank, None for no
-            limit.
-        sources: who published what of it, and where.
-    """
+    """A published cluster: links in one direction, shared out to a node's ranks; a rank's rate, and memory if known."""
 
     name: str
     links: Cluster
     flops_per_second: float
     memory_bytes: float | None
-    sources: tuple[tuple[str, str], ...]
+    sources: Sources
 
 
 @dataclass(frozen=True)
 class ModelPreset:
-    """A published GPT and the batch that it was trained with, in sequences."""
+    """A published GPT and the batch that it was trained with, in sequences; activations are computed twice."""
 
     name: str
     layers: int
@@ -49,25 +42,32 @@ class ModelPreset:
     positions: int
     vocabulary: int
     examples: int
-    sources: tuple[tuple[str, str], ...]
+    sources: Sources
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of a step: the seconds that it takes at one of them a second."""
+        work = self.workload(1.0)
+        return work.examples * (work.blocks * work.block.divided_s + work.ends.divided_s)
 
     def workload(self, flops_per_second: float) -> Workload:
-        """Return the workload on ranks of a rate, in mixed precision, with activations that are computed twice."""
+        """Return the workload on ranks of a rate, in mixed precision."""
         return transformer_workload(
-            layers=self.layers,
-            width=self.width,
-            heads=self.heads,
-            positions=self.positions,
-            vocabulary=self.vocabulary,
-            examples=self.examples,
-            flops_per_second=flops_per_second,
-            recompute=True,
-            name=self.name,
-        )
+            name=self.name, layers=self.layers, width=self.width, heads=self.heads, positions=self.positions,
+            vocabulary=self.vocabulary, examples=self.examples, flops_per_second=flops_per_second, recompute=True,
+        )  # fmt: skip
 
 
+def modelled(value: float, unit: str, what: str) -> Modelled:
+    """Return a number that the model of larger machines says."""
+    return Modelled(value, unit, what, "the model of larger machines")
+
+
+#: Latencies in seconds that NCCL reckons with for a ring's step: its source, src/graph/tuning.cc, ring and "Simple".
+_NVLINK_ALPHA, _NETWORK_ALPHA = 3.4e-6, 14.0e-6
+_NCCL = ("NVIDIA, NCCL, src/graph/tuning.cc (latencies)", "https://github.com/NVIDIA/nccl")
 _NARAYANAN_ADDRESS = "https://doi.org/10.1145/3458817.3476209"
-_NARAYANAN = ("Narayanan et al. 2021", _NARAYANAN_ADDRESS)
+_NARAYANAN = (("Narayanan et al. 2021", _NARAYANAN_ADDRESS),)
 _AMPERE = "https://images.nvidia.com/aem-dam/en-zz/Solutions/data-center/nvidia-ampere-architecture-whitepaper.pdf"
 _SHOEYBI_ADDRESS = "https://arxiv.org/abs/1909.08053"
 
@@ -93,56 +93,87 @@ CLUSTERS: tuple[ClusterPreset, ...] = (
     ),
 )
 MODELS: tuple[ModelPreset, ...] = (
-    ModelPreset("GPT of 7.5 billion", 36, 4096, 32, 2048, 51_200, 512, (_NARAYANAN,)),
-    ModelPreset("GPT of 1.7 billion", 24, 2304, 24, 2048, 51_200, 512, (_NARAYANAN,)),
-    ModelPreset("GPT of 145.6 billion", 80, 12288, 96, 2048, 51_200, 2304, (_NARAYANAN,)),
-    ModelPreset("GPT of a trillion", 128, 25600, 160, 2048, 51_200, 3072, (_NARAYANAN,)),
+    ModelPreset("GPT of 7.5 billion", 36, 4096, 32, 2048, 51_200, 512, _NARAYANAN),
+    ModelPreset("GPT of 1.7 billion", 24, 2304, 24, 2048, 51_200, 512, _NARAYANAN),
+    ModelPreset("GPT of 145.6 billion", 80, 12288, 96, 2048, 51_200, 2304, _NARAYANAN),
+    ModelPreset("GPT of a trillion", 128, 25600, 160, 2048, 51_200, 3072, _NARAYANAN),
 )
 #: Ranks, and what their data split shares out, that go with the first of each.
 RANKS, SHARDING = 128, 1
 #: The grid's numbers of ranks, its batches as multiples of the published one, and sequences of a rank where they grow.
 GRID_RANKS = tuple(2**power for power in range(13))
 BATCHES, EACH = (0.25, 1, 4), 4
-#: Splits of a cell, the fastest ones, and significant digits of its shares, of which a page shows as many, and of times
-#: and bytes, which it shows in other units.
-_KEPT, _DIGITS_OF_SHARES, _DIGITS = 3, 3, 4
-#: What a rank's step spends on messages.
-_MESSAGES = ("tensor", "handing", "gradients")
-#: The number of splits that fit, then the numbers of the fastest ones; see `grid`.
-Cell = list[Any]
-
-
-def scaling_curve(
-    workload: Workload, cluster: ClusterPreset, ranks: Sequence[int], *, examples_per_rank: int | None = None
-) -> list[Prediction | None]:
-    """Return the fastest split's prediction for each number of ranks; None where none fits.
-
-    Args:
-        examples_per_rank: the batch grows with the ranks: weak scaling. None keeps the workload's: strong scaling.
-    """
-    curve: list[Prediction | None] = []
-    for number in ranks:
-        found = fitting(workload, cluster, number, examples_per_rank)
-        curve.append(found[0] if found else None)
-    return curve
+#: Splits in the page's table, those of a cell, the fastest ones, and significant digits of its shares, of which a page
+#: shows as many, and of times and bytes, which it shows in other units.
+_SHOWN, _KEPT, _DIGITS_OF_SHARES, _DIGITS = 6, 3, 3, 4
 
 
 def fitting(workload: Workload, cluster: ClusterPreset, ranks: int, examples_per_rank: int | None) -> list[Prediction]:
-    """Return the splits of ``ranks`` that fit, the fastest first, where the optimizer's state is shared out."""
+    """Return the splits of ``ranks`` that fit, the fastest first, where the optimizer's state is shared out.
+
+    The batch grows with ``examples_per_rank``, weak scaling; None keeps the workload's, strong scaling.
+    """
     wanted = workload if examples_per_rank is None else workload.of_examples(examples_per_rank * ranks)
     return best_splits(wanted, cluster.links, ranks, memory_bytes=cluster.memory_bytes, sharding=SHARDING)
 
 
+@dataclass(frozen=True)
+class SplitRow:
+    """A split: its step, its efficiency against one rank, a rank's memory, and the shares of bubble and messages."""
+
+    split: str
+    seconds: Modelled
+    efficiency: Modelled
+    memory: Modelled
+    bubble: Modelled
+    messages: Modelled
+
+
+def split_row(found: Prediction, one: Prediction) -> SplitRow:
+    """Return a split beside one rank, whose memory may be larger than any."""
+    return SplitRow(
+        f"{found.split.data} × {found.split.tensor} × {found.split.pipeline}",
+        modelled(found.seconds, "s", "a step"),
+        modelled(found.efficiency(one), "%", "efficiency"),
+        modelled(found.memory.total, "B", "memory of a rank"),
+        modelled(found.bubble / found.seconds, "%", "time in the bubble"),
+        modelled(found.messages / found.seconds, "%", "time of messages"),
+    )
+
+
+def fastest(best: Sequence[Prediction], one: Prediction) -> list[SplitRow]:
+    """Return the first splits of those that fit, the fastest first."""
+    return [split_row(each, one) for each in best[:_SHOWN]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """Efficiency of the best split of so many ranks against one rank, with a batch that stays or grows."""
+
+    batch: str
+    ranks: int
+    efficiency: Modelled
+
+
+def efficiencies(
+    one: Prediction, cluster: ClusterPreset, batches: Mapping[str, int | None], ranks: Sequence[int] = GRID_RANKS[3:]
+) -> list[Point]:
+    """Return the efficiency of the best split by the number of ranks, where one fits.
+
+    It is against ``one`` rank, whose memory may be larger than any. ``batches`` are examples of a rank, or None, as
+    `fitting` has them, by name.
+    """
+    found = {(name, p): fitting(one.workload, cluster, p, each) for name, each in batches.items() for p in ranks}
+    return [Point(name, p, modelled(best[0].efficiency(one), "%", name)) for (name, p), best in found.items() if best]
+
+
 def grid(own: ClusterPreset | None = None) -> dict[str, Any]:
-    """Return every modelled number that the page's explorer shows, as JSON holds it.
+    """Return every modelled number that the page's explorer shows; ``own``, the page's machine, is the last cluster.
 
     ``cells[cluster][model]`` has ``stays``, by batch and number of ranks, and ``grows``, by number of ranks. A cell is
     the number of splits that fit and rows of the fastest: data, tensor, pipeline, micro-batches, seconds, efficiency
     against one rank that had memory enough, bytes of a rank, and the shares of bubble and messages in the step. Where
     the batch grows, only the fastest is shown.
-
-    Args:
-        own: the machine that built the page, the last of the clusters.
     """
     clusters = [*CLUSTERS, *([own] if own else [])]
     return {
@@ -157,15 +188,15 @@ def grid(own: ClusterPreset | None = None) -> dict[str, Any]:
                 "memory_bytes": one.memory_bytes,
                 "inside": _link(one.links.inside),
                 "between": _link(one.links.between),
-                "sources": [list(source) for source in one.sources],
+                "sources": one.sources,
             }
             for one in clusters
         ],
         "models": [
             {
                 "name": one.name,
-                "batches": [int(one.examples * factor) for factor in BATCHES],
-                "sources": [list(source) for source in one.sources],
+                "batches": [int(one.examples * each) for each in BATCHES],
+                "sources": one.sources,
             }
             for one in MODELS
         ],
@@ -190,24 +221,16 @@ def _cells(cluster: ClusterPreset, model: ModelPreset) -> dict[str, Any]:
     }
 
 
-def _cell(found: Sequence[Prediction], one: Prediction, kept: int = _KEPT) -> Cell:
-    return [len(found), *(_row(each, one) for each in found[:kept])]
-
-
-def _row(found: Prediction, one: Prediction) -> list[float]:
-    split, seconds = found.split, found.seconds
-    messages = sum(getattr(found, part) for part in _MESSAGES)
-    return [
-        split.data,
-        split.tensor,
-        split.pipeline,
-        split.micro,
-        _rounded(seconds),
-        _rounded(found.efficiency(one), _DIGITS_OF_SHARES),
-        _rounded(found.memory.total),
-        _rounded(found.bubble / seconds, _DIGITS_OF_SHARES),
-        _rounded(messages / seconds, _DIGITS_OF_SHARES),
-    ]
+def _cell(found: Sequence[Prediction], one: Prediction, kept: int = _KEPT) -> list[Any]:
+    """Return the number of splits that fit, then the numbers of the fastest ones."""
+    cell: list[Any] = [len(found)]
+    for each in found[:kept]:
+        split, row = each.split, split_row(each, one)
+        sizes = [_rounded(size.value) for size in (row.seconds, row.memory)]
+        shares = [_rounded(part.value, _DIGITS_OF_SHARES) for part in (row.efficiency, row.bubble, row.messages)]
+        where = [split.data, split.tensor, split.pipeline, split.micro]
+        cell.append([*where, sizes[0], shares[0], sizes[1], *shares[1:]])
+    return cell
 
 
 def _rounded(number: float, digits: int = _DIGITS) -> float:

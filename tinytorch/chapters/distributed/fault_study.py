@@ -16,32 +16,32 @@ from tinytorch.core.op import Array
 from tinytorch.core.optimizers import AdamW
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import RankError, launch
+from tinytorch.perf.distributed.ranks.watch import interval
 from tinytorch.perf.distributed.training.batches import ShardedBatches
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
 from tinytorch.perf.distributed.training.run import Checkpoints, train
+from tinytorch.perf.measuring import Counted, Measurement, Modelled
 
-#: Steps of the training, and after how many a checkpoint is written.
-STEPS, EVERY = 24, 10
+#: Steps of the training, examples in each, and after how many steps a checkpoint is written.
+STEPS, BATCH, EVERY = 24, 16, 10
 #: The step after which the last rank dies.
-FATAL_STEP = 17
+FATAL_STEP = Counted(17, "steps", "steps done when the rank was killed")
 #: Seconds that a rank may keep the others waiting, from which follows how often it writes its state.
-LONGEST_WAIT = 30.0
-BATCH = 16
+_LONGEST_WAIT = 30.0
+STATE_EVERY = Modelled(interval(_LONGEST_WAIT), "s", "time between states", "a share of the longest wait")
 
 
 @dataclass(frozen=True)
 class Trained:
-    """Result of a training: the loss of each step, the weights by name, and the ranks that ended it."""
+    """Result of a training: the weights by name."""
 
-    losses: Array
     weights: dict[str, Array]
-    ranks: int
 
-    def difference(self, other: Trained) -> float:
+    def difference(self, other: Trained) -> Counted:
         """Return the largest difference of any weight to the other's, relative to the largest weight."""
         largest = max(float(abs(weight).max()) for weight in self.weights.values())
         apart = max(float(abs(weight - other.weights[name]).max()) for name, weight in self.weights.items())
-        return apart / largest
+        return Counted(apart / largest, "1", "largest difference of a weight, relative to the largest weight")
 
 
 @dataclass(frozen=True)
@@ -49,63 +49,46 @@ class Lost:
     """A lost rank: what was told, the steps that its last checkpoint holds, and seconds from its death to the end."""
 
     message: str
-    steps_kept: int
-    seconds: float
+    steps: Counted
+    seconds: Measurement
 
 
 def sort_digits(communicator: Communicator, folder: str, dies: bool) -> dict[str, Any]:
-    """Train the zoo's GPT, in float64 so that rounding can be told from a mistake; return losses and weights.
+    """Train the zoo's GPT, in float64 so that rounding can be told from a mistake; return the weights.
 
-    Args:
-        folder: of checkpoints, from which it continues.
-        dies: whether the last rank dies of SIGKILL after step `FATAL_STEP`.
+    It continues from the checkpoints in ``folder``; if it ``dies``, the last rank does of SIGKILL after `FATAL_STEP`.
     """
     model = models.gpt(seed=0)
     for _, parameter in model.named_parameters():
         parameter.data = parameter.data.astype(np.float64)
+    terms = counted_targets(datasets.IGNORED)
     trainer = DataParallel(
-        model,
-        lambda parameters: AdamW(parameters, lr=3e-3),
-        models.loss_function(),
-        communicator,
-        terms=counted_targets(datasets.IGNORED),
+        model, lambda parameters: AdamW(parameters, lr=3e-3), models.loss_function(), communicator, terms=terms
     )
     inputs, targets = datasets.sorting_examples(STEPS * BATCH, seed=1)
     batches = ShardedBatches(inputs, targets, batch_size=BATCH, rank=communicator.rank, size=communicator.size)
 
     def stop(steps: int, _: float) -> None:
-        if dies and steps == FATAL_STEP and communicator.rank == communicator.size - 1:
+        if dies and steps == FATAL_STEP.value and communicator.rank == communicator.size - 1:
             (Path(folder) / "stopped").write_text(str(time.time()), "utf-8")
             os.kill(os.getpid(), signal.SIGKILL)
 
-    losses = train(trainer, batches, 1, communicator, checkpoints=Checkpoints(folder, EVERY), after_step=stop)
-    return {"losses": np.array(losses), **{f"/{name}": array for name, array in model.state_dict().items()}}
+    train(trainer, batches, 1, communicator, checkpoints=Checkpoints(folder, EVERY), after_step=stop)
+    return dict(model.state_dict())
 
 
 def lose_a_rank(folder: str | Path, ranks: int = 2) -> Lost:
-    """Train on ``ranks`` ranks of which the last dies, and return what was told.
-
-    Args:
-        folder: for checkpoints; exists and is empty.
-
-    Raises:
-        RuntimeError: if the training ends well nevertheless.
-    """
+    """Train on ranks of which the last dies, with checkpoints in an empty ``folder``, and return what was told."""
     try:
-        launch(sort_digits, ranks, {"folder": str(folder), "dies": True}, longest_wait=LONGEST_WAIT, threads=1)
+        launch(sort_digits, ranks, {"folder": str(folder), "dies": True}, longest_wait=_LONGEST_WAIT, threads=1)
     except RankError as error:
         seconds = time.time() - float((Path(folder) / "stopped").read_text("utf-8"))
-        kept = [int(path.name.removeprefix("step-")) for path in Path(folder).glob("step-*")]
-        return Lost(str(error), max(kept, default=0), seconds)
+        kept = max((int(path.name.removeprefix("step-")) for path in Path(folder).glob("step-*")), default=0)
+        took = Measurement("from the death of the rank to the end of the run", (seconds,), "s")
+        return Lost(str(error), Counted(kept, "steps", "steps in the last checkpoint"), took)
     raise RuntimeError(f"rank {ranks - 1} was to end the run, but the run ended well")
 
 
 def trained_on(folder: str | Path, ranks: int) -> Trained:
-    """Train on ``ranks`` ranks to the end, from the checkpoint in ``folder`` if there is one, and return that.
-
-    Raises:
-        RankError: if a rank fails.
-    """
-    found = launch(sort_digits, ranks, {"folder": str(folder), "dies": False}, threads=1)[0]
-    losses = np.asarray(found.pop("losses"))
-    return Trained(losses, {name.removeprefix("/"): np.asarray(array) for name, array in found.items()}, ranks)
+    """Train on ``ranks`` ranks to the end, from the checkpoint in ``folder`` if there is one, and return that."""
+    return Trained(launch(sort_digits, ranks, {"folder": str(folder), "dies": False}, threads=1)[0])

@@ -1,185 +1,170 @@
-"""Figures of collectives and of scaling, and the table of links: measured points, fitted lines and modelled laws."""
+"""Figures of the page on several ranks: times of messages with their lines, speedups with their laws, and timelines."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
+from tinytorch.chapters.distributed.messages import size_words
+from tinytorch.chapters.distributed.step_recording import Update, typical
 from tinytorch.chapters.distributed.step_times import Scaling
-from tinytorch.perf.distributed.collectives.link_fit import FittedLink
+from tinytorch.perf.distributed.collectives.link_fit import fit_pieces
 from tinytorch.perf.distributed.collectives.measured import Collectives
-from tinytorch.perf.distributed.collectives.timing import Kind
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled
+from tinytorch.perf.distributed.ranks.measuring import BECAUSE
+from tinytorch.perf.distributed.recording.blocked_time import LEAST_BYTES, communicating
+from tinytorch.perf.distributed.recording.intervals import Interval, gaps, innermost_intervals, merged
+from tinytorch.perf.distributed.recording.timeline import Timeline
+from tinytorch.perf.distributed.recording.tracks import Track
+from tinytorch.perf.measuring import Counted, Unmeasured
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, draw_line, subplots
-from tinytorch.report.notebook_view import Shown
 from tinytorch.report.numbers import common_scale
-from tinytorch.report.page import Page
-from tinytorch.report.tables import Column
 
-#: The colour of each kind.
-VARIANTS: dict[Kind, str] = {
-    "point to point": "point-to-point",
-    "point to point between hosts": "between-hosts",
-    "broadcast": "broadcast",
-    "all-gather": "all-gather",
-    "reduce-scatter": "reduce-scatter",
-    "all-reduce": "all-reduce",
-    "ring all-reduce": "ring-all-reduce",
+#: Inches of the axes of messages and of one line of the legend below them; ticks on the axis of sizes; and up to how
+#: many times the ranks that were measured laws are drawn.
+_HEIGHT, _LEGEND_LINE, _TICKS, _BEYOND = 3.0, 0.19, 6, 8
+#: Inches: a rank's lane, what a panel has besides, and the legend and axis below all.
+_LANE, _PANEL, _REST = 0.5, 0.28, 1.05
+#: Stretches of one kind closer than this share of the figure's width are drawn as one: nobody could see the gap. Points
+#: of text.
+_GAP, _LABEL = 0.0008, 9.5
+#: Upper edge and height, in lanes, of what is drawn, over the others last.
+_ROWS = {
+    "forward": (0.08, 0.36),
+    "backward": (0.08, 0.36),
+    "update": (0.08, 0.36),
+    "waiting": (0.64, 0.10),
+    "unserved": (0.56, 0.18),
+    "moving": (0.46, 0.28),
+    "in-flight": (0.77, 0.10),
 }
-#: Inches of the axes and of one line of the legend below them.
-_HEIGHT, _LEGEND_LINE = 3.0, 0.19
-_BYTES = ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"))
-
-#: Of a table of links.
-LINK_COLUMNS = (
-    Column("name", "Messages"),
-    Column("alpha", "Alpha", "s"),
-    Column("bandwidth", "1 / beta", "B/s"),
-    Column("smallest", "From"),
-    Column("largest", "To"),
-    Column("worst", "Farthest off"),
-)
 
 
-def collective_figure(
-    collectives: Collectives, kinds: Sequence[Kind], *, fitted: Mapping[Kind, Sequence[FittedLink]]
-) -> Figure:
-    """Return the times of ``kinds`` over the size of the message, both axes logarithmic.
+def times_figure(talk: Collectives, *, xlabel: str, ylabel: str) -> Figure:
+    """Return the times of all kinds over size, both axes logarithmic, and dashed the lines that were fitted to them.
 
-    Where ranks had to share cores, the legend says so of each kind.
-
-    Args:
-        kinds: of those that were measured.
-        fitted: lines of some of the kinds, each drawn dashed over the sizes that it was fitted to.
-
-    Raises:
-        ValueError: if there is no kind, or one was not measured.
+    Where ranks had to share cores, the legend says so of each kind, and no line is fitted.
     """
-    if not kinds:
-        raise ValueError("kinds must name at least one kind that was measured")
-    marked = ", ranks share cores" if collectives.oversubscribed else ""
+    marked = ", ranks share cores" if talk.oversubscribed else ""
     columns = 1 if marked else 2
-    figure, ax = subplots(height=_HEIGHT + _LEGEND_LINE * -(-len(kinds) // columns))
-    for kind in kinds:
-        times = collectives.of(kind)
-        sizes = sorted(times)
-        draw_line(
-            ax, sizes, [times[size] for size in sizes], quantity="time", variant=VARIANTS[kind], label=kind + marked
-        )
-    _draw_fitted(ax, max(one.median for one in collectives.of(kinds[0]).values()), fitted)
+    figure, ax = subplots(height=_HEIGHT + _LEGEND_LINE * -(-len(talk.kinds) // columns))
+    longest = max(one.median for one in talk.of(talk.kinds[0]).values())
+    factor = common_scale([longest], "s").factor
+    for kind in talk.kinds:
+        variant, times = kind.replace(" ", "-"), talk.of(kind)
+        draw_line(ax, talk.sizes, [times[size] for size in talk.sizes], quantity=ylabel, variant=variant,
+                  label=kind + marked)  # fmt: skip
+        for link in () if talk.oversubscribed else fit_pieces(times):
+            sizes = np.geomspace(*link.sizes, 60).clip(*link.sizes)
+            seconds = np.array([link.seconds(size) for size in sizes])
+            ax.plot(sizes, seconds / factor, color=color(variant), linestyle=(0, (4, 3)), linewidth=1.2)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
-    _name_sizes(ax, collectives.sizes)
+    chosen = talk.sizes[:: -(-len(talk.sizes) // _TICKS)]
+    ax.set_xticks(chosen, [size_words(size) for size in chosen])
+    ax.minorticks_off()
+    ax.set_xlabel(xlabel)
     figure.legend(loc="outside lower left", ncols=columns, frameon=False, handletextpad=0.5, columnspacing=1.2)
     return figure
 
 
-def link_table(page: Page, key: str, links: Sequence[FittedLink], *, caption: str) -> Shown:
-    """Show and record a table of fitted lines: alpha and bandwidth with intervals, sizes, and whether they hold.
-
-    Where bytes cost nothing that can be told, no bandwidth stands there.
-
-    Raises:
-        ValueError: if ``links`` are empty or the key is taken.
-    """
-    return page.table(key, link_rows(links), LINK_COLUMNS, caption=caption)
-
-
-def link_rows(links: Sequence[FittedLink]) -> list[dict[str, Any]]:
-    """Return a row for each link, by the keys of `LINK_COLUMNS`."""
-    return [
-        {
-            "name": link.name,
-            "alpha": link.alpha,
-            "bandwidth": _bandwidth(link),
-            "smallest": size_words(link.sizes[0]),
-            "largest": size_words(link.sizes[1]),
-            "worst": Derived(
-                link.worst, "%", "largest distance from the line", (link.alpha, link.beta), "it is a largest one"
-            ),
-        }
-        for link in links
-    ]
-
-
-def _bandwidth(link: FittedLink) -> Measurement | None:
-    return link.bandwidth if link.has_bandwidth else None
-
-
-def _draw_fitted(ax: Axes, longest: float, fitted: Mapping[Kind, Sequence[FittedLink]]) -> None:
-    """Draw lines in the unit of an axis whose longest time is ``longest`` seconds."""
-    factor = common_scale([longest], "s").factor
-    for kind, links in fitted.items():
-        for link in links:
-            sizes = np.geomspace(*link.sizes, 60).clip(*link.sizes)
-            seconds = np.array([link.seconds(size) for size in sizes])
-            ax.plot(sizes, seconds / factor, color=color(VARIANTS[kind]), linestyle=(0, (4, 3)), linewidth=1.2)
-
-
-def _name_sizes(ax: Axes, sizes: Sequence[int]) -> None:
-    """Put at most six ticks on the axis of sizes, in words."""
-    step = -(-len(sizes) // 6)
-    chosen = sizes[::step]
-    ax.set_xticks(chosen, [size_words(size) for size in chosen])
-    ax.minorticks_off()
-    ax.set_xlabel("message (bytes)")
-
-
-def size_words(size: int) -> str:
-    """Return bytes in powers of 1,024, with three digits."""
-    factor, unit = max((step for step in _BYTES if step[0] <= size), default=_BYTES[0])
-    return f"{size / factor:.3g} {unit}"
-
-
-#: The laws are drawn up to so many times the ranks that were measured.
-_BEYOND = 8
-
-
-def scaling_figure(scalings: Sequence[Scaling]) -> Figure:
+def scaling_figure(*scalings: Scaling | Unmeasured, xlabel: str, ylabel: str) -> Figure | Unmeasured:
     """Return speedups over ranks, both axes logarithmic: measured ones solid, and each law's modelled ones dashed.
 
-    Numbers of ranks that had to share cores are left out. The thin line is linear scaling. A law is drawn from the
-    largest number of ranks that it was fitted to up to eight times as many, where one applies.
-
-    Raises:
-        ValueError: if there is no scaling, or none has more than one rank with a core for each.
+    A law is drawn from the most ranks that were measured to eight times as many, where it has a serial share. The thin
+    line is linear scaling.
     """
-    judged = [one for one in scalings if one.judged]
-    if not judged:
-        raise ValueError("scalings must hold one with more than one rank that each had a core")
-    largest = max(max(one.judged) for one in judged) * _BEYOND
+    found = [one for one in scalings if not isinstance(one, Unmeasured)]
+    if not found:
+        return Unmeasured(BECAUSE)
+    most = max(max(one.times) for one in found)
+    ticks = _doubled(1, most * _BEYOND)
     figure, ax = subplots(height=3.2)
-    ax.plot([1, largest], [1, largest], color=INK, linewidth=0.8, linestyle=":", label="linear")
-    for one in judged:
-        speedups: list[Measurement] = [Counted(1, "", "speedup of 1 rank")]
-        speedups += [speedup for count in one.judged if (speedup := one.speedup(count)) is not None]
-        draw_line(ax, [1, *one.judged], speedups, quantity="speedup", variant=one.way, label=f"{one.way}, measured")
-        law = one.law()
-        if law is not None and law.applies:
-            ranks = _doubled(max(one.judged), largest)
-            promised = [
-                Modelled(law.speedup(count), "", f"speedup of {count} ranks", f"{law.law}'s law") for count in ranks
-            ]
-            label = f"{law.law}'s law, modelled"
-            draw_line(ax, ranks, promised, quantity="speedup", variant=one.way, label=label)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log", base=2)
-    ticks = _doubled(1, largest)
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.set_yticks(ticks, [str(tick) for tick in ticks])
-    ax.set_xlabel("ranks (unitless)")
+    ax.plot([1, most * _BEYOND], [1, most * _BEYOND], color=INK, linewidth=0.8, linestyle=":", label="linear")
+    for one in found:
+        speedups = [Counted(1, "", "speedup of 1 rank"), *(found.speedup for found in one.on.values())]
+        draw_line(ax, [1, *one.on], speedups, quantity=ylabel, variant=one.way, label=f"{one.way}, measured")
+        if not isinstance(one.law.serial, Unmeasured):
+            ranks, label = _doubled(max(one.on), most * _BEYOND), f"{one.law.law}'s law, modelled"
+            promised = [one.law.speedup(count) for count in ranks]
+            draw_line(ax, ranks, promised, quantity=ylabel, variant=one.way, label=label)
+    for set_scale, set_ticks in ((ax.set_xscale, ax.set_xticks), (ax.set_yscale, ax.set_yticks)):
+        set_scale("log", base=2)
+        set_ticks(ticks, list(map(str, ticks)))
+    ax.set_xlabel(xlabel)
     ax.legend()
     return figure
 
 
 def _doubled(first: int, last: int) -> list[int]:
     """Return ``first``, twice it, and so on up to ``last``."""
-    found = [first]
-    while 2 * found[-1] <= last:
-        found.append(2 * found[-1])
-    return found
+    return [first * 2**power for power in range((last // first).bit_length())]
+
+
+def timeline_figure(ways: Mapping[str, Sequence[Timeline]], meaning: Mapping[str, str], *, xlabel: str) -> Figure:
+    """Return a typical timeline of each way on one time axis.
+
+    The upper row of a lane shows when the rank computes and updates, the next one when it is in a call of
+    communication: highest where the call moves data, less high where it is not served, lowest where it waits for a
+    rank to come. The thin row at the bottom shows when a call that does not block, of `LEAST_BYTES` or more, is in
+    flight. Where nothing is drawn the rank is between ops.
+
+    ``ways`` are timelines by the name of the panel, ``meaning`` is what the colours of `_ROWS` mean, for the legend.
+    """
+    shown = {way: typical(timelines) for way, timelines in ways.items()}
+    lanes = sum(_PANEL + len(timeline.tracks) * _LANE for timeline in shown.values())
+    figure, axes = subplots(len(shown), height=_REST + lanes, sharex=True, squeeze=False)
+    longest = max(round(timeline.wall_seconds * 1e9) for timeline in shown.values())
+    for ax, (way, timeline) in zip(axes[:, 0], shown.items(), strict=True):
+        _draw(ax, way, timeline, longest)
+    axes[-1, 0].set_xlim(0, longest * 1e-6)
+    axes[-1, 0].set_xlabel(xlabel)
+    patches = [Patch(facecolor=color(name), label=label, linewidth=0) for name, label in meaning.items()]
+    figure.legend(handles=patches, loc="outside lower left", ncols=2, frameon=False, fontsize=_LABEL, columnspacing=1.2)
+    return figure
+
+
+def _draw(ax: Axes, way: str, timeline: Timeline, longest: int) -> None:
+    """Draw a panel: its lanes from the top down, in ms since its start, and their names."""
+    words = {"va": "center", "fontsize": _LABEL, "textcoords": "offset points"}
+    near = int(longest * _GAP)
+    for track in timeline.tracks:
+        ax.axhline(track.rank + 0.93, color=INK, linewidth=0.5, alpha=0.3)
+        for row, intervals in _intervals(timeline, track).items():
+            joined = merged((start, end + near) for start, end in intervals)
+            spans = [((start - timeline.start) * 1e-6, max(end - near - start, near) * 1e-6) for start, end in joined]
+            top, height = _ROWS[row]
+            ax.broken_barh(spans, (track.rank + top, height), facecolor=color(row), linewidth=0)
+        at: tuple[str, str] = ("axes fraction", "data")
+        ax.annotate(f"rank {track.rank}", (0, track.rank + 0.45), (-6, 0), at, ha="right", **words)  # type: ignore[arg-type]
+    ax.annotate(way, (0, 1), (0, 8), "axes fraction", ha="left", **words)  # type: ignore[arg-type]
+    ax.set_ylim(len(timeline.tracks), 0)
+    ax.yaxis.set_visible(False)
+    for side in ("left", "right", "top"):
+        ax.spines[side].set_visible(False)
+
+
+def _intervals(timeline: Timeline, track: Track) -> dict[str, Sequence[Interval]]:
+    """Return when a rank is in what `_ROWS` has."""
+    events = track.profile.events
+    inners = [inner for inner in innermost_intervals(events) if inner.event not in track.comm_info]
+    still = [each for each in timeline.blocked_times if each.rank == track.rank]
+    waiting = merged(interval for each in still for interval in each.waiting)
+    unserved = merged(interval for each in still for interval in each.unserved)
+    stopped = merged([*waiting, *unserved])
+    calls = [call for matched in timeline.matched_calls for call in matched.calls if call.rank == track.rank]
+    return {
+        **{
+            phase: [(inner.start, inner.end) for inner in inners if events[inner.event].phase == phase]
+            for phase in ("forward", "backward")
+        },
+        "update": [(span.start, span.end) for span in track.profile.spans if span.module == Update.__name__],
+        "waiting": waiting,
+        "unserved": unserved,
+        "moving": [free for start, end in communicating(track) for free in gaps(stopped, start, end)],
+        "in-flight": merged(call.flight for call in calls if call.flight and call.bytes >= LEAST_BYTES),
+    }

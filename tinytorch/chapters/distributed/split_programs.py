@@ -1,171 +1,109 @@
-"""Programs of ranks that validate predictions: parts of a step on one rank alone, and whole steps split in each way.
+"""Programs of ranks that validate predictions: parts of the GPT's step on one rank, and steps that are split, in turns.
 
-All of it takes turns in one launch, so that a machine that is busy meanwhile slows all alike.
+All of it runs in one launch, so that a machine that is busy meanwhile slows all alike.
 """
 
 from __future__ import annotations
 
-import gc
-import time
-import tracemalloc
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tinytorch.chapters.distributed.step_programs import Turns
+from tinytorch import models
 from tinytorch.core.losses import CrossEntropyLoss
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
-from tinytorch.core.optimizers import AdamW, Optimizer
+from tinytorch.core.optimizers import AdamW
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.ranks.measuring import largest, least, rounds_within
+from tinytorch.perf.distributed.ranks.measuring import rounds_within
+from tinytorch.perf.distributed.ranks.turns import Step, Stopwatch, Turns
 from tinytorch.perf.distributed.training.data_parallel import DataParallel
 from tinytorch.perf.distributed.training.pipeline import GPTStage, Pipeline
 from tinytorch.perf.distributed.training.tensor_parallel import tensor_parallel
+from tinytorch.perf.measuring import collector_off
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: Rounds of warm-up before those that are told.
 WARMUP = 2
-#: In the name of a split whose gradients travel while the backward runs.
-OVERLAPPED = "overlapped"
-Shape = Sequence[int]
-
-
-class _Watched:
-    """Something that ranks of a group run together: this rank's seconds of each round, and its CPU time meanwhile."""
-
-    def __init__(
-        self, group: Communicator, run: Callable[[], Any], before: Callable[[], Any] | None = None, state: int = 0
-    ) -> None:
-        self._group, self._run, self._before = group, run, before or run
-        self.seconds: list[float] = []
-        self.state = state
-        self._cpu = 0.0
-
-    def take(self, counts: bool) -> None:
-        """Run it warm from a barrier on; ``counts`` says whether the time is kept."""
-        self._before()
-        self._group.barrier()
-        cpu, start = time.process_time(), time.perf_counter()
-        self._run()
-        if counts:
-            self.seconds.append(time.perf_counter() - start)
-            self._cpu += time.process_time() - cpu
-
-    def told(self) -> dict[str, Any]:
-        """Return the slowest rank's seconds of each round, the least CPU time over wall time, and the largest state."""
-        group = self._group
-        return {
-            "seconds": largest(group, self.seconds).tolist(),
-            "cpu_per_wall": least(group, self._cpu / sum(self.seconds)),
-            "state": int(largest(group, [self.state])[0]),
-            "oversubscribed": group.oversubscribed,
-        }
-
-
-Watches = dict[str, _Watched]
-
-
-def _loss() -> CrossEntropyLoss:
-    return CrossEntropyLoss()
+#: In the name of a split: whose gradients travel while the backward runs, and whose state is shared out.
+OVERLAPPED, SHARDED = "overlapped", "sharded"
 
 
 def _optimizer(parameters: Iterable[Parameter]) -> AdamW:
     return AdamW(parameters, lr=1e-4)
 
 
-def _model(shape: Shape) -> GPT:
-    vocabulary, width, blocks, heads, positions = shape
-    return GPT(vocabulary, width, blocks, heads, positions, seed=0)
-
-
-def _batch(shape: Shape, examples: int) -> tuple[Array, Array]:
-    draw = np.random.default_rng(0)
-    tokens = draw.integers(shape[0], size=(examples, shape[4] + 1))
-    return tokens[:, :-1], tokens[:, 1:]
+def _batch(examples: int, part: int = 0, parts: int = 1) -> tuple[Array, Array]:
+    """Return inputs and targets of one of the parts of a batch of random tokens, over all positions of the GPT."""
+    model = models.gpt()
+    tokens = np.random.default_rng(0).integers(model.vocab_size, size=(examples, model.max_seq_len + 1))
+    own = tokens[part * examples // parts : (part + 1) * examples // parts]
+    return own[:, :-1], own[:, 1:]
 
 
 def validation_times(
     communicator: Communicator,
     counts: list[int],
-    shape: list[int],
     batches: list[int],
     examples: int,
     micro: int,
     bucket_bytes: int,
     rounds: int,
-    fewest: int,
     at_most_seconds: float,
 ) -> dict[str, Any]:
     """Return, on rank 0, what the parts of a step take on one rank and what steps take on more, in turns.
 
-    Args:
-        counts: numbers of ranks to split a step over, each above 1 and at most those that run.
-        shape: vocabulary, width, blocks, heads, positions of a `GPT`.
-        batches: numbers of examples to time each part with.
-        examples: of the whole batch.
-        micro: micro-batches of a pipeline. bucket_bytes: of gradients that are sent together.
-        rounds: samples of each; fewer, but at least ``fewest``, when ``at_most_seconds`` are over.
-
-    Returns:
-        ``parts`` by name: forward and backward of "block n", "cut n" (what a tensor split cuts of a block) and "model
-        n" for n of ``batches``; "forward" and "backward" of the whole batch, "update", and the whole "step".
-        ``splits`` by number of ranks and name: "data" with "sharded" and "overlapped", "tensor", "pipeline" and, from
-        four ranks on, "data and tensor", as far as the model lets. Each of both holds seconds, CPU time over wall time
-        and bytes of optimizer state.
-        ``kept`` bytes of activations of an example, of "block", "cut" and "model".
+    The ``parts`` are, forward and backward, "block n", "cut n", what a tensor split cuts of it, and "model n" for n of
+    ``batches``; and of the whole batch "forward", "backward", "update" and "step". The ``splits`` are those of
+    `_splits` by number of ranks.
     """
     turns = Turns(communicator, [1, *counts])
-    watches: dict[int, Watches] = {}
-    for count, group in turns.groups.items():
-        if count == 1:
-            watches[1] = _parts(group, shape, batches, examples)
+    watches: dict[int, dict[str, Stopwatch]] = {}
+    if 1 in turns.groups:
+        watches[1] = _parts(turns.groups[1], batches, examples)
     for count in counts:  # those that are not in a group wait here, and only here, for the making of its models
         if count in turns.groups:
-            watches[count] = _splits(turns.groups[count], shape, examples, micro, bucket_bytes)
+            made = _splits(turns.groups[count], examples, micro, bucket_bytes)
+            watches[count] = {name: Stopwatch(turns.groups[count], step) for name, step in made}
         communicator.barrier()
 
     def one_round(number: int) -> None:
         for count in (1, *counts):
             turns.take(count, lambda group: _take_all(watches[group.size], number))
 
-    gc.collect()
-    gc.disable()  # for the rest of this process, which ends soon; perf.timing would bring SciPy to every rank
-    for number in range(-WARMUP, 0):
-        one_round(number)
-    for number in rounds_within(communicator, rounds, fewest, at_most_seconds):
-        one_round(number)
+    with collector_off():
+        for number in range(-WARMUP, 0):
+            one_round(number)
+        for watch in (watch for found in watches.values() for watch in found.values()):
+            watch.forget()
+        for number in rounds_within(communicator, rounds, FEWEST_FOR_INTERVAL, at_most_seconds):
+            one_round(number)
     told = {str(count): {name: watch.told() for name, watch in found.items()} for count, found in watches.items()}
-    if communicator.rank:
-        return {}
-    return {"parts": told.pop("1"), "splits": told, "kept": _kept(_model(shape), shape, batches[-1])}
+    return {} if communicator.rank else {"parts": told.pop("1"), "splits": told}
 
 
-def _take_all(watches: Watches, number: int) -> None:
-    """Take one sample of each, in another order in each round; negative rounds do not count."""
+def _take_all(watches: dict[str, Stopwatch], number: int) -> None:
+    """Take one sample of each, in another order in each round, so that none always follows the same one."""
     order = list(watches)
     start = number % len(order)
-    for name in [*order[start:], *order[:start]]:  # so that none always follows the same one
-        watches[name].take(number >= 0)
+    for name in [*order[start:], *order[:start]]:
+        watches[name].take()
 
 
-def _parts(group: Communicator, shape: Shape, batches: Sequence[int], examples: int) -> Watches:
+def _parts(group: Communicator, batches: Sequence[int], examples: int) -> dict[str, Stopwatch]:
     """Return what is timed on one rank."""
-    model = _model(shape)
-    optimizer, loss = _optimizer(model.parameters()), _loss()
-    inputs, targets = _batch(shape, examples)
-
+    model, loss = models.gpt(), CrossEntropyLoss()
+    optimizer, batch = _optimizer(model.parameters()), _batch(examples)
     values: list[Tensor] = []
-
-    def step() -> None:
-        train_step(model, inputs, targets, loss, optimizer)
 
     def forward() -> None:
         model.zero_grad()
-        values[:] = [loss(model(inputs), targets)]
+        values[:] = [loss(model(batch[0]), batch[1])]
 
     def backward() -> None:
         values.pop().backward()
@@ -175,22 +113,21 @@ def _parts(group: Communicator, shape: Shape, batches: Sequence[int], examples: 
         backward()
 
     watches = {
-        "step": _Watched(group, step, state=optimizer.state_nbytes()),
-        "forward": _Watched(group, forward),
-        "backward": _Watched(group, backward, before=forward),
-        "update": _Watched(group, optimizer.step, before=both),
+        "step": Stopwatch(group, partial(train_step, model, *batch, loss, optimizer)),
+        "forward": Stopwatch(group, forward),
+        "backward": Stopwatch(group, backward, before=forward),
+        "update": Stopwatch(group, optimizer.step, before=both),
     }
     for count in batches:
-        steps = _part_steps(model, loss, shape, count)
-        watches |= {name: _Watched(group, step) for name, step in steps.items()}
+        watches |= {f"{what} {count}": Stopwatch(group, run) for what, run in _part_steps(model, loss, count).items()}
     return watches
 
 
-def _part_steps(model: GPT, loss: CrossEntropyLoss, shape: Shape, count: int) -> dict[str, Callable[[], Any]]:
-    """Return what is timed of a model with ``count`` examples."""
-    block = model.blocks[0]
-    inputs, targets = _batch(shape, count)
-    flow = np.random.default_rng(1).normal(size=(count, shape[4], shape[1])).astype(np.float32)
+def _part_steps(model: GPT, loss: CrossEntropyLoss, count: int) -> dict[str, Step]:
+    """Return forward and backward of a block, of what a tensor split cuts of it, and of a model, of some examples."""
+    block, (inputs, targets) = model.blocks[0], _batch(count)
+    shape = (count, model.max_seq_len, model.embed_dim)
+    flow = np.random.default_rng(1).normal(size=shape).astype(np.float32)
 
     def both_ways(*parts: Module) -> None:
         model.zero_grad()
@@ -201,99 +138,28 @@ def _part_steps(model: GPT, loss: CrossEntropyLoss, shape: Shape, count: int) ->
         model.zero_grad()
         loss(model(inputs), targets).backward()
 
-    return {
-        f"block {count}": lambda: both_ways(block),
-        f"cut {count}": lambda: both_ways(block.attention, block.mlp),
-        f"model {count}": whole,
-    }
+    return {"block": partial(both_ways, block), "cut": partial(both_ways, block.attention, block.mlp), "model": whole}
 
 
-def _kept(model: GPT, shape: Shape, count: int) -> dict[str, float]:
-    """Return the bytes of an example that a forward leaves for its backward, by what Python's allocators were asked."""
-    block = model.blocks[0]
-    inputs, targets = _batch(shape, count)
-    flow = Tensor(np.ones((count, shape[4], shape[1]), np.float32), requires_grad=True)
-    forwards: dict[str, Callable[[], Any]] = {
-        "block": lambda: block(flow),
-        "cut": lambda: (block.attention(flow), block.mlp(flow)),
-        "model": lambda: _loss()(model(inputs), targets),
-    }
-    found = {}
-    for name, forward in forwards.items():
-        forward()
-        tracemalloc.start()
-        result = forward()
-        found[name] = tracemalloc.get_traced_memory()[0] / count
-        tracemalloc.stop()
-        del result
-    return found
-
-
-def _splits(group: Communicator, shape: Shape, examples: int, micro: int, bucket_bytes: int) -> Watches:
-    """Return a step split over a group in every way that this package can and the model allows."""
-    made = (
-        *_data_steps(group, shape, examples, bucket_bytes),
-        *_tensor_steps(group, shape, examples, bucket_bytes),
-        *_pipeline_steps(group, shape, examples, micro),
-    )
-    return {name: _Watched(group, step, state=optimizer.state_nbytes()) for name, step, optimizer in made}
-
-
-Made = list[tuple[str, Callable[[], Any], Optimizer]]
-
-
-def _part_of_batch(shape: Shape, examples: int, part: int, parts: int) -> tuple[Array, Array]:
-    inputs, targets = _batch(shape, examples)
-    own = slice(part * examples // parts, (part + 1) * examples // parts)
-    return inputs[own], targets[own]
-
-
-def _data_step(
-    model: Module, communicator: Communicator, batch: tuple[Array, Array], **how: Any
-) -> tuple[Callable[[], float], Optimizer]:
-    trainer = DataParallel(model, _optimizer, _loss(), communicator, **how)
-    return (lambda: trainer.step(batch)), trainer.optimizer
-
-
-def _data_steps(communicator: Communicator, shape: Shape, examples: int, bucket_bytes: int) -> Made:
-    """Return the ways of a data split; none if the batch cannot be shared out."""
-    if examples % communicator.size:
-        return []
-    batch = _part_of_batch(shape, examples, communicator.rank, communicator.size)
-    made: Made = []
-    for sharded in (False, True):
-        for overlap in (False, True):
-            name = " ".join(["data", *["sharded"] * sharded, *[OVERLAPPED] * overlap])
-            how = {"sharded": sharded, "overlap": overlap, "bucket_bytes": bucket_bytes}
-            made.append((name, *_data_step(_model(shape), communicator, batch, **how)))
-    return made
-
-
-def _tensor_steps(communicator: Communicator, shape: Shape, examples: int, bucket_bytes: int) -> Made:
-    """Return the tensor split over all ranks, and beside two data parts; none where heads cannot be shared out."""
-    heads, size = shape[3], communicator.size
-    made: Made = []
+def _splits(group: Communicator, examples: int, micro: int, bucket_bytes: int) -> Iterator[tuple[str, Step]]:
+    """Yield a step split over a group in every way that this package can and the model allows."""
+    size, rank, heads, loss = group.size, group.rank, models.gpt().blocks[0].attention.num_heads, CrossEntropyLoss()
+    if examples % size == 0:
+        for sharded in (False, True):
+            for overlap in (False, True):
+                name = " ".join(["data", *[SHARDED] * sharded, *[OVERLAPPED] * overlap])
+                how = {"sharded": sharded, "overlap": overlap, "bucket_bytes": bucket_bytes}
+                trainer = DataParallel(models.gpt(), _optimizer, loss, group, **how)  # type: ignore[arg-type]
+                yield name, partial(trainer.step, _batch(examples, rank, size))
     if heads % size == 0:
-        model, loss = tensor_parallel(_model(shape), communicator), _loss()
-        optimizer = _optimizer(model.parameters())
-        batch = _batch(shape, examples)
-        made.append(("tensor", lambda: train_step(model, *batch, loss, optimizer), optimizer))
+        model = tensor_parallel(models.gpt(), group)
+        yield "tensor", partial(train_step, model, *_batch(examples), loss, _optimizer(model.parameters()))
     if size >= 4 and size % 2 == 0 and heads % (size // 2) == 0 and examples % 2 == 0:
-        near = size // 2
-        part, column = divmod(communicator.rank, near)
-        row = tensor_parallel(_model(shape), communicator.split(part))
-        own = _part_of_batch(shape, examples, part, 2)
-        how = {"overlap": False, "bucket_bytes": bucket_bytes}
-        made.append(("data and tensor", *_data_step(row, communicator.split(column), own, **how)))
-    return made
-
-
-def _pipeline_steps(communicator: Communicator, shape: Shape, examples: int, micro: int) -> Made:
-    """Return the pipeline; none where there are fewer blocks than ranks."""
-    if communicator.size > shape[2]:
-        return []
-    stage = GPTStage(_model(shape), communicator.rank, communicator.size)
-    optimizer = _optimizer(stage.parameters())
-    pipeline = Pipeline(stage, _loss(), communicator, micro=micro, tied=stage.tied)
-    batch = _batch(shape, examples)
-    return [("pipeline", lambda: pipeline.step(optimizer, *batch), optimizer)]
+        part, column = divmod(rank, size // 2)
+        row, across = tensor_parallel(models.gpt(), group.split(part)), group.split(column)
+        trainer = DataParallel(row, _optimizer, loss, across, overlap=False, bucket_bytes=bucket_bytes)
+        yield "data and tensor", partial(trainer.step, _batch(examples, part, 2))
+    if size <= len(models.gpt().blocks):
+        stage = GPTStage(models.gpt(), rank, size)
+        pipeline = Pipeline(stage, loss, group, micro=micro, tied=stage.tied)
+        yield "pipeline", partial(pipeline.step, _optimizer(stage.parameters()), *_batch(examples))

@@ -7,82 +7,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from tinytorch import models
 from tinytorch.chapters.distributed import split_programs
-from tinytorch.models import gpt
+from tinytorch.chapters.distributed.explorer import modelled
+from tinytorch.chapters.distributed.split_programs import OVERLAPPED, SHARDED
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, Line
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, predict
 from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.host.blas import limited_blas_threads
-from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
-from tinytorch.perf.measuring import Measurement, Statistic
-from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
-from tinytorch.perf.measuring.conditions import Conditions, Ranks
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Interval
+from tinytorch.perf.distributed.ranks.measuring import checked_rounds
+from tinytorch.perf.distributed.ranks.turns import measured_turns
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import Measurement, Modelled, Statistic, Unmeasured
+from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.profiling import Profiler
 
-#: Bytes of a float32 parameter and gradient, and of AdamW's state for it.
-_WEIGHT, _STATE = 4, 8
-
-
-@dataclass(frozen=True)
-class GPTShape:
-    """A GPT to be split, as its constructor takes it."""
-
-    vocabulary: int
-    width: int
-    blocks: int
-    heads: int
-    positions: int
-
-    def arguments(self) -> list[int]:
-        """Return the numbers in the order of the constructor."""
-        return [self.vocabulary, self.width, self.blocks, self.heads, self.positions]
-
-
-def zoo_shape() -> GPTShape:
-    """Return the shape of the zoo's GPT, trained on all of its positions."""
-    model = gpt()
-    return GPTShape(
-        model.vocab_size,
-        model.embed_dim,
-        len(model.blocks),
-        model.blocks[0].attention.num_heads,
-        model.max_seq_len,
-    )
-
-
-@dataclass(frozen=True)
-class MeasuredWorkload:
-    """A workload measured on one rank of this machine: the parts of a step, and what is made of them.
-
-    Attributes:
-        workload: for `predict`.
-        parts: the measurements that it is made of, by what was timed.
-        step: a whole step on one rank, which no part of ``workload`` was taken from.
-    """
-
-    workload: Workload
-    parts: Mapping[str, Measurement]
-    step: Measurement
+#: Bytes of a float32 parameter and gradient, of AdamW's state for it, and of gradients that are sent together; and the
+#: share that overlap may hide: the best that it can do.
+_WEIGHT, _STATE, _BUCKET, _OVERLAP = 4, 8, 2**20, 1.0
 
 
 @dataclass(frozen=True)
 class Validated:
-    """One split: its modelled step, and the step that ranks of this machine took.
-
-    Attributes:
-        name: what was split how.
-        predicted: modelled, from nothing that was measured of this split.
-        measured: seconds of a step, of each round those of the slowest rank.
-        state_bytes: that the optimizer of the rank with most of them really keeps.
-    """
+    """One split: its step, modelled from nothing that was measured of it, and what the slowest rank of a round took."""
 
     name: str
     predicted: Prediction
     measured: Measurement
-    state_bytes: int
+
+    @property
+    def seconds(self) -> Modelled:
+        """The modelled step."""
+        return modelled(self.predicted.seconds, "s", "a step")
 
     @property
     def error(self) -> Statistic:
@@ -102,192 +59,142 @@ class Validated:
 
 
 @dataclass(frozen=True)
-class Validation:
-    """Every split that fits this machine, predicted and measured, and what the predictions are made of."""
+class StepPart:
+    """One of the parts that the model adds up to a step, or all of them together."""
 
-    source: MeasuredWorkload
-    cluster: Cluster
-    rows: tuple[Validated, ...]
-
-    @property
-    def worst(self) -> Validated:
-        """The split with the largest error by magnitude."""
-        return max(self.rows, key=lambda row: abs(row.error.median))
+    part: str
+    seconds: Modelled
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """Plan of a validation: see `validate`."""
+class Pipelined:
+    """A pipeline of two stages: the parts of its modelled step, their shares, and what ranks took for it."""
 
-    shape: GPTShape
-    examples: int
-    micro: int
-    rounds: int
-    at_most_seconds: float
-    overlap: float = 1.0
-    bucket_bytes: int = 2**20
+    parts: Sequence[StepPart]
+    bubble: Modelled
+    handing: Modelled
+    measured: Measurement
 
-    def __post_init__(self) -> None:
-        if min(self.examples, self.micro, self.rounds) < 1:
-            raise ValueError(
-                f"examples, micro and rounds must be at least 1, not {self.examples}, {self.micro} and {self.rounds}"
-            )
-        if self.examples % (2 * self.micro):
-            raise ValueError(f"examples must be a multiple of twice micro, {2 * self.micro}, not {self.examples}")
-        if not self.at_most_seconds > 0:
-            raise ValueError(f"at_most_seconds must be above 0, not {self.at_most_seconds}")
+
+@dataclass(frozen=True)
+class Validation:
+    """Every split that fits this machine, one rank first, predicted by a workload that the times of parts make."""
+
+    workload: Workload
+    parts: Mapping[str, Measurement]
+    cluster: Cluster
+    rows: Sequence[Validated]
 
     @property
-    def batches(self) -> list[int]:
-        """Numbers of examples that parts are timed with."""
-        return sorted({self.examples // self.micro, self.examples // 2, self.examples})
+    def worst(self) -> Statistic:
+        """The largest error by magnitude."""
+        return max((row.error for row in self.rows), key=lambda error: abs(error.median))
 
+    @property
+    def worst_size(self) -> Statistic:
+        """The magnitude of the largest error."""
+        return self.worst.scaled(-1 if self.worst.median < 0 else 1)
 
-def _run(plan: _Plan, counts: Sequence[int]) -> dict[str, Any]:
-    """Return what the ranks timed."""
-    arguments = {
-        "counts": list(counts),
-        "shape": plan.shape.arguments(),
-        "batches": plan.batches,
-        "examples": plan.examples,
-        "micro": plan.micro,
-        "bucket_bytes": plan.bucket_bytes,
-        "rounds": plan.rounds,
-        "fewest": min(plan.rounds, FEWEST_FOR_INTERVAL),
-        "at_most_seconds": plan.at_most_seconds,
-    }
-    ranks = max(counts, default=1)
-    return launch(split_programs.validation_times, ranks, arguments, threads=1, pinned=True)[0]
+    @property
+    def rate(self) -> Measurement:
+        """Arithmetic of a whole step on one rank, which no prediction is made of, over its time."""
+        model, examples = models.gpt(), self.workload.examples
+        arithmetic = 3 * examples * Profiler().count_flops(model, (1, model.max_seq_len))
+        return self.parts["step"].per(arithmetic, "FLOP/s", "contractions of a step on one rank")
 
-
-def _measurement(name: str, ranks: int, told: Mapping[str, Any]) -> Measurement:
-    conditions = Conditions(
-        warmup_runs=split_programs.WARMUP,
-        blas_threads=limited_blas_threads(1) or "unknown",
-        cpu_per_wall=told["cpu_per_wall"],
-        instrument=Ranks(ranks=ranks, oversubscribed=told["oversubscribed"], pinned=may_pin()),
-    )
-    return with_between_run_spread(Measurement(name, tuple(told["seconds"]), "s", conditions))
-
-
-def _measured(plan: _Plan, found: Mapping[str, Any]) -> MeasuredWorkload:
-    parts = {name: _measurement(f"{name} on one rank", 1, told) for name, told in found["parts"].items()}
-    return MeasuredWorkload(_workload(plan, parts, found["kept"]), parts, parts["step"])
-
-
-def _workload(plan: _Plan, parts: Mapping[str, Measurement], kept: Mapping[str, float]) -> Workload:
-    """Return the workload whose parts took so long and kept so many bytes."""
-    shape, examples, batches = plan.shape, plan.examples, plan.batches
-
-    def times(what: str) -> list[float]:
-        return [parts[f"{what} {count}"].median for count in batches]
-
-    width, blocks, vocabulary, positions = shape.width, shape.blocks, shape.vocabulary, shape.positions
-    cut = [min(pair) for pair in zip(times("cut"), times("block"), strict=True)]
-    rest = [whole - divided for whole, divided in zip(times("block"), cut, strict=True)]
-    around = [max(0.0, whole - blocks * block) for whole, block in zip(times("model"), times("block"), strict=True)]
-    cut_bytes = min(kept["cut"], kept["block"])
-    block = Part(
-        0.0,
-        12 * width**2 + 7 * width,
-        6 * width,
-        cut_bytes,
-        kept["block"] - cut_bytes,
-        tuple(zip(map(float, batches), cut, rest, strict=True)),
-    )
-    ends = Part(
-        0.0,
-        0,
-        (vocabulary + positions + 2) * width,
-        0.0,
-        max(0.0, kept["model"] - blocks * kept["block"]),
-        tuple((float(count), 0.0, seconds) for count, seconds in zip(batches, around, strict=True)),
-    )
-    parameters = blocks * block.parameters(1) + ends.parameters(1)
-    backward = parts["backward"].median
-    return Workload(
-        name=f"GPT of {blocks} blocks, {width} wide",
-        blocks=blocks,
-        heads=shape.heads,
-        examples=examples,
-        block=block,
-        ends=ends,
-        backward_share=backward / (parts["forward"].median + backward),
-        update_s=parts["update"].median / parameters,
-        message_bytes=positions * width * _WEIGHT,
-        sums_per_block=4,
-        tied_parameters=vocabulary * width,
-        weight_bytes=_WEIGHT,
-        gradient_bytes=_WEIGHT,
-        state_bytes=_STATE,
-    )
+    @property
+    def pipeline(self) -> Pipelined:
+        """The pipeline of two stages."""
+        row = next(row for row in self.rows if row.predicted.split.pipeline == 2)
+        found = row.predicted
+        parts = {
+            f"work of the last stage, {found.split.micro} turns": found.computing,
+            "bubble, a turn of the first stage": found.bubble,
+            "handing on, and the gradient that both ends sum": found.handing,
+            "update of a stage's weights": found.updating,
+            "together": found.seconds,
+        }
+        bubble, handing = found.bubble / (found.bubble + found.computing), found.handing / found.seconds
+        return Pipelined(
+            [StepPart(part, modelled(seconds, "s", "a step")) for part, seconds in parts.items()],
+            modelled(bubble, "%", "bubble over bubble and work of the last stage"),
+            modelled(handing, "%", "messages and the sum of the shared gradient over the whole step"),
+            row.measured,
+        )
 
 
 def validate(
-    line: Line,
-    shape: GPTShape | None = None,
+    line: Line | Unmeasured,
     *,
-    examples: int = 64,
+    ranks: Sequence[int],
+    examples: int,
     micro: int = 4,
-    overlap: float = 1.0,
-    ranks: Sequence[int] | None = None,
-    rounds: int = 20,
+    rounds: int,
     at_most_seconds: float = 12.0,
-    bucket_bytes: int = 2**20,
-) -> Validation:
-    """Return predictions of a GPT's step for every split that fits this machine, and the steps that were measured.
+) -> Validation | Unmeasured:
+    """Return predictions of the GPT's step for every split that fits this machine, and the steps that were measured.
 
     Splits over one kind are tried, and from four ranks on data and tensor together. A step is timed on every rank from
-    a barrier on; of each round the slowest rank's time counts. One rank alone and all splits take turns, and ranks that
-    have no turn sleep, so that what slows the machine down meanwhile slows all.
+    a barrier on. One rank alone and all splits take turns, and ranks that have no turn sleep, so that what slows the
+    machine down meanwhile slows all.
 
     Args:
-        line: between two ranks of this machine; all-reduces on two cost by the model what one message does, so that a
-            line fitted to them can be given.
-        shape, examples, micro, rounds, at_most_seconds: as `measured_workload`.
-        overlap: the share that the predictions of overlapped splits grant: 1, the best that overlap can do.
-        ranks: numbers of them, each from 2 to the usable cores; all powers of two that are if None.
-        bucket_bytes: of gradients that are sent together.
-
-    Returns:
-        Rows in the order of ranks, one rank first. On a machine with one core that is the only row.
-
-    Raises:
-        ValueError: if ranks do not fit on the cores: times of more ranks say nothing; or as `measured_workload`.
+        line: between two ranks of this machine.
+        ranks: numbers of them, each from 2 to the usable cores.
+        examples: of a batch, a multiple of twice ``micro``, the micro-batches of a pipeline.
+        rounds: samples of each; fewer, but six at least, when ``at_most_seconds`` are over.
     """
+    if isinstance(line, Unmeasured):
+        return line
     cores = len(usable_cores())
-    numbers = [2**power for power in range(1, cores.bit_length())] if ranks is None else list(ranks)
-    for number in numbers:
-        if not 2 <= number <= cores:
-            raise ValueError(f"ranks must be 2 to {cores}, the cores that this process may use, not {number}")
-    plan = _Plan(shape or zoo_shape(), examples, micro, rounds, at_most_seconds, overlap, bucket_bytes)
-    found = _run(plan, numbers)
-    source = _measured(plan, found)
-    cluster = Cluster(line, line, cores)
-    alone = predict(source.workload, cluster, Split())
-    rows = [Validated("one rank", alone, source.step, found["parts"]["step"]["state"])]
-    for number in numbers:
+    if min(ranks) < 2 or max(ranks) > cores:
+        raise ValueError(f"ranks must be 2 to {cores}, the cores that this process may use, not {list(ranks)}")
+    if examples < 1 or examples % (2 * micro):
+        raise ValueError(f"examples must be a multiple of twice micro, {2 * micro}, not {examples}")
+    checked_rounds(rounds, at_most_seconds)
+    batches = sorted({examples // micro, examples // 2, examples})
+    plan = {"counts": list(ranks), "batches": batches, "examples": examples, "micro": micro, "bucket_bytes": _BUCKET}
+    plan |= {"rounds": rounds, "at_most_seconds": at_most_seconds}
+    found = launch(split_programs.validation_times, max(ranks), plan, threads=1, pinned=True)[0]
+    warm = {"warmup_runs": split_programs.WARMUP}
+    parts = {name: measured_turns(f"{name} on one rank", 1, told, **warm) for name, told in found["parts"].items()}
+    workload, cluster = _workload(examples, batches, parts), Cluster(line, line, cores)
+    rows = [Validated("one rank", predict(workload, cluster, Split()), parts["step"])]
+    for number in ranks:
         for way, told in found["splits"][str(number)].items():
-            name = f"{way}, {number} ranks"
-            predicted = predict(source.workload, cluster, split_named(way, number, micro, overlap, bucket_bytes))
-            rows.append(Validated(name, predicted, _measurement(name, number, told), told["state"]))
-    return Validation(source, cluster, tuple(rows))
+            name, split = f"{way}, {number} ranks", split_named(way, number, micro)
+            rows.append(Validated(name, predict(workload, cluster, split), measured_turns(name, number, told, **warm)))
+    return Validation(workload, parts, cluster, rows)
 
 
-def split_named(way: str, ranks: int, micro: int, overlap: float, bucket_bytes: float) -> Split:
-    """Return the split that `split_programs.validation_times` times as ``way``.
-
-    Raises:
-        ValueError: if there is none of that name.
-    """
+def split_named(way: str, ranks: int, micro: int) -> Split:
+    """Return the split that `split_programs.validation_times` times as ``way``."""
     if way == "tensor":
         return Split(tensor=ranks)
     if way == "pipeline":
         return Split(pipeline=ranks, micro=micro)
     if way == "data and tensor":
-        return Split(data=2, tensor=ranks // 2, bucket_bytes=bucket_bytes)
-    words = way.split()
-    if words[:1] != ["data"] or not set(words[1:]) <= {"sharded", split_programs.OVERLAPPED}:
-        raise ValueError(f"way must be one of validation_times, not {way!r}")
-    hides = overlap if split_programs.OVERLAPPED in words else 0.0
-    return Split(data=ranks, sharding=int("sharded" in words), overlap=hides, bucket_bytes=bucket_bytes)
+        return Split(data=2, tensor=ranks // 2, bucket_bytes=_BUCKET)
+    overlap = _OVERLAP if OVERLAPPED in way else 0.0
+    return Split(data=ranks, sharding=int(SHARDED in way), overlap=overlap, bucket_bytes=_BUCKET)
+
+
+def _workload(examples: int, batches: Sequence[int], parts: Mapping[str, Measurement]) -> Workload:
+    """Return the workload of the GPT whose parts took so long; what activations keep is left out."""
+    model = models.gpt()
+    width, blocks, vocabulary, positions = model.embed_dim, len(model.blocks), model.vocab_size, model.max_seq_len
+    divided, ends = [], []
+    for count in batches:
+        block, cut, whole = (parts[f"{what} {count}"].median for what in ("block", "cut", "model"))
+        divided.append((float(count), min(cut, block), block - min(cut, block)))
+        ends.append((float(count), 0.0, max(0.0, whole - blocks * block)))
+    one = Part(0.0, 12 * width**2 + 7 * width, 6 * width, 0.0, 0.0, tuple(divided))
+    rest = Part(0.0, 0, (vocabulary + positions + 2) * width, 0.0, 0.0, tuple(ends))
+    backward = parts["backward"].median
+    return Workload(
+        f"GPT of {blocks} blocks, {width} wide", blocks, model.blocks[0].attention.num_heads, examples, one, rest,
+        backward_share=backward / (parts["forward"].median + backward),
+        update_s=parts["update"].median / (blocks * one.parameters(1) + rest.parameters(1)),
+        message_bytes=positions * width * _WEIGHT, sums_per_block=4, tied_parameters=vocabulary * width,
+        weight_bytes=_WEIGHT, gradient_bytes=_WEIGHT, state_bytes=_STATE,
+    )  # fmt: skip

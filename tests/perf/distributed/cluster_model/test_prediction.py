@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinytorch.chapters.distributed.gpt_workload import transformer_flops, transformer_workload
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink
+from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_flops, transformer_workload
 from tinytorch.perf.distributed.cluster_model.prediction import Group, Prediction, Split, predict
 from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
 from tinytorch.perf.distributed.training.pipeline import one_forward_one_backward

@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from tinytorch.chapters.distributed.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, given_link
+from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.prediction import Split, best_splits, possible_splits, predict
 
 GPT = transformer_workload(

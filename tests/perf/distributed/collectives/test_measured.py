@@ -18,6 +18,7 @@ from tinytorch.perf.distributed.ranks.measuring import is_oversubscribed
 from tinytorch.perf.host import pinned_threads
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.conditions import Ranks
 
 Told = list[dict[str, Any]]
@@ -57,7 +58,7 @@ def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) ->
     marked = is_oversubscribed(made.of("all-reduce")[8])
     assert marked == made.oversubscribed == (len(usable_cores()) < 2)
     judged = made.compare("ring all-reduce", "all-reduce", 8)
-    assert (judged.verdict is None) == marked
+    assert isinstance(judged, Unmeasured) == marked
     with pytest.raises(ValueError, match="kind must be one that was measured"):
         made.of("point to point between hosts")
     with pytest.raises(ValueError, match="nbytes must be one of 8, 304, not 9"):
@@ -85,9 +86,9 @@ def test_more_ranks_than_cores_are_marked_and_not_judged(told: Told) -> None:
     one = told[0]["collectives"]
     values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"]), "oversubscribed": True}
     made = measured._collectives(values, pinned=True)
-    withheld = made.compare("ring all-reduce", "all-reduce", 8)
-    assert withheld.verdict is None
-    assert "more ranks than cores" in withheld.because
+    for withheld in (made.compare("ring all-reduce", "all-reduce", 8), made.links("all-reduce")):
+        assert isinstance(withheld, Unmeasured)
+        assert "more ranks than cores" in withheld.reason
     times = {size: made.of("all-reduce")[size] for size in made.sizes}
     with pytest.raises(ValueError, match="no more ranks than cores"):
         fit({**times, 999: times[304]})

@@ -108,7 +108,7 @@ class Prediction:
         updating: the optimizer's step.
 
     Examples:
-        >>> from tinytorch.chapters.distributed.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
         >>> from tinytorch.perf.distributed import Cluster, Split, given_link, predict
         >>> work = transformer_workload(
         ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
@@ -134,6 +134,11 @@ class Prediction:
     def seconds(self) -> float:
         """Of a step."""
         return self.computing + self.bubble + self.tensor + self.handing + self.gradients + self.updating
+
+    @property
+    def messages(self) -> float:
+        """Seconds of all messages that nothing hides."""
+        return self.tensor + self.handing + self.gradients
 
     def efficiency(self, one: Prediction) -> float:
         """Return examples a second and rank, over those of a prediction for another number of ranks, mostly one."""
@@ -195,7 +200,7 @@ def predict(workload: Workload, cluster: Cluster, split: Split) -> Prediction:
         ValueError: unless each rank gets whole examples, heads and blocks.
 
     Examples:
-        >>> from tinytorch.chapters.distributed.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
         >>> from tinytorch.perf.distributed import Cluster, Split, given_link, predict
         >>> work = transformer_workload(
         ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
@@ -348,7 +353,7 @@ def best_splits(
         ValueError: if ``ranks`` is below 1, or ``sharding`` is none of `Split`.
 
     Examples:
-        >>> from tinytorch.chapters.distributed.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
         >>> from tinytorch.perf.distributed import Cluster, best_splits, given_link
         >>> work = transformer_workload(
         ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14

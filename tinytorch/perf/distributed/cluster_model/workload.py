@@ -89,7 +89,7 @@ class Workload:
         ValueError: if a number is out of its range.
 
     Examples:
-        >>> from tinytorch.chapters.distributed.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
         >>> work = transformer_workload(
         ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
         ... )

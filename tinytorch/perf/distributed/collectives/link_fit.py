@@ -58,19 +58,10 @@ class FittedLink:
         return self.beta.median
 
     @property
-    def has_bandwidth(self) -> bool:
-        """Whether bytes cost something in every round, so that 1 / beta is a number."""
-        return min(*self.beta.samples, self.beta.interval.low) > 0
-
-    @property
-    def bandwidth(self) -> Statistic:
-        """Bytes a second of an endless message, 1 / beta.
-
-        Raises:
-            ValueError: if in some round bytes cost nothing: the sizes then do not reach to where they cost.
-        """
-        if not self.has_bandwidth:
-            raise ValueError(f"{self.name} has no bandwidth: in a round {self.sizes[1]} B took no longer than fewer")
+    def bandwidth(self) -> Statistic | None:
+        """Bytes a second of an endless message, 1 / beta; None if in some round bytes cost nothing that can be told."""
+        if min(*self.beta.samples, self.beta.interval.low) <= 0:
+            return None
         return self.beta.per(1.0, "B/s", f"bandwidth of {self.name}")
 
     @property

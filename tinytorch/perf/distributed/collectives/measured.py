@@ -20,10 +20,10 @@ from tinytorch.perf.distributed.collectives.timing import (
 )
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.distributed.ranks.measuring import Withheld, compare_on_ranks
+from tinytorch.perf.distributed.ranks.measuring import BECAUSE, compare_on_ranks
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import may_pin
-from tinytorch.perf.measuring import Measurement, collector_off
+from tinytorch.perf.measuring import Measurement, Unmeasured, collector_off
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.codec import to_json
@@ -86,15 +86,15 @@ class Collectives:
             raise ValueError(f"kind must be one that was measured, {', '.join(self.times)}, not {kind!r}")
         return self.times[kind]
 
-    def links(self, kind: Kind = "point to point") -> tuple[FittedLink, ...]:
+    def links(self, kind: Kind = "point to point") -> tuple[FittedLink, ...] | Unmeasured:
         """Return the fewest lines that hold, each for a range of sizes; three if even they do not all hold.
 
         Raises:
             ValueError: if the kind was not measured, or not for sizes enough.
         """
-        return fit_pieces(self.of(kind))
+        return Unmeasured(BECAUSE) if self.oversubscribed else fit_pieces(self.of(kind))
 
-    def compare(self, baseline: Kind, candidate: Kind, nbytes: int) -> Comparison | Withheld:
+    def compare(self, baseline: Kind, candidate: Kind, nbytes: int) -> Comparison | Unmeasured:
         """Return how much faster one kind is than another for messages of ``nbytes``.
 
         Raises:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +16,13 @@ from tinytorch.perf.distributed.ranks.collective_ops import load_mpi
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 
 if TYPE_CHECKING:
-    from tinytorch.perf.measuring import Measurement
+    from tinytorch.perf.measuring import Measurement, Unmeasured
     from tinytorch.perf.measuring.comparison import Comparison
 
 #: Relative difference of times on ranks that matters: what messages differ by from one placement to the next is more.
 MATTERS = 0.15
-#: Why there is no verdict, as the end of a sentence.
-BECAUSE = "more ranks than cores took these times, so they tell how the system shares its cores, not how ranks scale"
+#: Why nothing is said of times, as the end of a sentence.
+BECAUSE = "more ranks than cores tell how the system shares its cores, not how ranks scale: each needs one of its own"
 
 
 def largest(communicator: Communicator, values: Any) -> Array:
@@ -58,14 +57,6 @@ def rounds_within(communicator: Communicator, repeats: int, fewest: int, at_most
         yield number
 
 
-@dataclass(frozen=True)
-class Withheld:
-    """Place holder of a judgement that would mean nothing; ``because`` says why, and ``verdict`` is None, always."""
-
-    because: str = BECAUSE
-    verdict: None = None
-
-
 def is_oversubscribed(*measurements: Measurement) -> bool:
     """Return whether more ranks than cores took one of the measurements."""
     from tinytorch.perf.measuring.conditions import Ranks
@@ -74,14 +65,15 @@ def is_oversubscribed(*measurements: Measurement) -> bool:
     return any(isinstance(one, Ranks) and one.oversubscribed for one in made_on)
 
 
-def compare_on_ranks(baseline: Measurement, candidate: Measurement) -> Comparison | Withheld:
-    """Return `compare_paired` of two measurements taken on ranks, or `Withheld` if they were oversubscribed.
+def compare_on_ranks(baseline: Measurement, candidate: Measurement) -> Comparison | Unmeasured:
+    """Return `compare_paired` of two measurements taken on ranks; `Unmeasured` if they were oversubscribed.
 
     Raises:
         ValueError: as `compare_paired`.
     """
+    from tinytorch.perf.measuring import Unmeasured
     from tinytorch.perf.measuring.comparison import compare_paired
 
     if is_oversubscribed(baseline, candidate):
-        return Withheld()
+        return Unmeasured(BECAUSE)
     return compare_paired(baseline, candidate, MATTERS)
