@@ -13,9 +13,6 @@ COURSE_ACCELERATION_URL: Final = (
 )
 COURSE_BENCHMARKING: Final = "TinyTorch course, module 19, Benchmarking"
 COURSE_BENCHMARKING_FOLDER_URL: Final = f"{_TREE}/4aeb3c9c694b46b216716c824800e747c0ac16a1/modules/19_benchmarking"
-COURSE_BENCHMARKING_URL: Final = (
-    f"{_BLOB}/4f06392de57b85b0566cc85993324d6ebb25a53e/modules/19_benchmarking/benchmarking.py"
-)
 COURSE_CAPSTONE: Final = "TinyTorch course, module 20, Capstone"
 COURSE_CAPSTONE_README_URL: Final = f"{_BLOB}/c6e46899578d54fe6e68ac50b1f616e622bfef5f/modules/20_capstone/README.md"
 COURSE_CAPSTONE_URL: Final = f"{_BLOB}/0378da462c954573a1dfca3c01d9f466b461ad53/modules/20_capstone/capstone.py"
