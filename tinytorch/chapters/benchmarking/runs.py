@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tinytorch import models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module, Sequential
+from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.benchmarking.performance import share_right
 from tinytorch.perf.benchmarking.scenarios import server, single_stream
@@ -23,8 +23,6 @@ from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
 from tinytorch.perf.measuring.statistics import Interval, Samples, checked, median_interval
 
-#: Samples as an array.
-Array = npt.NDArray[np.float64]
 #: How often an interval is said to hold the truth: by ranks that from the fourth to the twelfth of fifteen.
 BY_RANKS = Modelled(
     1 - 2 * (1 + 15 + 105 + 455) / 2**15, "%", "median, fifteen calls by ranks", "calls in random order"
