@@ -84,7 +84,7 @@ def _prints_clocked(code: str) -> bool:
     return any(_CLOCKED.search(text) for text in texts)
 
 
-def refuse(doctree: nodes.document, notebook: nbformat.NotebookNode) -> None:
+def refuse(doctree: nodes.document, notebook: nbformat.NotebookNode, docname: str) -> None:
     """Warn of each fault of a page's outputs with its line and cell, and take the outputs of these cells away."""
     for shown in list(doctree.findall(nodes.container)):
         if shown.get("nb_element") != "cell_code":
@@ -92,7 +92,8 @@ def refuse(doctree: nodes.document, notebook: nbformat.NotebookNode) -> None:
         before = notebook.cells[: shown["cell_index"] + 1]
         number, found = sum(cell.cell_type == "code" for cell in before), list(dict.fromkeys(faults(before[-1])))
         for fault in found:
-            LOGGER.warning("cell %d: %s [outputs]", number, fault, location=shown, type="outputs")
+            within = docname, (shown.line or 1) - 1  # MyST-NB counts one line too many
+            LOGGER.warning("cell %d: %s [outputs]", number, fault, location=within, type="outputs")
         for part in list(shown.children) if found else []:
             if isinstance(part, nodes.container) and part.get("nb_element") == "cell_code_output":
                 shown.remove(part)

@@ -377,7 +377,7 @@ class TakeRecords(SphinxTransform):
         notebook = executed_notebook(self.env, docname)
         if notebook is None:
             return
-        refuse(self.document, notebook)
+        refuse(self.document, notebook, docname)
         executed = NbMetadataCollector.get_exec_data(self.env, docname)
         try:
             words = state.of(docname).claim_words
