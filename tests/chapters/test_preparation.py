@@ -72,7 +72,7 @@ def prepared_for(page: str, asked: list[Any], start: str) -> set[Any]:
 def test_all_that_the_page_on_compression_trains_on_is_prepared(
     no_training: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tinytorch.chapters import compression
+    from tinytorch.chapters.compression import accuracy, speed
 
     def consumed(each: Any) -> None:
         list(each)
@@ -83,12 +83,12 @@ def test_all_that_the_page_on_compression_trains_on_is_prepared(
     def nothing(*_: Any, **__: Any) -> tuple[()]:
         return ()
 
-    def begin() -> tuple[None, dict[str, Module]]:
-        return None, {name: untrained(name) for name in models.ZOO}
+    def begin() -> dict[str, Module]:
+        return {name: untrained(name) for name in models.ZOO}
 
-    monkeypatch.setattr(compression, "begin", begin)
-    monkeypatch.setattr(compression, "scores", consumed)
-    monkeypatch.setattr(compression, "low_rank_speedups", nothing)
+    monkeypatch.setattr(accuracy, "begin", begin)
+    monkeypatch.setattr(accuracy, "scores", consumed)
+    monkeypatch.setattr(speed, "low_rank_speedups", nothing)
     monkeypatch.setattr(perf_compression, "compress_model", compressed)
     first, *cells = cells_with("compression", "trained_on(", "predicted = {", "pruned = magnitude_prune")
     space: dict[str, Any] = {"images": None, "np": np}

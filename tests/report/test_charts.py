@@ -62,6 +62,14 @@ def test_lines_are_told_apart_by_an_attribute_and_start_at_zero() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("width (count)", "time (ms)")
 
 
+def test_lines_of_one_row_are_told_apart_by_the_colours_of_their_words() -> None:
+    looks = {"found": "rose", "law": "teal"}
+    found = {"time": "found", "law": "law"}
+    figure = drawn(lines(ROWS[:3], x="width", y=found, variants=looks, xlabel="width", ylabel="time"))
+    drawn_in: list[Any] = [one.lines[0].get_color() for one in figure.axes[0].containers]  # type: ignore[attr-defined]
+    assert [*map(to_rgba, drawn_in)] == [to_rgba(color(look)) for look in looks.values()]
+
+
 def test_logarithmic_axes_count_in_powers_of_two_where_all_positions_are() -> None:
     figure = drawn(lines(ROWS, x="width", y="time", each="kind", xlabel="width", ylabel="time", log="xy"))
     scale: Any = figure.axes[0].xaxis.get_transform()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
-from tinytorch.perf.measuring import Measurement
+from tinytorch.core.dispatch import no_grad
+from tinytorch.perf.measuring import Measurement, interleave
 from tinytorch.perf.roofline.placement import Placed
 
 
@@ -25,3 +29,23 @@ def zoo_pass(seconds: Measurement, model: str, batch: int) -> Measurement:
 def on_a_million(placed: Placed) -> Placed:
     """Return an operation on matrices 1,024 wide, by NumPy, with the call's name."""
     return replace(placed, seconds=of_call(placed.seconds, f"{placed.name}, 1,024 wide, by NumPy"))
+
+
+def in_turns(
+    layers: Mapping[str, Any],
+    x: Any,
+    repeats: int,
+    others: Mapping[str, Callable[[], Any]] | None = None,
+    *,
+    warmup_seconds: float = 1.0,
+) -> dict[str, Measurement]:
+    """Return the times of forward passes of ``x``, by copies that move in memory, and of ``others`` beside them."""
+
+    def forward_of(layer: Any) -> Callable[[], Any]:
+        return lambda: layer(x)
+
+    def moved() -> dict[str, Callable[[], Any]]:
+        return {name: forward_of(copy.deepcopy(layer)) for name, layer in layers.items()} | dict(others or {})
+
+    with no_grad():
+        return interleave(moved, repeats=repeats, warmup_seconds=warmup_seconds)

@@ -116,6 +116,11 @@ class Shape:
         return self.mlp_matrices - self.layers * 2 * self.halving_rank * 5 * self.width
 
     @property
+    def halved_parameters(self) -> int:
+        """Parameters that are left with such factors."""
+        return self.parameters - self.halving_saves
+
+    @property
     def halved_coded_bytes(self) -> int:
         """Bytes that a step reads with such factors and all matrices as `CODES`."""
         return self._coded(self.step_matrices - self.halving_saves)

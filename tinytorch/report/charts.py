@@ -121,8 +121,9 @@ def lines(
         each: attribute that tells the lines apart, whose text is their name; None for one line.
         panels: attribute by which there are panels below one another; where these show different quantities, its text
             names each, and ``ylabel`` is empty.
-        variants: the colour of all lines, or of each by its name: a hue or a name of ``tinytorch.report.colors``;
-            those that are not named take that of their own name, such as ``linear``, or the next that is left.
+        variants: the colour of all lines, or of each by its name, which without ``each`` is its words of ``y``: a hue
+            or a name of ``tinytorch.report.colors``; those that are not named take that of their own name, such as
+            ``linear``, or the next that is left.
         log: which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"``. One that is not begins at zero.
         level, upright: heights, and positions, at which a dotted line has these words in the legend; ``""`` for none.
         height: of the figure in inches; None for what its panels take.
@@ -144,7 +145,9 @@ def lines(
     kinds = {y: ""} if isinstance(y, str) else dict(y)
     every = listed(rows)
     by_panel = _grouped(every, panels)
-    looks = _looks([*_grouped(every, each)], variants)
+    # Without groups, colours that have names are those of the heights, by their words.
+    by_words = each is None and isinstance(variants, Mapping)
+    looks = _looks([*kinds.values()] if by_words else [*_grouped(every, each)], variants)
     figure, axes = subplots(len(by_panel), 1, height=height or _PANEL * len(by_panel) + 0.6, sharex=True, squeeze=False)
     positions = [value_at(row, x) for row in every]
     named = any(isinstance(at, str) for at in positions)
@@ -159,7 +162,8 @@ def lines(
                 kept = [(place, one) for place, one in zip(at, found, strict=True) if not isinstance(one, Unmeasured)]
                 if kept:
                     quantity = ": ".join(filter(None, (panel, ylabel)))
-                    draw_line(ax, *zip(*kept, strict=True), quantity=quantity, variant=looks[name], label=shown or "_")
+                    look = looks[words if by_words else name]
+                    draw_line(ax, *zip(*kept, strict=True), quantity=quantity, variant=look, label=shown or "_")
         _mark(ax, level or {}, upright or {})
         if named:
             ax.set_xticks([*order.values()], [*order])

@@ -1,218 +1,95 @@
-"""What the page says of the accuracy of compressed models, told made results: every word that it can choose."""
+"""What the studies of accuracy compute, on models of a small zoo and on made results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.chapters.made_turns import made, records, said_in
+from tests.chapters.made_turns import made
 from tests.perf.quantization.small_zoo import make
 from tinytorch import models
 from tinytorch.chapters.compression import accuracy as chapter
-from tinytorch.chapters.compression.accuracy import differences, over_seeds
-from tinytorch.perf.compression import Compression, StepReport, magnitude_prune, structured_prune
-from tinytorch.perf.measuring import Counted, current_blas_threads
-from tinytorch.perf.quantization import paired_accuracy, stored_bytes
-from tinytorch.report import Page
-from tinytorch.report.records import Json
-
-
-def test_numbers_over_seeds() -> None:
-    change = differences("change", [0.5, 0.75, 1.0], [0.25, 0.75, 0.5])
-    assert change.samples == (0.25, 0, 0.5)
-    assert (change.median, change.unit) == (0.25, "points")
-    assert over_seeds("score", np.array([0.5, 0.7]).tolist()).n == 2
+from tinytorch.chapters.compression.accuracy import Method, Pruned
+from tinytorch.core.module import Module
+from tinytorch.perf.compression import Compression, StepReport, low_rank_model, structured_prune
+from tinytorch.perf.measuring import Counted, Measurement, Unmeasured, current_blas_threads
+from tinytorch.perf.measuring.noise import small_noise_floor
+from tinytorch.perf.quantization import accuracy_change, paired_accuracy, stored_bytes
 
 
 def test_it_begins_with_one_thread_and_the_trained_zoo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "trained", make)
-    page, trained = chapter.begin()
-    assert (page.name, [*trained]) == ("compression", [*models.ZOO])
+    assert [*chapter.begin()] == [*models.ZOO]
     assert current_blas_threads() == 1
 
 
 def test_scores_and_changes_are_of_the_digits() -> None:
     one, other = make("mlp"), make("mlp", seed=1)
-    first, second = chapter.scores([one, other])
+    found = chapter.scores([one, other])
+    first, second = found.samples
     assert (first, second) == (models.accuracy(one, "mlp"), models.accuracy(other, "mlp"))
+    apart = chapter.gain(found, chapter.scores([other, other]), "change")
+    assert (apart.samples, apart.unit) == ((first - second, 0), "points")
     change = chapter.mlp_change(models.correct(one, "mlp"), other, "other")
     assert change.median == pytest.approx(second - first)
-    assert change.name == "change of test accuracy, other"
+
+
+def test_pruned_models_are_compared_with_those_of_no_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, cut, tuned, later = every = [make("mlp", seed=at) for at in range(4)]
+    score = {id(model): 0.5 + 0.1 * at for at, model in enumerate(every)}
+    monkeypatch.setattr(models, "accuracy", lambda model, _name: score[id(model)])
+    found = chapter.pruned_mlps({0: [whole], 0.8: [cut]}, {0: [tuned], 0.8: [later]})
+    assert (found[0.8].at_once.samples, found[0.8].tuned.samples) == ((score[id(cut)],), (score[id(later)],))
+    assert found[0].change.median == 0
+    assert found[0.8].change.median == pytest.approx(0.1)
 
 
 #: Places of nine trainings around their middle, in an order in which neighbours know nothing of one another.
 PLACES = (0, 3, -2, 4, -4, 1, -1, 2, -3)
 
 
-def around(score: float, apart: float = 0.001) -> list[float]:
-    """Return the scores of nine trainings."""
-    return [score + apart * place for place in PLACES]
-
-
-def pruned_records(eighty: Sequence[float]) -> dict[str, Json]:
-    cut = {0: around(0.95), 0.5: around(0.94), 0.8: around(0.6), 0.9: around(0.4)}
-    tuned = {0: around(0.95), 0.5: around(0.952), 0.8: eighty, 0.9: around(0.7)}
-    page = Page("compression")
-    chapter.record_pruned(page, cut, tuned)
-    return records(page)
+def around(score: float, apart: float = 0.001) -> Measurement:
+    """Return nine trainings."""
+    return Measurement("score", tuple(score + apart * place for place in PLACES), "%")
 
 
 @pytest.mark.parametrize(
-    ("eighty", "verdict", "free"),
-    [
-        (around(0.951), "supported", 0.8),
-        (around(0.85), "refuted", 0.5),
-        ([0.9, 0.99, 0.99, 0.9, 0.9, 0.99, 0.95, 0.99, 0.9], "open", 0.5),
-    ],
+    ("changes", "free"),
+    [((0.002, 0.001, -0.2), 0.8), ((0.002, -0.1, 0.0), 0.5), ((-0.3, 0.0, 0.0), None), ((0.0, -0.01, 0.0), 0.5)],
 )
-def test_four_fifths_can_go_only_if_a_loss_is_excluded(eighty: Sequence[float], verdict: str, free: float) -> None:
-    said = pruned_records(eighty)
-    assert said["eighty-per-cent"]["verdict"] == verdict
-    assert said["free"]["value"] == free
-    assert said["seeds"]["value"] == 9
-    assert said["change-80"]["value"] == pytest.approx(np.median(np.subtract(eighty, around(0.95))))
-    assert said["raw-90"]["value"] == pytest.approx(-0.55)
-    assert "change-0" not in said
-    assert [series["x"] for series in said["accuracy"]["series"]] == [[0, 50, 80, 90]] * 2
+def test_a_share_is_free_only_if_a_loss_is_excluded_up_to_it(changes: Sequence[float], free: float | None) -> None:
+    shares = (0, 0.5, 0.8, 0.9)
+    found = {
+        zeros: Pruned(Counted(zeros, "%", "zeros"), around(0.9), around(0.9), around(change))
+        for zeros, change in zip(shares, (0.0, *changes), strict=True)
+    }
+    share = chapter.free_share(found, loss=0.01)
+    assert (None if isinstance(share, Unmeasured) else share.value) == free
 
 
-def test_nothing_is_free_where_everything_costs() -> None:
-    page = Page("compression")
-    tuned = {0: around(0.95), 0.8: around(0.6), 0.9: around(0.5)}
-    chapter.record_pruned(page, {0: around(0.95), 0.8: around(0.5), 0.9: around(0.4)}, tuned)
-    assert records(page)["free"]["kind"] == "absent"
-
-
-def test_a_pattern_is_told_with_its_bytes_and_its_change() -> None:
+def test_the_error_of_a_rank_is_that_of_the_singular_values_left_out() -> None:
     mlp = make("mlp")
-    change = chapter.mlp_change(models.correct(mlp, "mlp"), magnitude_prune(mlp, 0.9), "2:4")
-    page = Page("compression")
-    chapter.record_n_m(page, 0.5625, change)
-    said = records(page)
-    assert (said["nm-bytes"]["value"], said["nm-change"]["value"]) == (0.5625, change.median)
-
-
-@pytest.mark.parametrize(
-    ("pruned", "word"),
-    [
-        (around(0.95), "the pruned one"),
-        (around(0.85), "the one that was always small"),
-        (around(0.93, apart=-0.02), "open"),
-        (around(0.9), "neither, to within 3 points"),
-    ],
-)
-def test_the_pruned_model_meets_the_one_that_was_always_small(pruned: Sequence[float], word: str) -> None:
-    mlp, slim = make("mlp"), make("cnn")
-    page = Page("compression")
-    chapter.record_small(page, pruned, around(0.9), mlp, slim)
-    said = records(page)
-    assert said_in(said["train-small"]) == word
-    assert said["slim-bytes"]["value"] == stored_bytes(mlp) / stored_bytes(slim)
-    assert said["pruned-less-small"]["value"] == pytest.approx(np.median(np.subtract(pruned, around(0.9))))
-    assert said["trained-small"]["value"] == pytest.approx(0.9)
-
-
-def distilled_records(
-    taught: Sequence[float], speed: float = 12.0, smaller: float = 20.0, noise: float = 0.0
-) -> dict[str, Json]:
-    """Return what the page says of students, whose teachers reach 0.97, and which reach 0.9 alone."""
-    page = Page("compression")
-    page.number("trained-small", Counted(0.9, "%", "alone"))
-    page.number("slim-bytes", Counted(smaller, "", "bytes over bytes"))
-    chapter.record_distilled(page, around(0.97), taught, around(0.9), made(speed, noise=noise))
-    return records(page)
-
-
-@pytest.mark.parametrize(
-    ("taught", "word"),
-    [
-        (around(0.95), "the one with a teacher"),
-        (around(0.85), "the one without"),
-        (around(0.93, apart=-0.02), "open"),
-        (around(0.9), "neither, to within 3 points"),
-    ],
-)
-def test_a_teacher_helps_only_beyond_the_seeds(taught: Sequence[float], word: str) -> None:
-    said = distilled_records(taught)
-    assert said_in(said["teacher-helps"]) == word
-    assert (said["teacher"]["value"], said["taught"]["value"]) == (
-        pytest.approx(0.97),
-        pytest.approx(np.median(taught)),
-    )
-    assert said["taught-less-teacher"]["value"] == pytest.approx(np.median(np.subtract(taught, around(0.97))))
-
-
-@pytest.mark.parametrize(
-    ("after", "speed", "smaller", "noise", "verdict"),
-    [
-        (0.94, 12.0, 20.0, 0.0, "supported"),
-        (0.94, 3.0, 20.0, 0.0, "refuted"),
-        (0.94, 12.0, 8.0, 0.0, "refuted"),
-        (0.85, 12.0, 20.0, 0.0, "refuted"),
-        (0.94, 10.0, 20.0, 0.2, "open"),
-    ],
-)
-def test_ten_times_is_of_bytes_and_of_speed(
-    after: float, speed: float, smaller: float, noise: float, verdict: str
-) -> None:
-    said = distilled_records(around(after), speed, smaller, noise)
-    assert said["distillation-ten-times"]["verdict"] == verdict
-    assert said["student-speed"]["value"] == speed
-
-
-@pytest.mark.parametrize(
-    ("fewer", "speed", "noise", "verdict"),
-    [
-        (11.0, 4.0, 0.0, "supported"),
-        (11.0, 2.0, 0.0, "refuted"),
-        (9.0, 4.0, 0.0, "refuted"),
-        (11.0, 2.5, 0.2, "open"),
-    ],
-)
-def test_a_tenth_of_the_memory_is_three_times_as_fast(fewer: float, speed: float, noise: float, verdict: str) -> None:
-    page = Page("compression")
-    chapter.record_small_gpt(page, fewer, made(speed, noise=noise))
-    said = records(page)
-    assert said["distilled-attention"]["verdict"] == verdict
-    assert (said["small-gpt-bytes"]["value"], said["small-gpt-speed"]["value"]) == (fewer, speed)
+    low = {0.5: low_rank_model(mlp, 0.5, keep=["5"])}
+    weight = dict(mlp.named_parameters())["3.weight"].data
+    squares = np.linalg.svd(weight.astype(np.float64), compute_uv=False) ** 2
+    rank = dict(low[0.5].named_modules())["3"].rank  # type: ignore[attr-defined]
+    found = chapter.low_rank_mlp(mlp, low, {0.5: 0.3}, {0.5: mlp}, mlp)[0.5]
+    assert found.error.value == pytest.approx(np.sqrt(squares[rank:].sum() / squares.sum()), rel=1e-4)
+    assert (found.predicted.value, found.stored.value) == (0.3, stored_bytes(low[0.5]) / stored_bytes(mlp))
+    assert found.change.median == 0
 
 
 def test_methods_are_compared_with_the_whole_model_in_bytes_time_and_accuracy() -> None:
     whole = make("mlp")
     half = structured_prune(whole, 0.5)
-    page = Page("compression")
-    chapter.record_methods(page, whole, {"half": half}, {"half": made(1.5)})
-    (row,) = records(page)["methods"]["rows"]
-    assert (row["method"], row["speedup"]["value"]) == ("half", 1.5)
-    assert row["stored"]["value"] == stored_bytes(half) / stored_bytes(whole)
-    assert row["score"]["value"] == models.accuracy(half, "mlp")
-    assert row["change"]["value"] == pytest.approx(models.accuracy(half, "mlp") - models.accuracy(whole, "mlp"))
-
-
-@pytest.mark.parametrize(
-    ("stored", "speed", "correct", "word"),
-    [
-        (50, 1.5, 89, "half"),  # one answer of a hundred is no proven loss
-        (100, 1.5, 89, "none"),
-        (50, 1.0, 89, "none"),
-        (50, 1.0005, 89, "none"),  # proven, but the page's noise would hide it
-        (50, 1.5, 70, "none"),
-    ],
-)
-def test_the_best_methods_store_less_run_faster_and_have_no_proven_loss(
-    monkeypatch: pytest.MonkeyPatch, stored: int, speed: float, correct: int, word: str
-) -> None:
-    whole, half = make("mlp"), make("mlp", seed=1)
-    monkeypatch.setattr(chapter, "stored_bytes", lambda model: 100 if model is whole else stored)
-    monkeypatch.setattr(models, "correct", lambda model, _name: right(90 if model is whole else correct))
-    page = Page("compression")
-    chapter.record_methods(page, whole, {"half": half, "slow": half}, {"half": made(speed), "slow": made(0.5)})
-    said = records(page)["all-three"]
-    assert (said["word"], said["numbers"]) == (word, ["method-0-speed", "method-1-speed"])
+    found = chapter.methods_of(whole, {"half": half}, {"half": made(1.5)})["half"]
+    assert (found.stored.value, found.speedup.median) == (stored_bytes(half) / stored_bytes(whole), 1.5)
+    assert found.score.value == models.accuracy(half, "mlp")
+    assert found.change.median == pytest.approx(models.accuracy(half, "mlp") - models.accuracy(whole, "mlp"))
 
 
 def right(correct: int) -> npt.NDArray[np.bool_]:
@@ -220,45 +97,56 @@ def right(correct: int) -> npt.NDArray[np.bool_]:
     return np.arange(100) < correct
 
 
+@pytest.mark.parametrize(
+    ("stored", "speed", "correct", "word"),
+    [
+        (0.5, 1.5, 89, "half"),  # one answer of a hundred is no proven loss
+        (1.0, 1.5, 89, "none"),
+        (0.5, 1.0, 89, "none"),
+        (0.5, 1.0005, 89, "none"),  # proven, but noise would hide it
+        (0.5, 1.5, 70, "none"),
+    ],
+)
+def test_the_best_methods_store_less_run_faster_and_have_no_proven_loss(
+    stored: float, speed: float, correct: int, word: str
+) -> None:
+    change = accuracy_change(paired_accuracy(right(90), right(correct)), "change")
+    half = Method(Counted(stored, "%", "bytes"), made(speed), Counted(correct / 100, "%", "right"), change)
+    methods = {"half": half, "slow": replace(half, speedup=made(0.5))}
+    assert chapter.best_of(methods, small_noise_floor()) == word
+
+
 def steps() -> list[StepReport]:
-    """Return the four steps of a CNN: 1,000 bytes, 400, 400 and 100, with nine, six, eight and eight tenths right."""
-    rows = (
-        ("original", 1000, 1.0, 90),
-        ("structured_prune", 400, 2.0, 60),
-        ("fine_tune", 400, 2.0, 80),
-        ("quantize", 100, 3.0, 80),
-    )
+    """Return the four steps of a CNN, with nine, six, eight and eight tenths right."""
+    rows = (("original", 1000, 1.0, 90), ("half", 400, 2.0, 60), ("tuned", 400, 2.0, 80), ("coded", 100, 3.0, 80))
     return [
         StepReport(
-            name, "", 1, 0.0, stored, made(1e-3, "s"), made(gain), paired_accuracy(right(90), right(some)), right(some)
+            name, "", 1, 0.0, stored, made(1e-3, "s"), made(gain), paired_accuracy(right(90), right(n)), right(n)
         )
-        for name, stored, gain, some in rows
+        for name, stored, gain, n in rows
     ]
 
 
-def test_all_steps_multiply_to_the_whole() -> None:
-    page = Page("compression")
-    chapter.record_combined(page, Compression(make("cnn"), steps()), right(95))
-    said = records(page)
-    assert (said["channels-bytes"]["value"], said["bits-bytes"]["value"]) == (2.5, 4)
-    assert said["combined-bytes"]["value"] == 10
-    assert said["combined-speed"]["value"] == 3
-    assert (said["q-phone"]["value"], said["q-phone"]["kind"]) == (pytest.approx(0.2 / 3), "modelled")
+@pytest.fixture
+def longer(monkeypatch: pytest.MonkeyPatch) -> Module:
+    monkeypatch.setattr(models, "correct", lambda _model, _name: right(95))
+    return make("cnn")
 
 
-def test_what_was_fine_tuned_is_compared_with_what_was_trained_as_long() -> None:
-    page = Page("compression")
-    chapter.record_combined(page, Compression(make("cnn"), steps()), right(95))
-    said = records(page)
-    rows = said["combined"]["rows"]
-    assert [row["step"] for row in rows][:3] == ["as trained", "trained as long", "half of the channels removed"]
-    assert [row["score"]["value"] for row in rows] == [0.9, 0.95, 0.6, 0.8, 0.8]
-    assert [row["change"] and row["change"]["value"] for row in rows] == [None, None, -0.3, -0.15, -0.15]
-    assert (said["channels-change"]["value"], said["combined-change"]["value"]) == (-0.3, -0.15)
+NAMES = ["whole", "as long", "half", "tuned", "coded"]
 
 
-def test_steps_that_were_not_measured_are_refused() -> None:
+def test_what_was_fine_tuned_is_compared_with_what_was_trained_as_long(longer: Module) -> None:
+    rows, after = chapter.cnn_steps(Compression(longer, steps()), longer, NAMES)
+    assert [*rows] == NAMES
+    assert [step.score.value for step in after] == [0.6, 0.8, 0.8]
+    assert [step.change.median for step in after] == [-0.3, -0.15, -0.15]
+    assert [(step.stored.value, step.speedup.median) for step in after] == [(400, 2), (400, 2), (100, 3)]
+    assert rows["half"] == after[0]
+
+
+@pytest.mark.parametrize("lack", [lambda row: replace(row, speedup=None), lambda row: replace(row, right=None)])
+def test_steps_that_were_not_measured_are_refused(longer: Module, lack: Callable[[StepReport], StepReport]) -> None:
     first, *others = steps()
-    for lacking in (replace(first, speedup=None), replace(first, right=None)):
-        with pytest.raises(ValueError, match="timed and scored"):
-            chapter.record_combined(Page("compression"), Compression(make("cnn"), [lacking, *others]), right(95))
+    with pytest.raises(ValueError, match="shorter"):
+        chapter.cnn_steps(Compression(longer, [lack(first), *others]), longer, NAMES)

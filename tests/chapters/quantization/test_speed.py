@@ -81,7 +81,7 @@ def row(
     monkeypatch: pytest.MonkeyPatch, turns: Mapping[str, Measurement], widths: tuple[int, ...] = (64, 256)
 ) -> OneRow:
     """Return what is said of layers that took ``turns`` at each width, on a made machine."""
-    monkeypatch.setattr(chapter, "_in_turns", lambda *_: turns)
+    monkeypatch.setattr(chapter, "in_turns", lambda *_: turns)
     plans = {"8 bits": Plan("weight-only"), "4 bits": Plan("weight-only", Scheme(4, per="group"))}
     return one_row(widths, plans, made_ceilings())
 

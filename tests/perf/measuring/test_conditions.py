@@ -28,7 +28,7 @@ from tinytorch.perf.benchmarking import Performance, kept_of_product
 from tinytorch.perf.distributed.cluster_model.scaling_laws import fit_law
 from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
-from tinytorch.perf.measuring import Counted, Measurement, difference, quotient, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Unmeasured, difference, quotient, ratio
 from tinytorch.perf.measuring.codec import conditions_schema, from_json, to_json
 from tinytorch.perf.measuring.conditions import (
     BetweenRuns,
@@ -115,7 +115,7 @@ def _kept(one: Measurement, other: Measurement) -> Measurement:
 
 def _break_even(one: Measurement, other: Measurement) -> Measurement:
     found = time_break_even((0.01, 0.999), [one.scaled(0.001), other.scaled(1.1)], "break-even")
-    assert found is not None
+    assert not isinstance(found, Unmeasured)
     return found
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tinytorch.chapters.calls import in_turns
 from tinytorch.chapters.machine import multiplies_bytes, ratio_of_peaks
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
@@ -106,7 +106,7 @@ def layer_gain(
 ) -> LayerGain:
     """Return what a quantized linear layer gains and costs, and where its time goes."""
     layers, x = _twins(depth, columns, {"quantized": plan or Plan()}), _input(rows, depth)
-    seconds = _in_turns(layers, x, repeats)
+    seconds = in_turns(layers, x, repeats)
     name, work = f"({rows}, {depth}) times {columns}", 2 * rows * depth * columns
     with no_grad():
         whole, coded = (layer(x).data for layer in layers.values())
@@ -219,7 +219,7 @@ def one_row(widths: Sequence[int], plans: Mapping[str, Plan], machine: Ceilings,
     found, layers = [], {}
     for width in widths:
         layers, x = _twins(width, width, plans), _input(1, width)
-        seconds = _in_turns(layers, x, repeats)
+        seconds = in_turns(layers, x, repeats)
         found += [*_at_width(width, seconds, layers, machine)]
     with no_grad():
         expected = layers["float32"](x).data
@@ -333,14 +333,3 @@ def _quantized(depth: int, columns: int, plan: Plan) -> QuantizedLinear:
 def _twins(depth: int, columns: int, plans: Mapping[str, Plan]) -> dict[str, Any]:
     layer = Linear(depth, columns, seed=0)
     return {"float32": layer, **{name: QuantizedLinear(layer, plan) for name, plan in plans.items()}}
-
-
-def _in_turns(layers: Mapping[str, Any], x: Tensor, repeats: int) -> dict[str, Measurement]:
-    def forward_of(layer: Any) -> Callable[[], Any]:
-        return lambda: layer(x)
-
-    def moved() -> dict[str, Callable[[], Any]]:
-        return {name: forward_of(copy.deepcopy(layer)) for name, layer in layers.items()}
-
-    with no_grad():
-        return interleave(moved, repeats=repeats)
