@@ -163,7 +163,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         roofline_figure([], made)
     with pytest.raises(ValueError, match="variants must be as many"):
         roofline_figure(POINTS, made, variants=["mlp"])
-    with pytest.raises(ValueError, match="variant must be one of"):
+    with pytest.raises(ValueError, match="must be a hue"):
         roofline_figure(POINTS, made, variants="mauve")
     with pytest.raises(ValueError, match="they are for 99"):
         roofline_figure(POINTS, made_ceilings(threads=99))
