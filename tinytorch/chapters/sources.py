@@ -13,13 +13,6 @@ COURSE_ACCELERATION_URL: Final = (
 )
 COURSE_BENCHMARKING: Final = "TinyTorch course, module 19, Benchmarking"
 COURSE_BENCHMARKING_FOLDER_URL: Final = f"{_TREE}/4aeb3c9c694b46b216716c824800e747c0ac16a1/modules/19_benchmarking"
-COURSE_CAPSTONE: Final = "TinyTorch course, module 20, Capstone"
-COURSE_CAPSTONE_README_URL: Final = f"{_BLOB}/c6e46899578d54fe6e68ac50b1f616e622bfef5f/modules/20_capstone/README.md"
-COURSE_CAPSTONE_URL: Final = f"{_BLOB}/0378da462c954573a1dfca3c01d9f466b461ad53/modules/20_capstone/capstone.py"
-COURSE_COMPRESSION: Final = "TinyTorch course, module Compression"
-COURSE_COMPRESSION_URL: Final = (
-    f"{_BLOB}/1e7b3dde8d2a965947385ffce398dea2143c63f2/modules/16_compression/compression.py"
-)
 COURSE_PROFILING: Final = "TinyTorch course, module 15, Profiling"
 COURSE_PROFILING_URL: Final = f"{_TREE}/4a9131f8c4d6096d5321d2924d0ce74e223b37d9/modules/14_profiling"
 COURSE_PROFILING_TEXT_URL: Final = (
@@ -28,7 +21,3 @@ COURSE_PROFILING_TEXT_URL: Final = (
 )
 COURSE_QUESTIONS: Final = "TinyTorch course, module 14, Profiling, question 3"
 COURSE_QUESTIONS_URL: Final = COURSE_PROFILING_TEXT_URL
-COURSE_QUANTIZATION: Final = "TinyTorch course, module 15, Quantization"
-COURSE_QUANTIZATION_URL: Final = (
-    f"{_BLOB}/8b03ee8f23f1b16d0996472b8a29a35da7ff9eca/modules/15_quantization/quantization.py"
-)

@@ -172,7 +172,7 @@ def lines(
         else:
             _set_scales(ax, log, [_number(at) / factor for at in positions])
         if "y" not in log:
-            ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]) if ax.get_ylim()[0] < 0 else 0.0)
+            ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
     axes[-1, 0].set_xlabel(label if not named or label.endswith(")") else f"{label} (count)")
     shown = axes[0, 0].get_legend_handles_labels()[1]
     if len(shown) > 1 or (shown and (level or upright)):  # a line that is alone needs no name

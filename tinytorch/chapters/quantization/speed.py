@@ -53,10 +53,9 @@ def numpy_slowdown(side: int, seed: int = 0, repeats: int = 9) -> Measurement:
 
 @dataclass(frozen=True)
 class Instruction:
-    """How a CPU multiplies bytes: the word for its fastest way, that way's name, and its rate over that of float32."""
+    """How a CPU multiplies bytes: the word for its fastest way, and its rate over that of float32."""
 
     word: str
-    way: str
     over_float: Measurement
 
 
@@ -67,7 +66,7 @@ def instruction(one: Ceilings) -> Instruction:
         word = "a dot-product instruction"
     elif one.int8_from == "multiply":
         word = "neither, but products of integers of 32 bits"
-    return Instruction(word, one.int8_from, ratio_of_peaks(one))
+    return Instruction(word, ratio_of_peaks(one))
 
 
 def with_instruction(one: Ceilings) -> Judgement | Unmeasured:
