@@ -79,7 +79,7 @@ def test_a_page_keeps_it_among_its_figures() -> None:
     shown = page.drawing("tile", Drawing(50), caption="A tile.", alt="a tile of four cells")
     assert shown.record.kind == "figure"
     assert shown.record.body == {"caption": "A tile.", "alt": "a tile of four cells", "series": []}
-    assert 'id="figure-tile"' in (shown.on_page or "")
+    assert 'id="figure-tile"' in shown.html
 
 
 def test_its_alternative_text_says_more_than_its_caption() -> None:

@@ -17,7 +17,9 @@ from tinytorch.report.tables import (
     Column,
     checked_columns,
     checked_rows,
-    html_of,
+    from_body,
+    laid_html,
+    laid_out,
     to_body,
     to_html,
     to_markdown,
@@ -210,10 +212,18 @@ def test_a_record_writes_its_table_again() -> None:
     made = checked_rows(rows, columns, "ops")
     body = to_body(made, columns, caption="Time", key="ops")
     written = json.loads(json.dumps(body))
-    assert html_of(written, "ops") == to_html(made, columns, caption="Time", key="ops")
+    assert to_html(*from_body(written), caption="Time", key="ops") == to_html(made, columns, caption="Time", key="ops")
     written["rows"][0]["time"]["interval"]["high"] = 5.3e-3
     written["rows"][0]["time"]["conditions"] = {"statistic": "median"}
-    assert "5.3" in html_of(written, "ops")
+    assert "5.3" in to_html(*from_body(written), caption="Time", key="ops")
+
+
+def test_a_number_stands_before_the_caption_and_leads_to_the_table() -> None:
+    html = laid_html(laid_out(ROWS, COLUMNS), caption="Time", key="ops", number="Table 3.2")
+    caption = BeautifulSoup(html, "html.parser").caption
+    assert caption is not None
+    assert caption.get_text() == "Table 3.2 Time"
+    assert [link["href"] for link in caption.select("a")] == ["#table-ops"]
 
 
 def test_the_record_keeps_samples() -> None:

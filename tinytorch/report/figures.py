@@ -9,10 +9,9 @@ import io
 import math
 import re
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from html import escape
 from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -46,7 +45,6 @@ from tinytorch.report.numbers import (
     format_measurement,
     interval_of,
     is_resolved,
-    unbroken,
 )
 from tinytorch.report.records import Json, checked_text, number_body
 
@@ -619,15 +617,6 @@ def both_layouts(figure: Figure, *, key: str, alt: str, bitmap: bool = False) ->
             drawn.append(svg.replace("<svg ", f'<svg class="{layout.name}" ', 1))
             png = _bitmap(figure) if bitmap and layout is WIDE else png
     return "\n".join(drawn), png
-
-
-def to_html(svg: str, *, caption: str, key: str, files: Mapping[str, str] | None = None) -> str:
-    """Return the HTML of a figure around its ``svg``, or its two; ``files`` are names and addresses to download."""
-    links = "".join(f' <a href="{escape(to)}" download>{escape(name)}</a>' for name, to in (files or {}).items())
-    return (
-        f'<figure class="measured-figure" id="figure-{key}">\n{svg}\n'
-        f"<figcaption>{escape(unbroken(caption))}{links}</figcaption>\n</figure>"
-    )
 
 
 def alt_of(figure: Figure, alt: str) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from tinytorch.report import tables
 from tinytorch.report.numbers import (
     LEAST_CONFIDENCE,
     Formatted,
@@ -21,6 +22,7 @@ from tinytorch.report.numbers import (
     format_record,
     format_samples,
     interval_name,
+    unbroken,
 )
 from tinytorch.report.provenance import cautions
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record
@@ -42,27 +44,36 @@ class Shown:
     """A record with its renderings.
 
     It is published when it is made, so that each of several in one cell arrives; as a cell's last expression
-    it shows nothing a second time.
+    it shows nothing a second time. The book's build makes what its page shows from the record itself.
 
     Attributes:
         record: what is shown.
-        text: for a terminal.
-        html: for a reader's notebook.
-        on_page: HTML for the place of the cell on the book's page; None for what only its prose shows.
+        number: gives the words of a number that the record's text names by key.
+        on_page: HTML that only the cell can make, for its place on the page: a figure's drawing, or a note.
         png: a figure as a bitmap, for places that show no other drawing.
     """
 
     record: Record
-    text: str
-    html: str
+    number: Callable[[str], str]
     on_page: str | None = None
     png: bytes | None = None
 
+    @property
+    def text(self) -> str:
+        """For a terminal."""
+        return words(self.record.to_json(), self.number)
+
+    @property
+    def html(self) -> str:
+        """For a reader's notebook."""
+        return view(self.record.to_json(), self.on_page, self.number)
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
         bundle: dict[str, Any] = {RECORD_MIME: self.record.to_json()}
-        html = self.on_page if is_building() else self.html
-        if html is not None:
-            bundle |= {"text/html": html, "text/plain": self.text}
+        if not is_building():
+            bundle |= {"text/html": self.html, "text/plain": self.text}
+        elif self.on_page is not None:
+            bundle["text/html"] = self.on_page
         if self.png is not None:
             bundle["image/png"] = base64.b64encode(self.png).decode("ascii")
         return bundle
@@ -131,13 +142,17 @@ def _machine_words(record: Json) -> list[str]:
 
 
 def words(record: Json, number: Callable[[str], str]) -> str:
-    """Return a number, verdict, claim, provenance or absence in words, for a terminal.
+    """Return any record in words, for a terminal.
 
     Args:
-        record: of one of these kinds.
+        record: as `Record.to_json` gives it.
         number: what stands for a key that is in the record's text.
     """
     key, kind = record["key"], record["kind"]
+    if kind == "table":
+        return tables.to_text(*tables.from_body(record), caption=record["caption"])
+    if kind == "figure":
+        return f"[figure {key}: {record['alt']}] {record['caption']}"
     if kind in NUMBER_KINDS:
         modelled = "modelled, " if kind == "modelled" else ""
         return f"{key}: {modelled}{number_text(record)}"
@@ -174,17 +189,27 @@ def _claim_html(record: Json, number: Callable[[str], str]) -> str:
     )
 
 
-def view(record: Json, html: str | None, number: Callable[[str], str]) -> str:
+def _figure_html(record: Json, drawing: str) -> str:
+    caption = escape(unbroken(record["caption"]))
+    return (
+        f'<figure class="measured-figure" id="figure-{record["key"]}">\n{drawing}\n'
+        f"<figcaption>{caption}</figcaption>\n</figure>"
+    )
+
+
+def view(record: Json, on_page: str | None, number: Callable[[str], str]) -> str:
     """Return the HTML of any record for a notebook.
 
     Args:
         record: as `Record.to_json` gives it.
-        html: what the book's page shows in the place of the cell's output; None for what only its prose shows.
+        on_page: what only the cell could make, as `Shown` has it.
         number: what stands for a key that is in the record's text.
     """
-    if html is not None:
-        return _STYLE + html
     key, kind = record["key"], record["kind"]
+    if kind == "table":
+        return _STYLE + tables.to_html(*tables.from_body(record), caption=record["caption"], key=key)
+    if on_page is not None:
+        return _STYLE + (_figure_html(record, on_page) if kind == "figure" else on_page)
     if kind == "claim":
         return _claim_html(record, number) if "statement" in record else f"<p>{escape(words(record, number))}</p>"
     if kind == "provenance":

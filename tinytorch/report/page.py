@@ -18,7 +18,7 @@ from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report import tables
 from tinytorch.report.drawings import Drawing
 from tinytorch.report.flame_graph import Box, boxes_html
-from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, view, words
+from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text
 from tinytorch.report.provenance import BY_MORE, WITHHELD, WITHHELD_WORD, provenance
 from tinytorch.report.records import (
     ABSENT,
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
 
 #: The key of the record that says where a page was made.
 PROVENANCE_KEY = "provenance"
-#: The folder of the site in which the files of figures are, each page's in a folder of its own.
-FILES = "_figures"
 #: The key of the ratio that the same code shows against itself where and when the page is made.
 NOISE_KEY = "noise-floor"
 
@@ -252,7 +250,9 @@ class Page:
         for key in keys:
             self._check_new(key)
         body = {"reason": checked_text(reason, "reason", keys[0])}
-        return [self._emit(key, ABSENT, dict(body), html=_note(key, reason, instead_of)) for key in dict.fromkeys(keys)]
+        return [
+            self._emit(key, ABSENT, dict(body), on_page=_note(key, reason, instead_of)) for key in dict.fromkeys(keys)
+        ]
 
     def _unmeasured(self, key: str, why: Unmeasured, instead_of: Literal["table", "figure"] | None = None) -> Shown:
         return self.absent(key, reason=why.reason, instead_of=instead_of)[0]
@@ -311,9 +311,7 @@ class Page:
         for row in cells:
             row |= {name: self.judged(cell) for name, cell in row.items() if isinstance(cell, Comparison)}
         self._withhold(cells, checked)
-        body = tables.to_body(cells, checked, caption=said, key=key)
-        html = tables.to_html(cells, checked, caption=said, key=key)
-        return self._emit(key, "table", body, text=tables.to_text(cells, checked, caption=said), html=html)
+        return self._emit(key, "table", tables.to_body(cells, checked, caption=said, key=key))
 
     def figure(self, key: str, figure: Figure | Unmeasured, *, caption: str, alt: str) -> Shown:
         """Show and record a figure, as SVG that follows light and dark.
@@ -349,9 +347,7 @@ class Page:
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is not None:
             pyplot.close(figure)  # else the notebook's backend shows it a second time, as a bitmap
-        html = figures.to_html(svg, caption=caption.strip(), key=key)
-        text = f"[figure {key}: {alt}] {caption.strip()}"
-        return self._emit(key, "figure", body, text=text, html=html, png=png)
+        return self._emit(key, "figure", body, on_page=svg, png=png)
 
     def drawing(self, key: str, drawing: Drawing, *, caption: str, alt: str) -> Shown:
         """Show and record a drawing of a mechanism; it stands among the figures, and holds no series.
@@ -370,8 +366,7 @@ class Page:
         self._check_new(key)
         figures.check_words(caption=caption, alt=alt, key=key)
         body = {"caption": caption.strip(), "alt": alt.strip(), "series": []}
-        html = figures.to_html(drawing.svg(key=key, alt=alt.strip()), caption=caption.strip(), key=key)
-        return self._emit(key, "figure", body, text=f"[figure {key}: {alt.strip()}] {caption.strip()}", html=html)
+        return self._emit(key, "figure", body, on_page=drawing.svg(key=key, alt=alt.strip()))
 
     def flames(
         self, key: str, boxes: Sequence[Box], *, caption: str, alt: str, files: Mapping[str, str] | None = None
@@ -394,15 +389,7 @@ class Page:
         self._check_new(key)
         figures.check_words(caption=caption, alt=alt, key=key)
         body = {"caption": caption.strip(), "alt": alt.strip(), "series": [], "files": dict(files or {})}
-        # In a notebook there is no site beside it that has the files.
-        names = body["files"] if is_building() else ()
-        html = figures.to_html(
-            boxes_html(boxes, key=f"{key}-boxes", label=alt.strip()),
-            caption=caption.strip(),
-            key=key,
-            files={name: f"{FILES}/{self.name}/{name}" for name in names},
-        )
-        return self._emit(key, "figure", body, text=f"[figure {key}: {alt.strip()}] {caption.strip()}", html=html)
+        return self._emit(key, "figure", body, on_page=boxes_html(boxes, key=f"{key}-boxes", label=alt.strip()))
 
     def claim(
         self,
@@ -556,20 +543,9 @@ class Page:
             return key
         return NOT_MEASURED.lower() if found.kind == ABSENT else number_text(found.body)
 
-    def _emit(
-        self,
-        key: str,
-        kind: str,
-        body: Json,
-        *,
-        text: str | None = None,
-        html: str | None = None,
-        png: bytes | None = None,
-    ) -> Shown:
+    def _emit(self, key: str, kind: str, body: Json, *, on_page: str | None = None, png: bytes | None = None) -> Shown:
         record = Record(key, kind, self.name, now(), body)
         self.records.append(record)
-        made = record.to_json()
-        text = words(made, self._number_words) if text is None else text
-        shown = Shown(record, text, view(made, html, self._number_words), on_page=html, png=png)
+        shown = Shown(record, self._number_words, on_page=on_page, png=png)
         shown.publish()
         return shown

@@ -71,8 +71,8 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Cell:
-    """One cell, formatted: ``text`` for eyes, ``spread`` behind it, ``title`` on asking, ``value`` to sort by."""
+class Cell:
+    """One cell as it is shown: ``text`` for eyes, ``spread`` behind it, ``title`` on asking, ``value`` to sort by."""
 
     text: str
     spread: str = ""
@@ -81,13 +81,13 @@ class _Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class _Laid:
-    """A column with its formatted cells, and the unit in its header if one serves all."""
+class Laid:
+    """A column with its cells as they are shown, and the unit in its header if one serves all."""
 
     column: Column
     numeric: bool
     unit: str
-    cells: tuple[_Cell, ...]
+    cells: tuple[Cell, ...]
 
 
 def declared(
@@ -263,17 +263,17 @@ def _title(value: Any, shown: Formatted) -> str:
     return f"{interval_name(interval.confidence)} {shown.interval}, n = {value.n}{widened}"
 
 
-def _cell(value: Any, column: Column, scale: Scale | None) -> _Cell:
+def _cell(value: Any, column: Column, scale: Scale | None) -> Cell:
     if value is None:
-        return _Cell("–")
+        return Cell("–")
     if isinstance(value, str) or _is_verdict(value):
-        return _Cell(words_of(value))
+        return Cell(words_of(value))
     shown = _formatted(value, column, scale)
     text = shown.cell if scale is not None else shown.cell_text
-    return _Cell(text, shown.beside, _title(value, shown), _base(value) if _is_resolved(value) else None)
+    return Cell(text, shown.beside, _title(value, shown), _base(value) if _is_resolved(value) else None)
 
 
-def _laid_out(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[_Laid]:
+def laid_out(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[Laid]:
     """Return the columns, of which all of bytes have one unit, of FLOPs, and of times, where each cell can bear it."""
     rows = [
         {key: as_measurement(cell) if isinstance(cell, Value) else cell for key, cell in row.items()} for row in rows
@@ -288,17 +288,17 @@ def _laid_out(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> l
     return [_laid(rows, column, scales.get(column.key)) for column in columns]
 
 
-def _laid(rows: Sequence[Mapping[str, Any]], column: Column, shared: Scale | None = None) -> _Laid:
+def _laid(rows: Sequence[Mapping[str, Any]], column: Column, shared: Scale | None = None) -> Laid:
     values = [row[column.key] for row in rows]
     numbers = [value for value in values if _is_number(value)]
     scale = shared or (_column_scale(numbers, column) if numbers else None)
     cells = tuple(_cell(value, column, scale) for value in values)
     symbol = scale.symbol if scale else ""
     says_it = column.label.lower() in (symbol.lower(), f"{symbol.lower()}s")
-    return _Laid(column, bool(numbers), "" if says_it else symbol, cells)
+    return Laid(column, bool(numbers), "" if says_it else symbol, cells)
 
 
-def _header_html(laid: _Laid) -> str:
+def _header_html(laid: Laid) -> str:
     unit = f' <span class="unit">({escape(laid.unit)})</span>' if laid.unit else ""
     classes = ' class="numeric"' if laid.numeric else ""
     tag = ' <span class="kind-tag">model</span>' if laid.column.modelled else ""
@@ -306,14 +306,14 @@ def _header_html(laid: _Laid) -> str:
     return f'<th scope="col"{classes}>{label}</th>'
 
 
-def _head_text(laid: _Laid) -> str:
+def _head_text(laid: Laid) -> str:
     return laid.column.label + (f" ({laid.unit})" if laid.unit else "")
 
 
-def _is_too_wide_for_a_phone(columns: Sequence[_Laid]) -> bool:
+def _is_too_wide_for_a_phone(columns: Sequence[Laid]) -> bool:
     """Return whether a phone cannot show the table side by side, so that it stacks what belongs to a row."""
 
-    def letters(laid: _Laid) -> float:
+    def letters(laid: Laid) -> float:
         words = [*(word + "  " for word in _head_text(laid).split()), *(cell.spread for cell in laid.cells)]
         numbers = [cell.text for cell in laid.cells] if laid.numeric else []
         # Words wrap, but not into a line each.
@@ -324,7 +324,7 @@ def _is_too_wide_for_a_phone(columns: Sequence[_Laid]) -> bool:
     return sum(widths) > _PHONE
 
 
-def _cell_html(cell: _Cell, laid: _Laid, first: bool, detail: Sequence[str]) -> str:
+def _cell_html(cell: Cell, laid: Laid, first: bool, detail: Sequence[str]) -> str:
     classes = [name for name, on in (("numeric", laid.numeric), ("modelled", laid.column.modelled)) if on]
     attributes = f' class="{" ".join(classes)}"' if classes else ""
     if cell.value is not None:
@@ -342,43 +342,58 @@ def _cell_html(cell: _Cell, laid: _Laid, first: bool, detail: Sequence[str]) -> 
     return f"<{tag}{scope}{attributes}>{text}{spread}</{tag}>"
 
 
-def to_html(
-    rows: Sequence[Mapping[str, Any]],
-    columns: Sequence[Column],
-    *,
-    caption: str,
-    key: str,
-    detail: Callable[[int, Column], Sequence[str]] | None = None,
-) -> str:
+def to_html(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str, key: str) -> str:
     """Return the table as HTML: a caption, header cells with scope, in a region that scrolls when too wide.
 
     Args:
         rows, columns: as `checked_rows` and `checked_columns` return them.
         caption: what the table says.
         key: of its address.
-        detail: what stands behind a cell, by the row's place and the column, a sentence each; none if empty.
     """
-    laid = _laid_out(rows, columns)
-    behind = detail or (lambda _row, _column: ())
+    return laid_html(laid_out(rows, columns), caption=caption, key=key)
+
+
+def laid_html(
+    laid: Sequence[Laid],
+    *,
+    caption: str,
+    key: str,
+    detail: Callable[[int, Column], Sequence[str]] = lambda _row, _column: (),
+    number: str = "",
+) -> str:
+    """Return a table that is laid out as HTML.
+
+    Args:
+        laid: of `laid_out`.
+        caption, key: as `to_html` takes them.
+        detail: what stands behind a cell, by the row's place and the column, a sentence each; none if empty.
+        number: in words, before the caption: "Table 3.2".
+    """
     head = "".join(_header_html(column) for column in laid)
     body = "\n".join(
         "<tr>"
-        + "".join(_cell_html(one.cells[i], one, j == 0, behind(i, one.column)) for j, one in enumerate(laid))
+        + "".join(_cell_html(one.cells[i], one, j == 0, detail(i, one.column)) for j, one in enumerate(laid))
         + "</tr>"
-        for i in range(len(rows))
+        for i in range(len(laid[0].cells))
     )
     return (
         f'<div class="measured-table{" stack" if _is_too_wide_for_a_phone(laid) else ""}" id="table-{key}" '
         f'role="region" tabindex="0" '
         f'aria-labelledby="table-{key}-caption">\n'
-        f'<table class="sortable">\n<caption id="table-{key}-caption">{escape(unbroken(caption))}</caption>\n'
+        f'<table class="sortable">\n<caption id="table-{key}-caption">{number_html(number, f"table-{key}")}'
+        f"{escape(unbroken(caption))}</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"
     )
 
 
+def number_html(number: str, label: str) -> str:
+    """Return what stands before a caption: a number in words, which leads to what has it; nothing without one."""
+    return f'<a class="number" href="#{label}">{number}</a> ' if number else ""
+
+
 def to_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str) -> str:
     """Return the table as text in a fixed-width font, numbers right-aligned, the caption below."""
-    laid = _laid_out(rows, columns)
+    laid = laid_out(rows, columns)
     lines: list[list[str]] = [[_head_text(c) for c in laid]]
     lines += [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
     return f"{aligned(lines, [c.numeric for c in laid])}\n\n{caption}"
@@ -386,7 +401,7 @@ def to_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
 
 def to_markdown(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
     """Return the table in GitHub's Markdown, numbers right-aligned, signs that Markdown reads escaped."""
-    laid = _laid_out(rows, columns)
+    laid = laid_out(rows, columns)
     head = [_head_text(c) for c in laid]
     body = [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
     rule = ["---:" if c.numeric else "---" for c in laid]
@@ -419,9 +434,8 @@ def to_body(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
     }
 
 
-def html_of(body: Json, key: str, detail: Callable[[int, Column], Sequence[str]] | None = None) -> str:
-    """Return the table of a record's body as `to_html` wrote it, with ``detail`` behind its cells."""
-    columns = [Column(**column) for column in body["columns"]]
+def from_body(body: Json) -> tuple[list[dict[str, Any]], list[Column]]:
+    """Return the rows and columns of which `to_body` made a record's body, with words for verdicts."""
 
     def again(cell: Any) -> Any:
         if not isinstance(cell, dict):
@@ -429,4 +443,4 @@ def html_of(body: Json, key: str, detail: Callable[[int, Column], Sequence[str]]
         return cell["word"] if "word" in cell else measurement_from_record(cell)
 
     rows = [{key: again(cell) for key, cell in row.items()} for row in body["rows"]]
-    return to_html(rows, columns, caption=body["caption"], key=key, detail=detail)
+    return rows, [Column(**column) for column in body["columns"]]

@@ -15,7 +15,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     setup_site(app)
     return {
         "version": "1",
-        "env_version": 9,
+        "env_version": 10,
         # A page runs when it is read, and one that runs beside another disturbs its timing.
         "parallel_read_safe": False,
         "parallel_write_safe": True,
@@ -41,7 +41,7 @@ def setup_content(app: Sphinx) -> None:
         reading,
         references,
     )
-    from measured_book.records import agreement, card, predictions, roles
+    from measured_book.records import card, exhibits, predictions, roles
     from measured_book.site import repository
 
     app.setup_extension("myst_nb")
@@ -59,7 +59,7 @@ def setup_content(app: Sphinx) -> None:
     lists.setup(app)
     api.setup(app)
     front.setup(app)
-    agreement.setup(app)
+    exhibits.setup(app)
     numbering.setup(app)
     explorers.setup(app)
     cluster.setup(app)

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measured_book.notebooks.downloads import archive, drawings_in, drop_files, replace_wheel
 from measured_book.pages.drawings import standing_alone
+from measured_book.records.exhibits import FIGURES_FOLDER as FILES
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 from tinytorch.report.figures import draw_line, subplots
-from tinytorch.report.page import FILES
 
 NAMES = st.from_regex(r"[a-z]{1,8}\.svg", fullmatch=True)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from docutils import nodes
 from docutils.utils import new_document
 from measured_book.pages.numbering import labels_in, named, numbers_of
-
-from tinytorch.report import Page
-from tinytorch.report.figures import subplots
+from measured_book.records.exhibits import Exhibit
 
 LABELS = ("figure-roof", "table-ops", "figure-ladder", "equation-1", "table-levels")
 
@@ -29,19 +27,11 @@ def test_an_equation_s_number_stands_in_parentheses() -> None:
 
 
 def test_the_labels_of_a_page_are_those_of_its_outputs_and_formulas_in_order() -> None:
-    page = Page("made")
-    rows = [{"op": "add", "count": 3}]
-    table = page.table("ops", rows, [("op", "Op"), ("count", "Count", "1")], caption="Counts")
-    figure, axes = subplots()
-    axes.plot([1, 2], [1, 2])
-    axes.set_xlabel("length (tokens)")
-    axes.set_ylabel("ratio, unitless")
-    drawn = page.figure("roof", figure, caption="A line.", alt="A line that rises.")
     document = new_document("made")
-    document += nodes.raw("", table.html, format="html")
+    document += Exhibit("", kind="table", key="ops")
     document += nodes.math_block("x", "x")
     document += nodes.math_block("y", "y", ids=["equation-known"])
-    document += nodes.raw("", drawn.html, format="html")
-    document += nodes.raw("", "<p id='figure-other'>Not measured.</p>", format="html")
+    document += nodes.container("", Exhibit("", kind="figure", key="roof"))
+    document += nodes.raw("", '<p id="figure-other">Not measured.</p>', format="html")
     assert labels_in(document) == ("table-ops", "equation-1", "equation-known", "figure-roof")
     assert [block["ids"] for block in document.findall(nodes.math_block)] == [["equation-1"], ["equation-known"]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from docutils import nodes
 from docutils.utils import new_document
 from measured_book.pages.elements import Fold
+from measured_book.records.exhibits import Exhibit
 from measured_book.records.predictions import FoldAnswers, Prediction
 from measured_book.records.roles import Pending
 
@@ -27,7 +28,7 @@ def folded(*behind: nodes.Node) -> list[str]:
 
 
 def figure() -> nodes.container:
-    return nodes.container("", nodes.raw("", 'F<figure class="measured-figure" id="figure-a">', format="html"))
+    return nodes.container("", Exhibit("", nodes.Text("F"), kind="figure", key="a"))
 
 
 def test_what_leads_to_the_answer_stays() -> None:

@@ -16,13 +16,13 @@ from measured_book.notebooks.files import FOLDER as NOTEBOOKS_FOLDER
 from measured_book.notebooks.files import notebook_files
 from measured_book.notebooks.package import kept_wheel, source_of
 from measured_book.pages.drawings import drawing_alone, standing_alone
+from measured_book.records.exhibits import FIGURES_FOLDER
 from measured_book.records.store import PageRecords, executed_notebook
 from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from tinytorch.report.notebook_view import RECORD_MIME
-from tinytorch.report.page import FILES as FIGURES_FOLDER
 
 RECORDS_FOLDER = "_records"
 #: Beside the site: the package's wheel, kept until the package changes.

@@ -40,9 +40,7 @@ def _bundle(record: Json, data: Json, number: Callable[[str], str]) -> Json:
     """Return what a notebook shows for an output that holds a record, by MIME type."""
     if record["kind"] == "figure" and "image/png" in data:
         return {"image/png": data["image/png"], "text/plain": record["alt"]}
-    html = data.get("text/html")
-    plain = data["text/plain"] if "text/plain" in data else words(record, number)
-    return {"text/html": view(record, html, number), "text/plain": plain}
+    return {"text/html": view(record, data.get("text/html"), number), "text/plain": words(record, number)}
 
 
 def _outputs(cell: nbformat.NotebookNode, number: Callable[[str], str]) -> Iterator[nbformat.NotebookNode]:

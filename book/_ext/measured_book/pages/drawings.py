@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measured_book.pages.elements import add_nothing
+from measured_book.records.exhibits import Caption, Exhibit
 from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -76,10 +76,6 @@ def drawing_alone(env: BuildEnvironment, docname: str, key: str) -> str:
     return standing_alone(path_of(env, docname, key).read_text("utf-8"), style)
 
 
-class Drawn(nodes.General, nodes.TextElement):
-    """A drawing with its caption."""
-
-
 class DrawingDirective(SphinxDirective):
     """``{drawing} key``, with ``:alt:``; the body is the caption, one paragraph."""
 
@@ -108,9 +104,8 @@ class DrawingDirective(SphinxDirective):
         except ValueError as error:
             return self._refused(key, f"cannot be read: {error}")
         state_of(self.env).of(docname).drawings[key] = " ".join(caption.astext().split())
-        begin = f'<figure class="measured-figure" id="figure-{key}">\n{svg}\n<figcaption>'
-        drawn = Drawn("", "", nodes.raw("", begin, format="html"), *caption.children)
-        drawn += nodes.raw("", "</figcaption>\n</figure>", format="html")
+        said = Caption("", "", *caption.children)
+        drawn = Exhibit("", nodes.raw("", svg, format="html"), said, kind="figure", key=key, alt=alt)
         self.set_source_info(drawn)
         return [drawn]
 
@@ -121,6 +116,4 @@ class DrawingDirective(SphinxDirective):
 
 def setup(app: Sphinx) -> None:
     """Register the directive."""
-    nothing = (add_nothing, add_nothing)
-    app.add_node(Drawn, html=nothing, text=nothing, latex=nothing)
     app.add_directive("drawing", DrawingDirective)

@@ -7,14 +7,13 @@ the part `REFERENCE` have no number, and their figures none of a chapter. ``{num
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from docutils import nodes
+from measured_book.records.exhibits import Exhibit
 from measured_book.state import reading_order, split_reference, state_of
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -28,13 +27,6 @@ LOGGER = logging.getLogger(__name__)
 REFERENCE = "Reference"
 #: What is numbered, with its word; an equation's number stands in parentheses.
 WORDS = {"figure": "Figure", "table": "Table", "equation": "Equation"}
-_LABEL = re.compile(r'<(?:figure|div) class="measured-(?:figure|table)[^"]*" id="((?:figure|table)-[a-z0-9-]+)"')
-#: Where the number of a figure or table goes, and the label that it is of.
-_PLACE = re.compile(
-    r'(?P<before><figure\b[^>]*\sid="(?P<figure>figure-[a-z0-9-]+)".*?<figcaption>'
-    r'|<caption id="(?P<table>table-[a-z0-9-]+)-caption">)',
-    re.DOTALL,
-)
 
 
 @dataclass(frozen=True)
@@ -69,21 +61,16 @@ def chapter_number(env: BuildEnvironment, docname: str) -> int | None:
 
 
 def labels_in(doctree: nodes.document) -> tuple[str, ...]:
-    """Return the ids of the figures, tables and equations of a page, in their order."""
+    """Return the ids of the figures, tables and equations of a page, in their order; an equation without gets one."""
     found: list[str] = []
-    for node in doctree.findall(lambda node: isinstance(node, nodes.raw | nodes.math_block)):
-        if isinstance(node, nodes.math_block):
-            found.append(_equation_id(node, sum(label.startswith("equation-") for label in found) + 1))
-        elif node.get("format") == "html":  # type: ignore[attr-defined]
-            found += _LABEL.findall(node.astext())
-    return tuple(dict.fromkeys(found))
-
-
-def _equation_id(node: nodes.math_block, place: int) -> str:
-    """Return the id of a displayed formula, which gets one if it has none."""
-    if not node["ids"]:
-        node["ids"] = [f"equation-{place}"]
-    return str(node["ids"][0])
+    for node in doctree.findall(lambda node: isinstance(node, Exhibit | nodes.math_block)):
+        if isinstance(node, Exhibit):
+            found.append(node.label)
+        elif isinstance(node, nodes.math_block):
+            count = sum(label.startswith("equation-") for label in found) + 1
+            node["ids"] = node["ids"] or [f"equation-{count}"]
+            found.append(str(node["ids"][0]))
+    return tuple(found)
 
 
 def numbers_of(labels: Sequence[str], chapter: int | None) -> dict[str, str]:
@@ -127,20 +114,16 @@ class NumberRole(SphinxRole):
 class Number(SphinxPostTransform):
     """Numbering of a page's figures, tables and equations, and of the references to any."""
 
-    default_priority = 8  # behind the choice among a notebook's outputs, and behind tables that are made anew
+    default_priority = 8  # behind what fills them
 
     def run(self, **_: Any) -> None:
         """Number what the page holds."""
         docname = self.env.docname
         numbers = page_numbers(self.env, docname)
-        for raw in list(self.document.findall(nodes.raw)):
-            text = raw.astext()
-            if "<figcaption>" in text or "<caption id=" in text:
-                raw.replace_self(
-                    nodes.raw("", _PLACE.sub(lambda found: _numbered(found, numbers), text), format="html")
-                )
-        for place, block in enumerate(self.document.findall(nodes.math_block), start=1):
-            block["eqno"] = numbers.get(_equation_id(block, place))
+        for exhibit in self.document.findall(Exhibit):
+            exhibit["number"] = named(exhibit.label, numbers[exhibit.label])
+        for block in self.document.findall(nodes.math_block):
+            block["eqno"] = numbers.get(str(block["ids"][0]))
         for node in list(self.document.findall(NumberReference)):
             self._refer(node, node["page"], node["label"])
         for xref in list(self.document.findall(addnodes.pending_xref)):
@@ -161,15 +144,8 @@ class Number(SphinxPostTransform):
             node.replace_self(nodes.Text(label))
             return
         address = "" if page == self.env.docname else self.app.builder.get_relative_uri(self.env.docname, page)
-        link = f'<a class="reference internal" href="{escape(address)}#{label}">{named(label, number)}</a>'
-        node.replace_self(nodes.raw("", link, format="html"))
-
-
-def _numbered(found: re.Match[str], numbers: dict[str, str]) -> str:
-    label = found["figure"] or found["table"]
-    if label not in numbers:
-        return found[0]
-    return f'{found[0]}<a class="number" href="#{label}">{named(label, numbers[label])}</a> '
+        words = named(label, number)
+        node.replace_self(nodes.reference("", words, internal=True, refuri=f"{address}#{label}"))
 
 
 def sidebar(app: Sphinx, docname: str) -> Iterator[dict[str, Any]]:

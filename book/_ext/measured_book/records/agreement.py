@@ -8,20 +8,13 @@ were measured.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from docutils import nodes
-from measured_book.records.html import detail_lines
 from measured_book.records.store import PageRecords, Place, Widened
-from measured_book.state import BookState, state_of
-from sphinx.application import Sphinx
-from sphinx.transforms.post_transforms import SphinxPostTransform
+from measured_book.state import BookState
 
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.records import NUMBER_KINDS, Json, conditions_of_record, is_number
-from tinytorch.report.tables import Column, html_of
-from tinytorch.report.verdicts import verdict_lines
 
 
 def timed_calls(page: PageRecords) -> Iterator[tuple[Place, Json, str]]:
@@ -81,41 +74,3 @@ def widen(state: BookState) -> set[str]:
         for name, page in state.pages.items()
         if name in changed or page.uses & changed or (page.has_ledger and changed)
     }
-
-
-_TABLE = re.compile(r'\sid="table-([a-z0-9-]+)"')
-
-
-def _details(body: Json) -> Callable[[int, Column], list[str]]:
-    """Return what gives the sentences behind each cell of a table: those of its number, or of its verdict."""
-
-    def behind(row: int, column: Column) -> list[str]:
-        cell = body["rows"][row][column.key]
-        if not isinstance(cell, dict):
-            return []
-        return verdict_lines(cell) if column.judged else detail_lines(cell)
-
-    return behind
-
-
-class ShowTables(SphinxPostTransform):
-    """Writing of each table anew from its record: with widened intervals, and with what stands behind its cells."""
-
-    default_priority = 7
-
-    def run(self, **_: object) -> None:
-        """Replace the tables of the page."""
-        page = state_of(self.env).of(self.env.docname).records
-        if page is None:
-            return
-        for node in list(self.document.findall(nodes.raw)):
-            found = _TABLE.search(node.astext())
-            if found is None or page.records.get(found[1], {}).get("kind") != "table":
-                continue
-            body = page.shown(found[1])
-            node.replace_self(nodes.raw("", html_of(body, found[1], _details(body)), format="html"))
-
-
-def setup(app: Sphinx) -> None:
-    """Register the transform."""
-    app.add_post_transform(ShowTables)

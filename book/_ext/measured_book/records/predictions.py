@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from measured_book.pages.elements import Fold, LateHtml, add_nothing
+from measured_book.records.exhibits import Exhibit
 from measured_book.records.roles import Pending, warn
 from measured_book.state import split_reference, state_of
 from sphinx.application import Sphinx
@@ -292,9 +293,7 @@ def _is_output(node: nodes.Node) -> bool:
     """Return whether the block is a claim, or shows a figure or table that its cell made."""
     if isinstance(node, Pending):
         return bool(node["role"] == "claim")
-    return isinstance(node, nodes.Element) and any(
-        'class="measured-' in raw.astext() for raw in node.findall(nodes.raw)
-    )
+    return isinstance(node, nodes.Element) and any(node.findall(Exhibit))
 
 
 def _tells(node: nodes.Node, reference: str) -> bool:

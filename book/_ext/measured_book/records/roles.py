@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging as standard_logging
 import os
 from collections.abc import Callable
 from html import escape
@@ -15,6 +14,7 @@ from measured_book.notebooks.downloads import downloads_of
 from measured_book.pages.references import FILE
 from measured_book.records.card import CARD_ID, TITLE, card_html
 from measured_book.records.claims import claim_line, claim_words, claims_table
+from measured_book.records.exhibits import Exhibit, place_exhibits
 from measured_book.records.html import (
     Idents,
     absent_claim_html,
@@ -38,7 +38,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from tinytorch.report.notebook_view import BUILDING, RECORD_MIME
+from tinytorch.report.notebook_view import BUILDING
 from tinytorch.report.numbers import format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 from tinytorch.report.verdicts import filled_text
@@ -165,8 +165,8 @@ def _settle_where_measured(doctree: nodes.document, state: BookState, docname: s
 
 
 def _says_anything(section: nodes.section) -> bool:
-    """Return whether a section has more than a heading: text, a picture, or what records will fill."""
-    seen = (nodes.Text, nodes.raw, nodes.image, Pending)
+    """Return whether a section has more than a heading: text, a picture, or what records show or will fill."""
+    seen = (nodes.Text, nodes.raw, nodes.image, Pending, Exhibit)
     body = (child for child in section.children if not isinstance(child, nodes.title))
     return any(isinstance(node, seen) for child in body for node in child.findall())
 
@@ -338,20 +338,9 @@ def _on_page(reference: str, page: str) -> str:
     return ":".join(split_reference(reference, page))
 
 
-class _NotOurs(standard_logging.Filter):
-    """Filter of MyST-NB's warning that it does not know our MIME type; it warns of other unknown types as before."""
-
-    def filter(self, record: standard_logging.LogRecord) -> bool:
-        return f"unknown output mime type: {RECORD_MIME}" not in record.getMessage()
-
-
-_NOT_OURS = _NotOurs()
-
-
 def before_reading(app: Sphinx, docname: str, _: list[str]) -> None:
-    """Forget what an earlier build left of the page, and expect records among its outputs."""
+    """Forget what an earlier build left of the page."""
     forget_notebook(app, docname)
-    standard_logging.getLogger(f"sphinx.mystnb-{docname}").addFilter(_NOT_OURS)
 
 
 class TakeRecords(SphinxTransform):
@@ -363,6 +352,7 @@ class TakeRecords(SphinxTransform):
     def apply(self, **_: Any) -> None:
         """Read the page's records, drop outputs that show nothing, and append the card."""
         docname, state = self.env.docname, state_of(self.env)
+        place_exhibits(self.document)
         for output in list(self.document.findall(nodes.container)):
             if output.get("nb_element") == "cell_code_output" and not output.children:
                 output.parent.remove(output)
