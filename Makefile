@@ -65,7 +65,7 @@ live: environment  ## build the book, show it, and build it again on each save (
 chapter: environment  ## write a chapter to begin with: NAME=batching (TITLE="..." for its title)
 	@$(VENV)/bin/python -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
 
-check-site: environment node-environment  ## hold every built page to all gates: links, sentences, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these)
+check-site: environment node-environment  ## hold every built page to all gates: links, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these)
 	@$(if $(PAGES),,$(VENV)/bin/python -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder)
 	@PYTHONPATH=book/_ext $(VENV)/bin/python book/_checks/check_site.py _build/html $(if $(PAGES),--page $(PAGES:=.html))
 

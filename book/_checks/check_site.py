@@ -17,7 +17,6 @@ import built_pages
 import gate_browser
 import gate_html
 import gate_lighthouse
-import gate_reading
 import gate_security
 import gate_spelling
 from built_site import find_pages, serve
@@ -49,10 +48,6 @@ class Run:
     def files(self) -> Problems:
         """Read numbers, words for pictures, links, anchors and ids, and files of records."""
         return built_pages.check_site(self.site, self.pages)
-
-    def reading(self) -> Problems:
-        """Read sentences with each number and word in its place."""
-        return gate_reading.check(self.site, self.pages)
 
     def security(self) -> Problems:
         """Read policies and inline scripts."""
@@ -97,7 +92,6 @@ class Run:
 
 GATES: dict[str, Callable[[Run], Problems]] = {
     "files": Run.files,
-    "reading": Run.reading,
     "security": Run.security,
     "html": Run.valid,
     "spelling": Run.spelling,

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import external_links
 import gate_lighthouse
-import gate_reading
 import gate_security
 import gate_spelling
 import gate_weight
@@ -20,10 +19,6 @@ from broken_pages import GOOD_BODY, POLICY, POLICY_META, page_html, write_page
 from bs4 import BeautifulSoup
 from built_site import serve
 from gate_lighthouse import Visit, chosen, judge
-
-from tinytorch.perf.measuring import Measurement, Modelled
-from tinytorch.report import Column, Page
-from tinytorch.report.records import page_file
 
 
 def unsafe(body: str, head: str = POLICY_META) -> list[str]:
@@ -200,36 +195,6 @@ def test_a_visit_that_saw_no_page_or_counted_nothing_is_an_error() -> None:
         gate_lighthouse.read_visit(told(error="no paint"))
     with pytest.raises(RuntimeError, match="says nothing of shift of a"):
         gate_lighthouse.read_visit(told(counts={**FEW, "shift": None}))
-
-
-def test_a_page_is_read_with_the_records_of_its_site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = Page("index")
-    page.number("time", Measurement("a run", (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "s"))
-    page.word("bound", "memory-bound", because="it takes {time}")
-    page.word("same", "equal", because="it was counted")
-    steps = [
-        {"step": "first", "gain": Modelled(2.0, "", "gain", "a law"), "all": Modelled(2.0, "", "all", "a law")},
-        {"step": "second", "gain": Modelled(3.0, "", "gain", "a law"), "all": Modelled(5.0, "", "all", "a law")},
-    ]
-    columns = [
-        Column("step", "Step"),
-        Column("gain", "Gain", total="all", modelled=True),
-        Column("all", "All", modelled=True),
-    ]
-    page.table("steps", steps, columns, caption="Steps")
-    (tmp_path / "_records").mkdir()
-    (tmp_path / "_records" / "index.json").write_text(json.dumps(page_file("index", page.records)))
-    button = '<button class="measured verdict" data-key="index:{0}">{0}</button>'.format
-    write_page(tmp_path, f"<main><p>It is {button('same')}.</p></main>")
-    write_page(tmp_path, f"<main><p>It is {button('bound')}.</p></main>", name="other.html")
-    assert gate_reading.check(tmp_path, ["other.html"]) == {
-        "other.html": ["'up to 16 % faster, perhaps nothing' cannot stand in the place of 'bound': “It is bound.”"]
-    }
-    assert capsys.readouterr().out == ""
-    assert gate_reading.check(tmp_path, ["index.html"]) == {"index.html": []}
-    assert capsys.readouterr().out == (
-        "notice: index.html: factors of table 'steps' multiply to 6 to 6 in the row 'second', their total is 5 to 5\n"
-    )
 
 
 def test_prose_is_read_by_block_without_code_and_sources() -> None:

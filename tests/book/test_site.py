@@ -383,7 +383,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> B
         "a quoted number needs its source",
         "a number cannot stand in a heading",
         "\\unknowncommand is unknown",
-        "'the' stands twice: “In the the end.” [reading]",
+        "page.md:3: WARNING: 'the' stands twice: “In the the end.” [reading]",
     ],
 )
 def test_what_is_missing_fails_the_build(broken: Build, warning: str) -> None:

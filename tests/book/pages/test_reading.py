@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
 
 import pytest
-from broken_pages import page_html
+from docutils import nodes
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_book.pages.reading import problems, unequal_products
-from measured_book.records.html import Idents, absent_html, number_html, verdict_html
+from measured_book.pages.elements import Written, raw_html
+from measured_book.pages.reading import problems
+from measured_book.records.exhibits import Caption, Exhibit
+from measured_book.records.html import Idents, Slot, absent_slot, number_slot, verdict_slot
 from measured_book.state import LEFT_OUT
 
-from tinytorch.perf.measuring import Measurement, Statistic
-from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.judge import Verdict
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Column, Page
 from tinytorch.report.records import Json
+from tinytorch.report.tables import Cell, Laid
 
 TIMED = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), "s")
 
@@ -43,22 +44,32 @@ RECORDS = made_records() | {
 }
 
 
-def slot(key: str, **changed: Any) -> str:
-    record = RECORDS[f"page:{key}"] | changed
+def slot(key: str) -> Slot:
+    record = RECORDS[f"page:{key}"]
     if record["kind"] == "absent":
-        return absent_html(record, IDENTS)
-    return verdict_html(record, "so", IDENTS) if record["kind"] == "verdict" else number_html(record, IDENTS)
+        return absent_slot(record, Idents())
+    return verdict_slot(record, "so", Idents()) if record["kind"] == "verdict" else number_slot(record, Idents())
 
 
-IDENTS = Idents()
+def line(text: str) -> nodes.paragraph:
+    """Return a paragraph in which ``[key]`` is the slot of a record, `` `this` `` code, and ``*this*`` emphasized."""
+    made = nodes.paragraph()
+    for part in re.split(r"(\[[a-z-]+\]|`[^`]*`|\*[^*]*\*)", text):
+        if part[:1] == "[":
+            made += slot(part[1:-1])
+        elif part[:1] in ("`", "*"):
+            made += (nodes.literal if part[0] == "`" else nodes.emphasis)("", part[1:-1])
+        else:
+            made += nodes.Text(part)
+    return made
 
 
-def found_in(text: str, element: str = "p") -> list[str]:
-    """Return what is wrong with a line in which ``[key]`` is the slot of a record."""
-    for key in RECORDS:
-        name = key.removeprefix("page:")
-        text = text.replace(f"[{name}]", slot(name)) if f"[{name}]" in text else text
-    return problems(page_html(f"<main><h1>Page</h1><{element}>{text}</{element}></main>"), RECORDS.get)
+def said_of(*body: nodes.Node) -> list[str]:
+    return list(problems(nodes.section("", nodes.title("", "Page"), *body), RECORDS.get))
+
+
+def found_in(text: str) -> list[str]:
+    return said_of(line(text))
 
 
 @pytest.mark.parametrize(
@@ -69,8 +80,8 @@ def found_in(text: str, element: str = "p") -> list[str]:
         "First it takes [one]. Then it takes [two], and at last [three].",
         "It takes [one] and [two], [bound], and it is [same].",
         "I know that that is so, and all that he had had.",
-        "The code says <code>the the</code>, the formula <math><mi>n</mi><mi>n</mi></math> n.",
-        "A well-known <b>known</b> one.",
+        "The code says `the the`, the name `n` n.",
+        "A well-known *known* one.",
         "[techniques] win.",
         "Nothing is left: [nothing].",
         "What bounds it: [bound].",
@@ -97,7 +108,7 @@ def test_sentences_that_read_well_are_left_alone(text: str) -> None:
     ("text", "said"),
     [
         ("In the the end.", "'the' stands twice: “In the the end.”"),
-        ("It is a <b>a</b> word.", "'a' stands twice"),
+        ("It is a *a* word.", "'a' stands twice"),
         ("Is\nis it?", "'Is' stands twice"),
         (
             "[techniques] techniques win somewhere.",
@@ -133,93 +144,69 @@ def test_the_place_of_a_word_is_judged_and_not_the_word_that_a_build_shows() -> 
             assert (found_in(frame.format(f"[{key}]")) == []) is is_right
 
 
-@pytest.mark.parametrize("element", ["li", "figcaption", "blockquote", "dd"])
-def test_all_prose_is_read(element: str) -> None:
-    assert len(found_in("It takes [one], [two] and [three].", element)) == 1
+def test_all_prose_is_read_and_cells_of_tables_hold_many_numbers() -> None:
+    text = "It takes [one], [two] and [three]."
+    item = nodes.bullet_list("", nodes.list_item("", line(text)))
+    for node in (item, nodes.block_quote("", line(text)), nodes.definition("", line(text))):
+        [said] = said_of(node)
+        assert said.startswith("3 measured numbers")
+    row = nodes.row("", nodes.entry("", line("[one] [two] [three] [bound] and")), nodes.entry("", line("and")))
+    assert said_of(nodes.table("", nodes.tgroup("", nodes.tbody("", row)))) == []
 
 
-def test_the_answer_of_a_question_and_the_evidence_of_a_claim_are_prose() -> None:
-    sentence = f"It takes {slot('one')}, {slot('two')} and {slot('three')}."
-    for body in (
-        f'<details class="hide fold predict-answer"><summary>The answer</summary><div>{sentence}</div></details>',
-        f'<div class="claim"><p class="claim-evidence">{sentence}</p></div>',
-    ):
-        assert len(problems(body, RECORDS.get)) == 1
-    listed = f'<p class="claim-numbers">Rests on: {slot("one")}, {slot("two")}, {slot("three")}.</p>'
-    assert problems(listed, RECORDS.get) == []
+def test_what_code_and_formulas_say_is_no_prose() -> None:
+    assert said_of(nodes.literal_block("", "the the"), nodes.math_block("", "x x"), nodes.comment("", "a a")) == []
 
 
-def test_cells_hold_many_numbers_and_words_but_none_twice() -> None:
-    cells = (
-        f"<table><tr><td>{slot('one')} {slot('two')} {slot('three')} {slot('bound')} and</td><td>and</td></tr></table>"
-    )
-    assert problems(cells, RECORDS.get) == []
-    [said] = problems("<table><tr><td>a day day</td></tr></table>", RECORDS.get)
-    assert "'day' stands twice" in said
+def test_what_code_wrote_is_read_by_the_lines_that_it_says() -> None:
+    evidence = line("It takes [one], [two] and [three].")
+    said = said_of(Written("", nodes.paragraph("", "So so."), evidence, html="<p>a a</p>"), raw_html("<p>b b</p>"))
+    assert [each.partition(" ")[0] for each in said] == ["'So'", "3"]
 
 
-def test_words_for_drawings_and_pop_overs_are_read() -> None:
-    drawing = "<figure><svg><desc>A bar bar.</desc><text>1</text><text>1</text></svg></figure>"
-    behind = slot("one").replace("a run", "a run run").replace("run one", "one one run")
-    for html in (drawing, f"<p>{behind}</p>"):
-        [said] = problems(html, RECORDS.get)
-        assert "stands twice" in said
+def test_words_for_figures_and_what_stands_behind_numbers_are_read() -> None:
+    figure = Exhibit("", Caption("", "A line line."), kind="figure", key="it", alt="A bar bar.")
+    assert [each.partition(" ")[0] for each in said_of(figure)] == ["'bar'", "'line'"]
+    behind = slot("one")
+    behind["lines"] = ["What ran: a run run."]
+    [said] = said_of(nodes.paragraph("", "", behind))
+    assert "'run' stands twice" in said
+
+
+def laid(text: str, value: float | None, spread: str = "") -> Exhibit:
+    column = Laid(Column("time", "Time"), numeric=True, unit="", cells=(Cell(text, spread, value=value),))
+    return Exhibit("", kind="table", key="it", record={"key": "it", "caption": "Times."}, laid=[column])
 
 
 @pytest.mark.parametrize(
-    ("cell", "is_wrong"),
+    ("text", "value", "spread", "is_wrong"),
     [
-        ('<td data-value="0.0">0</td>', False),
-        ('<td data-value="2.93">0×</td>', True),
-        ('<td data-value="-0.0047">0 <span class="spread">(−11 to 5)</span></td>', True),
-        ('<td data-value="2.93">2.93 <span class="spread">(0 to 5)</span></td>', False),
-        ('<td data-value="2.93">0 to 3</td>', False),
-        ('<td data-value="5e-13">5.0 × 10⁻¹³</td>', False),
+        ("0", 0.0, "", False),
+        ("0×", 2.93, "", True),
+        ("0", -0.0047, "(−11 to 5)", True),
+        ("2.93", 2.93, "(0 to 5)", False),
+        ("0 to 3", 2.93, "", False),
+        ("5.0 × 10⁻¹³", 5e-13, "", False),
     ],
 )
-def test_a_cell_that_is_not_zero_does_not_say_so(cell: str, is_wrong: bool) -> None:
-    assert (
-        any("is shown as zero" in said for said in problems(f"<table><tr>{cell}</tr></table>", RECORDS.get)) is is_wrong
-    )
+def test_a_cell_that_is_not_zero_does_not_say_so(text: str, value: float, spread: str, is_wrong: bool) -> None:
+    assert any("is shown as zero" in said for said in said_of(laid(text, value, spread))) is is_wrong
+
+
+def test_a_word_stands_twice_in_a_cell_as_well() -> None:
+    [said] = said_of(laid("a day day", None))
+    assert "'day' stands twice" in said
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_a_slot_that_shows_zero_is_zero(value: float) -> None:
     record = RECORDS["page:one"] | {"value": value, "interval": None}
-    html = '<p>It took <button class="measured" data-key="page:one"><span class="value">0.00</span> ms</button>.</p>'
-    said = problems(html, {"page:one": record}.get)
+    shown = Slot("", record=record, text="0.00 ms", lines=[], html="")
+    said = said_of(nodes.paragraph("", "It took ", shown, nodes.Text(".")))
     assert said == ([] if value == 0 else [f"{value!r} is shown as zero: “It took 0.00 ms.”"])
 
 
-def table(factors: list[tuple[float, float] | None], totals: list[tuple[float, float] | None]) -> Json:
-    """Return a table of factors with these intervals, and of their totals."""
-
-    def number(ends: tuple[float, float] | None) -> Statistic | None:
-        if ends is None:
-            return None
-        conditions = Conditions(statistic="median")
-        return Statistic("x", ends, "", conditions, value=sum(ends) / 2, bounds=Interval(*ends, 0.95))
-
-    rows = [
-        {"step": f"step {index}", "gain": number(factor), "all": number(total)}
-        for index, (factor, total) in enumerate(zip(factors, totals, strict=True))
-    ]
-    columns = [Column("step", "Step"), Column("gain", "Gain", total="all"), Column("all", "All")]
-    return Page("page").table("steps", rows, columns, caption="Steps").record.to_json()
-
-
-def test_factors_multiply_to_their_total_as_far_as_intervals_tell() -> None:
-    steps = [None, (1.9, 2.1), (1.4, 1.6), (0.5, 0.6)]
-    assert list(unequal_products(table(steps, [None, (1.9, 2.1), (2.7, 3.3), None]))) == []
-    assert list(unequal_products(table(steps, [None, (2.1, 2.2), (3.3, 3.6), None]))) == []
-    [said] = unequal_products(table(steps, [None, (1.9, 2.1), (3.5, 3.6), None]))
-    assert said == ("factors of table 'steps' multiply to 2.66 to 3.36 in the row 'step 2', their total is 3.5 to 3.6")
-    [below] = unequal_products(table(steps, [None, None, (1.4, 1.6), (0.4, 0.45)]))
-    assert "'step 3'" in below
-
-
-def test_a_table_without_factors_is_not_multiplied() -> None:
-    made = table([(1.9, 2.1)], [(5.0, 6.0)])
-    del made["columns"][1]["total"]
-    assert list(unequal_products(made)) == []
-    assert list(unequal_products(RECORDS["page:one"])) == []
+def test_a_fault_is_told_once_where_it_stands_first() -> None:
+    first, again = line("In the the end."), line("In the the end.")
+    [(_, place)] = problems(nodes.section("", first, again), RECORDS.get).items()
+    assert place is first

@@ -1,4 +1,4 @@
-"""Calls that several pages time: whose intervals are widened, to what, and for what reason."""
+"""Calls that several pages time: whose intervals are widened, to what and why; and factors that miss their total."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_book.records.agreement import compare_calls, widen
+from measured_book.records.agreement import compare_calls, unequal_products, widen
 from measured_book.records.store import PageRecords, Place, Widened
 from measured_book.state import BookState
 
+from tinytorch.perf.measuring import Statistic
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.report import Column, Page
 from tinytorch.report.records import Json
 
 Ends = tuple[float, float]
@@ -148,3 +152,37 @@ def test_pages_that_show_a_changed_interval_are_written_again_once() -> None:
     state.of("b").records = page("b", time=number(2.0, 4.0))
     assert widen(state) == {"a", "b", "quotes"}
     assert state.find("a:time", "quotes", "measured") == state.records["a"].records["time"]
+
+
+def factors_table(factors: list[tuple[float, float] | None], totals: list[tuple[float, float] | None]) -> Json:
+    """Return a table of factors with these intervals, and of their totals."""
+
+    def gain(ends: tuple[float, float] | None) -> Statistic | None:
+        if ends is None:
+            return None
+        conditions = Conditions(statistic="median")
+        return Statistic("x", ends, "", conditions, value=sum(ends) / 2, bounds=Interval(*ends, 0.95))
+
+    rows = [
+        {"step": f"step {index}", "gain": gain(factor), "all": gain(total)}
+        for index, (factor, total) in enumerate(zip(factors, totals, strict=True))
+    ]
+    columns = [Column("step", "Step"), Column("gain", "Gain", total="all"), Column("all", "All")]
+    return Page("page").table("steps", rows, columns, caption="Steps").record.to_json()
+
+
+def test_factors_multiply_to_their_total_as_far_as_intervals_tell() -> None:
+    steps = [None, (1.9, 2.1), (1.4, 1.6), (0.5, 0.6)]
+    assert list(unequal_products(factors_table(steps, [None, (1.9, 2.1), (2.7, 3.3), None]))) == []
+    assert list(unequal_products(factors_table(steps, [None, (2.1, 2.2), (3.3, 3.6), None]))) == []
+    [said] = unequal_products(factors_table(steps, [None, (1.9, 2.1), (3.5, 3.6), None]))
+    assert said == ("factors of table 'steps' multiply to 2.66 to 3.36 in the row 'step 2', their total is 3.5 to 3.6")
+    [below] = unequal_products(factors_table(steps, [None, None, (1.4, 1.6), (0.4, 0.45)]))
+    assert "'step 3'" in below
+
+
+def test_a_table_without_factors_is_not_multiplied() -> None:
+    made = factors_table([(1.9, 2.1)], [(5.0, 6.0)])
+    del made["columns"][1]["total"]
+    assert list(unequal_products(made)) == []
+    assert list(unequal_products(number(1.0, 2.0))) == []

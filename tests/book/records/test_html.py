@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measured_book.records.html import (
     Idents,
+    Slot,
     claim_html,
     detail_lines,
-    filled_html,
-    kept_together,
-    number_html,
+    filled_line,
+    line_html,
+    number_slot,
     quoted_html,
-    verdict_html,
+    verdict_slot,
 )
 
 from tests.report.made_numbers import bounded
@@ -107,10 +108,10 @@ def test_what_is_said_of_the_confidence_is_true(latency: Json, confidence: float
 
 def test_what_is_shown_by_its_ends_and_what_is_not_resolved_say_so() -> None:
     wide = record(bounded(1.05, 0.9, 9.0))
-    assert BeautifulSoup(number_html(wide, Idents()), "html.parser").button.get_text() == "between 0.9 and 9×"  # type: ignore[union-attr]
+    assert BeautifulSoup(number_slot(wide, Idents())["html"], "html.parser").button.get_text() == "between 0.9 and 9×"  # type: ignore[union-attr]
     assert detail_lines(wide)[0].startswith("It lies between 0.9 and 9×; of 100")
     unknown = {**wide, "interval": None}
-    button = BeautifulSoup(number_html(unknown, Idents()), "html.parser").button
+    button = BeautifulSoup(number_slot(unknown, Idents())["html"], "html.parser").button
     assert button is not None
     assert button.get_text() == "not resolved"
     assert button.get_attribute_list("class") == ["measured", "unresolved"]
@@ -174,14 +175,14 @@ def test_what_was_planned_is_told_with_what_came_of_it(reached: float | None, en
 
 def test_an_exact_count_says_its_digits_behind_its_prefix() -> None:
     count = record(7_372_800, "B")
-    page = BeautifulSoup(number_html(count, Idents()), "html.parser")
+    page = BeautifulSoup(number_slot(count, Idents())["html"], "html.parser")
     assert page.button.get_text() == "7.031\u00a0MiB"  # type: ignore[union-attr]
     assert "Counted, not timed: 7,372,800\u00a0B." in page.get_text()
 
 
 def test_it_is_phrasing_content_with_ids_of_its_own(latency: Json) -> None:
     idents = Idents()
-    html = number_html(latency, idents) + number_html(latency, idents, ("Other & page", "other.html"))
+    html = number_slot(latency, idents)["html"] + number_slot(latency, idents, ("Other & page", "other.html"))["html"]
     page = BeautifulSoup(html, "html.parser")
     assert {tag.name for tag in page.find_all(True)} <= PHRASING
     ids = [str(tag["id"]) for tag in page.find_all(id=True)]
@@ -191,14 +192,14 @@ def test_it_is_phrasing_content_with_ids_of_its_own(latency: Json) -> None:
 
 
 def test_without_styles_and_popovers_it_reads_as_sentences(latency: Json) -> None:
-    page = BeautifulSoup(number_html(latency, Idents()), "html.parser")
+    page = BeautifulSoup(number_slot(latency, Idents())["html"], "html.parser")
     lines = [line.get_text() for line in page.select(".line")]
     assert all(line.endswith(".") for line in lines)
 
 
 def test_a_modelled_number_says_so_in_words() -> None:
     wish = Modelled.by("Amdahl's law", Measurement("wish", (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "s"))
-    html = number_html(record(wish), Idents())
+    html = number_slot(record(wish), Idents())["html"]
     page = BeautifulSoup(html, "html.parser")
     assert "model" in page.button.get_text()  # type: ignore[union-attr]
     assert "Modelled, not measured, by Amdahl's law" in page.get_text()
@@ -206,13 +207,13 @@ def test_a_modelled_number_says_so_in_words() -> None:
 
 def test_a_derived_number_names_what_it_came_from_and_why_it_has_no_interval() -> None:
     runs = tuple(Measurement(f"run {at}", (1.0, 2.0), "s") for at in range(5))
-    html = number_html(record(Derived(2, "1", "runs that were faster", runs, "it is a count")), Idents())
+    html = number_slot(record(Derived(2, "1", "runs that were faster", runs, "it is a count")), Idents())["html"]
     said = "Computed from “run 0”, “run 1” and 3 more, without an interval of its own, as it is a count: 2."
     assert said in BeautifulSoup(html, "html.parser").get_text()
 
 
 def test_a_quoted_number_has_its_source_beside_it() -> None:
-    html = number_html(record(Quoted(2.0, "s", "their run", "Someone <https://example.org/paper>")), Idents())
+    html = number_slot(record(Quoted(2.0, "s", "their run", "Someone <https://example.org/paper>")), Idents())["html"]
     page = BeautifulSoup(html, "html.parser")
     assert page.get_text() == "2.00\u00a0s (Someone)"
     assert [link["href"] for link in page.select("a")] == ["https://example.org/paper"]
@@ -221,8 +222,8 @@ def test_a_quoted_number_has_its_source_beside_it() -> None:
 def test_what_could_not_be_decided_is_set_apart_from_its_sentence() -> None:
     for outcome in OUTCOMES:
         body = {"word": "a word", "outcome": outcome, "fixed": False, "tests": []}
-        html = verdict_html({"page": "page", "key": "key", "kind": "verdict", **body}, "it is so", Idents())
-        button = BeautifulSoup(html, "html.parser").button
+        slot = verdict_slot({"page": "page", "key": "key", "kind": "verdict", **body}, "it is so", Idents())
+        button = BeautifulSoup(slot["html"], "html.parser").button
         assert button is not None
         apart = [] if outcome in (DECIDED, NO_DIFFERENCE) else ["undecided"]
         assert (button.get_text(), button.get_attribute_list("class")) == ("a word", ["measured", "verdict", *apart])
@@ -353,17 +354,24 @@ def test_a_claim_s_card_has_its_test_and_the_rule() -> None:
         ] * bool(shown)
 
 
+def seven(_: str) -> Slot:
+    return Slot("", record={"kind": "counted"}, text="7", lines=[], html="<b>7</b>")
+
+
 def test_punctuation_stays_with_the_number() -> None:
-    before, held, after = kept_together("so (", "<b>1</b>", "), and")
-    assert (before, after) == ("so ", " and")
-    assert held == '<span class="keep">(<b>1</b>),</span>'
-    assert kept_together("so ", "<b>1</b>", " and") == ("so ", "<b>1</b>", " and")
+    assert line_html(filled_line("so ({key}), and", seven)) == 'so <span class="keep">(<b>7</b>),</span> and'
+    assert line_html(filled_line("so {key} and", seven)) == "so <b>7</b> and"
+
+
+def test_what_is_too_long_for_a_line_of_a_phone_holds_nothing() -> None:
+    line = filled_line("it is {key}.", lambda _: Slot("", **{**seven("").attributes, "text": "slower " * 5}))
+    assert line_html(line) == "it is <b>7</b>."
 
 
 @given(st.text(alphabet="ab ().,;!?<&", max_size=12), st.text(alphabet="ab ().,;!?<&", max_size=12))
 def test_no_character_is_lost_or_doubled(before: str, after: str) -> None:
     text = f"{before}{{key}}{after}{{key}}"
-    html = f"<pre>{filled_html(text, lambda key: '<b>7</b>')}</pre>"  # the parser keeps spaces only there
+    html = f"<pre>{line_html(filled_line(text, seven))}</pre>"  # the parser keeps spaces only there
     shown = BeautifulSoup(html, "html.parser").get_text()
     assert shown == f"{before}7{after}7" == filled_text(text, lambda key: "7")
 

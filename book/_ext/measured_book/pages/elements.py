@@ -17,6 +17,20 @@ EXPLORER_STYLES = ("explorer.css",)
 EXPLORER_SCRIPTS = ("your-machine-numbers.js", "your-machine-tables.js", "explorer.js", "roofline-model.js")
 
 
+def raw_html(html: str) -> nodes.raw:
+    """Return a node of HTML that code made, in which no words are read."""
+    return nodes.raw("", html, format="html", words="")
+
+
+class Written(nodes.General, nodes.Element):
+    """HTML that code made, with the lines that it says inside, to be read. Attribute: ``html``."""
+
+
+def _write(self: Any, node: Written) -> None:
+    self.body.append(node["html"])
+    raise nodes.SkipNode
+
+
 class LateHtml(nodes.General, nodes.Element):
     """Place of HTML that is made once all pages are read."""
 
@@ -26,6 +40,10 @@ class LateHtml(nodes.General, nodes.Element):
     def html(self, app: Sphinx, docname: str) -> str:
         """Return what stands here on the page ``docname``."""
         raise NotImplementedError
+
+    def made(self, app: Sphinx, docname: str) -> nodes.Node:
+        """Return it as a node; one of what is text is of text, not of HTML, so that it is read."""
+        return raw_html(self.html(app, docname))
 
 
 class ResolveLateHtml(SphinxPostTransform):
@@ -37,8 +55,7 @@ class ResolveLateHtml(SphinxPostTransform):
         """Resolve every node of the page."""
         for node in list(self.document.findall(LateHtml)):
             if self.app.builder.format == "html":
-                html = node.html(self.app, self.env.docname)
-                node.replace_self(nodes.raw("", html, format="html"))
+                node.replace_self(node.made(self.app, self.env.docname))
             else:
                 node.parent.remove(node)
 
@@ -107,5 +124,6 @@ def setup(app: Sphinx) -> None:
     app.add_node(
         Fold, html=(_open_fold, _close_fold), text=(add_nothing, add_nothing), latex=(add_nothing, add_nothing)
     )
+    app.add_node(Written, html=(_write, None))
     app.add_node(HideCodeCellNode, override=True, html=(open_hidden_cell, close_hidden_cell))
     app.add_post_transform(ResolveLateHtml)

@@ -1,18 +1,17 @@
 """Reading of a page as it is published: what a reader should not meet where numbers and words fill its sentences.
 
-`problems` finds, each with its sentence:
+`problems` finds in a page's document tree, each with its sentence:
 
 1. a word that stands twice;
 2. a verdict, or "not measured in this build", that breaks its sentence;
 3. a number shown as zero that is not;
 4. a value with ± whose interval is wider than it;
 5. more than two measured numbers in a sentence of prose: paragraph, item, answer, evidence, caption.
-   Other words about the same number, such as the ends of its interval, count with it; cells of tables do not count.
+   The same number in other words counts once; cells of tables do not count.
 
 Noise fails no build. 1, 2 and 5 are decided by how the page is written: a verdict that rests on a measured number must
 stand where "up to 16 % faster, perhaps nothing" can, whichever word this build shows. 3 and 4 look at values, but no
-value is shown so: who finds one has found a fault in `tinytorch.report.numbers`. That factors multiply to their total
-is decided by noise, so it is no problem but a notice, and is counted on the page's card: see `unequal_products`.
+value is shown so: who finds one has found a fault in `tinytorch.report.numbers`. What code makes as HTML is not read.
 """
 
 from __future__ import annotations
@@ -22,38 +21,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bs4 import BeautifulSoup, Tag
-from bs4.element import NavigableString
 from docutils import nodes
+from measured_book.records.exhibits import Exhibit
+from measured_book.records.html import Slot
 from measured_book.state import LEFT_OUT, state_of
 from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.report.tables import Laid
 from tinytorch.report.verdicts import OPEN, UNTESTED, WITHHELD
 
 LOGGER = logging.getLogger(__name__)
 #: Finds the record ``page:key``; None if it is not known.
 Find = Callable[[str], Json | None]
-_SHOWN_KINDS = (*NUMBER_KINDS, "verdict", ABSENT)
 #: Measured numbers that one sentence may hold.
 MOST_NUMBERS = 2
 #: Words that may stand twice.
 _DOUBLED = frozenset({"that", "had"})
-#: Within these, text is a line of its own.
-_BLOCKS = frozenset(
-    {
-        *("address", "article", "aside", "blockquote", "body", "caption", "dd", "desc", "details", "div", "dl", "dt"),
-        *("fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "label"),
-        *("legend", "li", "main", "ol", "option", "p", "section", "summary", "table", "tbody", "td", "tfoot", "th"),
-        *("thead", "tr", "ul"),
-    }
-)
-_NOT_PROSE = frozenset({"code", "kbd", "math", "nav", "pre", "samp", "script", "select", "style", "template"})
-#: Classes of what is not read: tags beside numbers, names of sources, and the numbers that a claim lists as its own.
-_NOT_READ = frozenset({"kind-tag", "quoted-source", "claim-numbers", "claim-source", "visually-hidden", "headerlink"})
-_DRAWING = re.compile(r"<svg\b.*?</svg>", re.DOTALL)
-_WORDS_FOR_DRAWING = re.compile(r"<desc\b.*?</desc>", re.DOTALL)
+_NOT_PROSE = (nodes.FixedTextElement, nodes.literal, nodes.math)
 #: Stands for code and formulas.
 _OTHER = "\ufffc"
 #: The characters that stand for a block's slots, in their order: Unicode's for private use.
@@ -83,28 +70,39 @@ _APART_BEHIND = re.compile(
 _LISTED_BEFORE, _LISTED_BEHIND = re.compile(r"(?::|^It is|^)\s*$"), re.compile(r"[.;]?\s*$")
 
 
-@dataclass(frozen=True)
-class Slot:
-    """One number or word of a page that code put there: its text, what stands behind it, and its record if known."""
-
-    text: str
-    detail: str
-    kinds: frozenset[str]
-    record: Json | None
-
-
 @dataclass
 class Block:
-    """A line of a page: its text, in which each slot is one character, and the slots; also a cell's number."""
+    """A line of a page: its text, in which each slot is one character, and the slots; also a cell's number.
 
+    ``node`` is where it stands.
+    """
+
+    node: nodes.Element
     prose: bool
-    value: tuple[str, float] | None = None
     text: str = ""
+    value: tuple[str, float] | None = None
     slots: list[Slot] = field(default_factory=list)
+
+    def take(self, inside: nodes.Element) -> None:
+        """Add the text of what is in a node."""
+        for child in inside.children:
+            if isinstance(child, Slot) and child["record"]["kind"] == "quoted":
+                self.text += child.get("before", "") + child["text"] + child.get("after", "")
+            elif isinstance(child, Slot):
+                self.text += child.get("before", "") + chr(ord(_FIRST_SLOT) + len(self.slots)) + child.get("after", "")
+                self.slots.append(child)
+            elif isinstance(child, nodes.Text):
+                self.text += child.astext()
+            elif isinstance(child, nodes.raw):
+                self.text += child.get("words", " ")
+            elif isinstance(child, _NOT_PROSE) or not isinstance(child, nodes.Element):
+                self.text += _OTHER
+            else:
+                self.take(child)
 
     def filled(self, text: str | None = None) -> str:
         """Return ``text``, by default all of the block's, with the slots' texts in their places."""
-        filled = _SLOT.sub(lambda found: self.slot(found[0]).text, self.text if text is None else text)
+        filled = _SLOT.sub(lambda found: self.slot(found[0])["text"], self.text if text is None else text)
         return " ".join(filled.replace(_OTHER, "…").split())
 
     def slot(self, mark: str) -> Slot:
@@ -120,76 +118,34 @@ class Block:
         yield self.text[begin:].strip()
 
 
-class _Reader:
-    """Reads blocks out of a page's HTML."""
+def _blocks(page: nodes.Element) -> Iterator[Block]:
+    """Yield the lines of a page: those of its text, what stands behind its slots, and what its exhibits hold."""
+    in_tables = {id(node) for table in page.findall(nodes.table) for node in table.findall(nodes.TextElement)}
+    for node in page.findall(nodes.Element):
+        if isinstance(node, Slot):
+            yield from (Block(node, prose=False, text=line) for line in node["lines"])
+        elif isinstance(node, Exhibit):
+            yield from _exhibited(node)
+        elif isinstance(node, nodes.image):
+            yield Block(node, prose=True, text=node.get("alt", ""))
+        elif isinstance(node, nodes.TextElement) and not isinstance(node, (nodes.Inline, *_NOT_PROSE)):
+            block = Block(node, prose=id(node) not in in_tables)
+            block.take(node)
+            yield block
 
-    def __init__(self, find: Find) -> None:
-        self.find = find
-        self.blocks: list[Block] = []
-        self._details: dict[str, str] = {}
 
-    def read(self, html: str) -> list[Block]:
-        """Return the blocks of ``html``; of a drawing only the words for it."""
-        html = _DRAWING.sub(lambda found: "".join(_WORDS_FOR_DRAWING.findall(found[0])), html)
-        page = BeautifulSoup(html, "html.parser")
-        root = page.find("main") or page
-        for detail in root.find_all("span", class_="measured-detail"):
-            self._details[str(detail.get("id"))] = " ".join(detail.get_text(" ").split())
-        self._into(root, self._new(prose=True), prose=True)
-        return [block for block in self.blocks if block.text.strip()]
-
-    def _new(self, *, prose: bool) -> Block:
-        self.blocks.append(Block(prose))
-        return self.blocks[-1]
-
-    def _into(self, tag: Tag, block: Block, *, prose: bool) -> None:
-        """Read what is in ``tag`` into ``block``; blocks within it, and what follows them, into new ones."""
-        for child in tag.children:
-            if isinstance(child, NavigableString):
-                block.text += str(child) if type(child) is NavigableString else ""
-                continue
-            if not isinstance(child, Tag):
-                continue
-            classes = set(child.get_attribute_list("class"))
-            if classes & _NOT_READ:
-                block.text += " "
-            elif child.name in _NOT_PROSE:
-                block.text += _OTHER
-            elif "measured-detail" in classes:
-                self._read_detail(child)
-            elif child.name == "button" and "measured" in classes:
-                self._add_slot(child, classes, block)
-            elif child.name in _BLOCKS:
-                within = prose and child.name != "table"
-                inner = self._new(prose=within)
-                if child.name == "td" and child.has_attr("data-value"):
-                    beside = child.find(class_="spread")
-                    shown = child.get_text().removesuffix(beside.get_text() if beside else "")
-                    inner.value = shown, float(str(child["data-value"]))
-                self._into(child, inner, prose=within)
-                block = self._new(prose=prose)
-            elif child.name == "br":
-                block = self._new(prose=prose)
-            else:
-                self._into(child, block, prose=prose)
-
-    def _read_detail(self, detail: Tag) -> None:
-        """Read each line of what stands behind a number into a block of its own."""
-        for part in detail.children:
-            if isinstance(part, Tag):
-                self._into(part, self._new(prose=False), prose=False)
-            else:
-                for line in filter(str.strip, str(part).split("\n")):
-                    self._new(prose=False).text += line
-
-    def _add_slot(self, button: Tag, classes: set[str], block: Block) -> None:
-        for tag in button.find_all(class_="kind-tag"):
-            tag.decompose()
-        detail = self._details.get(str(button.get("popovertarget")), "")
-        key = button.get("data-key")
-        record = self.find(str(key)) if key is not None else None
-        block.text += chr(ord(_FIRST_SLOT) + len(block.slots))
-        block.slots.append(Slot(" ".join(button.get_text().split()), detail, frozenset(classes), record))
+def _exhibited(exhibit: Exhibit) -> Iterator[Block]:
+    """Yield the words for a figure, and caption, headings and cells of a table."""
+    if "alt" in exhibit:
+        yield Block(exhibit, prose=True, text=exhibit["alt"])
+        return
+    yield Block(exhibit, prose=False, text=exhibit["record"]["caption"])
+    laid: Sequence[Laid] = exhibit["laid"]
+    for column in laid:
+        yield Block(exhibit, prose=False, text=column.column.label)
+        for cell in column.cells:
+            value = None if cell.value is None else (cell.text, cell.value)
+            yield Block(exhibit, prose=False, text=f"{cell.text} {cell.spread}", value=value)
 
 
 def _number(text: str) -> float:
@@ -231,22 +187,20 @@ def _false_zeros(block: Block) -> Iterator[str]:
     if block.value is not None and _is_false_zero(block.value[0], [block.value[1]]):
         yield f"{block.value[1]!r} is shown as zero: “{block.filled()}”"
     for slot in block.slots:
-        if slot.record is None or slot.record["kind"] not in NUMBER_KINDS:
+        record = slot["record"]
+        if record["kind"] not in NUMBER_KINDS:
             continue
-        ends = slot.record["interval"] or {}
-        values = [slot.record["value"], *(ends[end] for end in ("low", "high") if end in ends)]
-        if _is_false_zero(slot.text, values):
-            yield f"{slot.record['value']!r} is shown as zero: “{block.filled()}”"
+        ends = record["interval"] or {}
+        values = [record["value"], *(ends[end] for end in ("low", "high") if end in ends)]
+        if _is_false_zero(slot["text"], values):
+            yield f"{record['value']!r} is shown as zero: “{block.filled()}”"
 
 
-def _may_be_undecided(slot: Slot, find: Find) -> bool:
-    """Return whether the slot's word rests on what was measured, so that some build may not decide it."""
-    if slot.record is None:
-        return slot.text.startswith(OPEN)
-    if slot.record["outcome"] in (OPEN, WITHHELD, UNTESTED):
+def _may_be_undecided(record: Json, find: Find) -> bool:
+    """Return whether a verdict's word rests on what was measured, so that some build may not decide it."""
+    if record["outcome"] in (OPEN, WITHHELD, UNTESTED):
         return True
-    page = slot.record["page"]
-    numbers = (find(key if ":" in key else f"{page}:{key}") for key in slot.record["numbers"])
+    numbers = (find(key if ":" in key else f"{record['page']}:{key}") for key in record["numbers"])
     return any(number is not None and number["kind"] == "measured" for number in numbers)
 
 
@@ -254,81 +208,68 @@ def _broken(block: Block, sentence: str, find: Find) -> Iterator[str]:
     """Yield each slot that breaks its sentence, or that would with what is known of an open one."""
     said = f"“{block.filled(sentence)}”"
     for mark in _SLOT.finditer(sentence):
-        slot = block.slot(mark[0])
+        text, record = block.slot(mark[0])["text"], block.slot(mark[0])["record"]
         before, behind = sentence[: mark.start()], sentence[mark.end() :]
         listed = _LISTED_BEFORE.search(before) and _LISTED_BEHIND.fullmatch(behind)
         apart = (_APART_BEFORE.search(before) or _NAMED_BEFORE.search(before)) and _APART_BEHIND.match(behind)
-        if "absent" in slot.kinds:
-            if not listed and LEFT_OUT not in slot.detail:
+        if record["kind"] == ABSENT:
+            if not listed and record["reason"] != LEFT_OUT:
                 yield f"what was not measured leaves a hole: {said}"
-        elif "verdict" not in slot.kinds:
+        elif record["kind"] != "verdict":
             continue
-        elif before and (_IS_SENTENCE.search(slot.text) or _BEGINS_WITH.match(slot.text)):
-            yield f"{slot.text!r} is a sentence within a sentence: {said}"
+        elif before and (_IS_SENTENCE.search(text) or _BEGINS_WITH.match(text)):
+            yield f"{text!r} is a sentence within a sentence: {said}"
         elif _FOLLOWED_BY.match(behind):
-            yield f"behind {slot.text!r} a sentence begins within a sentence: {said}"
-        elif not apart and _may_be_undecided(slot, find):
-            yield f"{_SAMPLE!r} cannot stand in the place of {slot.text!r}: {said}"
+            yield f"behind {text!r} a sentence begins within a sentence: {said}"
+        elif not apart and _may_be_undecided(record, find):
+            yield f"{_SAMPLE!r} cannot stand in the place of {text!r}: {said}"
 
 
 def _too_many(block: Block, sentence: str) -> Iterator[str]:
-    slots = (block.slot(mark) for mark in _SLOT.findall(sentence))
-    numbers = {slot.detail for slot in slots if not slot.kinds & {"verdict", "absent"}}
+    records = (block.slot(mark)["record"] for mark in _SLOT.findall(sentence))
+    numbers = {(record["page"], record["key"]) for record in records if record["kind"] in NUMBER_KINDS}
     if len(numbers) > MOST_NUMBERS:
         yield f"{len(numbers)} measured numbers in a sentence, at most {MOST_NUMBERS}: “{block.filled(sentence)}”"
 
 
-def problems(html: str, find: Find) -> list[str]:
-    """Return what a reader should not meet on a page, a line each.
+def problems(page: nodes.Element, find: Find) -> dict[str, nodes.Element]:
+    """Return what a reader should not meet on a page, a line each, with where it stands.
 
     Args:
-        html: of the page, or of its text.
-        find: finds the records behind the page's slots.
+        page: its tree, in which slots and exhibits are filled.
+        find: finds the records that verdicts rest on.
     """
-    found: list[str] = []
-    for block in _Reader(find).read(html):
+    found: dict[str, nodes.Element] = {}
+    for block in _blocks(page):
         filled = block.filled()
-        found += [*_doubled(filled), *_wider_than_its_value(filled), *_false_zeros(block)]
+        said = [*_doubled(filled), *_wider_than_its_value(filled), *_false_zeros(block)]
         for sentence in block.sentences() if block.prose else ():
-            found += [*_broken(block, sentence, find), *_too_many(block, sentence)]
-    return list(dict.fromkeys(found))
+            said += [*_broken(block, sentence, find), *_too_many(block, sentence)]
+        for each in said:
+            found.setdefault(each, block.node)
+    return found
 
 
-def unequal_products(table: Json) -> Iterator[str]:
-    """Yield the rows of a table in which the factors so far do not multiply to their total within their intervals.
+class ReadPage(SphinxPostTransform):
+    """Report of what a reader should not meet on a page that is written, which makes the build fail."""
 
-    They do if the product of all lower ends is not above the total's upper end, nor that of all upper ends below its
-    lower end. A page's card counts the tables in which they do not.
-    """
-    for column in table.get("columns", []):
-        product = (1.0, 1.0)
-        for row in table["rows"] if "total" in column else ():
-            factor, total = row[column["key"]], row[column["total"]]
-            if not (isinstance(factor, dict) and isinstance(total, dict)):
-                continue
-            ends = _ends(factor)
-            product = (product[0] * ends[0], product[1] * ends[1])
-            low, high = _ends(total)
-            if product[0] > high or product[1] < low:
-                name = row[table["columns"][0]["key"]]
-                made, told = f"{product[0]:.3g} to {product[1]:.3g}", f"{low:.3g} to {high:.3g}"
-                yield f"factors of table {table['key']!r} multiply to {made} in the row {name!r}, their total is {told}"
+    default_priority = 15  # behind what fills the page and resolves references, ahead of what makes HTML of some
+    formats = ("html",)
+
+    def run(self, **_: Any) -> None:
+        """Read the page."""
+        docname, state = self.env.docname, state_of(self.env)
+        for problem, node in problems(self.document, lambda key: state.find(key, docname, *NUMBER_KINDS)).items():
+            LOGGER.warning("%s [reading]", problem, location=_with_line(node) or docname, type="reading")
 
 
-def _ends(number: Json) -> tuple[float, float]:
-    interval = number["interval"]
-    return (interval["low"], interval["high"]) if interval else (number["value"], number["value"])
-
-
-def read_page(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
-    """Report what a reader should not meet on a page that is written, which makes the build fail."""
-    if doctree is None:
-        return
-    state = state_of(app.env)
-    for problem in problems(context.get("body", ""), lambda key: state.find(key, pagename, *_SHOWN_KINDS)):
-        LOGGER.warning("%s [reading]", problem, location=pagename, type="reading")
+def _with_line(node: nodes.Node) -> nodes.Node | None:
+    """Return the nearest node around one that knows its line in the source, or the node itself; None without."""
+    while node is not None and not (node.source and node.line):
+        node = node.parent
+    return node
 
 
 def setup(app: Sphinx) -> None:
-    """Connect to the writing of each page."""
-    app.connect("html-page-context", read_page)
+    """Add the transform that reads each page."""
+    app.add_post_transform(ReadPage)

@@ -1,4 +1,4 @@
-"""Agreement of pages: calls that several of them time, whose intervals are widened where they do not touch.
+"""Agreement of numbers: calls that several pages time, and factors with their total.
 
 A measured time whose conditions name a ``call``, such as "zoo MLP, batch 64, NumPy, forward", is compared with each of
 the same call on another page. Where two intervals do not touch, at least one is too narrow, and nothing says which:
@@ -74,3 +74,29 @@ def widen(state: BookState) -> set[str]:
         for name, page in state.pages.items()
         if name in changed or page.uses & changed or (page.has_ledger and changed)
     }
+
+
+def unequal_products(table: Json) -> Iterator[str]:
+    """Yield the rows of a table in which the factors so far do not multiply to their total within their intervals.
+
+    They do if the product of all lower ends is not above the total's upper end, nor that of all upper ends below its
+    lower end. Noise decides that, so it is no fault: a page's card counts the tables in which they do not.
+    """
+    for column in table.get("columns", []):
+        product = (1.0, 1.0)
+        for row in table["rows"] if "total" in column else ():
+            factor, total = row[column["key"]], row[column["total"]]
+            if not (isinstance(factor, dict) and isinstance(total, dict)):
+                continue
+            ends = _ends(factor)
+            product = (product[0] * ends[0], product[1] * ends[1])
+            low, high = _ends(total)
+            if product[0] > high or product[1] < low:
+                name = row[table["columns"][0]["key"]]
+                made, told = f"{product[0]:.3g} to {product[1]:.3g}", f"{low:.3g} to {high:.3g}"
+                yield f"factors of table {table['key']!r} multiply to {made} in the row {name!r}, their total is {told}"
+
+
+def _ends(number: Json) -> tuple[float, float]:
+    interval = number["interval"]
+    return (interval["low"], interval["high"]) if interval else (number["value"], number["value"])

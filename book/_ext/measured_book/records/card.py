@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 from docutils import nodes
 from measured_book.notebooks.downloads import Download, downloads_html, downloads_of
-from measured_book.pages.reading import unequal_products
+from measured_book.records.agreement import unequal_products
 from measured_book.records.store import PageRecords, numbers_in
 from measured_book.site.repository import Repository
 from measured_book.state import state_of

@@ -1,4 +1,4 @@
-"""HTML of numbers, verdicts and claims: what is seen, and what is reached by mouse, touch or keyboard."""
+"""Numbers, verdicts and claims as nodes that know their HTML: what is seen, and what mouse, touch or keys reach."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TypeVar
+
+from docutils import nodes
 
 from tinytorch.perf.measuring.conditions import (
     ColdSets,
@@ -201,10 +203,15 @@ def _listed(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(quoted[:-1]), quoted[-1]) if part)
 
 
-def detail_lines(record: Json) -> list[str]:
-    """Return what stands behind a number, a sentence each: how sure it is, of how many samples, what ran, how."""
+def detail_lines(record: Json, shown: Formatted | None = None) -> list[str]:
+    """Return what stands behind a number, a sentence each: how sure it is, of how many samples, what ran, how.
+
+    Args:
+        record: the number's.
+        shown: as it is shown already; formatted here if None.
+    """
     ran = "What ran" if record["kind"] == "measured" else "What it is"
-    lines = [*_sureness(record, format_record(record)), f"{ran}: {record['what'].rstrip('.')}."]
+    lines = [*_sureness(record, shown or format_record(record)), f"{ran}: {record['what'].rstrip('.')}."]
     conditions = conditions_of_record(record)
     if conditions.widened:
         lines.insert(1, f"Widened {conditions.widened}.")
@@ -221,29 +228,44 @@ def _exactly(record: Json, shown: Formatted) -> str:
     return shown.text
 
 
+class Slot(nodes.General, nodes.Inline, nodes.Element):
+    """A number or word that a record puts into a sentence.
+
+    Attributes: ``record``; ``text``, as it is read; ``lines`` that stand behind it; ``html`` of both; ``before`` and
+    ``after``, the punctuation that is held to it: see `hold_punctuation`.
+    """
+
+    def written(self) -> str:
+        """Return its HTML, with the punctuation that is held to it."""
+        before, after = self.get("before", ""), self.get("after", "")
+        html = str(self["html"])
+        return f'<span class="keep">{escape(before)}{html}{escape(after)}</span>' if before or after else html
+
+
 def _value_html(shown: Formatted) -> str:
     value = f'<span class="value">{escape(shown.prose)}</span>'
     return f'{value}{shown.joiner}<span class="unit">{escape(shown.unit)}</span>' if shown.unit else value
 
 
 def _with_detail(
-    record: Json, inner: str, classes: str, lines: list[str], ident: str, extra: str = "", address: str = ""
-) -> str:
+    record: Json, text: str, inner: str, classes: str, lines: list[str], ident: str, extra: str = "", address: str = ""
+) -> Slot:
     """Return a button that opens its detail: phrasing content only, so that it may stand in a paragraph.
 
-    ``data-key`` says which record it shows, for who reads the page with its records: see `measured_book.pages.reading`.
+    ``data-key`` says which record it shows, for who compares pages: see `scripts.compare_builds`.
     """
     # Only the first sentence is an element, as a page has hundreds of details; the style sheet keeps the ends of lines.
     said = "\n".join([f'<span class="line">{escape(lines[0])}</span>', *map(escape, lines[1:])])
     key = f"{record['page']}:{record['key']}"
-    return (
+    html = (
         f'<button type="button" class="{classes}"{address} data-key="{key}" popovertarget="{ident}" '
         f'popovertargetaction="show">{inner}</button>'
         f'<span popover class="measured-detail" id="{ident}"> {said}{extra}</span>'
     )
+    return Slot("", record=record, text=text, lines=lines, html=html)
 
 
-def number_html(record: Json, idents: Idents, origin: tuple[str, str] | None = None) -> str:
+def number_slot(record: Json, idents: Idents, origin: tuple[str, str] | None = None) -> Slot:
     """Return a number with its detail behind it.
 
     Args:
@@ -253,20 +275,21 @@ def number_html(record: Json, idents: Idents, origin: tuple[str, str] | None = N
     """
     shown, extra = format_record(record), ""
     if record["kind"] == "quoted":
-        return quoted_html(shown.text, record["source"])
+        return Slot("", record=record, text=shown.text, lines=[], html=quoted_html(shown.text, record["source"]))
     if origin is not None:
         title, address = origin
         extra = f' <span class="line">From <a href="{escape(address)}">{escape(title)}</a>.</span>'
     classes = " ".join(dict.fromkeys(["measured", record["kind"], *([] if shown.is_resolved else ["unresolved"])]))
-    tag = '<span class="kind-tag">model</span>' if record["kind"] == "modelled" else ""
+    tag = f'<span class="kind-tag">{_MODEL}</span>' if record["kind"] == "modelled" else ""
+    inner, lines = _value_html(shown) + tag, detail_lines(record, shown)
     ident, address = idents.new("measured"), idents.address(record)
-    return _with_detail(record, _value_html(shown) + tag, classes, detail_lines(record), ident, extra, address)
+    return _with_detail(record, shown.text, inner, classes, lines, ident, extra, address)
 
 
-def absent_html(record: Json, idents: Idents) -> str:
+def absent_slot(record: Json, idents: Idents) -> Slot:
     """Return what stands in the place of a number or word that this build did not measure, with the reason behind."""
-    inner = "not measured in this build"
-    return _with_detail(record, inner, "measured absent", [f"{record['reason'].rstrip('.')}."], idents.new("absent"))
+    text, lines = "not measured in this build", [f"{record['reason'].rstrip('.')}."]
+    return _with_detail(record, text, text, "measured absent", lines, idents.new("absent"))
 
 
 def absent_claim_html(record: Json) -> str:
@@ -275,54 +298,49 @@ def absent_claim_html(record: Json) -> str:
     return f'<p class="not-measured" id="claim-{record["key"]}" role="note">Not tested in this build: {reason}.</p>'
 
 
-def verdict_html(record: Json, reason: str, idents: Idents) -> str:
+def verdict_slot(record: Json, reason: str, idents: Idents) -> Slot:
     """Return a verdict word with its reason, in which numbers already stand, behind it."""
-    inner = escape(record["word"])
     lines = [f"Because {reason.rstrip('.')}.", *verdict_lines(record)]
     undecided = " undecided" if record["outcome"] in (OPEN, WITHHELD, UNTESTED) else ""
     ident, address = idents.new("verdict"), idents.address(record)
-    return _with_detail(record, inner, f"measured verdict{undecided}", lines, ident, address=address)
+    text, inner = str(record["word"]), escape(record["word"])
+    return _with_detail(record, text, inner, f"measured verdict{undecided}", lines, ident, address=address)
 
 
 _BEFORE = re.compile(r"[(\[“‘„]+$")
 _AFTER = re.compile(r"^[.,;:!?)\]”’…]+")
-_SEEN = re.compile(r"<button[^>]*>(.*?)</button>", re.DOTALL)
-_TAG = re.compile(r"<[^>]+>")
 #: Letters of words that stand for a number from which on they may have to be broken, and hold nothing to their end.
 _LONG = 30
+#: What stands beside a modelled number.
+_MODEL = "model"
 
 
-def kept_together(before: str, number: str, after: str) -> tuple[str, str, str]:
-    """Return the three with the punctuation that touches the number moved into its HTML, held to it.
-
-    Args:
-        before: the plain text before it.
-        number: its HTML; what is too long for a line of a phone holds nothing.
-        after: the plain text after it.
-    """
-    seen = _SEEN.search(number)
-    if seen and len(_TAG.sub("", seen[1])) > _LONG:
-        return before, number, after
-    opening, closing = _BEFORE.search(before), _AFTER.search(after)
-    if opening is None and closing is None:
-        return before, number, after
-    first, last = opening[0] if opening else "", closing[0] if closing else ""
-    held = f'<span class="keep">{escape(first)}{number}{escape(last)}</span>'
-    return before[: len(before) - len(first)], held, after[len(last) :]
+def hold_punctuation(slot: Slot) -> None:
+    """Hold the punctuation that touches a number to it; one that is too long for a line of a phone holds nothing."""
+    line, place = slot.parent, slot.parent.index(slot)
+    if len(slot["text"] + _MODEL * (slot["record"]["kind"] == "modelled")) > _LONG:
+        return
+    for beside, touching, name in ((place - 1, _BEFORE, "before"), (place + 1, _AFTER, "after")):
+        text = line[beside] if 0 <= beside < len(line) else None
+        if isinstance(text, nodes.Text) and (found := touching.search(text.astext())):
+            slot[name] = found[0]
+            rest = text.astext()
+            line[beside] = nodes.Text(rest[: found.start()] + rest[found.end() :])
 
 
-def filled_html(text: str, number: Callable[[str], str]) -> str:
-    """Return ``text`` as HTML, with the HTML ``number(key)`` for each key in braces."""
-    pieces = [list(piece) for piece in split_at_placeholders(text)]
-    parts = []
-    for index, (piece, key) in enumerate(pieces):
-        if key is None:
-            parts.append(escape(str(piece)))
-            continue
-        before, held, after = kept_together(str(piece), number(key), str(pieces[index + 1][0]))
-        pieces[index + 1][0] = after
-        parts += [escape(before), held]
-    return "".join(parts)
+def filled_line(text: str, number: Callable[[str], Slot]) -> nodes.paragraph:
+    """Return ``text`` as a line in which ``number(key)`` stands for each key in braces."""
+    line = nodes.paragraph()
+    for piece, key in split_at_placeholders(text):
+        line += [nodes.Text(piece), *([] if key is None else [number(key)])]
+    for slot in list(line.findall(Slot)):
+        hold_punctuation(slot)
+    return line
+
+
+def line_html(line: nodes.Element) -> str:
+    """Return the HTML of a line of text and slots."""
+    return "".join(part.written() if isinstance(part, Slot) else escape(part.astext()) for part in line.children)
 
 
 def named_source(source: str) -> tuple[str, str | None]:

@@ -156,36 +156,40 @@ def _word(record: Json) -> str:
 class PredictionAnswer(_OfRecord):
     """Words that follow "It is": the reason of a verdict, the evidence of a claim, the interval of a number."""
 
-    def html(self, app: Sphinx, docname: str) -> str:
+    def made(self, app: Sphinx, docname: str) -> nodes.Node:
         """Return the words; none for what was not measured."""
         record = self.record(app, docname)
-        words = "" if record is None else self._words(app, record)
-        return f'<span class="predict-result">{words}</span>' if words else ""
+        words = [] if record is None else self._words(app, record)
+        return nodes.inline("", "", *words, classes=["predict-result"]) if words else nodes.Text("")
 
-    def _words(self, app: Sphinx, record: Json) -> str:
+    def _words(self, app: Sphinx, record: Json) -> list[nodes.Node]:
         if record["kind"] == ABSENT:
             # A number's place says so itself, with the reason behind it.
-            return f"This build did not measure it. {escape(record['reason'])}" if self["choices"] else ""
+            return [nodes.Text(f"This build did not measure it. {record['reason']}")] if self["choices"] else []
         if record["kind"] in NUMBER_KINDS:
-            return _interval_html(record)
+            return _interval(record)
         page = record["page"]
         told = filled_text(
             record["because"] if record["kind"] == "verdict" else record["evidence"],
             lambda key: _plain_number(app, key, page),
         )
-        word = escape(_word(record))
+        word = _word(record)
         if record["kind"] == "verdict":
-            is_it = "It is" if record["outcome"] == DECIDED else "Found:"
-            return f'{is_it} <strong class="predict-word">{word}</strong>, because {escape(told.rstrip("."))}.'
-        return f'<strong class="predict-word">{word.capitalize()}.</strong> {escape(told)}'
+            is_it = "It is " if record["outcome"] == DECIDED else "Found: "
+            return [nodes.Text(is_it), _strong(word), nodes.Text(f", because {told.rstrip('.')}.")]
+        return [_strong(f"{word.capitalize()}."), nodes.Text(f" {told}")]
 
 
-def _interval_html(record: Json) -> str:
+def _strong(word: str) -> nodes.strong:
+    return nodes.strong("", word, classes=["predict-word"])
+
+
+def _interval(record: Json) -> list[nodes.Node]:
     interval, shown = record["interval"], format_record(record)
     if not interval:
-        return ""
-    ends = f" {escape(shown.interval)}" if shown.digits else ""
-    return f" ({interval_name(interval['confidence'])}{ends})"
+        return []
+    ends = f" {shown.interval}" if shown.digits else ""
+    return [nodes.Text(f" ({interval_name(interval['confidence'])}{ends})")]
 
 
 def _plain_number(app: Sphinx, reference: str, page: str) -> str:

@@ -11,21 +11,24 @@ from typing import Any, ClassVar
 from docutils import nodes
 from docutils.parsers.rst import directives
 from measured_book.notebooks.downloads import downloads_of
+from measured_book.pages.elements import Written, raw_html
 from measured_book.pages.references import FILE
 from measured_book.records.card import CARD_ID, TITLE, card_html
 from measured_book.records.claims import claim_line, claim_words, claims_table
 from measured_book.records.exhibits import Exhibit, place_exhibits
 from measured_book.records.html import (
     Idents,
+    Slot,
     absent_claim_html,
-    absent_html,
+    absent_slot,
     claim_html,
-    filled_html,
-    kept_together,
+    filled_line,
+    hold_punctuation,
+    line_html,
     named_source,
-    number_html,
+    number_slot,
     quoted_html,
-    verdict_html,
+    verdict_slot,
 )
 from measured_book.records.ledger import Row, ledger_html, row_id
 from measured_book.records.outputs import refuse
@@ -84,7 +87,7 @@ class QuotedRole(SphinxRole):
             warn(f"a quoted number needs its source, as in `73 %|who says so`, not {self.text!r}", self.get_location())
             return [nodes.Text(self.text)], []
         address = named_source(source)[1]  # for the list of references
-        return [nodes.raw("", quoted_html(number, source), format="html", address=address)], []
+        return [nodes.raw("", quoted_html(number, source), format="html", address=address, words=number)], []
 
 
 class ClaimDirective(SphinxDirective):
@@ -192,7 +195,7 @@ class ResolveRecords(SphinxPostTransform):
         self._docname = self.env.docname
         self._state = state_of(self.env)
         self._idents = Idents(self._docname)
-        makers: dict[str, Callable[[Pending], str]] = {
+        makers: dict[str, Callable[[Pending], nodes.Element]] = {
             "measured": self._number,
             "verdict": self._verdict,
             "claim": self._claim,
@@ -202,25 +205,17 @@ class ResolveRecords(SphinxPostTransform):
         }
         for node in list(self.document.findall(Pending)):
             try:
-                html = makers[node["role"]](node)
+                made = makers[node["role"]](node)
             except ShowError as error:
                 warn(str(error), node)
-                html = f'<strong class="missing">{escape(str(error))}</strong>'
-            if self.app.builder.format == "html":
-                self._put_html(node, html)
-            else:
+                made = raw_html(f'<strong class="missing">{escape(str(error))}</strong>')
+            if self.app.builder.format != "html":
                 node.replace_self(self._text_of(node))
-
-    def _put_html(self, node: Pending, html: str) -> None:
-        """Replace the node by ``html``; within a line, punctuation that touches it goes along."""
-        if node["role"] in ("measured", "verdict"):
-            line, place = node.parent, node.parent.index(node)
-            beside = [i for i in (place - 1, place + 1) if 0 <= i < len(line) and isinstance(line[i], nodes.Text)]
-            texts = {i: line[i].astext() for i in beside}
-            before, html, after = kept_together(texts.get(place - 1, ""), html, texts.get(place + 1, ""))
-            for i in beside:
-                line[i] = nodes.Text(before if i < place else after)  # by its place: a line may hold equal texts
-        node.replace_self(nodes.raw("", html, format="html"))
+                continue
+            made.source, made.line = node.source, node.line
+            node.replace_self(made)
+            if isinstance(made, Slot):
+                hold_punctuation(made)
 
     def _text_of(self, node: Pending) -> nodes.Text:
         """Return the number as text, for builders other than HTML's."""
@@ -241,70 +236,72 @@ class ResolveRecords(SphinxPostTransform):
     def _title(self, docname: str) -> str:
         return self.env.titles[docname].astext() if docname in self.env.titles else docname
 
-    def _number_of(self, reference: str) -> str:
+    def _number_of(self, reference: str, idents: Idents) -> Slot:
         record = self._record(reference, *NUMBER_KINDS, ABSENT)
         if record["kind"] == ABSENT:
-            return absent_html(record, self._idents)
+            return absent_slot(record, idents)
         page = record["page"]
         origin = (self._title(page), self._address(page)) if page != self._docname else None
-        return number_html(record, self._idents, origin)
+        return number_slot(record, idents, origin)
 
-    def _number(self, node: Pending) -> str:
-        return self._number_of(node["reference"])
+    def _number(self, node: Pending) -> Slot:
+        return self._number_of(node["reference"], self._idents)
 
     def _plain_number(self, reference: str) -> str:
         record = self._record(reference, *NUMBER_KINDS, ABSENT)
         return "what this build did not measure" if record["kind"] == ABSENT else format_record(record).text
 
-    def _verdict(self, node: Pending) -> str:
+    def _verdict(self, node: Pending) -> Slot:
         record = self._record(node["reference"], "verdict", ABSENT)
         if record["kind"] == ABSENT:
-            return absent_html(record, self._idents)
+            return absent_slot(record, self._idents)
         page = record["page"]
         reason = filled_text(record["because"], lambda key: self._plain_number(_on_page(key, page)))
-        return verdict_html(record, reason, self._idents)
+        return verdict_slot(record, reason, self._idents)
 
     def _name_of(self, reference: str) -> str:
         """Return what a number is of; for one that was not measured its key says it."""
         record = self._record(reference, *NUMBER_KINDS, ABSENT)
         return str(record.get("what", record["key"]))
 
-    def _evidence(self, record: Json) -> tuple[str, list[str]]:
-        """Return a claim's evidence as HTML, and the numbers that it rests on besides, each with its name."""
+    def _evidence(self, record: Json, idents: Idents) -> tuple[nodes.paragraph, list[str]]:
+        """Return a claim's evidence, and as HTML the numbers that it rests on besides, each with its name."""
         page = record["page"]
         inside: set[str] = set()
 
-        def number(key: str) -> str:
+        def number(key: str) -> Slot:
             inside.add(key)
-            return self._number_of(_on_page(key, page))
+            return self._number_of(_on_page(key, page), idents)
 
-        evidence = filled_html(record["evidence"], number)
+        evidence = filled_line(record["evidence"], number)
         also = [
-            f"{escape(self._name_of(_on_page(key, page)))} {self._number_of(_on_page(key, page))}"
+            f"{escape(self._name_of(_on_page(key, page)))} {self._number_of(_on_page(key, page), idents).written()}"
             for key in record["numbers"]
             if key not in inside
         ]
         return evidence, also
 
-    def _claim(self, node: Pending) -> str:
+    def _claim(self, node: Pending) -> nodes.Element:
         record = self._record(node["reference"], "claim", ABSENT)
         if record["kind"] == ABSENT:
-            return absent_claim_html(record)
-        if record["key"] in self._state.of(record["page"]).claim_words:
-            return claim_line(record, self._row_address(record))
-        evidence, also = self._evidence(record)
-        return claim_html(record, evidence, also, self._row_address(record))
+            return raw_html(absent_claim_html(record))
+        is_line = record["key"] in self._state.of(record["page"]).claim_words
+        evidence, also = self._evidence(record, Idents() if is_line else self._idents)
+        ledger = self._row_address(record)  # which shows a line's evidence
+        html = claim_line(record, ledger) if is_line else claim_html(record, line_html(evidence), also, ledger)
+        said = (nodes.paragraph("", record[part]) for part in ("statement", "quote"))
+        return Written("", *said, evidence, html=html)
 
     def _row_address(self, record: Json) -> str | None:
         """Return the address of a claim's row in the ledger; None if no page has it."""
         ledger = min((name for name, page in self._state.pages.items() if page.has_ledger), default=None)
         return f"{self._address(ledger)}#{row_id(record)}" if ledger else None
 
-    def _claims(self, _: Pending) -> str:
+    def _claims(self, _: Pending) -> nodes.raw:
         page = self._state.of(self._docname).records
         claims = page.of_kind("claim") if page is not None else []
         rows = {claim["key"]: address for claim in claims if (address := self._row_address(claim))}
-        return claims_table(claims, rows)
+        return raw_html(claims_table(claims, rows))
 
     def _home(self, record: Json) -> str | None:
         """Return the page that discusses the claim, its own page first; None if no page does."""
@@ -316,21 +313,22 @@ class ResolveRecords(SphinxPostTransform):
         ]
         return record["page"] if record["page"] in homes else min(homes, default=None)
 
-    def _ledger(self, node: Pending) -> str:
+    def _ledger(self, node: Pending) -> nodes.raw:
         order = reading_order(self.env)
         pages = sorted(self._state.records.values(), key=lambda page: order.get(page.docname, len(order)))
-        return ledger_html([self._ledger_row(record, node) for page in pages for record in page.of_kind("claim")])
+        claims = (record for page in pages for record in page.of_kind("claim"))
+        return raw_html(ledger_html([self._ledger_row(record, node) for record in claims]))
 
     def _ledger_row(self, record: Json, node: Pending) -> Row:
         home = self._home(record)
         if home is None:
             warn(f"claim {record['key']!r} of page {record['page']!r} is discussed on no page: add its {{claim}}", node)
             home = record["page"]
-        evidence, _ = self._evidence(record)
-        return Row(record, evidence, self._title(home), self._address(home))
+        evidence, _ = self._evidence(record, self._idents)
+        return Row(record, line_html(evidence), self._title(home), self._address(home))
 
-    def _card(self, _: Pending) -> str:
-        return card_html(self._state.records[self._docname], downloads_of(self.env, self._docname))
+    def _card(self, _: Pending) -> nodes.raw:
+        return raw_html(card_html(self._state.records[self._docname], downloads_of(self.env, self._docname)))
 
 
 def _on_page(reference: str, page: str) -> str:
@@ -391,11 +389,17 @@ def _unresolved(_self: Any, _node: Pending) -> None:
     raise nodes.SkipNode
 
 
+def _write_slot(self: Any, node: Slot) -> None:
+    self.body.append(node.written())
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
     """Register roles, directives and transforms."""
     os.environ[BUILDING] = "1"  # inherited by the kernels that execute the pages
     app.add_node(WhereMeasured)
     app.add_node(Pending, html=(_unresolved, None), text=(_unresolved, None), latex=(_unresolved, None))
+    app.add_node(Slot, html=(_write_slot, None))
     for name in ("measured", "verdict"):
         app.add_role(name, _PendingRole())
     app.add_role("quoted", QuotedRole())
