@@ -14,7 +14,7 @@ from itertools import combinations
 from statistics import median
 from typing import Any
 
-from scripts.site_numbers import Json, Place, Site
+from scripts.site_records import Json, Place, Site
 
 #: What true 95 % intervals of normal estimates reach: the share that hold the other's median, and that touch.
 IDEAL_HOLDS, IDEAL_TOUCHES = 0.834, 0.994

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist, median
 
-from scripts.site_numbers import Json, Place, Site, read_site, text_of
+from scripts.site_records import Json, Place, Site, read_site, text_of
 from tinytorch.report.records import ABSENT
 
 REAL, NOISE, CANNOT_TELL = "real", "within noise", "cannot tell"

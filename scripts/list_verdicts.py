@@ -6,7 +6,6 @@ listed apart, and is not in the share of those that are open.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from scripts.site_records import read_pages
 from tinytorch.report.verdicts import OPEN, OUTCOMES, verdicts_in
 
 _SITE = Path("_build/html")
@@ -39,15 +39,11 @@ def verdicts_of(site: Path) -> Iterator[Listed]:
     Raises:
         ValueError: if there is no record of any page.
     """
-    files = sorted((site / "_records").rglob("*.json"))
-    if not files:
-        raise ValueError(f"site must be a built book, but {site} has no records: run `make book` first")
-    for file in files:
-        document = json.loads(file.read_bytes())
-        for record in document["records"]:
+    for page, content in read_pages(site).items():
+        for record in content["records"]:
             for said in verdicts_in(record):
                 words = str(said.get("word") or said.get("verdict"))
-                yield Listed(document["page"], record["key"], record["kind"], said["outcome"], said["fixed"], words)
+                yield Listed(page, record["key"], record["kind"], said["outcome"], said["fixed"], words)
 
 
 def counted(listed: list[Listed]) -> str:

@@ -18,7 +18,7 @@ from scripts.build_agreement import (
     compared,
 )
 from scripts.compare_builds import main
-from scripts.site_numbers import Json, Place, Site
+from scripts.site_records import Json, Place, Site
 from tests.repository.test_compare_builds import FIRST, SECOND, made
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scripts.changed_numbers import CANNOT_TELL, NOISE, REAL, Change, between_builds, changes, main, report
-from scripts.site_numbers import Site, read_site
+from scripts.site_records import Site, read_site
 
 MACHINE = {"cpu": "A", "cores_usable": 2, "load": 0.1}
 Json = dict[str, Any]

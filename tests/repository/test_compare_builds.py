@@ -6,30 +6,26 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scripts.compare_builds import compare_sites, main
 
-PAGE = """<html><body><p>Text. <button class="measured measured" popovertarget="m-1"><span class="value">{ms}</span>
-<span class="unit">ms</span></button><span class="measured-detail" id="m-1">median of {n} samples</span>
-<button class="measured counted" popovertarget="m-2"><span class="value">{count}</span></button>
-<span class="measured-detail" id="m-2">Counted: {count}</span>
-<button class="measured verdict" popovertarget="m-3">{word}</button><span class="measured-detail" id="m-3">{ms}</span>
-</p><div class="claim claim-{verdict}"><span class="claim-verdict {verdict}">{verdict}</span>
-<p class="claim-evidence">took {ms}</p></div><time datetime="{when}">{when}</time>
-<figure class="measured-figure"><svg aria-label="{ms}"><path d="{ms}"/></svg><figcaption>Caption</figcaption></figure>
-<div class="measured-table"><table><thead><tr><th>Op <span class="unit">({unit})</span></th></tr></thead>
-<tbody><tr><td>{ms} <span class="spread">± {n}</span></td></tr></tbody></table></div>
-<form class="predict-form" data-key="a" data-value="{ms}" data-shown="{ms} ms"></form><p>It is
-<span class="predict-result"> (96% interval {ms})</span>.</p><div class="measured-table"><table><thead><tr><th>Module
-<span class="unit">({unit})</span></th></tr></thead><tbody><tr><td>{ms}</td></tr><tr><th>Load</th><td>{n}</td></tr>
-</tbody></table></div><aside class="page-mismatch"><pre>Code: 1
-{n} numbers are wide: this machine was busy.</pre></aside>
-<div class="measured-card"><dl><div><dt>Machine</dt><dd>CPU</dd></div><div><dt>Made</dt><dd>{when}</dd></div></dl></div>
-</body></html>"""
+Json = dict[str, Any]
+
+PAGE = """<html><body><p>Text. <button class="measured" data-key="index:a" popovertarget="m-1">{ms} ms</button>
+<span popover id="m-1">median of {n} samples</span> <button data-key="index:b">{count}</button></p>
+<div class="claim-{verdict}"><span data-key="index:c">{word}</span> <p>Statement</p></div>
+<figure><svg aria-label="{ms}"><path d="{ms}"/><text>{ms}</text></svg><figcaption>Caption</figcaption></figure>
+<div class="cell_output"><pre>{ms}</pre></div><pre>code</pre><p data-key="index:provenance">{when}</p></body></html>"""
 FIRST = {"ms": "1.1", "n": "7", "count": "41", "word": "faster", "verdict": "supported", "when": "noon", "unit": "ms"}
 SECOND = {**FIRST, "ms": "925", "n": "9", "word": "slower", "verdict": "refuted", "when": "evening", "unit": "µs"}
+
+
+def table(key: str, row: Json, values: dict[str, str]) -> Json:
+    columns = [{"key": "op", "label": "Op"}, {"key": "time", "label": "Time"}]
+    return {"key": key, "kind": "table", "when": values["when"], "caption": "Ops", "columns": columns, "rows": [row]}
 
 
 def made(folder: Path, values: dict[str, str]) -> Path:
@@ -49,7 +45,19 @@ def made(folder: Path, values: dict[str, str]) -> Path:
             "conditions": {},
         },
         {"key": "b", "kind": "counted", "unit": "FLOP", "when": values["when"], "value": int(values["count"])},
-        {"key": "c", "kind": "verdict", "when": values["when"], "word": values["word"], "because": values["ms"]},
+        {
+            "key": "c",
+            "kind": "verdict",
+            "when": values["when"],
+            "word": values["word"],
+            "fixed": False,
+            "numbers": ["a"],
+        },
+        {"key": "d", "kind": "verdict", "when": values["when"], "word": "counted", "fixed": True, "numbers": ["b"]},
+        table("e", {"op": "add", "time": {"kind": "measured", "value": values["ms"]}}, values),
+        table("f", {"op": "add", "time": {"word": values["word"], "fixed": False}}, values),
+        table("g", {"op": "add", "time": {"kind": "counted", "value": 3}}, values),
+        {"key": "h", "kind": "figure", "caption": "Caption", "when": values["when"], "alt": values["ms"], "series": []},
     ]
     provenance = {
         "when": values["when"],
@@ -63,10 +71,8 @@ def made(folder: Path, values: dict[str, str]) -> Path:
     content = {"page": "index", "duration_seconds": 1.0, "provenance": provenance, "records": records}
     (folder / "_records" / "index.json").write_text(json.dumps(content))
     (folder / "_measurements").mkdir()
-    page = {**content, "records": [*records, {"key": "card", "kind": "table", "rows": [["Load", values["n"]]]}]}
-    book = json.dumps({"schema_version": 1, "pages": [page]})
-    (folder / "_measurements" / "book.json").write_text(book)
-    (folder / "_measurements" / "book.js").write_text(f'globalThis.book = {{"measurements":{book},"presets":{{}}}};')
+    (folder / "_measurements" / "book.json").write_text(json.dumps({"pages": [content]}))
+    (folder / "_measurements" / "sent.json").write_text('{"cpu": "CPU"}')
     (folder / ".buildinfo").write_text(f"config: {folder}")
     cell = {"cell_type": "code", "id": "cell-0", "source": "x = 1", "metadata": {}, "outputs": [values["ms"]]}
     (folder / "_notebooks" / "index.ipynb").write_text(json.dumps({"metadata": {}, "cells": [cell]}))
@@ -104,21 +110,22 @@ def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
     ("name", "change"),
     [
         ("index.html", replaced("index.html", "Text.", "Test.")),
-        ("index.html", replaced("index.html", ">41<", ">42<")),
         ("index.html", replaced("index.html", "Caption", "Legend")),
-        ("index.html", replaced("index.html", ">Op ", ">Operation ")),
-        ("index.html", replaced("index.html", "<dd>CPU</dd>", "<dd>Other</dd>")),
-        ("index.html", replaced("index.html", 'id="m-1"', 'id="m-9"')),
+        ("index.html", replaced("index.html", "Statement", "Other statement")),
+        ("index.html", replaced("index.html", "<pre>code", "<pre>other code")),
+        ("index.html", replaced("index.html", 'data-key="index:a"', 'data-key="index:z"')),
         ("_records/index.json", replaced("_records/index.json", '"value": 41', '"value": 42')),
         ("_records/index.json", replaced("_records/index.json", '"key": "a"', '"key": "z"')),
-        ("_notebooks/index.ipynb", replaced("_notebooks/index.ipynb", "cell-0", "f3a1")),
+        ("_records/index.json", replaced("_records/index.json", '"cpu": "CPU"', '"cpu": "other"')),
+        ("_records/index.json", replaced("_records/index.json", '"word": "counted"', '"word": "other"')),
+        ("_records/index.json", replaced("_records/index.json", '"label": "Op"', '"label": "Operation"')),
+        (
+            "_records/index.json",
+            replaced("_records/index.json", '"kind": "counted", "value": 3', '"kind": "counted", "value": 4'),
+        ),
         ("_notebooks/index.ipynb", replaced("_notebooks/index.ipynb", "x = 1", "x = 2")),
         ("search-index.js", replaced("search-index.js", "Page", "Side")),
-        ("index.html", replaced("index.html", "Module", "Part")),
-        ("index.html", replaced("index.html", 'data-key="a"', 'data-key="b"')),
-        ("index.html", replaced("index.html", "Code: 1", "Code: 2")),
-        ("_measurements/book.js", replaced("_measurements/book.js", "presets", "settings")),
-        ("_measurements/book.json", replaced("_measurements/book.json", '"key": "b"', '"key": "z"')),
+        ("_measurements/sent.json", replaced("_measurements/sent.json", "CPU", "other")),
         ("_notebooks/index-empty.ipynb", replaced("_notebooks/index-empty.ipynb", "It took", "It takes")),
         ("style.css", replaced("style.css", "red", "blue")),
         ("_figures/curve.svg", lambda site: (site / "_figures" / "curve.svg").unlink()),

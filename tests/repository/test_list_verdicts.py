@@ -83,4 +83,4 @@ def test_the_command_prints_the_list_with_what_was_counted_last(site: Path, caps
 
 def test_what_is_no_built_book_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 2
-    assert "has no records: run `make book` first" in capsys.readouterr().err
+    assert "must be the folder of a built site" in capsys.readouterr().err

@@ -360,6 +360,7 @@ def laid_html(
     key: str,
     detail: Callable[[int, Column], Sequence[str]] = lambda _row, _column: (),
     number: str = "",
+    page: str = "",
 ) -> str:
     """Return a table that is laid out as HTML.
 
@@ -368,6 +369,7 @@ def laid_html(
         caption, key: as `to_html` takes them.
         detail: what stands behind a cell, by the row's place and the column, a sentence each; none if empty.
         number: in words, before the caption: "Table 3.2".
+        page: whose record it shows, if any.
     """
     head = "".join(_header_html(column) for column in laid)
     body = "\n".join(
@@ -376,10 +378,10 @@ def laid_html(
         + "</tr>"
         for i in range(len(laid[0].cells))
     )
+    shows = f' data-key="{page}:{key}"' if page else ""
     return (
         f'<div class="measured-table{" stack" if _is_too_wide_for_a_phone(laid) else ""}" id="table-{key}" '
-        f'role="region" tabindex="0" '
-        f'aria-labelledby="table-{key}-caption">\n'
+        f'role="region" tabindex="0" aria-labelledby="table-{key}-caption"{shows}>\n'
         f'<table class="sortable">\n<caption id="table-{key}-caption">{number_html(number, f"table-{key}")}'
         f"{escape(unbroken(caption))}</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"

@@ -146,7 +146,8 @@ def table_html(machines: list[Machine]) -> str:
     )
     rows = "\n".join(labelled(_row(machine, scales), ["Machine", *names]) for machine in machines)
     return (
-        f'<div class="{TABLE_CLASS}" role="region" tabindex="0" aria-labelledby="machines-caption">\n'
+        f'<div class="{TABLE_CLASS}" data-key="machines" role="region" tabindex="0" '
+        'aria-labelledby="machines-caption">\n'
         '<table class="sortable">\n<caption id="machines-caption">Machines that ran the book, each with its file: '
         "the median and its interval</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"

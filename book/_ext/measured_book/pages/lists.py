@@ -136,7 +136,7 @@ def _table(key: str, caption: str, head: Iterable[tuple[str, str]], rows: Iterab
     columns = list(head)
     names = "".join(f'<th scope="col" class="{css}">{name}</th>' for name, css in columns)
     return (
-        f'<div class="measured-table stack" role="region" tabindex="0" aria-labelledby="{key}">\n'
+        f'<div class="measured-table stack" data-key="{key}" role="region" tabindex="0" aria-labelledby="{key}">\n'
         '<table class="sortable">\n'
         f'<caption id="{key}">{escape(caption)}</caption>\n<thead><tr>{names}</tr></thead>\n<tbody>\n'
         + "\n".join(labelled(row, [name for name, _ in columns]) for row in rows)

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 from docutils import nodes
 from measured_book.notebooks.downloads import Download, downloads_html, downloads_of
 from measured_book.records.agreement import unequal_products
+from measured_book.records.html import data_key
 from measured_book.records.store import PageRecords, numbers_in
 from measured_book.site.repository import Repository
 from measured_book.state import state_of
@@ -232,7 +233,7 @@ def card_html(page: PageRecords, downloads: Sequence[Download]) -> str:
     )
     rows = [*_rows(page), ("Downloads", downloads_html(downloads, page.docname))]
     listed = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in rows)
-    return f'<div class="measured-card">\n{caution}<dl>\n{listed}\n</dl>\n</div>'
+    return f'<div class="measured-card"{data_key(page.provenance)}>\n{caution}<dl>\n{listed}\n</dl>\n</div>'
 
 
 def mismatch_text(title: str, docname: str, page: PageRecords | None) -> str:
@@ -266,7 +267,8 @@ def mismatch_html(repository: Repository | None, title: str, docname: str, page:
     return (
         '<details class="page-menu page-mismatch"><summary>Report a mismatch</summary>\n'
         "<p>Fill this in and send it to whoever gave you this book.</p>\n"
-        f'<pre tabindex="0" aria-label="Text of a report">{escape(text)}</pre>\n</details>'
+        f'<pre data-key="{docname}:provenance" tabindex="0" aria-label="Text of a report">{escape(text)}</pre>\n'
+        "</details>"
     )
 
 
@@ -301,7 +303,8 @@ def measured_html(env: BuildEnvironment, docname: str) -> str:
         return ""
     machines = " and ".join(dict.fromkeys(_machine(page) for page in pages))
     how = f' (<a href="#{CARD_ID}">how</a>)' if state_of(env).of(docname).records is not None else ""
-    return f'<p class="page-measured">Last measured {_days(pages)} on {machines}{how}</p>\n'
+    said = f"Last measured {_days(pages)} on {machines}{how}"
+    return f'<p class="page-measured" data-key="{docname}:provenance">{said}</p>\n'
 
 
 def line_html(app: Sphinx, docname: str, title: str) -> str:

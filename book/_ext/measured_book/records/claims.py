@@ -115,7 +115,7 @@ def claim_line(record: Json, ledger: str | None) -> str:
     link = f'; <a class="claim-ledger-link" href="{escape(ledger)}">quote and evidence</a>' if ledger else ""
     return (
         f'<p class="claim-line claim-{record["verdict"].replace(" ", "-")}" id="claim-{record["key"]}">'
-        f"{verdict_mark(record['verdict'])} "
+        f"{verdict_mark(record)} "
         f'<span class="claim-statement">{escape(unbroken(record["statement"]))}</span> '
         f'<span class="claim-source">({source_html(record)}{link})</span></p>'
     )
@@ -125,7 +125,7 @@ def claims_table(records: Sequence[Json], ledger: Mapping[str, str]) -> str:
     """Return the claims of a page as a compact table, each with a link to its test and to its row in the ledger."""
     rows = "\n".join(
         f'<tr><th scope="row"><a href="#claim-{record["key"]}">{escape(unbroken(record["statement"]))}</a></th>'
-        f"<td>{verdict_mark(record['verdict'])}</td><td>{_ledger_link(record, ledger.get(record['key']))}</td></tr>"
+        f"<td>{verdict_mark(record)}</td><td>{_ledger_link(record, ledger.get(record['key']))}</td></tr>"
         for record in records
     )
     return (

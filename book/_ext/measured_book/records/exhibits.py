@@ -112,7 +112,7 @@ def _open_exhibit(self: Any, node: Exhibit) -> None:
         self.body.append(f'<figure class="measured-figure" id="{node.label}">\n')
         return
     record = node["record"]
-    words = {"caption": record["caption"], "key": record["key"], "number": node["number"]}
+    words = {name: record[name] for name in ("caption", "key", "page")} | {"number": node["number"]}
     self.body.append(laid_html(node["laid"], detail=_details(record), **words))
     raise nodes.SkipNode
 

@@ -242,6 +242,11 @@ class Slot(nodes.General, nodes.Inline, nodes.Element):
         return f'<span class="keep">{escape(before)}{html}{escape(after)}</span>' if before or after else html
 
 
+def data_key(record: Json) -> str:
+    """Return the attribute that says which record an element shows."""
+    return f' data-key="{record["page"]}:{record["key"]}"'
+
+
 def _value_html(shown: Formatted) -> str:
     value = f'<span class="value">{escape(shown.prose)}</span>'
     return f'{value}{shown.joiner}<span class="unit">{escape(shown.unit)}</span>' if shown.unit else value
@@ -252,13 +257,12 @@ def _with_detail(
 ) -> Slot:
     """Return a button that opens its detail: phrasing content only, so that it may stand in a paragraph.
 
-    ``data-key`` says which record it shows, for who compares pages: see `scripts.compare_builds`.
+    ``data-key`` says which record it shows: who compares pages leaves it out: see `scripts.compare_builds`.
     """
     # Only the first sentence is an element, as a page has hundreds of details; the style sheet keeps the ends of lines.
     said = "\n".join([f'<span class="line">{escape(lines[0])}</span>', *map(escape, lines[1:])])
-    key = f"{record['page']}:{record['key']}"
     html = (
-        f'<button type="button" class="{classes}"{address} data-key="{key}" popovertarget="{ident}" '
+        f'<button type="button" class="{classes}"{address}{data_key(record)} popovertarget="{ident}" '
         f'popovertargetaction="show">{inner}</button>'
         f'<span popover class="measured-detail" id="{ident}"> {said}{extra}</span>'
     )
@@ -359,12 +363,13 @@ def quoted_html(number: str, source: str) -> str:
     )
 
 
-def verdict_mark(verdict: str) -> str:
+def verdict_mark(record: Json) -> str:
     """Return a claim's verdict as icon and word."""
+    verdict = record["verdict"]
     name = verdict.replace(" ", "-")
     return (
-        f'<span class="claim-verdict {name}"><span class="icon" aria-hidden="true">{ICONS[verdict]}</span> '
-        f"{escape(verdict)}</span>"
+        f'<span class="claim-verdict {name}"{data_key(record)}><span class="icon" aria-hidden="true">{ICONS[verdict]}'
+        f"</span> {escape(verdict)}</span>"
     )
 
 
@@ -392,15 +397,15 @@ def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None)
     """
     key, name = record["key"], record["verdict"].replace(" ", "-")
     tested = "" if record["fixed"] else " ".join(verdict_lines(record))
-    rule = f'<p class="claim-test">{escape(tested)}</p>\n' if record["tests"] and tested else ""
-    more = f'<p class="claim-numbers">Rests on: {", ".join(also)}.</p>\n' if also else ""
+    rule = f'<p class="claim-test"{data_key(record)}>{escape(tested)}</p>\n' if record["tests"] and tested else ""
+    more = f'<p class="claim-numbers"{data_key(record)}>Rests on: {", ".join(also)}.</p>\n' if also else ""
     link = f' <a class="claim-ledger-link" href="{escape(ledger)}">All claims</a>' if ledger else ""
     label = "Claim, counted" if record["fixed"] else "Claim"
     return (
         f'<div class="claim claim-{name}" id="claim-{key}" role="group" aria-labelledby="claim-{key}-statement">\n'
         f'<p class="claim-head"><a class="claim-label" href="#claim-{key}">{label}</a> '
-        f"{verdict_mark(record['verdict'])}</p>\n"
+        f"{verdict_mark(record)}</p>\n"
         f'<p class="claim-statement" id="claim-{key}-statement">{escape(unbroken(record["statement"]))}</p>\n'
-        f'{quotation_html(record)}<p class="claim-evidence">{evidence}</p>\n{rule}{more}'
+        f'{quotation_html(record)}<p class="claim-evidence"{data_key(record)}>{evidence}</p>\n{rule}{more}'
         f'<p class="claim-source">Source: {source_html(record)}.{link}</p>\n</div>'
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import unquote
 
-from measured_book.records.html import quotation_html, source_html, verdict_mark
+from measured_book.records.html import data_key, quotation_html, source_html, verdict_mark
 
 from tinytorch.perf.measuring.judge import OF_CLAIMS
 from tinytorch.report.numbers import unbroken
@@ -57,8 +57,9 @@ def _table(name: str, caption: str, rows: Sequence[Row]) -> str:
     for row in rows:  # by what a reader sees: files of one module differ in their addresses
         groups.setdefault(row.record["source"], []).append(row)
     bodies = "\n".join(_group(chosen) for chosen in groups.values())
+    told = f"{len(rows)} claim{'' if len(rows) == 1 else 's'} {name}: {', '.join(counts)}."
     return (
-        f'<p class="ledger-counts">{len(rows)} claim{"" if len(rows) == 1 else "s"} {name}: {", ".join(counts)}.</p>\n'
+        f'<p class="ledger-counts" data-key="claims">{told}</p>\n'
         f'<div class="measured-table ledger" role="region" tabindex="0" aria-labelledby="ledger-{name}">\n'
         f'<table>\n<caption id="ledger-{name}">{caption}</caption>\n'
         f"<thead><tr>{head}</tr></thead>\n{bodies}\n</table>\n</div>"
@@ -85,6 +86,6 @@ def _row(row: Row) -> str:
     link = f'<a class="headerlink" href="#{name}" title="Link to this claim">#</a>'
     return (
         f'<tr id="{name}"><th scope="row">{escape(unbroken(record["statement"]))}{link} {quotation_html(record)}</th>'
-        f"<td>{verdict_mark(record['verdict'])}</td><td>{row.evidence}</td>"
+        f"<td>{verdict_mark(record)}</td><td{data_key(record)}>{row.evidence}</td>"
         f'<td><a href="{escape(row.address)}#claim-{record["key"]}">{escape(row.title)}</a></td></tr>'
     )

@@ -153,6 +153,18 @@ def _word(record: Json) -> str:
     return str(record["word"] if record["kind"] == "verdict" else record["verdict"])
 
 
+class Answer(nodes.General, nodes.Inline, nodes.TextElement):
+    """Words that give an answer. Attribute: ``reference``."""
+
+
+def _open_answer(self: Any, node: Answer) -> None:
+    self.body.append(f'<span class="predict-result" data-key="{escape(node["reference"])}">')
+
+
+def _close_answer(self: Any, _: Answer) -> None:
+    self.body.append("</span>")
+
+
 class PredictionAnswer(_OfRecord):
     """Words that follow "It is": the reason of a verdict, the evidence of a claim, the interval of a number."""
 
@@ -160,7 +172,7 @@ class PredictionAnswer(_OfRecord):
         """Return the words; none for what was not measured."""
         record = self.record(app, docname)
         words = [] if record is None else self._words(app, record)
-        return nodes.inline("", "", *words, classes=["predict-result"]) if words else nodes.Text("")
+        return Answer("", "", *words, reference=self["reference"]) if words else nodes.Text("")
 
     def _words(self, app: Sphinx, record: Json) -> list[nodes.Node]:
         if record["kind"] == ABSENT:
@@ -316,6 +328,7 @@ def setup(app: Sphinx) -> None:
     """Register the directive, its nodes and its files."""
     nothing = (add_nothing, add_nothing)
     app.add_node(Prediction, html=(_open, _close), text=nothing, latex=nothing)
+    app.add_node(Answer, html=(_open_answer, _close_answer), text=nothing, latex=nothing)
     app.add_directive("predict", PredictDirective)
     app.add_transform(FoldAnswers)
     app.connect("html-page-context", add_files)

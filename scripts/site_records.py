@@ -1,4 +1,4 @@
-"""Reads each number, word and verdict of a built site from its records, under a name that says where it stands."""
+"""Records of a built site: its pages' files, and each number, word and verdict by the place where it stands."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _words(record: Json) -> Iterator[tuple[str, str]]:
     yield from ((place, cell["word"]) for place, cell in _cells(record) if "word" in cell)
 
 
-def read_site(folder: Path) -> Site:
-    """Return what the site in ``folder`` says.
+def read_pages(folder: Path) -> dict[str, Json]:
+    """Return the file of records of each page of the site in ``folder``.
 
     Raises:
         ValueError: if it has no records, or a file of them is none.
@@ -90,18 +90,30 @@ def read_site(folder: Path) -> Site:
     files = sorted((folder / "_records").rglob("*.json"))
     if not files:
         raise ValueError(f"{folder} must be the folder of a built site, but has no _records with files in it")
-    site = Site({}, {}, {}, {})
+    pages: dict[str, Json] = {}
     for path in files:
         try:
             content = json.loads(path.read_text("utf-8"))
-            page, records, provenance = content["page"], content["records"], content["provenance"]
+            pages[content["page"]] = {**content, "records": list(content["records"])}
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"{path} must be a page's file of records, but cannot be read as one: {error}") from error
+    return pages
+
+
+def read_site(folder: Path) -> Site:
+    """Return what the site in ``folder`` says.
+
+    Raises:
+        ValueError: if it has no records, or a file of them is none.
+    """
+    site = Site({}, {}, {}, {})
+    for page, content in read_pages(folder).items():
+        provenance = content["provenance"]
         machine = {name: value for name, value in provenance["machine"].items() if name != "load"}
         rest = ("blas", "environment", "python", "numpy")
         site.machines[page] = {**machine, **{name: provenance[name] for name in rest}}
         site.packages[page] = provenance["package"]
-        for record in records:
+        for record in content["records"]:
             site.numbers.update((Place(page, name), number) for name, number in _numbers(record))
             site.words.update((Place(page, name), word) for name, word in _words(record))
             if record["key"] == "noise-floor" and record["kind"] in NUMBER_KINDS:
