@@ -48,7 +48,7 @@ class Injector(JavascriptInjectorMiddleware):  # type: ignore[misc]
 def build(root: Path, pages: Sequence[str], changed_paths: Sequence[Path] = ()) -> None:
     """Build these pages of the book, all if there are none, in a process of its own, and say what was saved before."""
     if changed_paths:
-        names = sorted(os.path.relpath(path, root) for path in changed_paths)
+        names = sorted({os.path.relpath(path, root) for path in changed_paths})
         print(f"\nSaved: {', '.join(names)}.", flush=True)
     subprocess.run([sys.executable, "-m", "scripts.build_book", *pages], cwd=root, check=False)
 

@@ -59,6 +59,8 @@ class Execution:
         self.parts: dict[str, PageParts] = {}
         self.selected = frozenset(os.environ.get(SELECTED, "").split())
         self.left_out: set[str] = set()
+        #: Pages as they were last asked for: the text of each, and the notebook that it is.
+        self.notebooks: dict[str, tuple[str, nbformat.NotebookNode | None]] = {}
 
     @cached_property
     def around(self) -> Surroundings:
@@ -71,9 +73,11 @@ class Execution:
         env = self.app.env
         path = Path(env.doc2path(docname))
         content = path.read_text("utf-8")
-        settings = env.myst_config, env.mystnb_config  # type: ignore[attr-defined]
-        reader = create_nb_reader(str(path), *settings, content)
-        return None if reader is None else reader.read(content)
+        if docname not in self.notebooks or self.notebooks[docname][0] != content:
+            settings = env.myst_config, env.mystnb_config  # type: ignore[attr-defined]
+            reader = create_nb_reader(str(path), *settings, content)
+            self.notebooks[docname] = content, None if reader is None else reader.read(content)
+        return self.notebooks[docname][1]
 
     def study(self, docname: str) -> nbformat.NotebookNode | None:
         """Learn what the page's result depends on now, and return its notebook; None if it has none.

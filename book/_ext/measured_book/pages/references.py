@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from html import escape
 from pathlib import Path
 
@@ -41,6 +42,11 @@ def read_references(path: Path) -> BibliographyData:
     Raises:
         pybtex.exceptions.PybtexError: if it is not one.
     """
+    return _parsed(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(1)
+def _parsed(path: Path, changed: int) -> BibliographyData:  # noqa: ARG001 - a new version is a new entry
     return parse_file(str(path), "bibtex")
 
 
