@@ -155,7 +155,7 @@ def test_bytes_are_held_against_the_shapes_and_savings_multiply(monkeypatch: pyt
 def test_what_was_left_out_has_a_reason_for_each_ladder() -> None:
     lossy = frozenset({Configuration(kernels=True)})
     made = findings.left_out({"one": made_ladder(1, (CACHE, KERNELS), lossy=lossy), "many": _TWO_STEPS})
-    words = {name: (each["one"].outcome.word, each["many"]["outcome"]) for name, each in made.items()}
+    words = {name: (each["one"].outcome.word, each["many"]["outcome"].word) for name, each in made.items()}
     assert words == {"compiled kernels": ("answers refuted", "taken"), "key-value cache": ("gain refuted", "untried")}
     counted = findings.how_many(made)
     assert (counted.value, counted.unit, len(counted.measured)) == (2, "steps", 2)

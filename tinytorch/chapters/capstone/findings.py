@@ -202,9 +202,9 @@ def left_out(ladders: Mapping[str, Ladder]) -> dict[str, dict[str, Any]]:
     """Return the steps that a ladder tried alone and never took: on each its best trial, or "taken", or "untried"."""
 
     def on(one: Ladder, name: str) -> Any:
-        if any(name in trial.move for trial in one.taken):
-            return {"gained": None, "outcome": "taken"}
-        return one.dropped.get(name, {"gained": None, "outcome": "untried"})
+        outcome = Judgement(Verdict.SUPPORTED, word="untried", counted=True)
+        outcome = next((trial.outcome for trial in one.taken if name in trial.move), outcome)
+        return one.dropped.get(name, {"gained": None, "outcome": outcome})
 
     names = sorted({name for one in ladders.values() for name in one.dropped})
     return {name: {key: on(one, name) for key, one in ladders.items()} for name in names}
