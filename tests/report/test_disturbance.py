@@ -16,7 +16,7 @@ from tinytorch.perf.host.pinned_threads import allowed_cores
 from tinytorch.perf.measuring import Measurement, difference, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.judge import Judgement, Verdict, had_less_than_a_core, verdict_between
+from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, had_less_than_a_core, verdict_between
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Column, Page
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, caution
@@ -162,14 +162,17 @@ def test_a_comparison_in_a_table_is_withheld_too(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])
-def test_what_was_tested_withholds_where_neither_row_nor_reason_names_it(
+def test_what_was_tested_withholds_its_verdict_whatever_row_and_reason_name(
     share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
     page, found = Page("busy"), verdict_between(timed(share), high=9.0)
     word = page.word("short", found, because="it took little").record.body
-    (row,) = page.table("t", [{"a": "one", "b": found}], {"a": "A", "b": "B"}, caption="One.").record.body["rows"]
+    (row,) = page.table(
+        "t", [{"a": timed(0.5), "b": found, "c": decided(True)}], {"a": "A", "b": "B", "c": "C"}, caption="One."
+    ).record.body["rows"]
     assert word["outcome"] == row["b"]["outcome"] == ("withheld" if share < 1 else "decided")
+    assert row["c"]["outcome"] == "decided"
 
 
 def test_a_word_rests_on_numbers_of_its_page() -> None:

@@ -271,8 +271,9 @@ class Page:
         """Show and record a table: a row for each object, a column for each attribute that is named.
 
         A cell is a value, a whole number that was counted, text, a verdict, or None for "does not apply". A column of
-        `Modelled` or `Quoted` values looks so. A comparison is judged as ``compare`` does, and verdicts are withheld in
-        each row that has a number from which other processes took the machine's time, as ``word`` says.
+        `Modelled` or `Quoted` values looks so. A comparison is judged as ``compare`` does. A verdict is withheld, as
+        ``word`` says, where other processes took the machine's time from what it was tested on, or, where it names
+        nothing, from a number of its row.
 
         Args:
             key: its name; the table's address is ``#table-key``.
@@ -523,12 +524,13 @@ class Page:
         return is_disturbed([conditions_of_record(number.body) for number in numbers], self.background.cores())
 
     def _withhold(self, rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> None:
-        """Withhold the verdicts of the rows whose numbers, or whose tests, others disturbed."""
+        """Withhold the verdicts that were tested on what others disturbed, or in whose rows that is."""
         judged, others = [column.key for column in columns if column.judged], self.background.cores()
         for row in rows if judged else ():
             measured = [as_measurement(cell).conditions for cell in row.values() if isinstance(cell, Value)]
             for key in (key for key in judged if row[key] is not None):
-                rests_on = [*measured, *conditions_of(row[key])]
+                is_fixed = isinstance(row[key], Judgement) and row[key].is_fixed
+                rests_on = [] if is_fixed else conditions_of(row[key]) or measured
                 if verdict_of(row[key]).is_decided and is_disturbed(rests_on, others):
                     row[key] = Judgement(Verdict.WITHHELD)
 
