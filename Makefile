@@ -23,6 +23,8 @@ WITH_PEERS := $(filter 1,$(PEERS))
 PAGES ?=
 # `make book CPU=avx2` and `make test CPU=avx2` hold all kernels to that CPU's instructions; the book gets a folder of its own.
 CPU ?=
+# `make book PAGES="profiling" OUTCOME=other` writes them a second time, with the words that their verdicts did not get.
+OUTCOME ?=
 # `make test TESTS=tests/core` runs some tests.
 TESTS ?=
 PORT ?= 8000
@@ -43,8 +45,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
 
-book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX; PAGES="profiling ...": only these; CPU=avx2: as that CPU would)
-	@$(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )$(VENV)/bin/python -m scripts.build_book $(if $(CPU),--cpu "$(CPU)") $(PAGES)
+book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX; PAGES="profiling ...": only these; CPU=avx2: as that CPU would; OUTCOME=other: these pages also with what their verdicts did not find)
+	@$(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )$(VENV)/bin/python -m scripts.build_book $(if $(CPU),--cpu "$(CPU)") $(if $(OUTCOME),--outcome "$(OUTCOME)") $(PAGES)
 
 pdf: environment  ## build the book and print it into _build/html/measured.pdf, to which its menu links (needs Chromium)
 	@TINYTORCH_PDF=1 $(VENV)/bin/python -m scripts.build_book

@@ -33,6 +33,7 @@ from scripts.building.story import Story, counted, duration, sentence_of
 ROOT = Path(__file__).resolve().parent.parent
 EVENTS = "TINYTORCH_BUILD_EVENTS"
 SELECTED = "TINYTORCH_BUILD_PAGES"
+OUTCOME = "TINYTORCH_BUILD_OUTCOME"
 PREPARATION = "TINYTORCH_BUILD_PREPARATION"
 LOG = "build.log"
 #: What the mark says after a failed build that left nothing wrong.
@@ -69,11 +70,13 @@ def preparation_command(output: Path) -> list[str]:
 class Wanted:
     """What to build: only some ``pages``, all if there are none; held to the instructions of the older ``cpu``, if any.
 
-    What is held to another CPU goes into a folder of its own.
+    What is held to another CPU goes into a folder of its own. With the ``outcome`` "other", a page is written besides
+    each of the pages with what its verdicts did not find.
     """
 
     pages: tuple[str, ...] = ()
     cpu: str | None = None
+    outcome: str | None = None
 
     def output(self, root: Path) -> Path:
         """Return the folder that the build writes into."""
@@ -125,13 +128,18 @@ def build(root: Path, console: Console, command: Command, wanted: Wanted = EVERY
 
     Raises:
         OSError: if the folder _build cannot be written.
-        ValueError: if there is no such page, or this machine cannot do as the CPU.
+        ValueError: if there is no such page or outcome, or this machine cannot do as the CPU.
     """
+    if wanted.outcome not in (None, "other"):
+        raise ValueError(f"OUTCOME must be other, not {wanted.outcome!r}")
+    if wanted.outcome and not wanted.pages:
+        raise ValueError("OUTCOME=other needs PAGES, which name the pages to write so")
     missing = [page for page in wanted.pages if not (root / "book" / f"{page}.md").is_file()]
     if missing:
         raise ValueError(f"PAGES must name pages such as profiling, but there is no book/{missing[0]}.md")
     output = wanted.output(root)
-    settings = {**build_settings(output, wanted.cpu), SELECTED: " ".join(wanted.pages)}
+    settings = build_settings(output, wanted.cpu)
+    settings |= {SELECTED: " ".join(wanted.pages), OUTCOME: wanted.outcome or ""}
     settings[PREPARATION] = json.dumps(preparation_command(output))
     output.mkdir(parents=True, exist_ok=True)
     with only_build(output / "build.lock", lambda said: console.print(said, markup=False, soft_wrap=True)) as lock:
@@ -170,6 +178,8 @@ def _build_alone(
         return 1
     mark.unlink()
     say(f"The book is in {(output / 'html' / 'index.html').relative_to(root)} (built in {took}).")
+    for other in sorted((output / "html").glob("**/*.other.html")):
+        say(f"What its verdicts did not find is in {other.relative_to(root)}.")
     return 0
 
 
@@ -178,9 +188,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the book into _build/html.")
     parser.add_argument("pages", nargs="*", help="run only these and leave the others as they were")
     parser.add_argument("--cpu", help="hold all kernels to the instructions of an older CPU: avx2")
+    parser.add_argument("--outcome", help="write these also with what their verdicts did not find: other")
     asked = parser.parse_args()
     try:
-        return build(ROOT, Console(), jupyter_book_command, Wanted(tuple(asked.pages), asked.cpu))
+        return build(ROOT, Console(), jupyter_book_command, Wanted(tuple(asked.pages), asked.cpu, asked.outcome))
     except KeyboardInterrupt:
         print("Interrupted: the next build reads every page anew.", file=sys.stderr)
         return 130

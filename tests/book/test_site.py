@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import cast
 
 import nbformat
 import pytest
@@ -400,7 +401,7 @@ def test_a_build_of_some_pages_runs_no_other(tmp_path: Path, sphinx: SphinxProce
     for name, source in (("index", INDEX), ("first", HEADER + FIRST), ("second", HEADER + SECOND)):
         book.write(name, source)
     one_page = book.build(TINYTORCH_BUILD_PAGES="second")
-    other_page = book.build(TINYTORCH_BUILD_PAGES="first")
+    other_page = book.build(TINYTORCH_BUILD_PAGES="first", TINYTORCH_BUILD_OUTCOME="other")
     all_pages = book.build()
     assert [each.code for each in (one_page, other_page, all_pages)] == [0, 0, 0], one_page.output + other_page.output
     assert [each.executed() for each in (one_page, other_page, all_pages)] == [["second"], ["first"], []]
@@ -416,3 +417,11 @@ def test_a_build_of_some_pages_runs_no_other(tmp_path: Path, sphinx: SphinxProce
     for build in (other_page, all_pages):
         assert numbers(build.page("first.html"))[0] == "1.12 ms"
         assert not build.page("first.html").select("#claim-slow.not-measured")
+    other = other_page.page("first.other.html")
+    assert text(other.select("button.verdict")[0]) == "not memory-bound"
+    assert "supported" in text(cast(Tag, other.find(id="claim-slow")))
+    assert [text(p).partition(" with ")[0] for p in other.find_all("p") if "entence" in p.get_text()] == [
+        "Sentence",
+        "Sentence about nothing.",
+    ]
+    assert "first.other.html" not in all_pages.pages

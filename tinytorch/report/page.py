@@ -63,15 +63,16 @@ def _note(key: str, reason: str, instead_of: Literal["table", "figure"] | None) 
     return f'<p class="not-measured" id="{instead_of}-{key}" role="note">{NOT_MEASURED}: {escape(reason)}</p>'
 
 
-def _said(key: str, word: Said | Measurement, words: Mapping[str, Ends | str]) -> Said:
-    """Return what is said: what a measurement is called, or what this page calls a word."""
+def _said(key: str, word: Said | Measurement, words: Mapping[str, Ends | str]) -> tuple[Said, list[str]]:
+    """Return what is said, what a measurement is called or this page calls a word, and all that could have been."""
     ends = {name: one for name, one in words.items() if not isinstance(one, str)}
     names = {name: one for name, one in words.items() if isinstance(one, str)}
     if isinstance(word, Measurement) != bool(ends) or (ends and names):
         raise ValueError(
             f"words of {key!r} must be {{word: (low, high)}} for a measurement, and {{name: word}} for what was judged"
         )
-    return word_between(word, ends) if isinstance(word, Measurement) else called(word, names)
+    said = word_between(word, ends) if isinstance(word, Measurement) else called(word, names)
+    return said, list(dict.fromkeys([*ends, *names.values()]))
 
 
 class Page:
@@ -168,7 +169,7 @@ class Page:
         if isinstance(word, Unmeasured):
             return self._unmeasured(key, word)
         self._check_new(key)
-        word = _said(key, word, words or {})
+        word, could_be = _said(key, word, words or {})
         checked_text(words_of(word), "word", key)
         rests_on = list(dict.fromkeys([*numbers, *placeholders(checked_text(because, "because", key), key)]))
         self._check_numbers(rests_on, key)
@@ -177,6 +178,8 @@ class Page:
         if (is_disturbed_test or self._is_disturbed(rests_on)) and verdict_of(word).is_decided:
             word, said = Judgement(Verdict.WITHHELD), f"{WITHHELD_WORD}: {said}"
         body: Json = {"word": words_of(word), **tested(word), "because": said, "numbers": rests_on}
+        if others := [other for other in could_be if other != body["word"]]:
+            body["others"] = others
         body["fixed"] = self._is_fixed(body, rests_on)
         if verdict_of(word) is Verdict.OPEN and self._keys(ABSENT) & {*rests_on}:
             body["outcome"] = UNTESTED

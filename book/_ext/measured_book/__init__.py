@@ -15,7 +15,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     setup_site(app)
     return {
         "version": "1",
-        "env_version": 10,
+        "env_version": 11,
         # A page runs when it is read, and one that runs beside another disturbs its timing.
         "parallel_read_safe": False,
         "parallel_write_safe": True,
@@ -41,7 +41,7 @@ def setup_content(app: Sphinx) -> None:
         reading,
         references,
     )
-    from measured_book.records import card, exhibits, predictions, roles
+    from measured_book.records import card, exhibits, other_outcome, predictions, roles
     from measured_book.site import repository
 
     app.setup_extension("myst_nb")
@@ -70,6 +70,7 @@ def setup_content(app: Sphinx) -> None:
     downloads.setup(app)
     parts.setup(app)
     failures.setup(app)
+    other_outcome.setup(app)
 
 
 def setup_site(app: Sphinx) -> None:

@@ -94,6 +94,7 @@ class BookState:
         outline: what every page shows of others, as the pages were written with it; see `begin_writing`.
         imports: what modules of the package may import, as the last build found it: see `SourcePackage`.
         machines: a hash of the files in the folder of measurements, as the last build found them.
+        shows_other: whether pages are read for what their verdicts did not find: see `records.other_outcome`.
     """
 
     pages: dict[str, PageState] = field(default_factory=dict)
@@ -103,6 +104,7 @@ class BookState:
     outline: Outline | None = None
     imports: dict[str, frozenset[str]] = field(default_factory=dict)
     machines: str | None = None
+    shows_other: bool = False
 
     def of(self, docname: str) -> PageState:
         """Return the state of the page ``docname``, empty for one that gave nothing yet."""

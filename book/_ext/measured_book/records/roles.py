@@ -159,7 +159,7 @@ def _settle_where_measured(doctree: nodes.document, state: BookState, docname: s
         for reference, record in zip(held["references"], found, strict=True):
             if record is None:
                 warn(f"{{{held['name']}}} names {reference!r}, but page {docname!r} has recorded nothing so", held)
-        measured = all(record is not None and record["kind"] != ABSENT for record in found)
+        measured = all(record is not None and record["kind"] != ABSENT for record in found) is not state.shows_other
         left.append(held.parent)
         held.replace_self(held.children if measured == (held["name"] == "if-measured") else [])
     for section in left:
