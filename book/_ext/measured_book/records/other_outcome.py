@@ -76,7 +76,7 @@ def write_others(app: Sphinx, failed: Exception | None) -> None:
     # The state is kept no more: what follows is this process's own.
     state_of(app.env).shows_other = True
     place: Callable[[str], str] = builder.get_outfilename
-    builder.get_outfilename = lambda name: str(other_file(Path(place(name))))  # type: ignore[method-assign]
+    builder.get_outfilename = lambda name: str(other_file(Path(place(name))))  # type: ignore[assignment,method-assign]
     with suppress_logging():  # labels of a page that is read twice, and sentences with holes
         for docname in os.environ.get(SELECTED, "").split():
             _write_other(app, builder, docname)
