@@ -91,7 +91,7 @@
       document.querySelector("article, main").append(line);
     }
     const right = guessed.filter((form) => form.dataset.rightly === "true").length;
-    line.textContent = `You guessed ${guessed.length} of this page's ${forms.length} questions, ${right} of them rightly.`;
+    line.textContent = `${guessed.length} of ${forms.length} questions answered, ${right} correct.`;
   };
 
   const check = (form, unfold) => {

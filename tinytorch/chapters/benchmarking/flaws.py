@@ -43,7 +43,7 @@ class Flaw:
 
 
 def flaws() -> dict[str, Flaw]:
-    """Return all five, done one after the other; all but the straw man compare a function with itself."""
+    """Return all five, done one after the other; all but the weak baseline compare a function with itself."""
     return {
         "straw": straw_man(),
         "threads": unequal_threads(),
@@ -72,7 +72,7 @@ def straw_man() -> Flaw:
             return apply(ops.gelu, x).data
 
     flawed = [_median(lambda: typed_gelu(x)) / _median(ours) for _ in range(_TIMES)]
-    return _flaw("a straw man for a baseline", flawed, reference, ours)
+    return _flaw("a weak baseline", flawed, reference, ours)
 
 
 def typed_gelu(x: Array) -> Array:

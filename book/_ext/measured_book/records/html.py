@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,7 @@ from tinytorch.report.numbers import (
     format_number,
     format_record,
     format_samples,
+    interval_name,
     percent,
     unbroken,
 )
@@ -162,15 +162,6 @@ def _instrument_words(one: Instrument) -> list[str]:
             return [_counted(one.ranks, "rank"), cores, *kept, *([f"for {one.series}"] if one.series else [])]
 
 
-def _coverage_words(confidence: float) -> str:
-    """Return how many of how many intervals are right, rounded down: "of 100 intervals made like this one, 95 are"."""
-    if confidence == 1:
-        return "these are the least and the largest of all samples"
-    of = next((many for many in (100, 1_000, 10_000) if confidence <= 1 - 1 / many), 100_000)
-    right = math.floor(confidence * of + 1e-9)
-    return f"of {of:,} intervals made like this one, {right:,} are right"
-
-
 def _sureness(record: Json, shown: Formatted) -> list[str]:
     """Return how sure a number is and what kind of number it is, a sentence each."""
     kind, n = _KIND_WORDS[record["kind"]], record["n"]
@@ -187,10 +178,11 @@ def _sureness(record: Json, shown: Formatted) -> list[str]:
     statistic = f"{kind}{of}."
     if record["interval"] is None:
         return ["Not resolved: the samples do not tell between which ends it lies.", statistic]
-    lies = f"between {shown.low} and {shown.high}" if shown.low != shown.high else f"at {shown.low}"
+    ends = f"{shown.low} to {shown.high}" if shown.low != shown.high else shown.low
     confidence = record["interval"]["confidence"]
     if confidence >= LEAST_CONFIDENCE:
-        return [f"It lies {shown.with_unit(lies)}; {_coverage_words(confidence)}.", statistic]
+        name = interval_name(confidence)
+        return [f"{name[0].upper()}{name[1:]}: {shown.with_unit(ends)}.", statistic]
     samples = format_samples(record["samples"], record["unit"])
     return [f"No interval reaches {format_confidence(LEAST_CONFIDENCE)}. The samples: {samples}.", statistic]
 
