@@ -20,7 +20,7 @@ DECLARATIONS = [
     "page.table('s', signal.values(), {'bits': 'Bits', 'found': 'after rounding'}, caption='Two ' 'words.')",
     "page.number('eight', signal[8].found, what='signal')\npage.test('six', by['a', -1].found, at_least=47)",
     "page.number('rows', study.rows(machine.one, signal['a'].items()).count)",
-    "show_in_pytorch(page, in_pytorch.quantize_mlp)",
+    "page.printed('in-pytorch', printed_by(in_pytorch.quantize_mlp))",
     "%matplotlib inline",
 ]
 LOGIC = [

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinytorch.perf.measuring import Counted, Measurement, Modelled
+from tinytorch.perf.engines.snippets import Printed
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.noise import NoiseFloor
@@ -222,3 +223,13 @@ def test_what_was_imported_is_not_searched_for_garbage_by_each_measurement_of_a_
         assert (gc.get_freeze_count() > 10_000) is building
     finally:
         gc.unfreeze()
+
+
+def test_what_a_snippet_printed_is_shown_and_counted(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
+    page.printed("in-pytorch", Printed("one\ntwo\n", "PyTorch 9.9"))
+    record = page.records[-1].to_json()
+    assert (record["value"], record["unit"], record["what"]) == (2, "lines", "printed by PyTorch 9.9")
+    assert capsys.readouterr().out == "one\ntwo\n"
+    page.printed("not-here", Unmeasured("PyTorch is not here"))
+    assert (page.records[-1].kind, page.records[-1].body["reason"]) == ("absent", "PyTorch is not here")
+    assert capsys.readouterr().out == ""

@@ -50,6 +50,8 @@ from tinytorch.report.verdicts import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from tinytorch.perf.engines.snippets import Printed
+
 #: The key of the record that says where a page was made.
 PROVENANCE_KEY = "provenance"
 #: The key of the ratio that the same code shows against itself where and when the page is made.
@@ -394,6 +396,22 @@ class Page:
         figures.check_words(caption=caption, alt=alt, key=key)
         body = {"caption": caption.strip(), "alt": alt.strip(), "series": [], "files": dict(files or {})}
         return self._emit(key, "figure", body, on_page=boxes_html(boxes, key=f"{key}-boxes", label=alt.strip()))
+
+    def printed(self, key: str, printed: Printed | Unmeasured) -> Shown:
+        """Print what a snippet for PyTorch printed, and record how many lines these are.
+
+        The page includes the snippet, so that a reader sees the code that ran. ``{if-measured} key`` holds what the
+        page says of the output, ``{if-absent} key`` the one sentence for a build without PyTorch, which prints nothing.
+
+        Args:
+            key: of the number of lines.
+            printed: of ``tinytorch.perf.engines.snippets.printed_by``.
+        """
+        if isinstance(printed, Unmeasured):
+            return self._unmeasured(key, printed)
+        lines = printed.text.splitlines()
+        print("\n".join(lines))
+        return self.number(key, len(lines), f"printed by {printed.by}", unit="lines")
 
     def claim(
         self,

@@ -101,7 +101,7 @@ def test_a_hidden_cell_prints_no_number_but_a_check_and_a_snippet_of_pytorch() -
     said = printed("12 rows\n")
     assert found(said, "remove-input") == [NUMBER]
     assert found(printed("twelve rows\n"), "remove-input") == []
-    assert found(said, "remove-input", code="show_in_pytorch(page, f)") == []
+    assert found(said, "remove-input", code="page.printed('k', printed_by(f))") == []
     assert found(result("'f: passed. the ratio is 7.175000'"), "check") == []
 
 

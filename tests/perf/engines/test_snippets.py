@@ -1,4 +1,4 @@
-"""A snippet for another engine: it runs in a fresh process, by its name."""
+"""A snippet for PyTorch: it runs in a fresh process, by its name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from tinytorch.perf.engines import snippets
 from tinytorch.perf.measuring import Unmeasured
 
 
+def present(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let PyTorch be where it is not: the snippets here do not import it."""
+    monkeypatch.setattr(snippets, "missing", lambda name: None)
+    monkeypatch.setattr(snippets, "available", lambda: {"PyTorch eager": "9.9"})
+
+
 def greet() -> None:
     """Print two lines."""
     print("one\ntwo")
 
 
 def test_a_snippet_prints_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snippets, "missing", lambda name: None)
-    assert snippets.printed_by(greet) == "one\ntwo\n"
+    present(monkeypatch)
+    assert snippets.printed_by(greet) == snippets.Printed("one\ntwo\n", "PyTorch 9.9")
     with pytest.raises(ValueError, match="snippet must be a function at the top level"):
         snippets.printed_by(lambda: None)
 
@@ -28,9 +34,9 @@ def show_backend() -> None:
 
 
 def test_a_notebook_s_backend_stays_with_the_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snippets, "missing", lambda name: None)
+    present(monkeypatch)
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-    assert snippets.printed_by(show_backend) == "None\n"
+    assert snippets.printed_by(show_backend) == snippets.Printed("None\n", "PyTorch 9.9")
 
 
 def test_without_the_engine_it_says_why(monkeypatch: pytest.MonkeyPatch) -> None:

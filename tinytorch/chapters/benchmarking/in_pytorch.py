@@ -1,4 +1,4 @@
-"""The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.chapters.in_pytorch`."""
+"""The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
 from __future__ import annotations
 

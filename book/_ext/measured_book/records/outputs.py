@@ -21,8 +21,8 @@ LOGGER = logging.getLogger(__name__)
 _CODE_HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")
 _PRINTS = "prints"
 _OUTPUTS_REMOVED = ("remove-cell", "remove-output")
-#: The function whose cell prints what the snippet printed that the page shows above it.
-_PRINTS_OF_PYTORCH = "show_in_pytorch"
+#: The method whose cell prints what the snippet printed that the page shows above it.
+_PRINTS_OF_PYTORCH = "page.printed("
 #: A float as nobody formatted it.
 _RAW_FLOAT = re.compile(r"\d\.\d{5,}|\de-\d\d")
 #: What code formats and then calls a time, a rate or a factor.
