@@ -16,7 +16,7 @@ import pytest
 from onnx import helper, numpy_helper, shape_inference
 
 from tests.perf.onnx.graphs import answers
-from tinytorch.chapters import your_model
+from tinytorch.chapters.your_model import studies
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import accelerated
@@ -49,9 +49,9 @@ def assert_same(ours: list[Array], theirs: list[Array]) -> None:
 
 def test_the_page_s_model() -> None:
     """Op by op, on kernels and as a plan."""
-    images = your_model.lines()[:6]
-    expected = runtime(your_model.FILE, {"x": images})
-    model = from_onnx(your_model.FILE)
+    images = studies.lines()[:6]
+    expected = runtime(studies.FILE, {"x": images})
+    model = from_onnx(studies.FILE)
     assert_same(answers(model, images), expected)
     with accelerated():
         assert_same(answers(model, images), expected)

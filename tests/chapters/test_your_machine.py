@@ -53,4 +53,4 @@ def test_operations_are_placed_by_what_they_ask_for() -> None:
     assert placed["add"].demand.bytes == 3 * 8 * 8 * 4
     assert placed["matrix × vector"].demand.flops == 2 * 8 * 8
     assert placed["matrix × matrix"].demand.flops == 2 * 8 * 8 * 8
-    assert placed["GELU"].intensity == 1.0
+    assert placed["GELU"].intensity.value == 1.0

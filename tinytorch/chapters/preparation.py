@@ -159,7 +159,7 @@ def _compile_block() -> None:
 
 def _compile_file() -> None:
     """Compile a forward pass of the model that is read from a file, in each way that its page shows."""
-    from tinytorch.chapters.your_model import FILE, LINES, lines
+    from tinytorch.chapters.your_model.studies import FILE, LINES, lines
     from tinytorch.core.tensor import Tensor
     from tinytorch.perf.acceleration.plans import plan
     from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels

@@ -58,7 +58,7 @@ def test_every_point_is_there_with_its_interval(figure: Figure) -> None:
     points = {one["label"]: one for one in series[2:]}
     assert list(points) == [f"{i} {one.name}" for i, one in enumerate(POINTS, start=1)]
     for one, point in zip(POINTS, points.values(), strict=True):
-        assert point["x"] == [one.intensity]
+        assert point["x"] == [one.intensity.value]
         assert point["numbers"][0]["value"] == pytest.approx(one.attained.median)
         assert point["numbers"][0]["interval"]["low"] == pytest.approx(one.attained.interval.low)
 
@@ -139,7 +139,7 @@ def test_numbers_lie_beside_their_points_and_on_no_line(points: list[Placed], la
         drawn = [line.get_transform().transform(line.get_xydata()) for line in ax.lines]
         for bars in (one for one in ax.collections if isinstance(one, LineCollection)):
             drawn += [ax.transData.transform(segment) for segment in bars.get_segments()]
-        spots = ax.transData.transform([(one.intensity, one.attained.median / 1e9) for one in points])
+        spots = ax.transData.transform([(one.intensity.value, one.attained.median / 1e9) for one in points])
         numbers = [text for text in ax.texts if text.get_text().isdigit()]
         assert [text.get_text() for text in numbers] == [str(at) for at in range(1, len(points) + 1)]
         for number, text in enumerate(numbers):
@@ -183,7 +183,7 @@ def test_the_tables_hold_what_was_placed() -> None:
     for one, row, roof in zip(POINTS, reached, asked, strict=True):
         assert (row["name"], row["bound"]["word"]) == (one.name, one.verdict.sentence_word)
         assert row["of_roof"]["value"] == pytest.approx(one.of_roof.median)
-        assert row["intensity"]["value"] == pytest.approx(one.intensity)
+        assert row["intensity"]["value"] == pytest.approx(one.intensity.value)
         assert (roof["name"], roof["slope"]) == (one.name, one.slope.of)
         assert roof["operations"]["value"] == one.demand.operations
         assert roof["bandwidth"]["value"] == pytest.approx(one.slope.bandwidth.median)

@@ -66,7 +66,7 @@ def test_a_product_stands_where_the_hand_puts_it() -> None:
     flops, moved = 2 * 64**3, 3 * 64 * 64 * 4
     assert (placed.demand.flops, placed.demand.bytes, placed.slope.of) == (flops, moved, "L2")
     assert placed.slope.bandwidth.median == pytest.approx(100e9)
-    assert placed.intensity == flops / moved
+    assert placed.intensity.value == flops / moved
     assert placed.roof.median == pytest.approx(flops / PEAK)
     assert placed.attainable.median == pytest.approx(PEAK)
     assert placed.attained.median == pytest.approx(flops / 7e-6)
@@ -91,7 +91,9 @@ def test_an_addition_stands_on_the_slope_of_the_level_that_holds_it() -> None:
         placed = place("add", recorded.profile.events, timed(1e-3), made)
         assert placed.slope.of == name
         assert placed.attainable.median == pytest.approx(bandwidth / 12)
-        assert placed.attainable.median == pytest.approx(attainable(placed.intensity, made, made.level_of(12 * count)))
+        assert placed.attainable.median == pytest.approx(
+            attainable(placed.intensity.value, made, made.level_of(12 * count))
+        )
 
 
 def test_ops_without_arithmetic_have_a_share_of_the_roof_but_no_rate() -> None:

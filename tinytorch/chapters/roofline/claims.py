@@ -118,7 +118,7 @@ def claim_intensity_of_add(page: Page, add: Placed) -> None:
         quote="Compared to element-wise addition (0.33 FLOPs/byte)",
         source=sources.COURSE_ACCELERATION,
         source_url=sources.COURSE_ACCELERATION_URL,
-        verdict=verdict_between(_counted(add.intensity), low=0.33, high=0.34),
+        verdict=verdict_between(_counted(add.demand.intensity), low=0.33, high=0.34),
         evidence="One operation for three numbers of four bytes is {intensity-add}. A third is the operations for each "
         "number moved. The course's exercise multiplies by four bytes, its question does not; nor does its formula for "
         "a product, 2N/3, which in bytes is N/6.",

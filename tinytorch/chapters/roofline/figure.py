@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from matplotlib.axes import Axes
@@ -93,7 +93,7 @@ def reached_table(page: Page, key: str, placed: Sequence[Placed], *, caption: st
                 "bound": one.verdict.said,
                 "of_roof": one.of_roof,
                 "attained": one.attained if one.demand.operations else None,
-                "intensity": Counted(one.intensity, "1", "operations for each byte"),
+                "intensity": Counted(one.demand.intensity, "1", "operations for each byte"),
             }
             for one in placed
         ],
@@ -127,7 +127,7 @@ def asked_table(page: Page, key: str, placed: Sequence[Placed], *, caption: str)
 
 
 def roofline_figure(
-    placed: Sequence[Placed], ceilings: Ceilings, *, variants: Sequence[str] | str = "measured"
+    placed: Iterable[Placed], ceilings: Ceilings, *, variants: Sequence[str] | str = "measured"
 ) -> Figure:
     """Return the hierarchical roofline of ``ceilings`` with a numbered point for each of ``placed``.
 
@@ -144,6 +144,7 @@ def roofline_figure(
     Raises:
         ValueError: if ``placed`` is empty, one did no arithmetic, the threads differ, or a variant is unknown.
     """
+    placed = list(placed)
     names = [variants] * len(placed) if isinstance(variants, str) else list(variants)
     _check(placed, names, ceilings)
     columns = 2 if all(len(one.name) <= _SHORT_NAME for one in placed) else 1
@@ -152,7 +153,9 @@ def roofline_figure(
     x_limits, y_limits = _limits(placed, ceilings)
     scale = _draw_roofs(ax, ceilings, x_limits)
     for number, (one, variant) in enumerate(zip(placed, names, strict=True), start=1):
-        draw_line(ax, [one.intensity], [one.attained], quantity="rate", variant=variant, label=f"{number} {one.name}")
+        draw_line(
+            ax, [one.demand.intensity], [one.attained], quantity="rate", variant=variant, label=f"{number} {one.name}"
+        )
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlim(*x_limits)
@@ -188,8 +191,8 @@ def _limits(placed: Sequence[Placed], ceilings: Ceilings) -> tuple[tuple[float, 
     peak = max(roof.median for _, _, roof in _flat_roofs(ceilings))
     ridges = [ridge(ceilings, level).median for level in ceilings.levels]
     ridges += [peak / best_bandwidth(level).median for level in ceilings.levels]
-    first = min(*(one.intensity for one in placed), *ridges) / 2
-    last = max(*(one.intensity for one in placed), *ridges) * 3
+    first = min(*(one.demand.intensity for one in placed), *ridges) / 2
+    last = max(*(one.demand.intensity for one in placed), *ridges) * 3
     slopes = [best_bandwidth(level).median for level in ceilings.levels]
     lowest = min(*(one.attained.interval.low for one in placed), *(first * slope for slope in slopes))
     highest = max(peak, *(one.attained.interval.high for one in placed))
@@ -267,7 +270,7 @@ def _number_points(ax: Axes, placed: Sequence[Placed], ceilings: Ceilings, scale
     drawn = [_Paper(limits, size) for size in _AXES_POINTS]
     for paper in drawn:
         paper.lines.extend(_lines_of(ax, placed, ceilings, scale, paper))
-    at = [(one.intensity, one.attained.median / scale.factor) for one in placed]
+    at = [(one.demand.intensity, one.attained.median / scale.factor) for one in placed]
     for number, point in enumerate(at, start=1):
         others = [other for other in at if other is not point]
         found: list[tuple[float, float, float, Point]] = []
@@ -341,7 +344,7 @@ def _lines_of(
         lines.append((paper.at(peak / max(slopes), height), paper.at(right, height)))
     for one in placed:
         low, high = (end / scale.factor for end in (one.attained.interval.low, one.attained.interval.high))
-        lines.append((paper.at(one.intensity, low), paper.at(one.intensity, high)))
+        lines.append((paper.at(one.demand.intensity, low), paper.at(one.demand.intensity, high)))
     for name in ax.texts:
         x, y = paper.at(*name.xyann) if isinstance(name, Annotation) else paper.at(*name.get_position())
         lines.append(((x - _LETTER * len(name.get_text()), y), (x, y)))

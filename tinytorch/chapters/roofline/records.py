@@ -155,7 +155,7 @@ def _record_demand(page: Page, name: str, one: Placed) -> None:
     key = key_of(name)
     page.number(f"flops-{key}", one.demand.operations, unit="FLOP", what=f"operations of {name}")
     page.number(f"bytes-{key}", one.demand.bytes, unit="B", what=f"compulsory bytes of {name}")
-    page.number(f"intensity-{key}", Counted(one.intensity, "FLOP/B", f"intensity of {name}"))
+    page.number(f"intensity-{key}", Counted(one.demand.intensity, "FLOP/B", f"intensity of {name}"))
     page.number(f"arithmetic-{key}", Modelled.by("the roofline", one.verdict.compute.seconds))
     page.number(f"moving-{key}", Modelled.by("the roofline", one.verdict.memory.seconds))
 
@@ -249,8 +249,8 @@ def record_crossing(page: Page, crossings: Mapping[int, Sequence[Placed]], machi
         for key, one in (("first", first), ("last", last)):
             what = f"share of the peak, r = {rows_of(one)}, weights {width:,} wide"
             page.number(f"of-peak-{key}-{width}", one.verdict.compute.share, what=what)
-        page.number(f"intensity-first-{width}", Counted(first.intensity, "FLOP/B", f"intensity, {first.name}"))
-        page.number(f"intensity-last-{width}", Counted(last.intensity, "FLOP/B", f"intensity, {last.name}"))
+        page.number(f"intensity-first-{width}", Counted(first.demand.intensity, "FLOP/B", f"intensity, {first.name}"))
+        page.number(f"intensity-last-{width}", Counted(last.demand.intensity, "FLOP/B", f"intensity, {last.name}"))
         if width == _BY_HAND[0]:
             by_hand = {one.name: one for one in crossing if rows_of(one) == _BY_HAND[1]}
             record_by_hand(page, by_hand)
@@ -416,7 +416,7 @@ def record_sizes(page: Page, products: Mapping[int, Placed]) -> None:
         [
             {
                 "width": f"{width:,}",
-                "intensity": Counted(one.intensity, "1", "operations for each byte"),
+                "intensity": Counted(one.demand.intensity, "1", "operations for each byte"),
                 "seconds": one.seconds,
                 "rate": one.attained,
                 "bytes": one.seconds.per(one.demand.bytes, "B/s", f"compulsory bytes a second, {width:,} wide"),
@@ -515,7 +515,7 @@ def record_answers(page: Page, machine: Ceilings, placed: Mapping[str, Placed], 
         by_op: the operations of the GPT's forward pass on 64 sequences.
     """
     gelu = placed["GELU"]
-    page.number("q-gelu-intensity", Counted(gelu.intensity, "FLOP/B", "intensity of GELU"))
+    page.number("q-gelu-intensity", Counted(gelu.demand.intensity, "FLOP/B", "intensity of GELU"))
     page.number("q-gelu-ridge", quotient(machine.fp32_peak, gelu.slope.bandwidth, "ridge point of GELU", "FLOP/B"))
     narrow = ridge(machine, machine.levels[-1]).scaled(0.5, "rows", "crossing with 8-bit weights from memory")
     page.number("q-rows", Modelled.by("the roofline", narrow))

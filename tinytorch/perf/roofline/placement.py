@@ -22,7 +22,7 @@ from tinytorch.perf.events.stream import Event, OpKey, Profile, layer_groups, op
 from tinytorch.perf.events.trace import same_ops
 from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.machine.call_costs import Costs, least_call_seconds
-from tinytorch.perf.measuring import Measurement, interleave, quotient
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave, quotient
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.roofline.bounds import (
@@ -62,7 +62,7 @@ class Placed:
         >>> x = Tensor(np.ones((64, 64), np.float32))
         >>> with blas_threads(1):
         ...     found = place_call("a layer", Linear(64, 64, bias=False), ceilings(), operands=[x], repeats=6)
-        >>> found.intensity == 2 * 64**3 / (3 * 64 * 64 * 4)  # three matrices of four bytes a number
+        >>> found.intensity.value == 2 * 64**3 / (3 * 64 * 64 * 4)  # three matrices of four bytes a number
         True
     """
 
@@ -74,9 +74,24 @@ class Placed:
     verdict: BoundVerdict
 
     @property
-    def intensity(self) -> float:
+    def arithmetic(self) -> Counted:
+        """Operations that it asks for."""
+        return Counted(self.demand.operations, "FLOP", f"arithmetic of {self.name}")
+
+    @property
+    def traffic(self) -> Counted:
+        """Compulsory bytes that it asks for."""
+        return Counted(self.demand.bytes, "B", f"compulsory bytes of {self.name}")
+
+    @property
+    def intensity(self) -> Counted:
         """Operations for each compulsory byte."""
-        return self.demand.intensity
+        return Counted(self.demand.intensity, "FLOP/B", f"intensity of {self.name}")
+
+    @property
+    def least(self) -> Modelled:
+        """The time at the roof."""
+        return Modelled.by("the roofline", self.roof)
 
     @property
     def attained(self) -> Measurement:
