@@ -14,14 +14,13 @@ Answer = TypeVar("Answer", bound=Callable[..., Any])
 Given = ParamSpec("Given")
 
 
-def exercise_check(check: Callable[Concatenate[Answer, Given], str]) -> Callable[Concatenate[Answer, Given], str]:
-    """Return ``check`` so that it also tells a reader whose function is missing or still empty.
+def exercise_check(
+    check: Callable[Concatenate[Answer, Given], str | None],
+) -> Callable[Concatenate[Answer, Given], str]:
+    """Return a ``check``, which raises AssertionError that says what is wrong, so that it says "passed" if nothing is.
 
-    Exercises begin with a body that raises NotImplementedError.
-
-    Raises:
-        AssertionError: from the result, if the function raises NotImplementedError.
-        TypeError: from the result, if what it was given cannot be called.
+    A reader whose function is missing or still empty is told so: exercises begin with a body that raises
+    NotImplementedError.
     """
 
     @functools.wraps(check)
@@ -31,7 +30,7 @@ def exercise_check(check: Callable[Concatenate[Answer, Given], str]) -> Callable
                 f"{check.__name__} takes your function itself, without calling it, not its result {function!r}"
             )
         try:
-            return check(function, *args, **kwargs)
+            return check(function, *args, **kwargs) or f"{check.__name__.removeprefix('check_')}: passed"
         except NotImplementedError:
             name = getattr(function, "__name__", "your function")
             sentence = f"{name} is not written yet: replace the line that raises NotImplementedError"
@@ -41,11 +40,7 @@ def exercise_check(check: Callable[Concatenate[Answer, Given], str]) -> Callable
 
 
 def returned_number(answer: Any, case: str) -> float:
-    """Return ``answer`` if it is a number, NumPy's scalars included.
-
-    Args:
-        answer: what the reader's function returned.
-        case: what it was asked, for the error.
+    """Return what a reader's function answered in this case if it is a number, NumPy's scalars included.
 
     Raises:
         AssertionError: if it is none, as where a return is missing.
@@ -55,11 +50,7 @@ def returned_number(answer: Any, case: str) -> float:
 
 
 def judged_faster(name: str, comparison: Comparison) -> str:
-    """Return "... passed" if the candidate is faster, and what to do where this run leaves it open.
-
-    Args:
-        name: of the exercise.
-        comparison: of the reader's function, as candidate, with what it has to beat.
+    """Return "... passed" if the reader's function, the candidate, is faster, and what to do where that is open.
 
     Raises:
         AssertionError: with the ratio and its interval, if the candidate is slower or as fast as the baseline.

@@ -18,7 +18,7 @@ _TOLERANCE = 1.02
 
 
 @exercise_check
-def check_calls_per_process(function: Callable[[float, float, float, float], int]) -> str:
+def check_calls_per_process(function: Callable[[float, float, float, float], int]) -> None:
     """Return "... passed" if ``function(start, call, between, within)`` is the best number of calls in each process.
 
     A process takes ``start`` seconds before its first timed call and ``call`` seconds for each; ``between`` is the
@@ -39,7 +39,6 @@ def check_calls_per_process(function: Callable[[float, float, float, float], int
         assert found <= _TOLERANCE * cost.min(), (
             f"{case}: {best} calls are best, {answer} have {found / cost.min():.3g}x"
         )
-    return "calls_per_process: passed"
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def _shown(times: Measurement) -> str:
 
 
 @exercise_check
-def check_flaw(function: Callable[[Report], FlawName | None]) -> str:
+def check_flaw(function: Callable[[Report], FlawName | None]) -> None:
     """Return "... passed" if ``function(report)`` names the flaw of each report, and None of those that have none.
 
     The names are "order" (not in turns), "threads", "caches", "statistic" (another for each), and "baseline" (more
@@ -111,7 +110,6 @@ def check_flaw(function: Callable[[Report], FlawName | None]) -> str:
         answer = function(report)
         shown = f"{_shown(report.baseline)}, {_shown(report.candidate)}, {report.statistics}"
         assert answer == truth, f"the flaw is {truth!r}, not {answer!r}: {shown}, best known {report.best_known:.3g} s"
-    return "flaw: passed"
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ class Option:
 
 
 @exercise_check
-def check_choose(function: Callable[[Sequence[Option], float, int], str | None]) -> str:
+def check_choose(function: Callable[[Sequence[Option], float, int], str | None]) -> None:
     """Return "... passed" if ``function(options, seconds, nbytes)`` names the most accurate within both budgets.
 
     The upper end of its interval must be within the time, since a median alone may be luck; None if there is none.
@@ -150,4 +148,3 @@ def check_choose(function: Callable[[Sequence[Option], float, int], str | None])
         truth = max(fit, key=lambda one: one.accuracy).name if fit else None
         answer = function(options, seconds, nbytes)
         assert answer == truth, f"within {seconds:.4g} s and {nbytes} bytes it is {truth!r}, not {answer!r}"
-    return "choose: passed"

@@ -28,7 +28,7 @@ class Entry(NamedTuple):
 
 
 @exercise_check
-def check_straggler(function: Callable[[list[Entry]], int]) -> str:
+def check_straggler(function: Callable[[list[Entry]], int]) -> None:
     """Return "... passed" if ``function(trace)`` names the rank for which the others waited longest, in all.
 
     In each collective all ranks wait for the one that arrives last; moving the data takes time of its own.
@@ -39,7 +39,6 @@ def check_straggler(function: Callable[[list[Entry]], int]) -> str:
         answer = function([trace[index] for index in draw.permutation(len(trace))])
         told = ", ".join(f"{seconds * 1e3:.1f} ms for rank {rank}" for rank, seconds in enumerate(caused))
         assert answer == truth, f"the others waited {told}: the straggler is rank {truth}, not {answer!r}"
-    return "straggler: passed"
 
 
 def _made_trace(draw: np.random.Generator) -> tuple[list[Entry], int, list[float]]:
@@ -71,7 +70,7 @@ def _computed(rank: int, start: float, seconds: float, draw: np.random.Generator
 
 
 @exercise_check
-def check_most_ranks(function: Callable[[float, float, float, float, float], int]) -> str:
+def check_most_ranks(function: Callable[[float, float, float, float, float], int]) -> None:
     """Return "... passed" if ``function(seconds, nbytes, alpha, beta, least)`` is how far weak scaling pays.
 
     Each rank computes ``seconds`` a step whatever their number, then a ring sums ``nbytes`` of gradients: nothing is
@@ -91,11 +90,10 @@ def check_most_ranks(function: Callable[[float, float, float, float, float], int
             f"{seconds:.3g} s a step, {nbytes:.3g} B, alpha {alpha:.3g} s, beta {beta:.3g} s/B, at least {least:.3f}"
         )
         assert answer == truth, f"{shown}: {truth} ranks have {efficiency[truth - 1]:.4f}, so not {answer!r}"
-    return "most_ranks: passed"
 
 
 @exercise_check
-def check_choose_split(function: Callable[[Workload, Cluster, int, float], Split | None]) -> str:
+def check_choose_split(function: Callable[[Workload, Cluster, int, float], Split | None]) -> None:
     """Return "... passed" if ``function(workload, cluster, ranks, memory)`` is a fastest split that fits.
 
     Speed and bytes are those of `predict`, without sharding or overlap; the answer is None if no split of all ranks
@@ -112,7 +110,6 @@ def check_choose_split(function: Callable[[Workload, Cluster, int, float], Split
             answer = function(workload, cluster, ranks, float(memory))
             shown = f"{ranks} ranks, {cluster.ranks_per_node} a node, of {memory / 1e9:.2f} GB each: the fastest split"
             _check_split(answer, best, fit, f"{shown} is {_described(best)}")
-    return "choose_split: passed"
 
 
 def _check_split(answer: Split | None, best: Prediction | None, fit: list[Prediction], shown: str) -> None:

@@ -15,30 +15,22 @@ from tinytorch.perf.memoization.cache import KVCache
 
 
 @exercise_check
-def check_cache_bytes(function: Callable[[int, int, int, int, int, int], float]) -> str:
-    """Return "... passed" if ``function(batch, positions, layers, heads, head_dim, itemsize)`` is what a cache holds.
-
-    Raises:
-        AssertionError: with the sizes, the bytes of a real cache, and the answer.
-    """
+def check_cache_bytes(function: Callable[[int, int, int, int, int, int], float]) -> None:
+    """Return "... passed" if ``function(batch, positions, layers, heads, head_dim, itemsize)`` is a cache's bytes."""
     draw = np.random.default_rng(0)
     for dtype in (np.float16, np.float32, np.float64) * 4:
         batch, positions, layers, heads, depth = (int(size) for size in draw.integers(1, 9, 5))
         cache, itemsize = KVCache(batch, positions, layers, heads, depth, dtype), np.dtype(dtype).itemsize
         answer = function(batch, positions, layers, heads, depth, itemsize)
         assert answer == cache.nbytes, f"{cache} of {itemsize} bytes each holds {cache.nbytes} bytes, not {answer}"
-    return "cache_bytes: passed"
 
 
 @exercise_check
-def check_saved_flops(function: Callable[[int, int, int, int], float]) -> str:
+def check_saved_flops(function: Callable[[int, int, int, int], float]) -> None:
     """Return "... passed" if ``function(width, layers, vocabulary, position)`` is what a cache saves in one step.
 
     The step reads the token at ``position`` (0 is the first) of a `GPT` and makes one row of logits; without a cache
     all tokens up to it are read.
-
-    Raises:
-        AssertionError: with the sizes, the FLOPs saved in two runs, and the answer.
     """
     for width, layers, vocabulary, position in ((8, 1, 5, 0), (8, 2, 11, 1), (24, 3, 7, 9), (16, 2, 30, 17)):
         model = GPT(vocabulary, width, layers, 2, 20, seed=0).eval()
@@ -46,18 +38,14 @@ def check_saved_flops(function: Callable[[int, int, int, int], float]) -> str:
         answer = function(width, layers, vocabulary, position)
         shown = f"{width} wide, {layers} layers, {vocabulary} tokens, position {position}"
         assert answer == truth, f"{shown}: a cache saves {truth} FLOPs, not {answer}"
-    return "saved_flops: passed"
 
 
 @exercise_check
-def check_append(function: Callable[[Array, int, Array], Any]) -> str:
+def check_append(function: Callable[[Array, int, Array], Any]) -> None:
     """Return "... passed" if ``function(memory, position, new)`` appends without making the memory anew.
 
     It writes ``new`` (H, T, D) into ``memory`` (H, S, D) from ``position`` on, and returns what is remembered then,
     (H, position + T, D), as a view; if it does not fit it raises ValueError and writes nothing.
-
-    Raises:
-        AssertionError: saying what is wrong.
     """
     draw = np.random.default_rng(0)
     memory = np.zeros((2, 6, 3), np.float32)
@@ -73,18 +61,15 @@ def check_append(function: Callable[[Array, int, Array], Any]) -> str:
         function(memory, 4, new[:, :3])
     except ValueError:
         assert (memory == before).all(), "it wrote before it found that the positions do not fit"
-        return "append: passed"
+        return
     raise AssertionError("three positions behind four of six do not fit, but nothing was raised")
 
 
 @exercise_check
-def check_tokens_per_second(function: Callable[[float, float, int, float, float], float]) -> str:
+def check_tokens_per_second(function: Callable[[float, float, int, float, float], float]) -> None:
     """Return "... passed" if ``function(weights, cache, batch, bandwidth, calls)`` is what a batch writes in a second.
 
     A step takes ``calls`` seconds, and the time in which ``bandwidth`` delivers the weights and each sequence's cache.
-
-    Raises:
-        AssertionError: with the sizes, the right answer, and the answer.
     """
     weights, cache, bandwidth = 26e9, 1.6e9, 1.6e12
     cases = (
@@ -98,4 +83,3 @@ def check_tokens_per_second(function: Callable[[float, float, int, float, float]
         answer = function(*given)
         assert isinstance(answer, (int, float)), f"{said}: the answer must be a number of tokens, not {answer!r}"
         assert abs(answer / right - 1) < 1e-9, f"{said}: {given} give {right:.6g} tokens per second, not {answer}"
-    return "tokens_per_second: passed"

@@ -14,12 +14,8 @@ from tinytorch.perf.measuring.statistics import Interval
 
 
 @exercise_check
-def check_intensity(function: Callable[[int, int, int], float]) -> str:
-    """Return "... passed" if ``function(rows, inner, columns)`` is the FLOPs per compulsory byte of what really ran.
-
-    Raises:
-        AssertionError: with the sizes, the intensity of the run, and the answer.
-    """
+def check_intensity(function: Callable[[int, int, int], float]) -> None:
+    """Return "... passed" if ``function(rows, inner, columns)`` is the FLOPs per compulsory byte of what really ran."""
     draw = np.random.default_rng(0)
     for _ in range(20):
         rows, inner, columns = (int(size) for size in draw.integers(1, 40, 3))
@@ -31,16 +27,11 @@ def check_intensity(function: Callable[[int, int, int], float]) -> str:
         shown = f"({rows}, {inner}) times ({inner}, {columns})"
         answer = returned_number(function(rows, inner, columns), shown)
         assert math.isclose(answer, truth, rel_tol=1e-9), f"{shown} has {truth:.4f} FLOP/B, not {answer}"
-    return "intensity: passed"
 
 
 @exercise_check
-def check_least_seconds(function: Callable[[float, float, float, float], float]) -> str:
-    """Return "... passed" if ``function(flops, traffic, peak, bandwidth)`` is the time at the roof.
-
-    Raises:
-        AssertionError: with the case and the answer.
-    """
+def check_least_seconds(function: Callable[[float, float, float, float], float]) -> None:
+    """Return "... passed" if ``function(flops, traffic, peak, bandwidth)`` is the time at the roof."""
     draw = np.random.default_rng(0)
     for _ in range(50):
         flops, traffic, peak, bandwidth = (float(value) for value in 10 ** draw.uniform(0, 9, 4))
@@ -48,16 +39,11 @@ def check_least_seconds(function: Callable[[float, float, float, float], float])
         shown = f"{flops:.3g} FLOP, {traffic:.3g} B, {peak:.3g} FLOP/s and {bandwidth:.3g} B/s"
         answer = returned_number(function(flops, traffic, peak, bandwidth), shown)
         assert math.isclose(answer, truth, rel_tol=1e-9), f"{shown} need {truth:.4g} s, not {answer}"
-    return "least_seconds: passed"
 
 
 @exercise_check
-def check_rows_to_the_ridge(function: Callable[[float, float, float], float]) -> str:
-    """Return "... passed" if ``function(peak, bandwidth, bytes_of_a_weight)`` rows take as long as the weights' bytes.
-
-    Raises:
-        AssertionError: with the case, the two times of a product of so many rows, and the answer.
-    """
+def check_rows_to_the_ridge(function: Callable[[float, float, float], float]) -> None:
+    """Return "... passed" if ``function(peak, bandwidth, bytes_of_a_weight)`` rows take as long as their weights."""
     draw = np.random.default_rng(0)
     for width in (0.5, 1.0, 2.0, 4.0):
         peak, bandwidth = (float(10 ** draw.uniform(9, 15)) for _ in range(2))
@@ -67,18 +53,14 @@ def check_rows_to_the_ridge(function: Callable[[float, float, float], float]) ->
         assert math.isclose(arithmetic, traffic, rel_tol=1e-9), (
             f"with {shown}, {answer:.4g} rows take {arithmetic:.3g} s of arithmetic a weight, not {traffic:.3g} s"
         )
-    return "rows_to_the_ridge: passed"
 
 
 @exercise_check
-def check_limit(function: Callable[[float, Interval, Interval], str]) -> str:
+def check_limit(function: Callable[[float, Interval, Interval], str]) -> None:
     """Return "... passed" if ``function(intensity, peak, bandwidth)`` says what limits an op, where that can be told.
 
     ``peak`` and ``bandwidth`` are intervals. The answer is "memory" or "compute" if the intensity lies left or right
     of the ridge wherever peak and bandwidth are in theirs, else "open".
-
-    Raises:
-        AssertionError: with the case, where the ridge can be, and the answer.
     """
     draw = np.random.default_rng(0)
     for _ in range(60):
@@ -89,7 +71,6 @@ def check_limit(function: Callable[[float, Interval, Interval], str]) -> str:
         answer = function(intensity, peak, bandwidth)
         shown = f"at {intensity:.4g} FLOP/B, with a ridge between {low:.4g} and {high:.4g}"
         assert answer == truth, f"{shown}, it is {truth!r}, not {answer!r}"
-    return "limit: passed"
 
 
 def _around(middle: float, draw: np.random.Generator) -> Interval:
