@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tinytorch import models
 from tinytorch.core.dispatch import no_grad
+from tinytorch.core.module import Module
 from tinytorch.perf.measuring import Measurement, interleave
 from tinytorch.perf.roofline.placement import Placed
 
@@ -29,6 +31,11 @@ def zoo_pass(seconds: Measurement, model: str, batch: int) -> Measurement:
 def on_a_million(placed: Placed) -> Placed:
     """Return an operation on matrices 1,024 wide, by NumPy, with the call's name."""
     return replace(placed, seconds=of_call(placed.seconds, f"{placed.name}, 1,024 wide, by NumPy"))
+
+
+def trained_zoo() -> dict[str, Module]:
+    """Return the trained models of the zoo."""
+    return {name: models.trained(name) for name in models.ZOO}
 
 
 def in_turns(

@@ -10,7 +10,7 @@ from tinytorch.report.drawings import Drawing
 from tinytorch.report.numbers import format_measurement, format_number
 from tinytorch.report.page import Page
 from tinytorch.report.records import Record, measurement_from_record
-from tinytorch.report.rows import points
+from tinytorch.report.rows import flattened, points
 from tinytorch.report.tables import Column
 from tinytorch.report.verdicts import Claim
 
@@ -31,6 +31,7 @@ __all__ = [
     "distribution",
     "dots",
     "dumbbell",
+    "flattened",
     "format_measurement",
     "format_number",
     "lines",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tinytorch.perf.measuring import Unmeasured
@@ -28,6 +28,17 @@ def listed(rows: Rows) -> list[Any]:
     if not made:
         raise ValueError("rows must not be empty")
     return made
+
+
+def flattened(groups: Mapping[str, Mapping[str, Any]] | Mapping[str, Sequence[Any]]) -> list[Any]:
+    """Return the rows of all groups, such as the versions of each model, as rows of one table.
+
+    Examples:
+        >>> from tinytorch.report import flattened
+        >>> flattened({"mlp": {"8 bits": 1, "4 bits": 2}, "cnn": {"8 bits": 3}})
+        [1, 2, 3]
+    """
+    return [row for group in groups.values() for row in (group.values() if isinstance(group, Mapping) else group)]
 
 
 def points(panels: Mapping[str, Mapping[str, Mapping[Any, Any]]]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from tinytorch.chapters.acceleration.ladder import (
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS
 from tinytorch.perf.machine import identity
-from tinytorch.perf.measuring import Unmeasured, current_blas_threads
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.report.figures import to_body
 
 ELEMENTS, LISTS, INNER, BY_ROWS, REGISTERS, PACKED, BLOCKS, BLAS = (step.name for step in STEPS)
@@ -45,13 +45,6 @@ def test_a_large_matrix_repeats_what_was_drawn() -> None:
     assert drawn.shape == (1025, 1024)
     assert np.array_equal(drawn[1024], drawn[0])
     assert not np.array_equal(drawn[1], drawn[0])
-
-
-def test_it_begins_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = made_ceilings()
-    monkeypatch.setattr(chapter, "ceilings", lambda threads: machine if threads == 1 else None)
-    assert chapter.begin() == machine
-    assert current_blas_threads() == 1
 
 
 def test_the_ladder_holds_rates_against_the_peak_it_is_given() -> None:

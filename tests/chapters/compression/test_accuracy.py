@@ -16,15 +16,9 @@ from tinytorch.chapters.compression import accuracy as chapter
 from tinytorch.chapters.compression.accuracy import Method, Pruned
 from tinytorch.core.module import Module
 from tinytorch.perf.compression import Compression, StepReport, low_rank_model, structured_prune
-from tinytorch.perf.measuring import Counted, Measurement, Unmeasured, current_blas_threads
+from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.noise import small_noise_floor
 from tinytorch.perf.quantization import accuracy_change, paired_accuracy, stored_bytes
-
-
-def test_it_begins_with_one_thread_and_the_trained_zoo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "trained", make)
-    assert [*chapter.begin()] == [*models.ZOO]
-    assert current_blas_threads() == 1
 
 
 def test_scores_and_changes_are_of_the_digits() -> None:

@@ -25,7 +25,7 @@ from tinytorch.perf.roofline.bounds import bandwidth_at
 @pytest.mark.parametrize("dot", DOTS, ids=lambda dot: dot.name)
 def test_the_word_follows_the_instruction(dot: Dot) -> None:
     machine = replace(synthetic_ceilings(), int8_from=dot.name)
-    word = chapter.instruction(machine).word
+    word = chapter.instruction(machine)
     if dot.name == "multiply":
         assert word == "neither, but products of integers of 32 bits"
     elif dot.name.startswith("vpmaddwd"):
@@ -88,10 +88,10 @@ def row(
 
 def test_one_row_stands_beside_what_the_ladder_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
     found = row(monkeypatch, in_turns({"float32": 8e-3, "8 bits": 2e-3, "4 bits": 4e-3}))
-    assert [(each.mebibytes, each.weights) for each in found.widths] == [
-        (size, name) for size in (1 / 64, 1 / 4) for name in ("8 bits", "4 bits")
+    assert [(each.floats.value, each.weights) for each in found.widths] == [
+        (size, name) for size in (2**14, 2**18) for name in ("8 bits", "4 bits")
     ]
-    assert found.large.median == pytest.approx(4)
+    assert found.largest["8 bits"].gain.median == pytest.approx(4)
     assert found.four.median == pytest.approx(0.5)
     assert found.largest["8 bits"].bits.value == pytest.approx(8 + 2 * 32 / 256), "a scale and a bias for each output"
     assert found.largest["8 bits"].predicted.value == chapter.streaming_speedup(256, 8, made_ceilings()).median
@@ -133,7 +133,7 @@ def test_the_edge_gains_four_and_two_where_memory_is_the_limit(
     one = Counted(1, "", "one")
     made_row = replace(
         found,
-        large=made(gain, noise=noise),
+        largest={"8 bits": replace(found.largest["8 bits"], gain=made(gain, noise=noise))},
         smaller=Counted(smaller, "", "many").over(one, "bytes"),
         is_memory_bound=replace(found.is_memory_bound, verdict=bound),
     )

@@ -21,7 +21,6 @@ from tinytorch.chapters.benchmarking.bottlenecks import Forecast
 from tinytorch.chapters.compression.speed import time_break_even
 from tinytorch.chapters.distributed.validation import Validated
 from tinytorch.chapters.profiling.studies import seconds_by_law
-from tinytorch.chapters.quantization.codes import limit_of
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.records import _difference
 from tinytorch.perf.benchmarking import Performance, kept_of_product
@@ -151,7 +150,7 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
     "statistic": lambda one: one.tail(50),
     "rate of a statistic": lambda one: one.tail(50).per(3.0, "/s"),
     "multiple of a statistic": lambda one: one.tail(50).scaled(3.0),
-    "limit": lambda one: as_measurement(limit_of(one.scaled(0.3, "%"))),
+    "limit": lambda one: predicted_speedup(one.scaled(0.3, "%"), None, "limit"),
     "error of a prediction": lambda one: Validated("it", cast(Any, SimpleNamespace(seconds=1.0)), one).error,
     "JSON": _json,
     "record": _record,

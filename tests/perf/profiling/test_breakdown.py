@@ -36,6 +36,11 @@ def test_a_part_that_takes_no_time_leaves_the_rest() -> None:
     assert (found.median, found.interval.low, found.interval.high) == pytest.approx((2, 1 / 0.6, 1 / 0.4))
 
 
+@pytest.mark.parametrize(("share", "limit"), [(-0.1, 1), (1.2, 1000)])
+def test_a_share_that_noise_puts_outside_of_the_whole_has_a_limit(share: float, limit: float) -> None:
+    assert predicted_speedup(exact(share), None, "limit").median == pytest.approx(limit)
+
+
 def test_one_side_alone_moves_the_ends_as_the_law_does() -> None:
     by_share = predicted_speedup(known(0.5, 0.4, 0.6), exact(4.0), "law").interval
     assert (by_share.low, by_share.high) == pytest.approx((amdahl(0.4, 4), amdahl(0.6, 4)))

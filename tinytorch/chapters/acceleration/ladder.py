@@ -24,7 +24,6 @@ from tinytorch.perf.measuring import (
     Unmeasured,
     blas_threads,
     interleave,
-    limit_blas_threads,
     measure,
     quotient,
     ratio,
@@ -180,12 +179,6 @@ class Ladder:
         what = "operations over the rate of loops over elements"
         seconds = self.rungs[_ELEMENTS].rate.per(2 * 1024**3, "s", what)
         return Modelled.by("the operations, at the rate of a smaller product", seconds)
-
-
-def begin() -> Ceilings:
-    """Return the ceilings of one thread, to which BLAS is held."""
-    limit_blas_threads(1)
-    return ceilings(threads=1)
 
 
 def square_matrices(width: int, seed: int = 0) -> tuple[Any, Any]:

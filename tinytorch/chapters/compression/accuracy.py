@@ -14,7 +14,7 @@ from tinytorch.chapters import calls
 from tinytorch.chapters.compression.speed import model_speedups, share
 from tinytorch.core.module import Module
 from tinytorch.perf.compression.compress import Compression
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, Unmeasured, limit_blas_threads
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
 from tinytorch.perf.measuring.noise import NoiseFloor
@@ -23,12 +23,6 @@ from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 
 Right = npt.NDArray[np.bool_]
-
-
-def begin() -> dict[str, Module]:
-    """Return the trained models of the zoo, with BLAS held to one thread."""
-    limit_blas_threads(1)
-    return {name: models.trained(name) for name in models.ZOO}
 
 
 def scores(many: Iterable[Module], what: str = "test accuracy") -> Measurement:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import count
 
 import numpy as np
@@ -14,11 +13,9 @@ from tinytorch.chapters.gpt2 import GPT2, read_seconds
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring import Counted, Derived, Modelled
 from tinytorch.perf.ops.affine import Granularity, Quantized, Scheme, decode, encode, quantize, quantize_int8, spread
 from tinytorch.perf.ops.quantized import EXACT_DEPTH, GREATEST_DEPTH
-from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.perf.quantization.accuracy import paired_difference_interval
 from tinytorch.perf.quantization.convert import decibels, relative_error
 from tinytorch.perf.quantization.observers import RangeObserver
@@ -50,17 +47,8 @@ class Code:
     error: Counted
 
 
-@dataclass(frozen=True)
-class Codes:
-    """Numbers in codes, half of the step between these, and the largest error of the numbers."""
-
-    numbers: Sequence[Code]
-    half_step: Counted
-    worst: Counted
-
-
-def codes_of(x: Tensor, q: Tensor, scale: float, back: Tensor) -> Codes:
-    """Return numbers ``x`` with their codes ``q`` and what these stand for."""
+def codes_of(x: Tensor, q: Tensor, scale: float, back: Tensor) -> tuple[list[Code], Counted, Counted]:
+    """Return numbers ``x`` with their codes ``q``, half of the step between these, and the numbers' largest error."""
     errors = np.abs(back.data - x.data)
     numbers = [
         Code(
@@ -71,8 +59,8 @@ def codes_of(x: Tensor, q: Tensor, scale: float, back: Tensor) -> Codes:
         )
         for number, code, stands_for, error in zip(x.data, q.data, back.data, errors, strict=True)
     ]
-    worst = Counted(errors.max(), "1", "largest error of the numbers")
-    return Codes(numbers, Counted(scale / 2, "1", "half of the scale"), worst)
+    half = Counted(scale / 2, "1", "half of the scale")
+    return numbers, half, Counted(errors.max(), "1", "largest error of the numbers")
 
 
 @dataclass(frozen=True)
@@ -98,15 +86,7 @@ def signal_by_bits(found: Mapping[int, float]) -> dict[int, Signal]:
 
 @dataclass(frozen=True)
 class Outlier:
-    """Result of an observer on normal numbers with one outlier among them.
-
-    Attributes:
-        high: the upper end of the range that it found.
-        step: the scale.
-        predicted: signal to noise of all but the outlier by `predicted_decibels`.
-        rest: the same as found.
-        became: the number that stands for the outlier.
-    """
+    """The range and step of an observer, signal to noise of all but one outlier, and what that became."""
 
     high: Counted
     step: Counted
@@ -117,39 +97,17 @@ class Outlier:
 
 @dataclass(frozen=True)
 class Observed:
-    """Results of observers on the same numbers, by name, and which leave the rest the most signal and the least."""
+    """Observers on the same numbers, by name, and which of them leave the rest the most signal and the least."""
 
     by_name: Mapping[str, Outlier]
-
-    @cached_property
-    def best(self) -> str:
-        """The observer that leaves the rest the most signal."""
-        return max(self.by_name, key=lambda name: self.by_name[name].rest.value)
-
-    @cached_property
-    def worst(self) -> str:
-        """The observer that leaves the rest the least signal."""
-        return min(self.by_name, key=lambda name: self.by_name[name].rest.value)
-
-    @property
-    def most(self) -> Counted:
-        """The most signal that the rest keeps."""
-        return self.by_name[self.best].rest
-
-    @property
-    def least(self) -> Counted:
-        """The least signal that the rest keeps."""
-        return self.by_name[self.worst].rest
+    best: str
+    most: Counted
+    worst: str
+    least: Counted
 
 
 def normals_with_outlier(count: int, outlier: float, seed: int = 0) -> Array:
-    """Return ``count`` float32 numbers of N(0, 1), the middle one replaced by ``outlier``.
-
-    Raises:
-        ValueError: if ``count`` is below 2.
-    """
-    if count < 2:
-        raise ValueError(f"count must be at least 2, so that there is a rest, not {count}")
+    """Return ``count`` float32 numbers of N(0, 1), the middle one replaced by ``outlier``."""
     numbers = np.random.default_rng(seed).standard_normal(count, dtype=np.float32)
     numbers[count // 2] = outlier
     return numbers
@@ -158,12 +116,9 @@ def normals_with_outlier(count: int, outlier: float, seed: int = 0) -> Array:
 def by_observer(
     numbers: Array, observers: Mapping[str, Callable[[Scheme], RangeObserver]], bits: int = 8, batches: int = 10
 ) -> Observed:
-    """Return what each observer, shown flat ``numbers`` in so many batches, does to the largest and to the rest.
+    """Return what each observer, shown ``numbers`` in so many batches, does to the largest and to the rest.
 
     Codes are affine, one scale for all.
-
-    Raises:
-        ValueError: if the numbers are none that an observer takes.
     """
     scheme = Scheme(bits, symmetric=False)
     largest = int(np.argmax(np.abs(numbers)))
@@ -182,18 +137,13 @@ def by_observer(
             Counted(decibels(numbers[rest], back[rest]), "dB", f"signal to noise of the rest, {name}"),
             Counted(float(back[largest]), "1", "what the outlier became"),
         )
-    return Observed(found)
+    worst, *_, best = sorted(found, key=lambda name: found[name].rest.value)
+    return Observed(found, best, found[best].rest, worst, found[worst].rest)
 
 
 @dataclass(frozen=True)
 class Shared:
-    """A matrix with one outlier in eight bits, by what shares a scale.
-
-    Attributes:
-        reached: share of the numbers, 0 to 1, whose scale is the outlier's.
-        predicted: signal to noise of all but the outlier by `predicted_decibels`; ``rest``, as found.
-        bits: stored for each number, scales included.
-    """
+    """A matrix with one outlier: numbers that share its step, signal to noise of the rest, and bits of a number."""
 
     reached: Counted
     predicted: Modelled
@@ -219,13 +169,7 @@ def confined(weight: Array, per: Granularity) -> Shared:
 
 @dataclass(frozen=True)
 class IntegerProduct:
-    """A product of codes, held against the exact one and against the product of the floats.
-
-    Attributes:
-        sums: how many there are; ``inexact``, how many of them differ from the product in 64 bits.
-        error: of the rescaled product, relative; ``predicted`` from the scales of both sides.
-        wrapped: share of the sums that eight bits cannot hold, which NumPy's product of int8 keeps them in.
-    """
+    """A product of codes, held against the exact one and against that of the floats; ``wrapped`` are in eight bits."""
 
     sums: Counted
     inexact: Counted
@@ -252,39 +196,21 @@ def check_product(x: Array, weight: Array, a: Quantized, b: Quantized, sums: Arr
     )
 
 
-@dataclass(frozen=True)
-class Bytes:
-    """Bytes of weights in float32, in eight bits, and in four bits with a float32 scale for each group of 32."""
-
-    whole: Modelled
-    eight: Modelled
-    four: Modelled
-
-
-def bytes_of(weights: int) -> Bytes:
-    """Return the bytes of so many weights."""
-    each = (
-        (4 * weights, "float32"),
-        (weights, "eight bits"),
-        (weights // 2 + weights // 8, "four bits, scales included"),
+def bytes_of(weights: int) -> tuple[Modelled, Modelled, Modelled]:
+    """Return the bytes of weights in float32, in 8 bits, and in 4 bits with a float32 scale for each group of 32."""
+    named = f"{weights:,} weights in"
+    return (
+        Modelled(4 * weights, "B", f"{named} float32", "arithmetic"),
+        Modelled(weights, "B", f"{named} eight bits", "arithmetic"),
+        Modelled(weights // 2 + weights // 8, "B", f"{named} four bits, scales included", "arithmetic"),
     )
-    return Bytes(*(Modelled(size, "B", f"{weights:,} weights in {how}", "arithmetic") for size, how in each))
 
 
-@dataclass(frozen=True)
-class Ruler:
-    """A ruler of eight affine bits: its step, its zero point, and the largest error of what lies on it."""
-
-    scale: Counted
-    zero_point: Counted
-    error: Counted
-
-
-def ruler(low: float, high: float) -> Ruler:
-    """Return the ruler of eight affine bits over a range."""
+def ruler(low: float, high: float) -> tuple[Counted, Counted, Counted]:
+    """Return scale and zero point of eight affine bits over a range, and the largest error of what lies in it."""
     _, scale, zero = quantize_int8(Tensor(np.array([low, high], np.float32)))
     over = f"the range {low:g} to {high:g}"
-    return Ruler(
+    return (
         Counted(scale, "1", f"scale of {over}"),
         Counted(zero, "1", f"zero point of {over}"),
         Counted(scale / 2, "1", "half of that scale"),
@@ -296,40 +222,13 @@ INTEGER_DEPTH = Counted(GREATEST_DEPTH, "terms", "products of codes whose sum an
 FLOAT_DEPTH = Counted(EXACT_DEPTH, "terms", "products of codes whose sum a float32 always holds exactly")
 
 
-@dataclass(frozen=True)
-class CodedStep:
-    """A step of GPT-2 with its matrices in eight-bit codes: bytes, seconds at the bandwidth, and what it gains."""
-
-    read: Counted
-    seconds: Modelled
-    gain: Derived
-
-
-def coded_gpt2_step(machine: Ceilings) -> CodedStep:
+def coded_gpt2_step(machine: Ceilings) -> tuple[Counted, Modelled, Derived]:
     """Return what a step of GPT-2 reads in codes, its least time, and how many times as fast it is at most."""
     read = Counted(GPT2.coded_bytes, "B", "what a step of GPT-2 reads, in eight-bit codes")
     seconds = read_seconds(GPT2.coded_bytes, machine).statistic("GPT-2's weights in codes, read once")
     whole = Counted(GPT2.step_bytes, "B", "what a step of GPT-2 reads, in float32")
-    return CodedStep(
-        read, Modelled.by("the bytes, at the bandwidth", seconds), whole.over(read, "times as fast, by the bytes")
-    )
-
-
-def limit_of(product: Measurement) -> Modelled:
-    """Return how many times as fast a layer is at most, if its product, a share of its time, took none (Amdahl)."""
-
-    def limit(share: float) -> float:
-        return amdahl(min(max(share, 0.0), 0.99), 1e9)
-
-    found = Statistic(
-        "Amdahl's limit for the product of the layer",
-        tuple(limit(share) for share in product.samples),
-        "",
-        product.conditions.within_bounds("limit at the median share"),
-        value=limit(product.median),
-        bounds=Interval(limit(product.interval.low), limit(product.interval.high), product.interval.confidence),
-    )
-    return Modelled.by("Amdahl's law", found)
+    gain = whole.over(read, "times as fast, by the bytes")
+    return read, Modelled.by("the bytes, at the bandwidth", seconds), gain
 
 
 def enough_examples(loss: float) -> Counted:

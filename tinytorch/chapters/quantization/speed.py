@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tinytorch.chapters.calls import in_turns
-from tinytorch.chapters.machine import multiplies_bytes, ratio_of_peaks
+from tinytorch.chapters.machine import multiplies_bytes
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
@@ -51,22 +51,13 @@ def numpy_slowdown(side: int, seed: int = 0, repeats: int = 9) -> Measurement:
     return ratio(seconds["int32"], seconds["float32"], f"NumPy's int32 product over float32, {side} wide")
 
 
-@dataclass(frozen=True)
-class Instruction:
-    """How a CPU multiplies bytes: the word for its fastest way, and its rate over that of float32."""
-
-    word: str
-    over_float: Measurement
-
-
-def instruction(one: Ceilings) -> Instruction:
-    """Return how this CPU multiplies bytes, by the ceilings of one thread."""
-    word = "the steps, without a dot-product instruction"
+def instruction(one: Ceilings) -> str:
+    """Return the word for the fastest way in which this CPU multiplies bytes."""
     if multiplies_bytes(one):
-        word = "a dot-product instruction"
-    elif one.int8_from == "multiply":
-        word = "neither, but products of integers of 32 bits"
-    return Instruction(word, ratio_of_peaks(one))
+        return "a dot-product instruction"
+    if one.int8_from == "multiply":
+        return "neither, but products of integers of 32 bits"
+    return "the steps, without a dot-product instruction"
 
 
 def with_instruction(one: Ceilings) -> Judgement | Unmeasured:
@@ -80,24 +71,14 @@ def with_instruction(one: Ceilings) -> Judgement | Unmeasured:
 
 @dataclass(frozen=True)
 class LayerGain:
-    """A linear layer in float32 and in codes, input quantized and sums rescaled: speed, bytes and error of one run.
-
-    Attributes:
-        float_share, coded_share: of their peaks, which the layer reaches in float32 and in codes.
-        speedup: time in float32 over time in codes.
-        stored: bytes in codes over those in float32.
-        error: of the outputs.
-        quantize, product, rescale: shares of the time in codes, of `layer_parts`.
-    """
+    """A linear layer in float32 and in codes, in shares of their peaks; and, of the time in codes, `layer_parts`."""
 
     float_share: Measurement
     coded_share: Measurement
     speedup: Measurement
     stored: Derived
     error: Counted
-    quantize: Measurement
-    product: Measurement
-    rescale: Measurement
+    parts: Mapping[str, Measurement]
 
 
 def layer_gain(
@@ -111,16 +92,13 @@ def layer_gain(
         whole, coded = (layer(x).data for layer in layers.values())
     float_rate = seconds["float32"].per(work, "FLOP/s", f"float32 layer, {name}")
     coded_rate = seconds["quantized"].per(work, "OP/s", f"8-bit layer, {name}")
-    parts = layer_parts(rows, depth, columns, plan, repeats)
     return LayerGain(
         quotient(float_rate, machine.fp32_peak, f"share of the peak, {name}", "%"),
         quotient(coded_rate, machine.int8_peak, f"share of the peak, {name}", "%"),
         ratio(seconds["float32"], seconds["quantized"], f"float32 over int8, {name}"),
         _stored(layers["quantized"]).over(_stored(layers["float32"]), "bytes of those in float32", "%"),
         Counted(relative_error(whole, coded), "%", "relative error of the outputs"),
-        parts["quantize"],
-        parts["product"],
-        parts["rescale"],
+        layer_parts(rows, depth, columns, plan, repeats),
     )
 
 
@@ -152,25 +130,10 @@ def layer_parts(
 
 @dataclass(frozen=True)
 class Width:
-    """One row through a square layer of one width, its weights in some format: speed, and what the ladder predicts.
+    """One row through a square layer, its weights in a format: speed over float32, by bytes and as found, and error."""
 
-    Attributes:
-        mebibytes: of the weights in float32.
-        weights: the format.
-        gain: time in float32 over time in the format.
-        predicted: the same, by bytes over bandwidth.
-    """
-
-    mebibytes: float
+    floats: Counted
     weights: str
-    gain: Measurement
-    predicted: Modelled
-
-
-@dataclass(frozen=True)
-class Format:
-    """Weights in one format at the largest width: what is stored, what it gains for one row, and what it costs."""
-
     bits: Counted
     predicted: Modelled
     gain: Measurement
@@ -182,28 +145,22 @@ class OneRow:
     """One row through square layers of growing width, with float32 weights and with fewer bits.
 
     Attributes:
-        widths: by width and format.
-        largest: by format, at the largest width.
-        small, large: gain of eight bits at the smallest and the largest width; ``*_bytes`` of the weights in float32.
-        explained: time of reading the largest float weights once, over the measured time.
+        widths: by width and format; ``largest``, those of the largest width by format.
+        explained: time of reading the largest float weights once, over the measured time; ``reading``, the same of the
+            codes of eight bits.
         floats_from, codes_from: the level of memory that the largest floats and their codes come from.
         smaller: bytes in float32 over those in eight bits.
-        reading: time of reading the codes of eight bits once, over the time of their layer.
         four: time of eight bits over that of four; ``four_predicted``, if only the reading shrinks.
         is_memory_bound: whether the largest layer waits for its float weights; open if it does not.
     """
 
     widths: Sequence[Width]
-    largest: Mapping[str, Format]
-    small: Measurement
-    large: Measurement
-    small_bytes: Counted
-    large_bytes: Counted
+    largest: Mapping[str, Width]
     explained: Measurement
+    reading: Measurement
     floats_from: str
     codes_from: str
     smaller: Derived
-    reading: Measurement
     four: Measurement
     four_predicted: Modelled | Unmeasured
     is_memory_bound: Judgement
@@ -214,62 +171,49 @@ def one_row(widths: Sequence[int], plans: Mapping[str, Plan], machine: Ceilings,
 
     Weights are used again and again, as of the only layer of a model: what fits a cache stays there.
     """
-    eight, four = plans
-    found, layers = [], {}
+    (eight, four), found, seconds = plans, [], {}
     for width in widths:
         layers, x = _twins(width, width, plans), _input(1, width)
         seconds = in_turns(layers, x, repeats)
-        found += [*_at_width(width, seconds, layers, machine)]
-    with no_grad():
-        expected = layers["float32"](x).data
-        error = {name: relative_error(expected, layers[name](x).data) for name in plans}
+        found += [_at_width(width, name, seconds, layers, x, machine) for name in plans]
     side, last = widths[-1], {each.weights: each for each in found[-len(plans) :]}
-    bits = {
-        name: Counted(8 * stored_bytes(layers[name]) / side**2, "1", "bits of a weight, scales included")
-        for name in plans
-    }
     wide, narrow = _streamed(side, 32), _streamed(side, 8)
-    reading = quotient(
-        bandwidth_at(narrow, machine).per(narrow, "s"),
-        seconds[eight],
-        "time of reading the codes of eight bits once, over the measured time of the largest layer",
-        "%",
-    )
+
+    def reading(nbytes: int, what: str, layer: str) -> Measurement:
+        read = bandwidth_at(nbytes, machine).per(nbytes, "s")
+        return quotient(
+            read, seconds[layer], f"time of reading {what} once, over the measured time of the largest layer", "%"
+        )
+
+    of_codes = reading(narrow, "the codes of eight bits", eight)
     return OneRow(
         found,
-        {
-            name: Format(
-                bits[name], each.predicted, each.gain, Counted(error[name], "%", "relative error of the outputs")
-            )
-            for name, each in last.items()
-        },
-        found[0].gain,
-        last[eight].gain,
-        Counted(4 * widths[0] ** 2, "B", "float32 weights of the layer"),
-        Counted(4 * side**2, "B", "float32 weights of the layer"),
-        quotient(
-            bandwidth_at(wide, machine).per(wide, "s"),
-            seconds["float32"],
-            "time of reading the float weights once, over the measured time of the largest layer",
-            "%",
-        ),
+        last,
+        reading(wide, "the float weights", "float32"),
+        of_codes,
         slope_at(wide, machine).levels,
         slope_at(narrow, machine).levels,
-        Counted(32, "1", "bits of a float").over(bits[eight], "bytes of the float layer over those in eight bits"),
-        reading,
+        Counted(32, "1", "bits of a float").over(last[eight].bits, "bytes of the float layer over those in eight bits"),
         ratio(seconds[eight], seconds[four], "8 bits over 4 bits, one row through the largest layer"),
-        _if_only_reading_shrinks(reading, bits[eight].value / bits[four].value),
+        _if_only_reading_shrinks(of_codes, last[eight].bits.value / last[four].bits.value),
         _memory_bound(side, seconds["float32"], machine),
     )
 
 
 def _at_width(
-    width: int, seconds: Mapping[str, Measurement], layers: Mapping[str, Any], machine: Ceilings
-) -> Iterator[Width]:
-    for name in [name for name in layers if name != "float32"]:
-        gain = ratio(seconds["float32"], seconds[name], f"float32 over {name}, one row, {width} wide")
-        bits = round(8 * stored_bytes(layers[name]) / width**2)
-        yield Width(4 * width * width / 2**20, name, gain, Modelled.by(_BYTES, streaming_speedup(width, bits, machine)))
+    width: int, name: str, seconds: Mapping[str, Measurement], layers: Mapping[str, Any], x: Tensor, machine: Ceilings
+) -> Width:
+    bits = 8 * stored_bytes(layers[name]) / width**2
+    with no_grad():
+        error = relative_error(layers["float32"](x).data, layers[name](x).data)
+    return Width(
+        Counted(4 * width**2, "B", "float32 weights of the layer"),
+        name,
+        Counted(bits, "1", "bits of a weight, scales included"),
+        Modelled.by(_BYTES, streaming_speedup(width, round(bits), machine)),
+        ratio(seconds["float32"], seconds[name], f"float32 over {name}, one row, {width} wide"),
+        Counted(error, "%", "relative error of the outputs"),
+    )
 
 
 def _memory_bound(side: int, seconds: Measurement, machine: Ceilings) -> Judgement:
@@ -286,7 +230,7 @@ def quarter_and_half(found: OneRow, *, bytes_within: float, at_least: float) -> 
     if found.is_memory_bound.verdict is Verdict.OPEN:
         return found.is_memory_bound
     return verdict_of_all(
-        (decided(abs(found.smaller.value - 4) <= bytes_within), verdict_between(found.large, at_least))
+        (decided(abs(found.smaller.value - 4) <= bytes_within), verdict_between(found.largest["8 bits"].gain, at_least))
     )
 
 

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from tinytorch import models
 from tinytorch.chapters import calls
 from tinytorch.core.module import Module
-from tinytorch.perf.machine import Ceilings, ceilings
-from tinytorch.perf.measuring import Counted, Derived, Statistic, Unmeasured, limit_blas_threads
+from tinytorch.perf.measuring import Counted, Derived, Statistic, Unmeasured
 from tinytorch.perf.measuring.conditions import of_sides
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
 from tinytorch.perf.measuring.statistics import Interval
@@ -23,22 +22,9 @@ from tinytorch.perf.quantization.layers import Plan
 from tinytorch.perf.quantization.tradeoff import FLOAT, Tradeoff, accuracy_change, tradeoffs
 
 
-def begin() -> tuple[Ceilings, dict[str, Module]]:
-    """Return the ceilings of one thread, to which BLAS is held, and the trained models of the zoo."""
-    limit_blas_threads(1)
-    return ceilings(threads=1), {name: models.trained(name) for name in models.ZOO}
-
-
 @dataclass(frozen=True)
 class Scored:
-    """A version against the model that it was made of, on the whole test set.
-
-    Attributes:
-        model, version: which.
-        stored: bytes over those of the model.
-        error: relative error of the outputs.
-        change: of the test score, paired.
-    """
+    """A version against the model that it was made of: bytes, error of the outputs, and paired change of its score."""
 
     model: str
     version: str
@@ -67,11 +53,6 @@ def scored(name: str, model: Module, versions: Mapping[str, Module]) -> dict[str
     return {label: score(label, version) for label, version in versions.items()}
 
 
-def every_row(found: Mapping[str, Mapping[str, Scored]]) -> list[Scored]:
-    """Return the versions of all models."""
-    return [each for by_label in found.values() for each in by_label.values()]
-
-
 def worst_of(found: Mapping[str, Scored], *labels: str) -> str:
     """Return which of these versions errs most."""
     return max(labels, key=lambda label: found[label].error.value)
@@ -80,14 +61,10 @@ def worst_of(found: Mapping[str, Scored], *labels: str) -> str:
 def all_sides(
     name: str, model: Module, plans: Mapping[str, Plan], trained: Mapping[str, Module], baselines: Mapping[str, str]
 ) -> dict[str, Tradeoff]:
-    """Return what versions of the zoo's ``model`` take and give, from one run.
+    """Return what versions of the zoo's ``model`` take and give: quantized by ``plans``, and those that were trained.
 
-    Args:
-        name: which model of the zoo it is.
-        model: in float.
-        plans: by which it is quantized, by name; ranges come from its first training examples.
-        trained: versions that were trained, by name.
-        baselines: the version that another is compared with where that is not the float model.
+    Ranges come from its first training examples. ``baselines`` names the version that another is compared with where
+    that is not the float model.
     """
     seen = models.as_input(models.entry(name).data().train_inputs[:256])
     small = {key: quantize_model(model, seen, plan) for key, plan in plans.items()}
@@ -155,13 +132,9 @@ def recovered(rounded: Statistic, trained: Statistic) -> Statistic | Unmeasured:
 
 
 def recovered_share(rounded: Statistic, trained: Statistic) -> Statistic:
-    """Return which part of the loss by rounding is gone after training; below 0 the loss grew.
+    """Return which part of the loss by rounding, whose interval is below 0, is gone after training; below 0 it grew.
 
-    The interval holds what the intervals of both make of it, each by itself, in quadrature.
-
-    Args:
-        rounded: change of the score by rounding, with an interval below 0.
-        trained: change of the score after training.
+    The interval holds what the intervals of both changes of the score make of it, each by itself, in quadrature.
     """
     value = 1 - trained.median / rounded.median
     by_trained = sorted(1 - end / rounded.median for end in (trained.interval.low, trained.interval.high))
@@ -192,14 +165,7 @@ def verdict_of_most(parts: Sequence[Judgement]) -> Judgement:
 
 @dataclass(frozen=True)
 class MixedVersion:
-    """A GPT in two bits but for some layers.
-
-    Attributes:
-        kept: the layers that stayed in float, in words; ``count`` of them.
-        stored: bytes of those of the float model.
-        score: share of the test set that is right; ``change`` of it against the float model, ``gain`` against two bits
-            in all layers, both paired.
-    """
+    """A GPT in two bits but for some layers; ``change`` is against float, ``gain`` against all in two bits."""
 
     kept: str
     count: Counted
@@ -246,13 +212,3 @@ def errors_by_layer(scan: Sequence[Sensitivity]) -> list[LayerError]:
     return [
         LayerError(row.name, Counted(row.error, "%", f"output error with only {row.name} in two bits")) for row in scan
     ]
-
-
-def layers_in(scan: Sequence[Sensitivity]) -> Counted:
-    """Return how many layers of the GPT can be quantized."""
-    return Counted(len(scan), "1", "layers of the GPT that can be quantized")
-
-
-def test_examples(name: str) -> Counted:
-    """Return how many examples the test set of a model of the zoo has."""
-    return Counted(len(models.entry(name).data().test_inputs), "examples", f"test examples of the {name.upper()}")

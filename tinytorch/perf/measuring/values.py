@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -35,6 +36,11 @@ class Counted(Measurement):
         if is_clocked(unit):
             raise ValueError(f"{what!r} is in {unit!r}, which is not counted: time it with measure() or interleave()")
         super().__init__(what, (float(value),), unit)
+
+    @classmethod
+    def of(cls, things: Sized, unit: str, what: str) -> Self:
+        """Return how many things there are."""
+        return cls(len(things), unit, what)
 
     @property
     def value(self) -> float:

@@ -333,6 +333,10 @@ def _layer_row(
     )
 
 
+#: Share of a part beyond which no limit is told: a thousand is as good as none.
+MOST = 0.999
+
+
 def amdahl(share: float, speedup: float) -> float:
     """Return the whole's predicted speedup when a part of ``share`` of its time gets ``speedup`` times faster.
 
@@ -354,21 +358,26 @@ def predicted_speedup(share: Measurement, speedup: Measurement | None, name: str
     """Return `amdahl` of a measured share and a measured speedup of that part; None bounds it by a part without time.
 
     The interval holds what the intervals of both make of the prediction, each by itself, in quadrature on the log
-    scale, because the two were not taken in turns.
+    scale, because the two were not taken in turns. A share that noise or an interval puts below 0 or above `MOST` is
+    taken as that.
 
     Raises:
         ValueError: as `amdahl` does.
     """
-    times = math.inf if speedup is None else speedup.median
-    value = amdahl(share.median, times)
-    shares = [min(max(end, 0.0), 1.0) for end in (share.interval.low, share.interval.high)]
+
+    def possible(part: float) -> float:
+        return min(max(part, 0.0), MOST)
+
+    times, middle = math.inf if speedup is None else speedup.median, possible(share.median)
+    value = amdahl(middle, times)
+    shares = [possible(end) for end in (share.interval.low, share.interval.high)]
     moved = [sorted(math.log(amdahl(end, times) / value) for end in shares)]
     if speedup is not None:
         ends = (speedup.interval.low, speedup.interval.high)
-        moved.append(sorted(math.log(amdahl(share.median, end) / value) for end in ends))
+        moved.append(sorted(math.log(amdahl(middle, end) / value) for end in ends))
     low, high = (value * math.exp(sign * math.hypot(*(one[at] for one in moved))) for at, sign in ((0, -1), (1, 1)))
     confidence = min(one.interval.confidence for one in (share, speedup) if one is not None)
-    samples = tuple(amdahl(min(max(each, 0.0), 1.0), times) for each in share.samples)
+    samples = tuple(amdahl(possible(each), times) for each in share.samples)
     sides = {"share": share.conditions} | ({"speedup": speedup.conditions} if speedup is not None else {})
     conditions = of_sides(sides).within_bounds("Amdahl's law of the median")
     return Statistic(name, samples, "", conditions, value=value, bounds=Interval(low, high, confidence))
