@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tinytorch.perf.measuring import Unmeasured
@@ -30,15 +30,17 @@ def listed(rows: Rows) -> list[Any]:
     return made
 
 
-def flattened(groups: Mapping[str, Mapping[str, Any]] | Mapping[str, Sequence[Any]]) -> list[Any]:
-    """Return the rows of all groups, such as the versions of each model, as rows of one table.
+def flattened(groups: Rows, part: str = "") -> list[Any]:
+    """Return the rows of all groups, such as the versions of each model, or of a ``part`` of each, in one list.
 
     Examples:
         >>> from tinytorch.report import flattened
         >>> flattened({"mlp": {"8 bits": 1, "4 bits": 2}, "cnn": {"8 bits": 3}})
         [1, 2, 3]
     """
-    return [row for group in groups.values() for row in (group.values() if isinstance(group, Mapping) else group)]
+    every = groups.values() if isinstance(groups, Mapping) else groups
+    parts = [value_at(group, part) if part else group for group in every]
+    return [row for each in parts for row in (each.values() if isinstance(each, Mapping) else each)]
 
 
 def points(panels: Mapping[str, Mapping[str, Mapping[Any, Any]]]) -> list[dict[str, Any]]:

@@ -32,8 +32,6 @@ def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() ->
 def test_medians_of_normal_samples_scatter_more_than_means_by_what_the_formula_says() -> None:
     normal = studies.spread_of_means_over_medians(list(np.random.default_rng(0).normal(10, 1, 12_000)))
     assert normal.median == pytest.approx(studies.NORMAL_SPREAD.value, rel=0.1)
-    with pytest.raises(ValueError, match="samples"):
-        studies.spread_of_means_over_medians([1.0] * 10)
 
 
 def shifted_blocks(draw: np.random.Generator) -> npt.NDArray[np.float64]:
@@ -77,10 +75,6 @@ def test_first_calls_come_from_as_many_processes_as_asked() -> None:
     calls = first_calls("mlp", batch=1, calls=4, processes=2)
     assert {number: call.n for number, call in calls.items()} == {1: 2, 2: 2, 3: 2, 4: 2}
     assert all(sample > 0 for call in calls.values() for sample in call.samples)
-    with pytest.raises(ValueError, match="rnn"):
-        first_calls("rnn", 1, 1, 1)
-    with pytest.raises(ValueError, match="processes"):
-        first_calls("mlp", 1, 1, 0)
 
 
 def test_settled_calls_are_medians_within_a_process() -> None:
@@ -88,15 +82,11 @@ def test_settled_calls_are_medians_within_a_process() -> None:
     assert steady_state(calls, first=1).samples == pytest.approx((2.0, 0.2))
     assert over_steady_state(calls, 1, 1, first=1).samples == pytest.approx((15.0, 15.0))
     assert over_steady_state(calls, 2, 4, first=1).samples == pytest.approx((1.0, 1.0))
-    with pytest.raises(ValueError, match="begin and end must be calls from 1 to 4, not 3 and 5"):
-        over_steady_state(calls, 3, 5, first=1)
-    with pytest.raises(ValueError, match="first"):
-        steady_state(calls, first=4)
 
 
 def test_single_calls_have_a_mean_a_slowest_and_a_tail() -> None:
     found = studies.scatter(Measurement("calls", tuple(float(1 + call) for call in range(1001)), "s"))
-    assert [found.average.value, found.slowest.value, found.tail.value] == pytest.approx([501, 1001, 991 / 501])
+    assert [each.value for each in found] == pytest.approx([501, 1001, 991 / 501])
 
 
 def test_modules_are_shown_down_to_a_depth_and_have_a_rate_where_they_have_arithmetic() -> None:
@@ -235,7 +225,7 @@ def test_rates_follow_a_law_of_two_parts_made_from_two_batches() -> None:
     laws = [each.law for each in found["gpt"].rates] + [found["gpt"].law, found["gpt"].half_batch]
     values = [law.value for law in laws if isinstance(law, Modelled)]
     assert values == pytest.approx([1 / 1.5e-3, 1e3, 5 / 3.5e-3, 5 / 3.5e-3, 2])
-    assert [(each.model, each.batch) for each in studies.every_rate(found)] == [("GPT", 1), ("GPT", 2), ("GPT", 5)]
+    assert [(each.model, each.batch) for each in found["gpt"].rates] == [("GPT", 1), ("GPT", 2), ("GPT", 5)]
 
 
 def test_without_a_cost_of_calls_there_is_no_law() -> None:

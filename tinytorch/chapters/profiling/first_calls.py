@@ -20,21 +20,10 @@ from tinytorch.perf.measuring.processes import output_of
 
 
 def first_calls(name: str, batch: int, calls: int, processes: int) -> dict[int, Measurement]:
-    """Return the wall time of the first, second, ... forward pass, in seconds, one sample from each new process.
+    """Return the wall time of each of the first forward passes of a model of the zoo, a sample from each new process.
 
-    Args:
-        name: a model of the zoo.
-        batch: examples in a call.
-        calls: how many calls in a row each process times, one by one.
-        processes: how many processes are started, one after the other.
-
-    Raises:
-        ValueError: if a count is below 1 or the zoo has no such model.
-        RuntimeError: if a process fails; its last line of error is the message.
+    Processes are started one after the other, and each times its calls one by one.
     """
-    if min(batch, calls, processes) < 1:
-        raise ValueError(f"batch, calls and processes must be at least 1, not {batch}, {calls} and {processes}")
-    models.entry(name)
     arguments = ("-m", __name__, name, str(batch), str(calls))
     runs: list[list[float]] = [json.loads(output_of(arguments)) for _ in range(processes)]
     conditions = Conditions(
@@ -49,13 +38,7 @@ def first_calls(name: str, batch: int, calls: int, processes: int) -> dict[int, 
 
 
 def steady_state(calls: Mapping[int, Measurement], first: int = 20) -> Measurement:
-    """Return each process's median over its calls after the ``first`` ones, in seconds.
-
-    Raises:
-        ValueError: if there are no calls after them.
-    """
-    if len(calls) <= first:
-        raise ValueError(f"calls must be more than first = {first}, not {len(calls)}")
+    """Return each process's median over its calls after the ``first`` ones, in seconds."""
     medians = _medians(calls, first + 1, len(calls))
     return Measurement(f"calls {first + 1} to {len(calls)}", tuple(medians), "s", calls[len(calls)].conditions)
 
@@ -64,12 +47,7 @@ def over_steady_state(calls: Mapping[int, Measurement], begin: int, end: int, fi
     """Return, for each process, how many times as long as its `steady_state` its calls ``begin`` to ``end`` took.
 
     Of more than one call it is their median, in each process.
-
-    Raises:
-        ValueError: if ``begin`` to ``end`` are no calls, or there are none after the ``first``.
     """
-    if not 1 <= begin <= end <= len(calls):
-        raise ValueError(f"begin and end must be calls from 1 to {len(calls)}, not {begin} and {end}")
     quotients = np.divide(_medians(calls, begin, end), steady_state(calls, first).samples)
     which = f"call {begin}" if begin == end else f"calls {begin} to {end}"
     return Measurement(f"{which} over settled calls", tuple(quotients), "", calls[begin].conditions)

@@ -56,20 +56,11 @@ NORMAL_SPREAD = Modelled(
 )
 
 
-@dataclass(frozen=True)
-class Scatter:
-    """Warm calls, one by one: their mean, the slowest, and where the slowest hundredth begins over their median."""
-
-    average: Derived
-    slowest: Derived
-    tail: Derived
-
-
-def scatter(single: Measurement) -> Scatter:
-    """Return how single calls scatter."""
+def scatter(single: Measurement) -> tuple[Derived, Derived, Derived]:
+    """Return the mean of single calls, the slowest, and where the slowest hundredth begins over their median."""
     why_mean, why_slowest = "an interval of a mean holds for normal noise alone", "nothing bounds the slowest call"
     tail, what = single.percentile(99) / single.median, "99th percentile over median of warm calls"
-    return Scatter(
+    return (
         Derived(single.mean, "s", "mean of the same calls", (single,), why_mean),
         Derived(single.maximum, "s", "slowest of the same calls", (single,), why_slowest),
         Derived(tail, "", what, (single,), "both are of the same samples"),
@@ -170,13 +161,7 @@ def phases(name: str, batch: int, repeats: int = 30, model: Module | None = None
     """Return the wall time of forward, backward and optimizer step of a training step, in seconds.
 
     The three samples of one step stand at the same index of ``forward``, ``backward`` and ``update``; the loss
-    belongs to the forward, the optimizer is AdamW.
-
-    Args:
-        name: the model of the zoo whose data and loss are used.
-        batch: examples in a step.
-        repeats: steps that are timed, after three that are not.
-        model: trained in place of a fresh one of the zoo.
+    belongs to the forward, the optimizer is AdamW. A ``model`` is trained in place of a fresh one of the zoo.
     """
     entry = models.entry(name)
     model = (entry.make(0) if model is None else model).train()
@@ -299,13 +284,7 @@ def architectures(side: int) -> dict[str, tuple[Module, Tensor]]:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Forward passes of one architecture on growing inputs.
-
-    Attributes:
-        seconds: by the count of numbers in the input.
-        over: time over that of the architecture before it, likewise.
-        counted, timed: by which factors the last step multiplies arithmetic and time.
-    """
+    """Forward passes on growing inputs: seconds by size, over those of the architecture before, and the last growth."""
 
     label: str
     seconds: Mapping[str, Measurement]
@@ -406,13 +385,8 @@ def spread_of_means_over_medians(samples: Sequence[float], block: int = 20, grou
     median of n such groups is known to 1.96 · 1.25 · 0.2 / √n, less than the log of `NORMAL_SPREAD`, 0.23, from five
     groups on. And the judge has to rule out noise that wanders: of independent series it passes about one half at 15
     groups, 98 of 100 at 40, and all of 400 that were tried at 60.
-
-    Raises:
-        ValueError: if there are not enough samples for two blocks in each group.
     """
     blocks = len(samples) // (block * groups)
-    if blocks < 2:
-        raise ValueError(f"samples must be at least {2 * block * groups} for {groups} groups, not {len(samples)}")
     cut = np.asarray(samples)[: groups * blocks * block].reshape(groups, blocks, block)
     means, medians = cut.mean(axis=2).std(axis=1), np.median(cut, axis=2).std(axis=1)
     name = f"spread of means of {block} over spread of medians"
@@ -422,9 +396,7 @@ def spread_of_means_over_medians(samples: Sequence[float], block: int = 20, grou
 def seconds_by_law(few: tuple[int, Measurement], more: tuple[int, Measurement], batch: int) -> Statistic | None:
     """Return what a larger ``batch`` takes if time grows by as much with each example; None if that may be nothing.
 
-    Args:
-        few, more: two smaller batches, each with its seconds.
-        batch: examples, more than of the others.
+    ``few`` and ``more`` are two smaller batches, each with its seconds.
     """
     (small, low), (middle, high) = few, more
     far = (batch - small) / (middle - small)
@@ -509,11 +481,6 @@ def _throughput(label: str, seconds: Mapping[int, Measurement]) -> Throughput:
         Modelled.by(law, last.per(many, "items/s"), f"throughput of the {label} in a batch of {many}, {by}"),
         Modelled.by(law, half, f"batch at which the {label} reaches half of its limit, {by}"),
     )
-
-
-def every_rate(found: Mapping[str, Throughput]) -> list[Rate]:
-    """Return the rates of all models."""
-    return [rate for each in found.values() for rate in each.rates]
 
 
 def per_flop(times: Measurement, flops: Counted) -> Measurement:

@@ -21,7 +21,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import techniques
 from tinytorch.perf.acceleration.climbing import Chosen, Climb, Kept, under
 from tinytorch.perf.acceleration.plans import Plan, together
-from tinytorch.perf.acceleration.techniques import Technique, Tried, forward_pass, with_kernels
+from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.engines import AdamWSettings, subject
 from tinytorch.perf.engines.ours import references, training
 from tinytorch.perf.events.stream import recording
@@ -186,11 +186,6 @@ def draw_passes(passes: Mapping[str, Measurement], inside: Measurement, *, xlabe
             ax.errorbar([end], [name], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
     ax.set_xlabel(xlabel)
     return figure
-
-
-def every_technique(tried: Sequence[Tried]) -> list[Technique]:
-    """Return the techniques of all workloads."""
-    return [each for one in tried for each in one.techniques]
 
 
 def training_steps() -> dict[str, Measurement]:
