@@ -110,15 +110,7 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """What the page measures of one product.
-
-    Attributes:
-        rungs: all of `STEPS`, by name.
-        copied: `COPY`, in turns with them.
-        last: seconds of the last two steps and of BLAS, in turns with nothing else, by name.
-        sums: seconds of `SUMS` in the order i, j, k, whose operands lie in near caches.
-        machine: ceilings of one thread.
-    """
+    """All `STEPS` by name and `COPY`, in turns; seconds of the last three by themselves; and `SUMS` in near caches."""
 
     rungs: Mapping[str, Rung]
     copied: Rung

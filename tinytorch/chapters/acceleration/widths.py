@@ -32,12 +32,7 @@ _WAYS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True)
 class Width:
-    """Products of a few rows with a second matrix ``width`` wide, each way beside the others.
-
-    Attributes:
-        width: rows and columns of the second matrix.
-        seconds: by way; those of loops are of fewer rows than those of tiles in registers.
-    """
+    """Seconds of products with a second matrix ``width`` wide by way; those of loops are of fewer rows."""
 
     width: int
     seconds: Mapping[str, Measurement]
@@ -202,12 +197,10 @@ def caches(machine: Ceilings) -> list[Cache]:
             level.name,
             level.read,
             bound_by(level),
-            Counted(level.capacity_reported, "B", "bytes that the cache is reported to hold")
-            if level.capacity_reported
-            else None,
-            _widest_in(level) if level.capacity_reported else None,
+            Counted(held, "B", "bytes that the cache is reported to hold") if held else None,
+            _widest_in(level) if held else None,
         )
-        for level in machine.levels
+        for level, held in ((level, level.capacity_reported) for level in machine.levels)
     ]
 
 
