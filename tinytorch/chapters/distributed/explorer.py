@@ -193,11 +193,7 @@ def grid(own: ClusterPreset | None = None) -> dict[str, Any]:
             for one in clusters
         ],
         "models": [
-            {
-                "name": one.name,
-                "batches": [int(one.examples * each) for each in BATCHES],
-                "sources": one.sources,
-            }
+            {"name": one.name, "batches": [int(one.examples * each) for each in BATCHES], "sources": one.sources}
             for one in MODELS
         ],
         "cells": [[_cells(cluster, model) for model in MODELS] for cluster in clusters],
