@@ -24,15 +24,9 @@ _ROUNDED = {"gpt": (1, 12_800), "cnn": (4, 1_437), "mlp": (8, 7_000)}
 
 @dataclass(frozen=True)
 class Step:
-    """Something to train or to compile.
+    """Something to train or to compile, with results left on disk, for the pages that need it.
 
-    Attributes:
-        name: in words.
-        work: whether it trains or compiles.
-        make: does it, with results left on disk.
-        pages: that need it.
-        after: names of steps that, if they run as well, come first: it starts from what they leave, or would compile
-            the same at the same time.
+    The steps ``after`` which it runs, if they run as well, leave what it starts from, or would compile the same.
     """
 
     name: str

@@ -26,10 +26,7 @@ _SECONDS, _LEAST_ROUNDS = 5.0, 30
 class Rule:
     """The rule for a step, stated before anything is measured: faster beyond doubt, and as right beyond doubt.
 
-    Attributes:
-        matters: relative difference of time that matters.
-        accuracy_budget: share of the test questions that may be lost against the plain start, by the whole interval.
-        noise: what ratios the same code shows against itself, where a page knows it.
+    The share of test questions in the budget may be lost against the plain start, by the whole interval.
     """
 
     matters: float
@@ -66,13 +63,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class Trial:
-    """A move that was predicted, and then measured.
+    """A move that was predicted, by Amdahl's law and by the roof, and then measured in turns with all of its stage.
 
-    Attributes:
-        predicted: its gain by Amdahl's law, before the measurement; ``roof``, what the roof would allow.
-        seconds: of a call, in turns with those before it and with all other trials of the stage.
-        gained: how many times as fast as before; its interval holds together with those of the other trials.
-        outcome: by the rule; "taken" of the one that was.
+    The interval of its gain holds together with theirs; the outcome is by the rule, "taken" of the one that was.
     """
 
     move: Move

@@ -42,11 +42,8 @@ def _timed(name: str, steps: Sequence[_Step], repeats: int, at_most_seconds: flo
 class Scaled:
     """A step on some ranks beside one on a single rank.
 
-    Attributes:
-        way: of scaling, its examples, and the ranks.
-        speedup: work done in the time of one rank's, in units of its work: strong, one rank's time over that of all;
-            weak, as many times that as there are ranks. Pairs are the samples of a round.
-        word: what the efficiency is called, as far as its interval tells; withheld where other programs took cores.
+    The speedup is the work done in the time of one rank's: strong, one rank's time over that of all; weak, as many
+    times that as there are ranks. Its word is what the efficiency is called; withheld where other programs took cores.
     """
 
     way: str
@@ -124,10 +121,8 @@ def scaling(
 ) -> list[Scaling] | Unmeasured:
     """Return the times of training steps of the zoo's ``name`` on some ``counts`` of ranks, 1 first, rising.
 
-    Args:
-        cases: ways of scaling with their examples, which "strong" shares out to the ranks and "weak" gives to each.
-        linear: relative distance from an efficiency of 1 that counts as linear.
-        repeats: rounds; fewer, but six at least, when ``at_most_seconds`` are over.
+    Of the ``cases``, "strong" shares its examples out to the ranks and "weak" gives them to each. There are ``repeats``
+    rounds; fewer, but six at least, when ``at_most_seconds`` are over.
     """
     if not 2 <= counts[-1] <= len(usable_cores()):
         return Unmeasured(BECAUSE)

@@ -136,13 +136,8 @@ def validate(
 
     Splits over one kind are tried, and from four ranks on data and tensor together. A step is timed on every rank from
     a barrier on. One rank alone and all splits take turns, and ranks that have no turn sleep, so that what slows the
-    machine down meanwhile slows all.
-
-    Args:
-        line: between two ranks of this machine.
-        ranks: numbers of them, each from 2 to the usable cores.
-        examples: of a batch, a multiple of twice ``micro``, the micro-batches of a pipeline.
-        rounds: samples of each; fewer, but six at least, when ``at_most_seconds`` are over.
+    machine down meanwhile slows all. A batch has ``examples``, a multiple of twice the ``micro``-batches of a pipeline.
+    There are so many ``rounds``; fewer, but six at least, when ``at_most_seconds`` are over.
     """
     if isinstance(line, Unmeasured):
         return line

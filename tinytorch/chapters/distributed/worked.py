@@ -57,11 +57,7 @@ def walls(cores: int, seconds: Measurement, state_bytes: float) -> Walls:
 
 
 def answers(between: GivenLink, parameters: float, peak: Measurement) -> dict[str, Modelled]:
-    """Return the numbers in the answers to the questions, by name.
-
-    Args:
-        between: the link that the page assumes. parameters: of GPT-3. peak: FLOP/s of all cores of this machine.
-    """
+    """Return the numbers in the answers to the questions: of a link, GPT-3's parameters and the peak of all cores."""
     gradients = NUMBER * GPT2.parameters
     reduced = ring_all_reduce(gradients, _MACHINES, between)
     step = 3.0 * GPT2.text_flops(GPT2.positions)

@@ -29,13 +29,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Beside:
-    """Races with other engines on one core.
-
-    Attributes:
-        sides: by what ran.
-        numpy_over_eager, loops_over_eager: time of one sequence over that of PyTorch eager.
-        eager_product, numpy_product: share of the peak that the largest product of a block reaches, with its bias.
-    """
+    """Races with other engines on one core: by what ran, of one sequence, and of the largest product of a block."""
 
     sides: Mapping[str, Side]
     numpy_over_eager: Measurement
@@ -49,13 +43,10 @@ def race_engines(
 ) -> Beside | Unmeasured:
     """Return the races with all engines that are here, or why there are none where PyTorch is not.
 
-    Args:
-        cases: subject and phase of each race, a forward pass of "gpt-1" among them.
-        passes: seconds of that by "loops" and by "NumPy", in turns.
-        machine: ceilings of one thread.
+    ``cases`` are subject and phase of each race, a forward pass of "gpt-1" among them, of which ``passes`` are the
+    seconds by "loops" and by "NumPy", in turns.
     """
-    lacks = missing(EAGER)
-    if lacks is not None:
+    if (lacks := missing(EAGER)) is not None:
         return lacks
     with runners([name for name in available() if name in _FORWARD], 1) as started:
         product = race(started, "product-512", "forward", cores=1, rounds=7)

@@ -75,13 +75,7 @@ _AT_ONCE = ("in blocks", "one compiled pass")
 class Expression:
     """Cost of one way to write an expression on an array.
 
-    Attributes:
-        traffic: bytes that go to memory and from it: what its operators read and write, or input and result once.
-        predicted: seconds that the traffic takes at the bandwidth of memory.
-        seconds: of a call.
-        beyond: the most bytes that a call had allocated at a time beyond its result, as tracemalloc saw it.
-        result: bytes of the result.
-        faults: minor page faults of a call; ``faulting``, the share of its time that they cost.
+    ``beyond`` is the most that a call had at a time beyond its result; ``faulting``, the share of page faults.
     """
 
     traffic: Counted

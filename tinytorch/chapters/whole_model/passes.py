@@ -117,11 +117,7 @@ def border(times: Mapping[int, Mapping[str, Measurement]]) -> Border:
 class PlanStudy:
     """A forward pass op by op on the kernels and by its plan, beside what calls and steps predict for both.
 
-    Attributes:
-        call: seconds of an op on one element through the seam: a call and nothing else.
-        inside: seconds of all steps of the plan.
-        each: seconds that a pass op by op takes beyond the plan, for each op; ``worth``, in operations at the peak.
-        product: operations of a linear layer's product, in the median of all that the model runs.
+    ``each`` is what an op costs beyond the plan, ``worth`` that in operations, and ``product`` those of a linear layer.
     """
 
     calls: int
