@@ -159,7 +159,3 @@ def test_a_choice_has_the_price_of_each_that_it_names_unless_it_is_withheld() ->
     assert chapter.priced(either, prices, withheld="that") == ("a plan or 8-bit layers", "copies or an error")
     named, price = chapter.priced(Judgement(Verdict.WITHHELD), prices, withheld="that")
     assert (named.startswith("withheld"), price) == (True, "that")
-
-
-def test_a_step_of_gpt2_calls_126_operations() -> None:
-    assert chapter.gpt2_calls().value == 126

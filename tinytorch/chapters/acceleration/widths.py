@@ -11,7 +11,7 @@ from tinytorch.chapters.acceleration.ladder import bound_by, drawn
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
-from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.comparison import proven_from
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_of_all
 
 #: Widths of a sweep double from here; whole tiles of each kind of CPU fit.
@@ -148,16 +148,10 @@ class Sweep:
 
     def pays_from(self, matters: float) -> Derived | Unmeasured:
         """Return the smallest width of the sweep from which on loops in cache tiles are proven to be faster."""
-        faster = [
-            compare_paired(each.seconds[_LOOPS], each.seconds[_TILES], matters=matters).verdict == Verdict.FASTER
-            for each in self.widths
-        ]
-        paying = [each.width for at, each in enumerate(self.widths) if all(faster[at:])]
-        if not paying:
-            return Unmeasured("at the largest width cache tiles are not proven to be faster")
+        pairs = {each.width: (each.seconds[_LOOPS], each.seconds[_TILES]) for each in self.widths}
         what = "smallest width of the sweep from which on loops in cache tiles are proven to be faster"
-        rests_on = tuple(one.seconds[way] for one in self.widths for way in (_LOOPS, _TILES))
-        return Derived(paying[0], "numbers", what, rests_on, "it is one of the widths tried")
+        found = proven_from(pairs, matters, what, "numbers")
+        return found or Unmeasured("at the largest width cache tiles are not proven to be faster")
 
     @property
     def tiling(self) -> Judgement:

@@ -13,7 +13,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tinytorch import models
-from tinytorch.chapters.gpt2 import step_calls
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.module import Module
@@ -40,7 +39,7 @@ from tinytorch.perf.measuring import (
     quotient,
     ratio,
 )
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.comparison import Comparison, proven_from
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.report import color
@@ -103,14 +102,14 @@ def border(times: Mapping[int, Mapping[str, Measurement]]) -> Border:
     turn = times[many]["loop"].scaled(1 / many, "s", "a turn of the loop")
     what = "numbers whose turns of a loop take as long as both calls of NumPy for a few"
     predicted = quotient(times[few]["vectorized"], turn, what, "numbers")
-    found: Derived | Unmeasured = Unmeasured("for no number of elements is NumPy proven to be faster")
-    every = tuple(one[way] for one in times.values() for way in one)
-    for size in sorted(times, reverse=True):
-        if compare_paired(times[size]["loop"], times[size]["vectorized"], matters=0.05).verdict is not Verdict.FASTER:
-            break
-        what = "smallest number of elements tried from which on NumPy is proven to be faster than a loop"
-        found = Derived(size, "numbers", what, every, "it is one of the numbers tried")
-    return Border(turn, Modelled.by("a call that costs the same for any number", predicted), found)
+    what = "smallest number of elements tried from which on NumPy is proven to be faster than a loop"
+    pairs = {size: (each["loop"], each["vectorized"]) for size, each in times.items()}
+    found = proven_from(pairs, 0.05, what, "numbers")
+    return Border(
+        turn,
+        Modelled.by("a call that costs the same for any number", predicted),
+        found or Unmeasured("for no number of elements is NumPy proven to be faster"),
+    )
 
 
 @dataclass(frozen=True)
@@ -228,8 +227,3 @@ def priced(choice: Judgement, prices: Mapping[str, str], *, withheld: str) -> tu
     if choice.verdict is Verdict.WITHHELD:
         return words_of(choice), withheld
     return choice.word, " or ".join(prices[each] for each in choice.word.split(" or "))
-
-
-def gpt2_calls() -> Counted:
-    """Return how many operations a step of GPT-2 calls."""
-    return Counted(len(step_calls()), "operations", "operations that a step of GPT-2 calls")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -21,6 +21,7 @@ from tinytorch.perf.measuring.statistics import (
     independent,
     median,
 )
+from tinytorch.perf.measuring.values import Derived
 
 
 class Quantity(Enum):
@@ -445,3 +446,29 @@ def _times(samples: Sequence[float], name: str) -> Sequence[float]:
     if not min(samples) > 0:
         raise ValueError(f"{name} must be times above 0, but {min(samples)} is among them")
     return samples
+
+
+def proven_from(
+    pairs: Mapping[int, tuple[Measurement, Measurement]], matters: float, what: str, unit: str
+) -> Derived | None:
+    """Return the smallest number from which on the second of a pair is proven to be faster than the first, if any is.
+
+    Args:
+        pairs: times in turns by the numbers that were tried, such as widths.
+        matters: as of `compare_paired`.
+        what, unit: what that number is.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Measurement
+        >>> from tinytorch.perf.measuring.comparison import proven_from
+        >>> slow, fast = Measurement("slow", (2.0,) * 9, "s"), Measurement("fast", (1.0,) * 9, "s")
+        >>> proven_from({8: (slow, fast), 16: (fast, slow), 32: (slow, fast)}, 0.05, "width", "numbers").value
+        32
+    """
+    smallest = None
+    for number in sorted(pairs, reverse=True):
+        if compare_paired(*pairs[number], matters=matters).verdict is not Verdict.FASTER:
+            break
+        smallest = number
+    every = tuple(one for pair in pairs.values() for one in pair)
+    return None if smallest is None else Derived(smallest, unit, what, every, "it is one of the numbers tried")
