@@ -106,7 +106,7 @@ def _row(placed: Placed, target: str) -> list[str]:
     return [
         placed.name,
         f"{placed.seconds.median * 1e6:,.1f}",
-        f"{placed.intensity:.2f}",
+        f"{placed.intensity.value:.2f}",
         f"{placed.slope.of}, {placed.slope.bandwidth.median * 1e-9:.0f} GB/s",
         f"{placed.attained.median * 1e-9:,.1f}",
         f"{placed.of_roof.median:.1%} [{low:.1%}, {high:.1%}]",

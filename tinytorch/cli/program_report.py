@@ -183,7 +183,7 @@ def _roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
         "name": "operation",
         "seconds": "time of all calls",
         "of_roof": "of its roof",
-        "intensity": "intensity (FLOP/B)",
+        "intensity": "intensity",
         "verdict.sentence_word": "verdict",
         "verdict.because": "because",
     }
