@@ -9,7 +9,6 @@ import pytest
 from tests.chapters.made_turns import in_turns, made
 from tinytorch import models
 from tinytorch.chapters.profiling import studies
-from tinytorch.chapters.profiling.first_calls import first_calls, over_steady_state, steady_state
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
@@ -69,19 +68,6 @@ def test_activations_are_less_than_half_of_the_mlp_and_more_of_the_gpt_as_the_pa
         highest = studies.training_memory(name, batch=64).highest
         kept = sum(highest[what] for what in ("parameters", "gradients", "optimizer"))
         assert (highest["activations"] > kept) == most
-
-
-def test_first_calls_come_from_as_many_processes_as_asked() -> None:
-    calls = first_calls("mlp", batch=1, calls=4, processes=2)
-    assert {number: call.n for number, call in calls.items()} == {1: 2, 2: 2, 3: 2, 4: 2}
-    assert all(sample > 0 for call in calls.values() for sample in call.samples)
-
-
-def test_settled_calls_are_medians_within_a_process() -> None:
-    calls = {i: Measurement(f"call {i}", (ms, ms / 10), "s") for i, ms in enumerate((30.0, 3.0, 1.0, 2.0), start=1)}
-    assert steady_state(calls, first=1).samples == pytest.approx((2.0, 0.2))
-    assert over_steady_state(calls, 1, 1, first=1).samples == pytest.approx((15.0, 15.0))
-    assert over_steady_state(calls, 2, 4, first=1).samples == pytest.approx((1.0, 1.0))
 
 
 def test_single_calls_have_a_mean_a_slowest_and_a_tail() -> None:
