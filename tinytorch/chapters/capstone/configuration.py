@@ -132,9 +132,8 @@ def ready(configuration: Configuration, batch: int) -> Variant:
     if configuration.fusion == "token":
         made = fuse_decoding(made)
     if configuration.cache != "none":
-        head = made.blocks[0].attention
-        shape = (batch, made.max_seq_len, len(made.blocks), head.num_heads, head.embed_dim // head.num_heads)
-        enable_kv_cache(made, cache=(KVCache if configuration.cache == "float32" else QuantizedKVCache)(*shape))
+        kind = KVCache if configuration.cache == "float32" else QuantizedKVCache
+        enable_kv_cache(made, cache=kind.of(made, batch))
     return Variant(str(configuration), made, configuration.kernels)
 
 

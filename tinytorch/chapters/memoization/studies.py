@@ -43,12 +43,6 @@ _NUMPY, _COMPILED = "tinytorch", "tinytorch accelerated"
 _BY_BYTES = "one call, and the bytes at the bandwidth"
 
 
-def cache_shape(model: GPT, batch: int) -> tuple[int, int, int, int, int]:
-    """Return what a `KVCache` that serves ``batch`` sequences of the model is made with."""
-    heads = model.blocks[0].attention.num_heads
-    return batch, model.max_seq_len, len(model.blocks), heads, model.embed_dim // heads
-
-
 def step_bytes(model: GPT, cache: KVCache, position: int) -> tuple[int, int]:
     """Return the bytes of the weights and of the cache that the step of one sequence at ``position`` reads.
 
@@ -139,7 +133,7 @@ class Batches:
 
 def batches(model: GPT, sizes: Sequence[int], position: int, machine: Ceilings) -> Batches:
     """Return steps at ``position`` of so many sequences, from one on, in turns, each with a cache for as many."""
-    caches = {f"batch {size}": KVCache(*cache_shape(model, size)) for size in sizes}
+    caches = {f"batch {size}": KVCache.of(model, size) for size in sizes}
     steps = dict(zip(sizes, step_times(model, caches, position).values(), strict=True))
     _, cached = step_bytes(model, caches[f"batch {sizes[0]}"], position)
     allowed = {size: predicted_step((size - 1) * cached, steps[sizes[0]], machine) for size in sizes}
@@ -166,9 +160,11 @@ def cached_codes(
     """
     right = np.sort(questions[:, : model.max_seq_len // 2], axis=1)
     kinds: dict[str, type[KVCache]] = {"float32": KVCache, "int8 codes": QuantizedKVCache}
-    shape = cache_shape(model, len(questions))
-    scores = {name: float((answers(kind(*shape)) == right).all(axis=1).mean()) for name, kind in kinds.items()}
-    caches = {name: kind(*cache_shape(timed, 1)) for name, kind in kinds.items()}
+    scores = {
+        name: float((answers(kind.of(model, len(questions))) == right).all(axis=1).mean())
+        for name, kind in kinds.items()
+    }
+    caches = {name: kind.of(timed) for name, kind in kinds.items()}
     times = step_times(timed, caches, position, resolve=0.05)
     return {
         name: Kept(
@@ -182,7 +178,7 @@ def cached_codes(
 
 def code_error(model: GPT, tokens: Tokens, whole: Array) -> Counted:
     """Return by how much logits differ from the ``whole`` ones, with codes, five tokens at once and then one by one."""
-    with _serving(model, QuantizedKVCache(*cache_shape(model, len(tokens)))):
+    with _serving(model, QuantizedKVCache.of(model, len(tokens))):
         parts = [tokens[:, :5], *(tokens[:, at : at + 1] for at in range(5, tokens.shape[1]))]
         coded = np.concatenate([model(part).data for part in parts], axis=1)
     what = "largest difference of a logit with the cache of codes, relative to the largest logit"
@@ -217,7 +213,7 @@ def cost_of_calls(model: GPT, position: int, machine: Ceilings, repeats: int = 3
     heads = model.blocks[0].attention.num_heads
     narrow = GPT(model.vocab_size, 4 * heads, len(model.blocks), heads, model.max_seq_len, seed=0).eval()
     flops = step_flops(model, position, cached=True)
-    nbytes = sum(step_bytes(model, KVCache(*cache_shape(model, 1)), position))
+    nbytes = sum(step_bytes(model, KVCache.of(model), position))
     steps: dict[str, Callable[[], Array]] = {}
     within: dict[str, Callable[[], AbstractContextManager[None]]] = {}
     for name, one in (("step", model), ("calls", narrow)):
@@ -368,7 +364,7 @@ def decoding_variants(
             for kept, scheme, kind in _VARIANTS:
                 variant = model if scheme is None else quantize_model(model, plan=Plan("weight-only", scheme))
                 assert isinstance(variant, GPT)
-                fused, cache = fuse_decoding(variant), kind(*cache_shape(model, 1))
+                fused, cache = fuse_decoding(variant), kind.of(model)
                 enable_kv_cache(fused, cache=cache)
                 logits = np.concatenate([fused(tokens[:, at : at + 1]).data for at in range(position + 1)], axis=1)
                 error = float(np.abs(logits - whole).max() / np.abs(whole).max())

@@ -216,6 +216,17 @@ class KVCache:
         """Forget all positions; the memory stays."""
         self.stand_at(0)
 
+    @classmethod
+    def of(cls, model: Any, batch_size: int = 1, max_seq_len: int | None = None) -> Self:
+        """Return an empty cache for sequences of a GPT, of as many positions as that has if none are given.
+
+        Raises:
+            TypeError: as `enable_kv_cache` does.
+        """
+        layers = _attention_layers(model)
+        first, positions = layers[0], model.max_seq_len if max_seq_len is None else max_seq_len
+        return cls(batch_size, positions, len(layers), first.num_heads, first.embed_dim // first.num_heads)
+
     def emptied(self, batch_size: int) -> Self:
         """Return an empty cache of this kind, length and shape for ``batch_size`` sequences, which serves nobody."""
         return type(self)(batch_size, self.max_seq_len, self.num_layers, self.num_heads, self.head_dim, self.dtype)
@@ -338,8 +349,7 @@ def enable_kv_cache(
     first = layers[0]
     shape = (len(layers), first.num_heads, first.embed_dim // first.num_heads)
     if cache is None:
-        positions = model.max_seq_len if max_seq_len is None else max_seq_len
-        cache = KVCache(batch_size, positions, *shape)
+        cache = KVCache.of(model, batch_size, max_seq_len)
     if cache.max_seq_len > model.max_seq_len:
         raise ValueError(f"max_seq_len must be at most the model's {model.max_seq_len}, not {cache.max_seq_len}")
     if cache.shape != shape:
