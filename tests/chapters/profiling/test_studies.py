@@ -19,15 +19,6 @@ from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import layer_rows
 
 
-def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() -> None:
-    model = models.mlp()
-    before = [parameter.data.copy() for parameter in model.parameters()]
-    found = studies.phases("mlp", batch=4, repeats=6, model=model)
-    assert {name: m.n for name, m in found.items()} == {"forward": 6, "backward": 6, "update": 6}
-    assert found["forward"].conditions.cpu_per_wall
-    assert all(not np.array_equal(a, p.data) for a, p in zip(before, model.parameters(), strict=True))
-
-
 def test_medians_of_normal_samples_scatter_more_than_means_by_what_the_formula_says() -> None:
     normal = studies.spread_of_means_over_medians(list(np.random.default_rng(0).normal(10, 1, 12_000)))
     assert normal.median == pytest.approx(studies.NORMAL_SPREAD.value, rel=0.1)
@@ -54,20 +45,6 @@ def test_the_groups_are_enough_for_a_verdict_on_either_kind_of_noise(
     spreads = [studies.spread_of_means_over_medians(list(noise(np.random.default_rng(seed)))) for seed in range(20)]
     found = [verdict_between(spread, low=1.0, strict=True).verdict for spread in spreads]
     assert found.count(verdict) >= 18, found
-
-
-def test_memory_of_a_step_holds_what_the_model_and_adamw_hold() -> None:
-    found = studies.training_memory("mlp", batch=8)
-    parameters = sum(parameter.nbytes for parameter in models.mlp().parameters())
-    assert found.highest["parameters"] == found.highest["gradients"] == parameters
-    assert found.highest["optimizer"] == 2 * parameters
-
-
-def test_activations_are_less_than_half_of_the_mlp_and_more_of_the_gpt_as_the_page_says() -> None:
-    for name, most in (("mlp", False), ("gpt", True)):
-        highest = studies.training_memory(name, batch=64).highest
-        kept = sum(highest[what] for what in ("parameters", "gradients", "optimizer"))
-        assert (highest["activations"] > kept) == most
 
 
 def test_single_calls_have_a_mean_a_slowest_and_a_tail() -> None:
@@ -164,14 +141,6 @@ def test_the_busiest_fifth_is_the_largest_of_five_calls() -> None:
     """An MLP makes six calls, two of which are the fifth rounded up: more than a third and less than all."""
     found = studies.busiest_fifth({"mlp": models.mlp().eval()}, {"mlp": models.example("mlp", batch=64)}, repeats=3)
     assert all(2 / 6 <= share < 1 for share in found["mlp"].samples)
-
-
-def test_memory_of_inference_holds_the_parameters_and_grows_with_the_batch() -> None:
-    found = studies.inference_memory("mlp", [64, 256])
-    parameters = sum(parameter.nbytes for parameter in models.mlp().parameters())
-    hidden = 4 * (256 + 64)  # one input and the widest output of each example are alive at one moment
-    assert found[64] >= parameters + 64 * hidden
-    assert found[256] - found[64] >= (256 - 64) * hidden
 
 
 def test_attention_has_a_part_of_a_training_step() -> None:

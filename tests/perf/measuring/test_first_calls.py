@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tinytorch.perf.measuring.first_calls import first_calls, over_steady_state, steady_state
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.first_calls import first_calls, over_steady_state, steady_state
 
 
 def test_first_calls_come_from_as_many_processes_as_asked() -> None:

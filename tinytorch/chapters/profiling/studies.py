@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,12 +16,9 @@ from tinytorch.core.activations import ReLU
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Flatten, Linear
 from tinytorch.core.module import Module, Sequential
-from tinytorch.core.optimizers import AdamW
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.core.training import train_step
 from tinytorch.core.transformers import TransformerBlock
-from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.measuring import (
     Counted,
@@ -31,9 +27,7 @@ from tinytorch.perf.measuring import (
     Modelled,
     Statistic,
     Unmeasured,
-    from_turns,
     interleave,
-    own_loop,
     quotient,
     ratio,
 )
@@ -43,7 +37,7 @@ from tinytorch.perf.measuring.judge import Judgement, largest, verdict_between, 
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import NOT_NAMED, LayerRow, between_rows
 from tinytorch.perf.profiling.passes import count_flops
-from tinytorch.perf.profiling.shares import WARM_RUNS, recorded_runs, shares, time_between_ops
+from tinytorch.perf.profiling.shares import recorded_runs, shares, time_between_ops
 
 #: Width of the transformer of `architectures`, and of the hidden layer of its MLP.
 TRANSFORMER_WIDTH, MLP_WIDTH = 32, 128
@@ -157,32 +151,6 @@ def training_shares(training: Callable[[], object], repeats: int = 12) -> dict[s
     }
 
 
-def phases(name: str, batch: int, repeats: int = 30, model: Module | None = None) -> dict[str, Measurement]:
-    """Return the wall time of forward, backward and optimizer step of a training step, in seconds.
-
-    The three samples of one step stand at the same index of ``forward``, ``backward`` and ``update``; the loss
-    belongs to the forward, the optimizer is AdamW. A ``model`` is trained in place of a fresh one of the zoo.
-    """
-    entry = models.entry(name)
-    model = (entry.make(0) if model is None else model).train()
-    inputs, targets = models.as_input(entry.example_input(batch)), entry.example_target(batch)
-    loss, optimizer = models.loss_function(), AdamW(model.parameters())
-    readings: list[tuple[int, int, int, int]] = []
-    with own_loop(WARM_RUNS) as loop:
-        for _ in range(WARM_RUNS + repeats):
-            optimizer.zero_grad()
-            start = time.perf_counter_ns()
-            value = loss(model(inputs), targets)
-            forward_end = time.perf_counter_ns()
-            value.backward()
-            backward_end = time.perf_counter_ns()
-            optimizer.step()
-            readings.append((start, forward_end, backward_end, time.perf_counter_ns()))
-    times = np.diff(np.array(readings[WARM_RUNS:]), axis=1) * 1e-9
-    turns = dict(zip(("forward", "backward", "update"), times.T, strict=True))
-    return from_turns(turns, sample="steps", conditions=loop.conditions)
-
-
 @dataclass(frozen=True)
 class TrainingStep:
     """Phases of a model's training step: seconds, and the backward over the forward pass in time and arithmetic."""
@@ -205,38 +173,6 @@ def training_steps(
         name: TrainingStep(name.upper(), steps[name], times, Counted(flops[name], "", f"{what}, {name.upper()}"))
         for name, times in back.items()
     }
-
-
-def training_memory(name: str, batch: int) -> MemoryProfile:
-    """Return the memory of one whole training step of a model of the zoo, after one that is not recorded.
-
-    The optimizer is AdamW; parameters and the optimizer's state stand before the step begins.
-    """
-    entry = models.entry(name)
-    model = entry.make(0).train()
-    inputs, targets = models.as_input(entry.example_input(batch)), entry.example_target(batch)
-    loss, optimizer = models.loss_function(), AdamW(model.parameters())
-    train_step(model, inputs, targets, loss, optimizer)
-    optimizer.zero_grad()
-    with recording_memory(model, optimizer) as memory:
-        train_step(model, inputs, targets, loss, optimizer)
-    return memory.profile
-
-
-def inference_memory(name: str, batches: Sequence[int]) -> dict[int, int]:
-    """Return, by batch, the most bytes that stood at one moment of a forward pass of a trained model, no gradients.
-
-    Parameters and the input count with it; each batch runs once before the run that is recorded.
-    """
-    model, found = models.trained(name), {}
-    with no_grad():
-        for batch in batches:
-            inputs = models.example(name, batch)
-            model(inputs)
-            with recording_memory(model) as memory:
-                model(inputs)
-            found[batch] = memory.profile.peak
-    return found
 
 
 def busiest_fifth(
