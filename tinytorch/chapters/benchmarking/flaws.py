@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from tinytorch import models
-from tinytorch.chapters.benchmarking.runs import forward
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import fused_gelu
+from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Derived, Measurement, blas_threads, interleave, sample
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
@@ -110,7 +110,7 @@ def cold_baseline() -> Flaw:
 def best_of_n() -> Flaw:
     """The mean of many runs of the MLP on one image against the best of as many of the same code."""
     entry, flawed = models.entry("mlp"), []
-    call = forward(entry.make(0).eval(), models.as_input(entry.example_input(1)))
+    call = forward_pass(entry.make(0), models.as_input(entry.example_input(1)))
     for _ in range(_TIMES):
         before, after = (sample(call, name, warmup=_RUNS, runs=50) for name in ("before", "after"))
         flawed.append(before.mean / after.minimum)

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from tinytorch import models
-from tinytorch.core.dispatch import no_grad
-from tinytorch.core.module import Module, Sequential
+from tinytorch.core.module import Sequential
 from tinytorch.core.op import Array
-from tinytorch.core.tensor import Tensor
+from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.benchmarking.performance import share_right
 from tinytorch.perf.benchmarking.scenarios import server, single_stream
 from tinytorch.perf.measuring import Derived, Measurement, Modelled, Statistic
@@ -47,16 +46,6 @@ BATCH, MATTERS = 64, 0.1
 BASE, AGAIN, CHANGED = "base", "again", "changed"
 
 
-def forward(model: Module, inputs: Tensor) -> Callable[[], None]:
-    """Return a forward pass without gradients."""
-
-    def call() -> None:
-        with no_grad():
-            model(inputs)
-
-    return call
-
-
 class Checked(Sequential):
     """Layers one after the other, each of which looks for numbers that are not finite in what it has made."""
 
@@ -73,7 +62,7 @@ def base_and_change() -> Mapping[str, Callable[[], object]]:
     """Return a forward pass of the MLP, the same again, and one of the MLP with the check: what a process times."""
     inputs = models.as_input(models.entry("mlp").example_input(BATCH))
     made = {BASE: models.mlp(), AGAIN: models.mlp(), CHANGED: Checked(*models.mlp())}
-    return {name: forward(model.eval(), inputs) for name, model in made.items()}
+    return {name: forward_pass(model, inputs) for name, model in made.items()}
 
 
 def first_over_steady(found: Sequence[Fresh]) -> Measurement:
