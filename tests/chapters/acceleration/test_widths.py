@@ -39,7 +39,7 @@ def test_each_way_is_timed_at_each_width(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [each.width for each in found.widths] == [48, 96]
     assert all([*each.seconds] == [LOOPS, TILES, REGISTERS, PACKED] for each in found.widths)
     assert found.widest.value == 4 * 96**2
-    assert [(each.width, each.way) for each in found.rates[:3]] == [(48, LOOPS), (96, LOOPS), (48, TILES)]
+    assert [(each["at"], each["line"]) for each in found.rates[:3]] == [(48, LOOPS), (96, LOOPS), (48, TILES)]
 
 
 def test_rates_and_what_is_left_of_them_are_told() -> None:

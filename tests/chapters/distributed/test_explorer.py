@@ -29,9 +29,8 @@ CLUSTER = ClusterPreset("made up", LINKS, 1e12, None, ())
 def test_weak_scaling_keeps_the_work_of_a_rank_and_strong_scaling_that_of_all() -> None:
     one = predict(GPT, LINKS, Split())
     points = efficiencies(one, CLUSTER, {"stays": None, "grows": 48}, [1, 16, 4097])
-    sizes = [(point.batch, point.ranks) for point in points]
-    assert sizes == [("stays", 1), ("stays", 16), ("grows", 1), ("grows", 16), ("grows", 4097)], "where a split fits"
-    share = {(point.batch, point.ranks): point.efficiency.value for point in points}
+    share = {(point["line"], point["at"]): point["value"].value for point in points}
+    assert [*share] == [("stays", 1), ("stays", 16), ("grows", 1), ("grows", 16), ("grows", 4097)], "where a split fits"
     best = best_splits(GPT, LINKS, 16, sharding=1)[0]
     assert share["stays", 1] == pytest.approx(1)
     assert share["stays", 16] == pytest.approx(one.seconds / 16 / best.seconds)

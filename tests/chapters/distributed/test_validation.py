@@ -65,9 +65,9 @@ def test_the_worst_is_the_farthest_off_upwards_or_downwards_and_a_pipeline_is_to
     assert found.worst.median == rows[1].error.median < 0
     assert found.worst_size.median == -found.worst.median
     staged = found.pipeline
-    *parts, together = (each.seconds.value for each in staged.parts)
+    *parts, together = (each.value for each in staged.parts.values())
     assert sum(parts) == pytest.approx(together) == rows[2].seconds.value
-    assert staged.parts[0].part == "work of the last stage, 4 turns"
+    assert next(iter(staged.parts)) == "work of the last stage, 4 turns"
     # Two equal stages and four micro-batches would wait a fifth of the turns; here the last one also makes the logits.
     assert 0.17 < staged.bubble.value < 0.2
     assert staged.handing.value == pytest.approx(rows[2].predicted.handing / rows[2].predicted.seconds)

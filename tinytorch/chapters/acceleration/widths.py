@@ -13,6 +13,7 @@ from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import proven_from
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_of_all
+from tinytorch.report import points
 
 #: Widths of a sweep double from here; whole tiles of each kind of CPU fit.
 _NARROWEST, _WIDEST = 192, 12_288
@@ -75,15 +76,6 @@ def _runs(width: int) -> dict[str, Callable[[], Any]]:
 
 
 @dataclass(frozen=True)
-class Rate:
-    """The rate of one way at one width."""
-
-    width: int
-    way: str
-    rate: Measurement
-
-
-@dataclass(frozen=True)
 class Sweep:
     """All ways at each width, narrowest first, and what the machine's ``levels`` say of them."""
 
@@ -91,9 +83,9 @@ class Sweep:
     machine: Ceilings
 
     @property
-    def rates(self) -> list[Rate]:
-        """The rate of each way at each width."""
-        return [Rate(each.width, way, each.rate(way)) for way in _WAYS for each in self.widths]
+    def rates(self) -> list[dict[str, Any]]:
+        """The rate of each way at each width, as `points`."""
+        return points({"": {way: {each.width: each.rate(way) for each in self.widths} for way in _WAYS}})
 
     @property
     def borders(self) -> dict[str, int]:

@@ -15,6 +15,7 @@ from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_wo
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, best_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Workload
 from tinytorch.perf.measuring import Modelled
+from tinytorch.report import points
 
 #: Who published what, and where.
 Sources = tuple[tuple[str, str], ...]
@@ -146,25 +147,20 @@ def fastest(best: Sequence[Prediction], one: Prediction) -> list[SplitRow]:
     return [split_row(each, one) for each in best[:_SHOWN]]
 
 
-@dataclass(frozen=True)
-class Point:
-    """Efficiency of the best split of so many ranks against one rank, with a batch that stays or grows."""
-
-    batch: str
-    ranks: int
-    efficiency: Modelled
-
-
 def efficiencies(
     one: Prediction, cluster: ClusterPreset, batches: Mapping[str, int | None], ranks: Sequence[int] = GRID_RANKS[3:]
-) -> list[Point]:
-    """Return the efficiency of the best split by the number of ranks, where one fits.
+) -> list[dict[str, Any]]:
+    """Return the efficiency of the best split by the number of ranks, where one fits, as `points`.
 
     It is against ``one`` rank, whose memory may be larger than any. ``batches`` are examples of a rank, or None, as
     `fitting` has them, by name.
     """
-    found = {(name, p): fitting(one.workload, cluster, p, each) for name, each in batches.items() for p in ranks}
-    return [Point(name, p, modelled(best[0].efficiency(one), "%", name)) for (name, p), best in found.items() if best]
+
+    def line(name: str, each: int | None) -> dict[int, Modelled]:
+        found = {p: fitting(one.workload, cluster, p, each) for p in ranks}
+        return {p: modelled(best[0].efficiency(one), "%", name) for p, best in found.items() if best}
+
+    return points({"": {name: line(name, each) for name, each in batches.items()}})
 
 
 def grid(own: ClusterPreset | None = None) -> dict[str, Any]:

@@ -59,18 +59,10 @@ class Validated:
 
 
 @dataclass(frozen=True)
-class StepPart:
-    """One of the parts that the model adds up to a step, or all of them together."""
-
-    part: str
-    seconds: Modelled
-
-
-@dataclass(frozen=True)
 class Pipelined:
     """A pipeline of two stages: the parts of its modelled step, their shares, and what ranks took for it."""
 
-    parts: Sequence[StepPart]
+    parts: Mapping[str, Modelled]
     bubble: Modelled
     handing: Modelled
     measured: Measurement
@@ -116,7 +108,7 @@ class Validation:
         }
         bubble, handing = found.bubble / (found.bubble + found.computing), found.handing / found.seconds
         return Pipelined(
-            [StepPart(part, modelled(seconds, "s", "a step")) for part, seconds in parts.items()],
+            {part: modelled(seconds, "s", "a step") for part, seconds in parts.items()},
             modelled(bubble, "%", "bubble over bubble and work of the last stage"),
             modelled(handing, "%", "messages and the sum of the shared gradient over the whole step"),
             row.measured,

@@ -199,16 +199,6 @@ def mixed_versions(
     }
 
 
-@dataclass(frozen=True)
-class LayerError:
-    """A layer, and the error of the outputs with it alone in few bits."""
-
-    layer: str
-    error: Counted
-
-
-def errors_by_layer(scan: Sequence[Sensitivity]) -> list[LayerError]:
-    """Return the layers of a scan with their errors."""
-    return [
-        LayerError(row.name, Counted(row.error, "%", f"output error with only {row.name} in two bits")) for row in scan
-    ]
+def errors_by_layer(scan: Sequence[Sensitivity]) -> dict[str, Counted]:
+    """Return the error of the outputs with one layer alone in few bits, by layer."""
+    return {row.name: Counted(row.error, "%", f"output error with only {row.name} in two bits") for row in scan}
