@@ -87,17 +87,8 @@ def calls_by_size(sizes: Sequence[int] = (4, 16, 64, 256, 1024, 4096)) -> dict[i
     return {size: interleave(partial(both, size), **plan) for size in sizes}
 
 
-@dataclass(frozen=True)
-class Border:
-    """From how many numbers on NumPy is faster than a loop, of which each takes a ``turn``: predicted, and found."""
-
-    turn: Measurement
-    predicted: Modelled
-    found: Derived | Unmeasured
-
-
-def border(times: Mapping[int, Mapping[str, Measurement]]) -> Border:
-    """Return the border that the times of `calls_by_size` show."""
+def border(times: Mapping[int, Mapping[str, Measurement]]) -> tuple[Measurement, Modelled, Derived | Unmeasured]:
+    """Return a turn of the loop, and from how many numbers on NumPy is faster than it, as predicted and as found."""
     few, many = min(times), max(times)
     turn = times[many]["loop"].scaled(1 / many, "s", "a turn of the loop")
     what = "numbers whose turns of a loop take as long as both calls of NumPy for a few"
@@ -105,7 +96,7 @@ def border(times: Mapping[int, Mapping[str, Measurement]]) -> Border:
     what = "smallest number of elements tried from which on NumPy is proven to be faster than a loop"
     pairs = {size: (each["loop"], each["vectorized"]) for size, each in times.items()}
     found = proven_from(pairs, 0.05, what, "numbers")
-    return Border(
+    return (
         turn,
         Modelled.by("a call that costs the same for any number", predicted),
         found or Unmeasured("for no number of elements is NumPy proven to be faster"),
