@@ -83,10 +83,6 @@ def test_all_that_the_page_on_compression_trains_on_is_prepared(
     def nothing(*_: Any, **__: Any) -> tuple[()]:
         return ()
 
-    def begin() -> dict[str, Module]:
-        return {name: untrained(name) for name in models.ZOO}
-
-    monkeypatch.setattr(accuracy, "begin", begin)
     monkeypatch.setattr(accuracy, "scores", consumed)
     monkeypatch.setattr(speed, "low_rank_speedups", nothing)
     monkeypatch.setattr(perf_compression, "compress_model", compressed)
