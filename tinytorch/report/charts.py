@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report.colors import ASSIGNED, VARIANTS, color
-from tinytorch.report.figures import INK, draw_bars, draw_line, subplots
+from tinytorch.report.figures import INK, draw_bars, draw_line, plain_number, subplots
 from tinytorch.report.numbers import common_scale, interval_of
 from tinytorch.report.rows import Rows, listed, value_at
 
@@ -77,7 +77,7 @@ def _set_scales(ax: Axes, log: str, positions: Sequence[float]) -> None:
         ax.set_xscale("log", base=2 if powers else 10)
     distinct = sorted(set(positions))
     if len(distinct) <= _MOST_TICKS:
-        ax.set_xticks(distinct, [f"{at:,g}" for at in distinct])
+        ax.set_xticks(distinct, [plain_number(at) for at in distinct])
         ax.set_xticks([], minor=True)
     if "y" in log:
         ax.set_yscale("log")

@@ -369,7 +369,7 @@ def draw_line(
     scale = _scale_for(ax, measurements)
     medians, errors = _heights(measurements, scale)
     name = variant if label is None else label
-    gaps = [_plain_number(at) for at, one in zip(x, measurements, strict=True) if not is_resolved(one)]
+    gaps = [plain_number(at) for at, one in zip(x, measurements, strict=True) if not is_resolved(one)]
     ax.errorbar(
         list(x),
         medians,
@@ -449,7 +449,8 @@ def check_figure(figure: Figure, *, caption: str, alt: str, key: str) -> None:
     _check_text(figure, key)
 
 
-def _plain_number(value: float, _position: int | None = None) -> str:
+def plain_number(value: float, _position: int | None = None) -> str:
+    """Return a number as a tick shows it, never as a power of ten."""
     return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
 
 
@@ -466,7 +467,7 @@ def settle(figure: Figure) -> None:
                     low, high = axis.get_view_interval()
                     steps = (1, 2, 5) if high < 200 * low else (1,)
                     axis.set_major_locator(LogLocator(subs=steps))
-                axis.set_major_formatter(FuncFormatter(_plain_number))
+                axis.set_major_formatter(FuncFormatter(plain_number))
                 axis.set_minor_formatter(NullFormatter())
                 axis.set_minor_locator(NullLocator())
 
@@ -622,7 +623,7 @@ def both_layouts(figure: Figure, *, key: str, alt: str, bitmap: bool = False) ->
 def alt_of(figure: Figure, alt: str) -> str:
     """Return what a reader who does not see the figure is told: ``alt``, and what of it is not resolved."""
     missing = [
-        series.label if at == series.label else f"{series.label} at {at if isinstance(at, str) else _plain_number(at)}"
+        series.label if at == series.label else f"{series.label} at {at if isinstance(at, str) else plain_number(at)}"
         for series in _drawn.get(figure, [])
         for at, one in zip(series.x, series.values, strict=True)
         if not is_resolved(as_measurement(one))
