@@ -143,6 +143,22 @@ def test_below_every_roof_is_what_surely_no_bound_explains_a_fifth_of() -> None:
     assert slow.reached.median == pytest.approx(0.05)
 
 
+@pytest.mark.parametrize(
+    ("candidates", "memory", "overhead"),
+    [
+        ([Bottleneck.MEMORY], "supported", "refuted"),
+        ([Bottleneck.OVERHEAD, Bottleneck.MEMORY], "open", "open"),
+        ([Bottleneck.COMPUTE, Bottleneck.MEMORY], "open", "refuted"),
+        ([], "refuted", "refuted"),
+    ],
+)
+def test_one_bound_is_the_largest_if_no_other_may_be(candidates: list[Bottleneck], memory: str, overhead: str) -> None:
+    made = verdict(demand(1e11, 9e9, 900_000), spread(4.9, "s"), made_ceilings(), spread(0.9, "s"))
+    made = dataclasses.replace(made, candidates=tuple(candidates))
+    assert (made.is_memory_bound.verdict, made.is_overhead_bound.verdict) == (memory, overhead)
+    assert [test.measurement for test in made.is_memory_bound.tests] == [made.reached]
+
+
 def test_a_second_bound_that_may_explain_a_fifth_keeps_a_run_from_being_below_all() -> None:
     """Arithmetic explains 18 % for sure; bytes 17 %, or a fifth if memory was as slow as it may have been."""
     made = made_ceilings()

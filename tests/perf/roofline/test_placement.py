@@ -79,7 +79,12 @@ def test_a_product_stands_where_the_hand_puts_it() -> None:
     both = noisy.of_roof.interval
     assert both.low < placed.of_roof.median / 1.2 < placed.of_roof.median / 0.8 < both.high
     assert placed.verdict.candidates == (Bottleneck.COMPUTE,)
-    assert placed.verdict.overhead.seconds.median == pytest.approx(OP)
+    assert placed.calling.value == pytest.approx(OP)
+    arithmetic, moving = flops / PEAK, moved / 100e9
+    assert (placed.computing.value, placed.moving.value) == pytest.approx((arithmetic, moving))
+    assert (placed.apart.value, placed.predicted.value) == pytest.approx((arithmetic + moving, OP + arithmetic))
+    assert placed.explained.median == pytest.approx((OP + arithmetic) / 7e-6)
+    assert placed.bandwidth.median == pytest.approx(moved / 7e-6)
 
 
 def test_an_addition_stands_on_the_slope_of_the_level_that_holds_it() -> None:

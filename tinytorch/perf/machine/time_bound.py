@@ -67,6 +67,11 @@ def added(parts: Iterable[TimeBound]) -> TimeBound:
     return TimeBound(np.sum(_matched(given), axis=0), of_all(part.conditions for part in given))
 
 
+def in_a_row(*parts: Measurement) -> Statistic:
+    """Return the seconds of several measurements one after the other, under all of their names."""
+    return added(at_cost(1, part) for part in parts).statistic(" and ".join(part.name for part in parts))
+
+
 def _matched(parts: Iterable[TimeBound]) -> list[npt.NDArray[np.float64]]:
     """Return the values of each with the samples that belong together."""
     values = [part.values for part in parts]

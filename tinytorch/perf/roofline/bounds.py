@@ -285,6 +285,20 @@ class BoundVerdict:
         return Judgement(verdict, verdict_between(self.reached, low=LEAST_EXPLAINED).tests, self.sentence_word)
 
     @property
+    def is_memory_bound(self) -> Judgement:
+        """Whether the bytes are the largest bound."""
+        return self._is_bound_by(Bottleneck.MEMORY)
+
+    @property
+    def is_overhead_bound(self) -> Judgement:
+        """Whether the calls are the largest bound."""
+        return self._is_bound_by(Bottleneck.OVERHEAD)
+
+    def _is_bound_by(self, bound: Bottleneck) -> Judgement:
+        said = self.said
+        return replace(said, verdict=said.verdict if bound in self.candidates else Verdict.REFUTED, word="")
+
+    @property
     def because(self) -> str:
         """Why, in a sentence without a full stop: what each ceiling alone explains of the measured time, the rule."""
         (largest, one), *_ = self.predictions.items()

@@ -22,9 +22,11 @@ from tinytorch.perf.events.stream import Event, OpKey, Profile, layer_groups, op
 from tinytorch.perf.events.trace import same_ops
 from tinytorch.perf.machine import Ceilings, Level
 from tinytorch.perf.machine.call_costs import Costs, least_call_seconds
+from tinytorch.perf.machine.time_bound import in_a_row
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave, quotient
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.roofline.bounds import (
     BoundVerdict,
     Demand,
@@ -76,7 +78,7 @@ class Placed:
     @property
     def arithmetic(self) -> Counted:
         """Operations that it asks for."""
-        return Counted(self.demand.operations, "FLOP", f"arithmetic of {self.name}")
+        return Counted(self.demand.operations, "FLOP", f"operations of {self.name}")
 
     @property
     def traffic(self) -> Counted:
@@ -92,6 +94,44 @@ class Placed:
     def least(self) -> Modelled:
         """The time at the roof."""
         return Modelled.by("the roofline", self.roof)
+
+    @property
+    def computing(self) -> Modelled:
+        """The time of its arithmetic alone, at the peak."""
+        return Modelled.by("the roofline", self.verdict.compute.seconds)
+
+    @property
+    def moving(self) -> Modelled:
+        """The time of its bytes alone, at the bandwidth of their levels."""
+        return Modelled.by("the roofline", self.verdict.memory.seconds)
+
+    @property
+    def calling(self) -> Modelled:
+        """The time of its calls alone, at their least cost."""
+        return Modelled.by("the least cost of each call", self.verdict.overhead.seconds)
+
+    @property
+    def apart(self) -> Modelled:
+        """The time of its arithmetic and, after it, that of its bytes: without any overlap."""
+        seconds = in_a_row(self.verdict.compute.seconds, self.verdict.memory.seconds)
+        return Modelled.by("arithmetic, then bytes", seconds)
+
+    @property
+    def predicted(self) -> Modelled:
+        """The time of its calls and, after them, that at the roof."""
+        seconds = in_a_row(self.verdict.overhead.seconds, self.roof)
+        return Modelled.by("the cost of each call, and the roofline", seconds, f"predicted time of {self.name}")
+
+    @property
+    def explained(self) -> Measurement:
+        """Share of the measured time that is predicted, with both intervals."""
+        predicted = as_measurement(self.predicted)
+        return share_of(predicted, self.seconds, f"share of the time of {self.name} that is predicted")
+
+    @property
+    def bandwidth(self) -> Measurement:
+        """Compulsory bytes a second, in B/s."""
+        return self.seconds.per(self.demand.bytes, "B/s", f"compulsory bytes a second of {self.name}")
 
     @property
     def attained(self) -> Measurement:
