@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -27,7 +28,13 @@ def spread(value: float, unit: str, noise: float = 0.0) -> Measurement:
     return Measurement("made", tuple(value * (1 + noise * k / 3) for k in (-3, -2, 3, -1, 1, 0, 2)), unit)
 
 
-def made_ceilings(noise: float = 0.0, threads: int | None = None, peak: float = PEAK, scale: float = 1.0) -> Ceilings:
+def made_ceilings(
+    noise: float = 0.0,
+    threads: int | None = None,
+    peak: float = PEAK,
+    scale: float = 1.0,
+    levels: Sequence[tuple[str, int | None, float]] = LEVELS,
+) -> Ceilings:
     """Return ceilings for ``threads`` (those of this process if None); ``scale`` multiplies all bandwidths."""
 
     def level(name: str, capacity: int | None, bandwidth: float) -> Level:
@@ -44,7 +51,7 @@ def made_ceilings(noise: float = 0.0, threads: int | None = None, peak: float = 
         sgemm=rate,
         int8_peak=spread(peak, "OP/s", noise),
         int8_from="an instruction",
-        levels=tuple(level(*one) for one in LEVELS),
+        levels=tuple(level(*one) for one in levels),
         curves={},
         clock=spread(3e9, "Hz", noise),
         page_fault=spread(1e-7, "s", noise),

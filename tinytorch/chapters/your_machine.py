@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.chapters import calls
-from tinytorch.chapters.roofline.figure import placed_table, roofline_figure
+from tinytorch.chapters.roofline.figure import roofline_figure
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
@@ -71,7 +71,40 @@ def record_roofs(page: Page, made: Sequence[Ceilings], placed: Sequence[Placed])
         caption="The roofs of the machine that built the book: arithmetic, and the best bandwidth of each level of its "
         "memory.",
     )
-    placed_table(page, "ops", placed, caption="The operations in the figure: one thread, a million numbers each.")
+    points = [
+        {
+            "name": one.name,
+            "seconds": one.seconds,
+            "bound": one.verdict.said,
+            "of_roof": one.of_roof,
+            "attained": one.attained,
+            "intensity": one.intensity,
+        }
+        for one in placed
+    ]
+    # The explorer reads the points by these keys, also from files that were sent.
+    headings = ("What", "Time", "Verdict", "Of its roof", "Rate", "Intensity")
+    page.table(
+        "ops",
+        points,
+        dict(zip(points[0], headings, strict=True)),
+        caption="The operations in the figure: one thread, a million numbers each.",
+    )
+    page.table(
+        "ops-roofs",
+        placed,
+        {
+            "name": "What",
+            "arithmetic": "Arithmetic",
+            "traffic": "Compulsory traffic",
+            "slope.of": "Bytes from",
+            "slope.bandwidth": "At most",
+            "least": "Least time",
+        },
+        caption=f"What is asked for, from {placed[0].name} to {placed[-1].name}, and where the roof of each takes the "
+        "bytes from: the level that holds them, at its bandwidth; between two levels, at the bandwidth measured at "
+        "that size; where several deliver, at the mean over all bytes.",
+    )
 
 
 def roof_rows(made: Sequence[Ceilings]) -> list[dict[str, Any]]:

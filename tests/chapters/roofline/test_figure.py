@@ -1,4 +1,4 @@
-"""The roofline as a figure and as a table: everything that was placed is in it, where it belongs, and readable."""
+"""The roofline as a figure: everything that was placed is in it, where it belongs, and readable."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings, placed, spread
-from tinytorch.chapters.roofline.figure import placed_table, roofline_figure
+from tinytorch.chapters.roofline.figure import roofline_figure
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import recording
+from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.roofline.placement import Placed, place
 from tinytorch.report.figures import NARROW, WIDE, Layout, check_figure, laid_out, settle, to_body
-from tinytorch.report.page import Page
 
 POINTS = [
     placed("one row", 1, 0.5),
@@ -31,8 +31,8 @@ POINTS = [
 ]
 
 
-def drawn() -> Figure:
-    figure = roofline_figure(POINTS, made_ceilings(noise=0.05))
+def drawn(made: Ceilings) -> Figure:
+    figure = roofline_figure(POINTS, made)
     settle(figure)
     FigureCanvasAgg(figure).draw()  # type: ignore[no-untyped-call]
     return figure
@@ -40,13 +40,7 @@ def drawn() -> Figure:
 
 @pytest.fixture(scope="module")
 def figure() -> Figure:
-    return drawn()
-
-
-def words(figure: Figure) -> list[Text]:
-    """Return all words but those at the ticks."""
-    (ax,), (legend,) = figure.axes, figure.legends
-    return [*ax.texts, *legend.get_texts(), ax.xaxis.label, ax.yaxis.label]
+    return drawn(made_ceilings(noise=0.05))
 
 
 def test_it_passes_the_check_of_every_figure(figure: Figure) -> None:
@@ -96,28 +90,22 @@ def test_the_roof_of_8_bit_integers_is_drawn_beside_that_of_floats() -> None:
 @pytest.mark.parametrize("integers", [False, True])
 @pytest.mark.parametrize("close", [False, True])
 def test_names_can_be_read_and_lie_apart(close: bool, integers: bool) -> None:
-    made = made_ceilings(noise=0.05)
+    near = [(name, None, 400e9 / (1 + 0.1 * k)) for k, (name, _, _) in enumerate(LEVELS)]  # nearly on one another
+    made = made_ceilings(noise=0.05, levels=near if close else LEVELS)
     if integers:
         made = dataclasses.replace(made, int8_peak=spread(4 * PEAK, "OP/s", 0.05))
-    if close:  # three slopes that nearly lie on one another
-        first = made.levels[0]
-        near = [spread(400e9 / (1 + 0.1 * k), "B/s") for k in range(3)]
-        names = [level.name for level in made.levels]
-        levels = [dataclasses.replace(first, name=n, read=b, copy=b, triad=b) for n, b in zip(names, near, strict=True)]
-        made = dataclasses.replace(made, levels=tuple(levels))
-    figure = roofline_figure(POINTS, made)
-    settle(figure)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()  # type: ignore[no-untyped-call]
-    boxes = {text.get_text(): text.get_window_extent() for text in words(figure)}
+    figure = drawn(made)
+    (ax,), (legend,) = figure.axes, figure.legends
+    words: list[Text] = [*ax.texts, *legend.get_texts(), ax.xaxis.label, ax.yaxis.label]
+    boxes = {text.get_text(): text.get_window_extent() for text in words}
     for name, _, _ in LEVELS:
         assert any(text.startswith(f"{name} ") and text.endswith("GB/s") for text in boxes)
     assert {"1", "2", "3", "4"} <= set(boxes)
     for (one, box), (other, second) in itertools.combinations(boxes.items(), 2):
         overlap = box.intersection(box, second)
         assert overlap is None or overlap.width * overlap.height < 2, f"{one!r} and {other!r} overlap"
-    axes = figure.axes[0].get_window_extent()
-    assert all(text.get_window_extent().x0 >= axes.x0 for text in figure.axes[0].texts), "a name lies on the axis"
+    left = ax.get_window_extent().x0
+    assert all(text.get_window_extent().x0 >= left for text in ax.texts), "a name lies on the axis"
     width, height = figure.canvas.get_width_height()
     for one, box in boxes.items():
         assert 0 <= box.x0 < box.x1 <= width, f"{one!r} is cut"
@@ -173,19 +161,3 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     lookup = place("lookup", recorded.profile.events, POINTS[0].seconds, made)
     with pytest.raises(ValueError, match="lookup does none"):
         roofline_figure([lookup], made)
-
-
-def test_the_tables_hold_what_was_placed() -> None:
-    page = Page("roofline")
-    placed_table(page, "points", POINTS, caption="Products.")
-    reached, asked = (record.body["rows"] for record in page.records[-2:])
-    assert [len(record.body["columns"]) <= 6 for record in page.records[-2:]] == [True, True]
-    for one, row, roof in zip(POINTS, reached, asked, strict=True):
-        assert (row["name"], row["bound"]["word"]) == (one.name, one.verdict.sentence_word)
-        assert row["of_roof"]["value"] == pytest.approx(one.of_roof.median)
-        assert row["intensity"]["value"] == pytest.approx(one.intensity.value)
-        assert (roof["name"], roof["slope"]) == (one.name, one.slope.of)
-        assert roof["operations"]["value"] == one.demand.operations
-        assert roof["bandwidth"]["value"] == pytest.approx(one.slope.bandwidth.median)
-        assert roof["least"]["value"] == pytest.approx(one.roof.median)
-    assert "compute-bound" in {row["bound"]["word"] for row in reached}

@@ -22,7 +22,7 @@ from tinytorch.chapters.compression.speed import time_break_even
 from tinytorch.chapters.distributed.validation import Validated
 from tinytorch.chapters.profiling.studies import seconds_by_law
 from tinytorch.chapters.quantization.versions import recovered_share
-from tinytorch.chapters.roofline.records import _difference
+from tinytorch.chapters.roofline.studies import difference_apart
 from tinytorch.perf.benchmarking import Performance, kept_of_product
 from tinytorch.perf.distributed.cluster_model.scaling_laws import fit_law
 from tinytorch.perf.distributed.collectives.link_fit import fit
@@ -140,7 +140,7 @@ TWO: dict[str, Callable[[Measurement, Measurement], Measurement]] = {
     "gain over the product of gains": _kept,
     "law of two times": _by_law,
     "forecast": lambda one, other: as_measurement(Forecast((10, 5), one, (one.scaled(0.5), other)).predicted),
-    "difference of two not interleaved": lambda one, other: _difference(one, other, "difference"),
+    "difference of two not interleaved": lambda one, other: difference_apart(one, other, "difference"),
     "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),
     "serial share": lambda one, other: fit_law("strong", {1: one, 2: other}).share,
 }

@@ -1,4 +1,4 @@
-"""Drawings of the page on rooflines from this machine's ceilings: the memory hierarchy, and the roof."""
+"""Drawings of this machine's ceilings: the hierarchy of its memory, and the roof over it, to scale."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.roofline.bounds import best_bandwidth
-from tinytorch.report import Drawing, Page, format_measurement, format_number
+from tinytorch.report import Drawing, format_measurement, format_number
 from tinytorch.report.drawings import WIDTH, text_width
 
 #: What arithmetic and bytes are drawn with.
@@ -17,94 +17,53 @@ ARITHMETIC, BYTES = "compiled", "numpy"
 _APART = 9.0
 
 
-def show_hierarchy(page: Page, machine: Ceilings) -> None:
-    """Show the levels of the machine's memory, what each holds and how fast its bytes come."""
-    page.drawing(
-        "hierarchy",
-        hierarchy(
-            [
-                (
-                    level.name,
-                    "all the rest" if level is machine.levels[-1] else _size(level.capacity_reported),
-                    format_measurement(best_bandwidth(level)).text,
-                    best_bandwidth(level).median,
-                )
-                for level in machine.levels
-            ]
-        ),
-        caption="The memory of one core here. Each level holds more than the one above it and brings its bytes to the "
-        "core more slowly: the width of a bar between them stands for its bandwidth.",
-        alt="The core at the top and below it one box for each level of the memory, each wider than the one above, "
-        "with a bar from it upwards that is thinner the farther the level is from the core.",
-    )
+def hierarchy(machine: Ceilings, *, core: str, reported: str, unreported: str, rest: str) -> Drawing:
+    """Return the core and below it the levels, each wider than the one above, with a bar as wide as its bandwidth.
 
-
-def _size(reported: int | None) -> str:
-    return "size not reported" if reported is None else f"{format_number(reported, 'B').text} reported"
-
-
-def hierarchy(levels: Sequence[tuple[str, str, str, float]]) -> Drawing:
-    """Return the core and, below it, the levels: of each its name, what it holds, its bandwidth in words and in B/s."""
+    The size of a level stands before ``reported``; ``rest`` is what the last one holds.
+    """
     step, high = 74.0, 42.0
-    drawing = Drawing(46 + step * len(levels))
+    drawing = Drawing(46 + step * len(machine.levels))
     middle, narrow, wide = 190.0, 190.0, 372.0
-    drawing.box(middle - 60, 2, 120, 34, "core", color=ARITHMETIC)
-    fastest = max(bandwidth for *_, bandwidth in levels)
-    for index, (name, holds, said, bandwidth) in enumerate(levels):
-        width = narrow + (wide - narrow) * index / max(1, len(levels) - 1)
+    drawing.box(middle - 60, 2, 120, 34, core, color=ARITHMETIC)
+    fastest = max(best_bandwidth(level).median for level in machine.levels)
+    for index, level in enumerate(machine.levels):
+        bandwidth, size = best_bandwidth(level), level.capacity_reported
+        holds = unreported if size is None else f"{format_number(size, 'B').text} {reported}"
+        width = narrow + (wide - narrow) * index / max(1, len(machine.levels) - 1)
         top = 36 + step * index + (step - high)
-        drawing.line(
-            (middle, top), (middle, top - (step - high)), color=BYTES, width=max(1.0, 44 * bandwidth / fastest)
-        )
-        drawing.text(middle + 32, top - 11, said, anchor="start")
-        drawing.box(middle - width / 2, top, width, high, f"{name}: {holds}", color=BYTES)
+        across = max(1.0, 44 * bandwidth.median / fastest)
+        drawing.line((middle, top), (middle, top - (step - high)), color=BYTES, width=across)
+        drawing.text(middle + 32, top - 11, format_measurement(bandwidth).text, anchor="start")
+        words = f"{level.name}: {rest if level is machine.levels[-1] else holds}"
+        drawing.box(middle - width / 2, top, width, high, words, color=BYTES)
     return drawing
 
 
-def show_roof(page: Page, machine: Ceilings) -> None:
-    """Show the roof over the machine's levels as one would draw it on a blackboard."""
-    levels = [(level.name, best_bandwidth(level).median) for level in machine.levels]
-    page.drawing(
-        "roof",
-        roof(machine.fp32_peak.median, levels),
-        caption="The roof over an operation's intensity, both axes logarithmic: one slope for each level of the "
-        "memory, one flat roof for all, and a ridge point where each slope meets it.",
-        alt="Parallel lines rise from the left, one for each level of the memory, the innermost highest, and each ends "
-        "where it meets one flat line; a dashed line falls from each of these corners to the axis of intensity.",
-    )
-
-
-def roof(peak: float, levels: Sequence[tuple[str, float]]) -> Drawing:
-    """Return the roof of ``peak`` FLOP/s over levels of (name, B/s), drawn to scale on logarithmic axes."""
+def roof(machine: Ceilings, *, xlabel: str, ylabel: str, peak: str, left: str, right: str) -> Drawing:
+    """Return the roof over the machine's levels, on logarithmic axes; the words say what decides on either side."""
     drawing = Drawing(282)
-    left, right, bottom, flat = 26.0, 472.0, 232.0, 46.0
-    ridges = [peak / bandwidth for _, bandwidth in levels]
+    start, stop, bottom, flat = 26.0, 472.0, 232.0, 46.0
+    ridges = [machine.fp32_peak.median / best_bandwidth(level).median for level in machine.levels]
     first, last = min(ridges) / 12, max(ridges) * 5
-    unit = (right - left) / math.log(last / first)
+    unit = (stop - start) / math.log(last / first)
     rise = (bottom - flat) / math.log(max(ridges) / first)
-
-    def across(intensity: float) -> float:
-        return left + math.log(intensity / first) * unit
-
-    drawing.line((left, bottom), (right, bottom), arrow=True)
-    drawing.line((left, bottom), (left, 8), arrow=True)
-    drawing.text(right, bottom + 38, "intensity (FLOP/B)", anchor="end")
-    drawing.text(left + 10, 20, "rate (FLOP/s)", anchor="start")
-    drawing.line((across(min(ridges)), flat), (right, flat), color=ARITHMETIC, width=3)
-    drawing.text(right, flat - 9, "peak", anchor="end", color=ARITHMETIC)
-    beyond = left
-    for ridge in ridges:
-        corner = across(ridge)
-        begin = flat + math.log(ridge / first) * rise
-        drawing.line((left, begin), (corner, flat), color=BYTES, width=2.5)
+    drawing.line((start, bottom), (stop, bottom), arrow=True)
+    drawing.line((start, bottom), (start, 8), arrow=True)
+    drawing.text(stop, bottom + 38, xlabel, anchor="end")
+    drawing.text(start + 10, 20, ylabel, anchor="start")
+    corners = [start + math.log(ridge / first) * unit for ridge in ridges]
+    drawing.line((min(corners), flat), (stop, flat), color=ARITHMETIC, width=3)
+    drawing.text(stop, flat - 9, peak, anchor="end", color=ARITHMETIC)
+    for ridge, corner in zip(ridges, corners, strict=True):
+        drawing.line((start, flat + math.log(ridge / first) * rise), (corner, flat), color=BYTES, width=2.5)
         drawing.line((corner, flat), (corner, bottom), dashed=True)
-        beyond = max(beyond, corner)
         drawing.circle(corner, flat, 4.5, color=ARITHMETIC)
-    names = [name for name, _ in levels]
-    for name, at in zip(names, _side_by_side(names, [across(ridge) for ridge in ridges]), strict=True):
+    names = [level.name for level in machine.levels]
+    for name, at in zip(names, _side_by_side(names, corners), strict=True):
         drawing.text(at, bottom + 18, name)
-    drawing.text(left + 8, flat + 20, "bytes\ndecide", anchor="start")
-    drawing.text((beyond + right) / 2, 140, "arithmetic\ndecides")
+    drawing.text(start + 8, flat + 20, left, anchor="start")
+    drawing.text((max(corners) + stop) / 2, 140, right)
     return drawing
 
 
