@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tinytorch.chapters import calls
-from tinytorch.chapters.roofline.figure import roofline_figure
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
@@ -16,6 +15,7 @@ from tinytorch.perf.machine import Ceilings, ceilings, identity
 from tinytorch.perf.roofline.bounds import best_bandwidth
 from tinytorch.perf.roofline.placement import Placed, place_call
 from tinytorch.report import Column, Page
+from tinytorch.report.roofline_figure import roofline_figure
 
 #: What holds a level of the memory or does arithmetic; ``of`` is "arithmetic" or "memory".
 ROOF_COLUMNS = (

@@ -10,7 +10,6 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from tinytorch.chapters.machine import identity_rows
-from tinytorch.chapters.roofline.figure import roofline_figure
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
 from tinytorch.perf.events.call_tree import call_tree
 from tinytorch.perf.events.stream import Profile
@@ -23,6 +22,7 @@ from tinytorch.report import format_measurement, tables
 from tinytorch.report.figures import both_layouts, settle, subplots
 from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes, timeline_boxes
 from tinytorch.report.numbers import format_number
+from tinytorch.report.roofline_figure import roofline_figure
 from tinytorch.report.standalone import standalone_page
 from tinytorch.report.tables import Column
 

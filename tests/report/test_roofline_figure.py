@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings, placed, spread
-from tinytorch.chapters.roofline.figure import roofline_figure
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
@@ -22,6 +21,7 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.roofline.placement import Placed, place
 from tinytorch.report.figures import NARROW, WIDE, Layout, check_figure, laid_out, settle, to_body
+from tinytorch.report.roofline_figure import roofline_figure
 
 POINTS = [
     placed("one row", 1, 0.5),
