@@ -48,8 +48,6 @@ def test_each_level_and_each_set_has_the_ridge_of_its_bandwidth() -> None:
 
 
 def test_what_other_pages_time_has_the_name_of_its_call() -> None:
-    placed = {"add": made_place("add", MIB, 12 * MIB, 0.9)}
-    assert "add, 1,024 wide" in (studies.on_a_million(placed)["add"].seconds.conditions.call or "")
     passed = studies.passes({("gpt", 64): made_place("GPT, 64", MIB, MIB, 0.2)})
     assert "GPT, batch of 64" in (passed["gpt", 64].seconds.conditions.call or "")
 

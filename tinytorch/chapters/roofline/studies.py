@@ -55,11 +55,6 @@ def working_sets(shapes: Mapping[str, Sequence[Sequence[int]]], machine: Ceiling
     return {name: source(slope_at(size, machine), machine, size) for name, size in sizes.items()}
 
 
-def on_a_million(placed: Mapping[str, Placed]) -> dict[str, Placed]:
-    """Return operations on matrices 1,024 wide, whose times have the names of their calls."""
-    return {name: calls.on_a_million(one) for name, one in placed.items()}
-
-
 def passes(placed: Mapping[tuple[str, int], Placed]) -> dict[tuple[str, int], Placed]:
     """Return forward passes of the zoo, by model and batch, whose times have the names of their calls."""
     return {key: replace(one, seconds=calls.zoo_pass(one.seconds, *key)) for key, one in placed.items()}
