@@ -95,6 +95,11 @@ def test_panels_stand_below_one_another_and_marks_have_names() -> None:
     assert "as fast" in legend(figure)
     different = drawn(lines(ROWS, x="width", y="time", panels="kind", xlabel="width", ylabel=""))
     assert [ax.get_ylabel() for ax in different.axes] == ["slow (ms)", "fast (ms)"]
+    lone = drawn(lines(ROWS, x="width", y="time", panels="kind", each="kind", xlabel="width", ylabel="time"))
+    alike = drawn(
+        lines(ROWS, x="width", y={"time": "found", "law": "law"}, panels="kind", xlabel="width", ylabel="time")
+    )
+    assert [[bool(ax.get_legend()) for ax in figure.axes] for figure in (lone, alike)] == [[True, True], [True, False]]
 
 
 def test_what_was_not_measured_leaves_a_gap_or_gives_no_chart() -> None:

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from tinytorch.report.provenance import cautions, hosting_words, narrower_blas, package_hash, provenance, shared_host
+from tinytorch.perf.machine import identity
+from tinytorch.report.provenance import (
+    bytes_text,
+    cautions,
+    hosting_words,
+    identity_rows,
+    narrower_blas,
+    package_hash,
+    provenance,
+    shared_host,
+)
 
 
 def machine(cpu: str | None, *blas: tuple[str, str | None]) -> dict[str, Any]:
@@ -76,6 +87,15 @@ def test_a_machine_of_ones_own_is_not_called_shared() -> None:
     assert shared_host(hosted(None, None, None)) is None
     assert shared_host({"machine": {"cores_logical": 8}}) is None
     assert hosting_words({"service": None, "cpu_quota": 0.5, "memory_limit": None}, 1) == "CPU quota 0.5 of 1 core"
+
+
+def test_what_system_and_libraries_report_is_told_in_words() -> None:
+    made = replace(identity(), cpu="Made CPU", memory_bytes=2**30, huge_pages=None, extensions=(), load=None)
+    rows = dict(identity_rows(made))
+    assert rows["CPU"].startswith("Made CPU, ")
+    assert rows["Memory"] == "1.000\u00a0GiB"
+    assert (rows["Huge pages"], rows["Vector extensions"], rows["Load"]) == ("none", "unknown", "unknown")
+    assert bytes_text(None) == "–"
 
 
 def test_the_hash_sees_every_byte_and_name_of_the_sources(tmp_path: Path) -> None:

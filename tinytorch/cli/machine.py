@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tinytorch.chapters.machine import bytes_text, identity_rows
 from tinytorch.cli.usage import Commands, check_folder
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.machine import Ceilings, Identity, ceilings, identity
@@ -22,6 +21,7 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.text_table import Column, print_table
 from tinytorch.report import format_measurement
+from tinytorch.report.provenance import bytes_text, identity_rows
 
 
 def add(commands: Commands) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from tinytorch.chapters.machine import identity_rows
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
 from tinytorch.perf.events.call_tree import call_tree
 from tinytorch.perf.events.stream import Profile
@@ -22,6 +21,7 @@ from tinytorch.report import format_measurement, tables
 from tinytorch.report.figures import both_layouts, settle, subplots
 from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes, timeline_boxes
 from tinytorch.report.numbers import format_number
+from tinytorch.report.provenance import identity_rows
 from tinytorch.report.roofline_figure import roofline_figure
 from tinytorch.report.standalone import standalone_page
 from tinytorch.report.tables import Column
@@ -208,7 +208,7 @@ def _remedies(placed: Sequence[Placed]) -> str:
 
 
 def _machine(ceilings: Ceilings | None) -> str:
-    rows: list[Mapping[str, str]] = [{"what": what, "value": value} for what, value in identity_rows(identity())]
+    rows: list[Mapping[str, str]] = [fact._asdict() for fact in identity_rows(identity())]
     if ceilings is not None:
         peak = format_measurement(ceilings.fp32_peak)
         threads = f"{ceilings.threads} thread" + "s" * (ceilings.threads > 1)

@@ -174,9 +174,11 @@ def lines(
         if "y" not in log:
             ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
     axes[-1, 0].set_xlabel(label if not named or label.endswith(")") else f"{label} (count)")
-    shown = axes[0, 0].get_legend_handles_labels()[1]
-    if len(shown) > 1 or (shown and (level or upright)):  # a line that is alone needs no name
-        axes[0, 0].legend()
+    of_panels = [{*ax.get_legend_handles_labels()[1]} for ax in axes[:, 0]]
+    if len(set().union(*of_panels)) > 1 or level or upright:  # a line that is alone needs no name
+        for above, ax in enumerate(axes[:, 0]):
+            if of_panels[above].difference(*of_panels[:above]):  # names of lines that no panel above has
+                ax.legend()
     return figure
 
 

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
 
-from tinytorch.perf.host.identity import Identity, identity, is_narrower
+from tinytorch.perf.host.identity import Identity, identity, is_narrower, reported_capacities
+from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring.judge import WHOLE_CORE, had_less_than_a_core
 from tinytorch.report.numbers import format_number
 from tinytorch.report.records import Json, conditions_of_record
@@ -138,6 +140,40 @@ def steering_words(environment: Mapping[str, str]) -> list[tuple[str, str]]:
         (name, value if len(value) <= _LONGEST_VALUE else f"{value[:_LONGEST_VALUE]}… ({len(value):,} characters)")
         for name, value in environment.items()
     ]
+
+
+class Fact(NamedTuple):
+    """One thing that the system or a library reports, in words."""
+
+    what: str
+    value: str
+
+
+def identity_rows(made: Identity) -> list[Fact]:
+    """Return what the system and the libraries report of the machine and of this process."""
+    caches = reported_capacities(made.caches, usable_cores())
+    sizes = ", ".join(f"L{level} {bytes_text(size)}" for level, size in caches.items())
+    blas = [f"{one.label()}, {blas_threads_words(one.threads)}, of {one.of or 'the system'}" for one in made.blas]
+    rows = [
+        ("CPU", f"{made.cpu}, {made.vectors or 'vectors unknown'}"),
+        ("Vector extensions", " ".join(made.extensions) or "unknown"),
+        ("Cores", f"{made.cores_physical} physical, {made.cores_logical} logical, {made.cores_usable} usable"),
+        ("Caches, of all usable cores", sizes or "not reported"),
+        ("Memory", bytes_text(made.memory_bytes)),
+        *([("Host", hosted)] if (hosted := hosting_words(asdict(made.hosting), made.cores_logical)) else []),
+        ("System", made.system),
+        ("Huge pages", made.huge_pages or "none"),
+        ("Python", f"{made.python}, NumPy {made.numpy}, Numba {made.numba}, LLVM {made.llvm} for {made.numba_cpu}"),
+        *(("BLAS", one) for one in blas),
+        *steering_words(made.environment),
+        ("Load", "unknown" if made.load is None else f"{made.load:.2f}"),
+    ]
+    return [Fact(*row) for row in rows]
+
+
+def bytes_text(size: int | None) -> str:
+    """Return a size as a table shows it; a dash for None."""
+    return "–" if size is None else str(format_number(size, "B"))
 
 
 def narrower_blas(provenance: Json) -> str | None:

@@ -73,6 +73,12 @@ def best_bandwidth(level: Level) -> Measurement:
     return max((level.read, level.copy, level.triad), key=_median)
 
 
+def reported(level: Level) -> Counted | None:
+    """Return the bytes that a level is reported to hold; None where the system does not say."""
+    size = level.capacity_reported
+    return None if size is None else Counted(size, "B", f"bytes that {level.name} is reported to hold")
+
+
 def _median(measurement: Measurement) -> float:
     return measurement.median
 
