@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("pages", nargs="*", type=Path, default=sorted(ROOT.glob("book/*.md")))
     pages = [Path(os.path.relpath(path)) for path in parser.parse_args(arguments).pages]
     studies = [Path(os.path.relpath(path)) for path in sorted(ROOT.glob("tinytorch/chapters/**/*.py"))]
-    faults = [f"{path}:{said.line}: {said.message}" for path in (*pages, *studies) for said in check_file(path, ROOT)]
+    faults = [f"{path}:{said.line}: {said.message}" for path in (*pages, *studies) for said in check_file(path)]
     faults += lint(pages)
     faults += lint_medians.lint({path: path.read_text("utf-8") for path in studies})
     print("\n".join(faults) if faults else "The pages have no faults.")

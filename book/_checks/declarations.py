@@ -11,18 +11,10 @@ import ast
 import builtins
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 #: Line and message.
 Fault = tuple[int, str]
 
-#: Pages and modules of chapters that are not asked yet, by their path or that of their folder. None may be added.
-NOT_YET = frozenset(
-    {
-        "book/your_machine.md",
-        "tinytorch/chapters/your_machine.py",
-    }
-)
 #: Functions that a hidden cell may call for their effect, besides methods of ``page``.
 _EFFECTS = {"limit_blas_threads"}
 #: Methods without arguments that count as no call.
@@ -47,11 +39,6 @@ _NAMES_OF: dict[type[ast.AST], str] = {
     ast.AnnAssign: "annotation",
     ast.Starred: "unpacking",
 }
-
-
-def is_asked(path: Path, root: Path) -> bool:
-    """Return whether a page or module in the repository at ``root`` is held to the rule already."""
-    return not any(path.resolve().is_relative_to(root / each) for each in NOT_YET)
 
 
 def _fault(node: ast.AST, what: str = "") -> Fault:

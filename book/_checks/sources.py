@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from declarations import is_asked, knows_a_page, undeclared
+from declarations import knows_a_page, undeclared
 from measured_book.notebooks.myst import fences
 from page_heads import check_head
 
@@ -351,6 +351,7 @@ def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
 RULES = (
     typed_in_prose,
     typed_in_cells,
+    hidden_logic,
     silent_figures,
     long_cells,
     unpaired_exercises,
@@ -368,17 +369,11 @@ def read_source(text: str) -> Chapter:
     return chapter
 
 
-def check_source(text: str, *, declares: bool = True) -> list[Problem]:
-    """Return all problems of a chapter's source, sorted by line.
-
-    Args:
-        text: the source.
-        declares: whether its hidden cells are held to declarations.
-    """
+def check_source(text: str) -> list[Problem]:
+    """Return all problems of a chapter's source, sorted by line."""
     chapter = read_source(text)
-    rules = (*RULES, hidden_logic) if declares else RULES
     head = (Problem(*fault) for fault in check_head(text))
-    return sorted([*head, *(problem for rule in rules for problem in rule(chapter))])
+    return sorted([*head, *(problem for rule in RULES for problem in rule(chapter))])
 
 
 class _WithoutDocstrings(ast.NodeTransformer):
@@ -389,19 +384,14 @@ class _WithoutDocstrings(ast.NodeTransformer):
         return None if isinstance(node.value, ast.Constant) and isinstance(node.value.value, str) else node
 
 
-def check_module(text: str, *, computes: bool = True) -> list[Problem]:
-    """Return the problems of a chapter's module, sorted by line: typed numbers, figures without alt text, and pages.
-
-    Args:
-        text: of the module.
-        computes: whether it may know no page.
-    """
+def check_module(text: str) -> list[Problem]:
+    """Return the problems of a chapter's module, sorted by line: typed numbers, figures without alt text, and pages."""
     tree = _WithoutDocstrings().visit(ast.parse(text))
-    pages = (Problem(*fault) for fault in knows_a_page(text, tree)) if computes else ()
+    pages = (Problem(*fault) for fault in knows_a_page(text, tree))
     return sorted([*_typed_in_code(tree, 1), *_silent_in_code(tree, 1), *pages])
 
 
-def check_file(path: Path, root: Path) -> list[Problem]:
-    """Return the problems of a page or of a chapter's module in the repository at ``root``, sorted by line."""
-    text, asked = path.read_text("utf-8"), is_asked(path, root)
-    return check_source(text, declares=asked) if path.suffix == ".md" else check_module(text, computes=asked)
+def check_file(path: Path) -> list[Problem]:
+    """Return the problems of a page or of a chapter's module, sorted by line."""
+    text = path.read_text("utf-8")
+    return check_source(text) if path.suffix == ".md" else check_module(text)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-from pathlib import Path
-
 import pytest
-from declarations import NOT_YET, knows_a_page
-from sources import check_file, check_module, check_source, hidden_logic, read_source
+from sources import check_module, check_source, hidden_logic, read_source
 
-ROOT = Path(__file__).resolve().parents[2]
 CELL = "# Title\n\n```{code-cell} python3\n:tags: [%s]\n%s\n```\n"
 DECLARATIONS = [
     "import numpy as np\nfrom tinytorch.chapters import quantization as study",
@@ -108,25 +103,3 @@ def test_a_module_that_knows_a_page_is_found(module: str, what: str) -> None:
 
 def test_a_module_that_returns_values_is_let_be() -> None:
     assert check_module("from tinytorch.report import Counted\n\ndef rows(pages: int):\n    return pages\n") == []
-
-
-@pytest.mark.parametrize("name", sorted(NOT_YET))
-def test_what_is_not_asked_yet_would_fail(name: str) -> None:
-    path = ROOT / name
-    files = [path] if path.is_file() else sorted(path.glob("**/*.py"))
-    texts = [each.read_text("utf-8") for each in files]
-    if path.suffix == ".md":
-        found = [problem for text in texts for problem in hidden_logic(read_source(text))]
-        assert found, f"{name} passes: take it off NOT_YET"
-    else:
-        faults = [fault for text in texts for fault in knows_a_page(text, ast.parse(text))]
-        assert faults, f"{name} passes: take it off NOT_YET"
-
-
-def test_only_what_is_on_the_list_is_not_asked(tmp_path: Path) -> None:
-    (tmp_path / "book").mkdir()
-    for name in (*NOT_YET, "book/batching.md"):
-        if name.endswith(".md"):
-            (tmp_path / name).write_text(CELL % ("remove-cell", "x = a + b"), "utf-8")
-    asked = {path for path in tmp_path.glob("book/*.md") if check_file(path, tmp_path)}
-    assert asked == {tmp_path / "book" / "batching.md"}

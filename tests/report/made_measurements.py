@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.perf.made_ceilings import made_ceilings
 from tests.report.made_numbers import bounded
-from tinytorch.chapters.your_machine import ROOF_COLUMNS, roof_rows
+from tinytorch.chapters.your_machine import roof_rows
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report.measurements import document, page_entry
 from tinytorch.report.page import Page
@@ -24,7 +24,8 @@ def made_page(name: str = "your_machine") -> Json:
         "slow", statement="Slow.", source="Folklore", quote="Slow.", verdict=REFUTED, evidence="It took {latency}."
     )
     made = [made_ceilings(noise=0.05, threads=threads) for threads in (1, 2)]
-    page.table("roofs", roof_rows(made), ROOF_COLUMNS, caption="Roofs")
+    headings = {"roof": "Roof", "threads": "Threads", "of": "Of", "rate": "At most", "holds": "Holds, as reported"}
+    page.table("roofs", roof_rows(made), headings, caption="Roofs")
     return page_file(name, page.records, duration_seconds=3.5)
 
 

@@ -1,9 +1,9 @@
-"""The page that sets a reader's machine beside the book's: the roofs of the book's, and four operations below them."""
+"""The roofs of the book's machine, beside which a reader sets another, and four operations below them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,19 +12,9 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.machine import Ceilings, ceilings, identity
-from tinytorch.perf.roofline.bounds import best_bandwidth
+from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.roofline.bounds import best_bandwidth, reported
 from tinytorch.perf.roofline.placement import Placed, place_call
-from tinytorch.report import Column, Page
-from tinytorch.report.roofline_figure import roofline_figure
-
-#: What holds a level of the memory or does arithmetic; ``of`` is "arithmetic" or "memory".
-ROOF_COLUMNS = (
-    Column("roof", "Roof"),
-    Column("threads", "Threads", "1"),
-    Column("of", "Of"),
-    Column("rate", "At most"),
-    Column("holds", "Holds, as reported", "B"),
-)
 
 
 def roofs() -> list[Ceilings]:
@@ -50,84 +40,21 @@ def placed_operations(one: Ceilings, width: int = 1024) -> list[Placed]:
     return [calls.on_a_million(place_call(name, run, one)) for name, run in runs.items()]
 
 
-def record_roofline(page: Page, placed: Sequence[Placed], one: Ceilings) -> None:
-    """Draw the roofline of one thread with the operations on it."""
-    page.figure(
-        "roofline",
-        roofline_figure(placed, one),
-        caption="The roofline of one core of the machine that built the book, with four operations on 1024 × 1024 "
-        "numbers.",
-        alt="Log-log plot of rate over arithmetic intensity: sloped lines for caches and memory meet flat lines; "
-        "four numbered points are the operations.",
-    )
+@dataclass(frozen=True)
+class Roof:
+    """What does ``of`` "arithmetic" or holds "memory": its rate at most, for so many threads, and its reported size."""
+
+    roof: str
+    threads: int
+    of: str
+    rate: Measurement
+    holds: Counted | None = None
 
 
-def record_roofs(page: Page, made: Sequence[Ceilings], placed: Sequence[Placed]) -> None:
-    """Record what the explorer of rooflines draws: the roofs, and the operations of the figure."""
-    page.table(
-        "roofs",
-        roof_rows(made),
-        ROOF_COLUMNS,
-        caption="The roofs of the machine that built the book: arithmetic, and the best bandwidth of each level of its "
-        "memory.",
-    )
-    points = [
-        {
-            "name": one.name,
-            "seconds": one.seconds,
-            "bound": one.verdict.said,
-            "of_roof": one.of_roof,
-            "attained": one.attained,
-            "intensity": one.intensity,
-        }
-        for one in placed
-    ]
-    # The explorer reads the points by these keys, also from files that were sent.
-    headings = ("What", "Time", "Verdict", "Of its roof", "Rate", "Intensity")
-    page.table(
-        "ops",
-        points,
-        dict(zip(points[0], headings, strict=True)),
-        caption="The operations in the figure: one thread, a million numbers each.",
-    )
-    page.table(
-        "ops-roofs",
-        placed,
-        {
-            "name": "What",
-            "arithmetic": "Arithmetic",
-            "traffic": "Compulsory traffic",
-            "slope.of": "Bytes from",
-            "slope.bandwidth": "At most",
-            "least": "Least time",
-        },
-        caption=f"What is asked for, from {placed[0].name} to {placed[-1].name}, and where the roof of each takes the "
-        "bytes from: the level that holds them, at its bandwidth; between two levels, at the bandwidth measured at "
-        "that size; where several deliver, at the mean over all bytes.",
-    )
-
-
-def roof_rows(made: Sequence[Ceilings]) -> list[dict[str, Any]]:
-    """Return a row for each flat roof and each slope of each of the ceilings, for `ROOF_COLUMNS`.
-
-    Flat roofs are "FP32" in FLOP/s and "INT8" in OP/s. Slopes are the levels by
-    name, in B/s, the best of read, copy and triad; those with a reported size hold so many bytes.
-    """
-    rows: list[dict[str, Any]] = []
+def roof_rows(made: Iterable[Ceilings]) -> Iterator[Roof]:
+    """Yield the flat roofs of each of the ceilings, and the best bandwidth of each level of its memory."""
     for one in made:
-        arithmetic = {"FP32": one.fp32_peak, "INT8": one.int8_peak}
-        rows += [
-            {"roof": name, "threads": one.threads, "of": "arithmetic", "rate": peak, "holds": None}
-            for name, peak in arithmetic.items()
-        ]
-        rows += [
-            {
-                "roof": level.name,
-                "threads": one.threads,
-                "of": "memory",
-                "rate": best_bandwidth(level),
-                "holds": level.capacity_reported,
-            }
-            for level in one.levels
-        ]
-    return rows
+        yield Roof("FP32", one.threads, "arithmetic", one.fp32_peak)
+        yield Roof("INT8", one.threads, "arithmetic", one.int8_peak)
+        for level in one.levels:
+            yield Roof(level.name, one.threads, "memory", best_bandwidth(level), reported(level))

@@ -26,6 +26,7 @@ from tinytorch.perf.machine.time_bound import in_a_row
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave, quotient
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.judge import Judgement
 from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.roofline.bounds import (
     BoundVerdict,
@@ -74,6 +75,11 @@ class Placed:
     roof: Measurement
     slope: Slope
     verdict: BoundVerdict
+
+    @property
+    def bound(self) -> Judgement:
+        """What bounds it, with its tests."""
+        return self.verdict.said
 
     @property
     def arithmetic(self) -> Counted:
