@@ -30,7 +30,7 @@ def additions(lengths: Sequence[int], repeats: int = 30) -> list[Call]:
         return lambda: np.add(a, b, out=out)
 
     seconds = interleave({str(length): addition(length) for length in lengths}, repeats=repeats)
-    each = {length: seconds[str(length)].per(length, "s", f"a number of {length}") for length in lengths}
+    each = {length: seconds[str(length)].scaled(1 / length, name=f"a number of {length}") for length in lengths}
     longest = Modelled.by("the longest call", each[max(lengths)])
     return [Call(length, seconds[str(length)], each[length], longest) for length in lengths]
 

@@ -164,6 +164,7 @@ SECOND = (
 ```{code-cell} ipython3
 from tinytorch.perf.measuring import Conditions, Measurement
 from tinytorch.report import Page
+from tinytorch.report.drawings import Drawing
 """
     + SMALL_FLOOR
     + """
@@ -171,6 +172,9 @@ page = Page("second")
 page.number("total", 41, unit="ops", what="operations of a model")
 samples = (2.0e-3, 2.1e-3, 2.2e-3, 2.05e-3, 2.15e-3, 2.3e-3, 2.12e-3)
 page.number("forward", Measurement("forward", samples, "s", Conditions(call="forward")))
+drawing = Drawing(40)
+drawing.text(200, 20, "A mechanism")
+page.drawing("mechanism", drawing, caption="How it works.", alt="Two words.")
 ```
 
 As {numref}`first:table-ops` shows.

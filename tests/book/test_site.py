@@ -71,7 +71,7 @@ def test_what_stands_behind_a_number_can_be_reached(first: BeautifulSoup) -> Non
     detail = first.find(id=str(first.select("button.measured")[0]["popovertarget"]))
     assert isinstance(detail, Tag)
     assert "median of 7 samples" in text(detail)
-    assert "between 1.00 and 1.30 ms" in text(detail)
+    assert "interval: 1.00 to 1.30 ms" in text(detail)
     assert "a run" in text(detail)
     assert "4 calls in a sample" in text(detail)
 
@@ -145,6 +145,12 @@ def test_a_condition_on_what_nobody_recorded_fails_the_build(tmp_path: Path, sph
 
 def test_a_table_as_the_last_expression_is_shown_once(first: BeautifulSoup) -> None:
     assert len(first.select("#table-ops")) == 1
+
+
+def test_a_drawing_stands_in_its_figure_where_styles_look_for_it(story: Story) -> None:
+    page = story.fresh.page("second.html")
+    assert page.select("#figure-mechanism > svg")
+    assert page.select("#figure-mechanism > figcaption")
 
 
 def test_cells_that_only_record_show_no_output(first: BeautifulSoup) -> None:

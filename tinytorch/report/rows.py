@@ -34,7 +34,7 @@ def flattened(groups: Rows, part: str = "") -> list[Any]:
     """Return the rows of all groups, such as the versions of each model, or of a ``part`` of each, in one list.
 
     Examples:
-        >>> from tinytorch.report import flattened
+        >>> from tinytorch.report.rows import flattened
         >>> flattened({"mlp": {"8 bits": 1, "4 bits": 2}, "cnn": {"8 bits": 3}})
         [1, 2, 3]
     """

@@ -118,7 +118,7 @@ def test_of_a_part_of_a_whole_it_is_the_odds_that_vary() -> None:
 
 def test_every_condition_is_told() -> None:
     for field in fields(Conditions):
-        if field.name in ("sides", "statistic", "widened", "sample", "warmup_steady"):
+        if field.name in ("sides", "statistic", "turns", "widened", "sample", "warmup_steady"):
             continue  # other lines tell these, or nothing is told of the usual case
         value: Any = {
             "between_runs": BetweenRuns(0.1),

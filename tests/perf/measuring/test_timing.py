@@ -155,11 +155,23 @@ def test_runs_that_were_not_interleaved_are_not_compared() -> None:
         ratio(one, other)
 
 
+def test_turns_of_the_same_names_are_no_pairs_and_a_new_name_parts_none() -> None:
+    one, again = (interleave({"a": lambda: sum(range(300)), "b": lambda: None}, repeats=6) for _ in range(2))
+    with pytest.raises(ValueError, match="not interleaved"):
+        ratio(one["a"], again["b"])
+    renamed = one["b"].scaled(2.0, name="twice")
+    assert ratio(one["a"], renamed).samples == tuple(
+        a / (2 * b) for a, b in zip(one["a"].samples, one["b"].samples, strict=True)
+    )
+
+
 def test_rates_are_made_of_every_sample() -> None:
     seconds = Measurement("run", (1.0, 2.0, 4.0), "s")
     assert seconds.per(8, "FLOP/s").samples == (8.0, 4.0, 2.0)
     with pytest.raises(ValueError, match="hold 0"):
         Measurement("run", (0.0,), "s").per(1, "B/s")
+    with pytest.raises(ValueError, match="scaled"):
+        seconds.per(8, "s")
     assert Counted(3, "B", "bytes").median == 3
 
 

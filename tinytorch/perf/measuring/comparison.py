@@ -455,14 +455,16 @@ def proven_from(
 
     Args:
         pairs: times in turns by the numbers that were tried, such as widths.
-        matters: as of `compare_paired`.
+        matters: the relative difference of times that matters, such as 0.05.
         what, unit: what that number is.
 
     Examples:
-        >>> from tinytorch.perf.measuring import Measurement
+        >>> from tinytorch.perf.measuring import Conditions, from_turns
         >>> from tinytorch.perf.measuring.comparison import proven_from
-        >>> slow, fast = Measurement("slow", (2.0,) * 9, "s"), Measurement("fast", (1.0,) * 9, "s")
-        >>> proven_from({8: (slow, fast), 16: (fast, slow), 32: (slow, fast)}, 0.05, "width", "numbers").value
+        >>> taken = {"slow": [2.0 + 0.01 * i for i in range(9)], "fast": [1.0 + 0.01 * i for i in range(9)]}
+        >>> made = from_turns(taken, sample="rounds", conditions=Conditions())
+        >>> pair, turned = (made["slow"], made["fast"]), (made["fast"], made["slow"])
+        >>> proven_from({8: pair, 16: turned, 32: pair}, 0.05, "width", "numbers").value
         32
     """
     smallest = None

@@ -7,8 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Literal
+from uuid import uuid4
 
 from tinytorch.perf.measuring.statistics import block_spread
+
+
+def new_turns() -> str:
+    """Return a token that no other turns have."""
+    return uuid4().hex[:12]
 
 
 class Sample(StrEnum):
@@ -182,6 +188,7 @@ class Conditions:
         caches: what the caches held.
         block: samples in a row that were taken in one place in memory, or by one group of processes.
         interleaved_with: names of what was sampled in turns with it.
+        turns: token of these turns: two of one name that were taken in other turns are no pair.
         order_seed: seed from which the order of these turns was drawn.
         cpu_per_wall: CPU time of the process over wall time: above 1 with threads, below 1 where it waited; of what is
             made of several measurements the least of them.
@@ -210,6 +217,7 @@ class Conditions:
     caches: Caches | None = None
     block: int | None = None
     interleaved_with: tuple[str, ...] = ()
+    turns: str | None = None
     order_seed: int | None = None
     cpu_per_wall: float | None = None
     page_faults_per_call: float | None = None
@@ -321,7 +329,7 @@ def of_processes(parts: Iterable[Conditions]) -> Conditions:
 
     What runs differ by lies between these samples, as processes are what differs.
     """
-    return replace(of_all(parts).rescaled(), sample=Sample.PROCESSES, between_runs=None, block=None)
+    return replace(of_all(parts).rescaled(), sample=Sample.PROCESSES, turns=None, between_runs=None, block=None)
 
 
 def _in_quadrature(parts: Sequence[Conditions]) -> BetweenRuns | None:

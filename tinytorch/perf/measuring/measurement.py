@@ -269,8 +269,13 @@ class Measurement:
         """Return ``quantity / sample`` for every sample: a rate such as FLOP/s out of seconds.
 
         Raises:
-            ValueError: if a sample is zero.
+            ValueError: if a sample is zero, or the rate is said to be in the samples' unit.
         """
+        if unit == self.unit != "":
+            raise ValueError(
+                f"unit must be that of a quantity over samples in {self.unit!r}, such as 'FLOP/s', not {unit!r}: "
+                "write scaled(1 / quantity) for the share of each"
+            )
         if 0.0 in self.samples:
             raise ValueError(f"samples of {self.name!r} hold 0, so no rate can be made of them")
         rates = tuple(quantity / sample for sample in self.samples)
@@ -421,7 +426,10 @@ def require_paired(baseline: Measurement, candidate: Measurement) -> None:
     """Raise ValueError unless the i-th samples of both were taken in turns, in one unit, by one `interleave`."""
     if baseline.unit != candidate.unit:
         raise ValueError(f"candidate must be in {baseline.unit!r} as the baseline is, not in {candidate.unit!r}")
-    if candidate.name not in baseline.conditions.interleaved_with or baseline.n != candidate.n:
+    turns = {baseline.conditions.turns, candidate.conditions.turns}
+    # Where a token is missing, the names vouch for the pairs.
+    is_beside = candidate.name in baseline.conditions.interleaved_with if None in turns else len(turns) == 1
+    if not is_beside or baseline.n != candidate.n:
         raise ValueError(
             f"candidate {candidate.name!r} was not interleaved with baseline {baseline.name!r}: "
             "time both in one call of interleave()"
@@ -461,6 +469,13 @@ def difference(more: Measurement, less: Measurement, name: str) -> Statistic:
 
     Raises:
         ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Conditions, difference, from_turns
+        >>> taken = {"with": [2.0, 2.1, 2.2], "without": [1.5, 1.6, 1.7]}
+        >>> made = from_turns(taken, sample="rounds", conditions=Conditions())
+        >>> round(difference(made["with"], made["without"], "what it adds").median, 3)
+        0.5
     """
     differences = tuple(a - b for a, b in _paired(more, less))
     sides = {"more": more.conditions, "less": less.conditions}
@@ -486,7 +501,14 @@ def quotient(numerator: Measurement, denominator: Measurement, name: str, unit: 
     one, it over those of the denominator.
 
     Raises:
-        ValueError: if the denominator's interval is not all above 0.
+        ValueError: if the denominator's interval is not all above 0, as that of a small difference may be: a study
+            then returns `Unmeasured`.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Measurement, quotient
+        >>> here, there = Measurement("here", (3.0,) * 6, "s"), Measurement("there", (1.5,) * 9, "s")
+        >>> quotient(here, there, "here over there").median
+        2.0
     """
     least = min(denominator.minimum, denominator.interval.low)
     if not least > 0:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tinytorch.perf.host.blas import current_blas_threads
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
-from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.conditions import Conditions, Sample, new_turns
 from tinytorch.perf.measuring.measurement import Measurement
 from tinytorch.perf.measuring.sampling import clock_resolution, collector_off
 from tinytorch.perf.measuring.statistics import Samples, checked, median
@@ -142,10 +142,10 @@ def from_turns(
     lengths = {name: len(samples) for name, samples in series.items()}
     if len(series) < 2 or len(set(lengths.values())) > 1:
         raise ValueError(f"series must be at least two of one length, as they were taken in turns, not {lengths}")
-    found = {}
+    found, turns = {}, new_turns()
     for name, each in series.items():
         others = tuple(other for other in series if other != name)
-        paired = replace(conditions, interleaved_with=others)
+        paired = replace(conditions, interleaved_with=others, turns=turns)
         found[name] = from_samples(name, each, unit, sample=sample, conditions=paired, block=block)
     return found
 

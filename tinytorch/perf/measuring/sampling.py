@@ -16,7 +16,7 @@ import numpy as np
 from tinytorch.perf.host.blas import ThreadSwitch, current_blas_threads
 from tinytorch.perf.host.memory_pages import minor_page_faults
 from tinytorch.perf.measuring.between_run_variance import spread_sample_is_due, with_between_run_spread
-from tinytorch.perf.measuring.conditions import Caches, ColdSets, Conditions, Planned
+from tinytorch.perf.measuring.conditions import Caches, ColdSets, Conditions, Planned, new_turns
 from tinytorch.perf.measuring.measurement import Measurement, ratio
 from tinytorch.perf.measuring.planning import PILOT, carried_out, checked_resolve, planned
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
@@ -388,10 +388,11 @@ class _Turns:
     def measurements(self, plan: Planned | None = None) -> dict[str, Measurement]:
         """Return what was taken of each function, and by which plan."""
         found, seed = {}, self._seed if len(self._samplers) > 1 else None
+        turns = new_turns() if len(self._samplers) > 1 else None
         for name, sampler in self._samplers.items():
             others = tuple(other for other in self._samplers if other != name)
             made = sampler.measurement(name, self._block, others, seed)
-            found[name] = replace(made, conditions=replace(made.conditions, planned=plan))
+            found[name] = replace(made, conditions=replace(made.conditions, planned=plan, turns=turns))
         return found
 
 

@@ -66,6 +66,8 @@ def place_exhibits(doctree: nodes.document) -> None:
             continue
         html = (part for part in bundle.findall(nodes.container) if part.get("mime_type") == "text/html")
         exhibit += [each for part in html for each in part.children]
+        for each in exhibit.findall(nodes.raw):
+            each["classes"] = []  # of which HTML would make an element around the drawing
         exhibit.source, exhibit.line = bundle.source, bundle.line
         bundle.replace_self(exhibit)
 
