@@ -121,6 +121,7 @@ def check(pages: dict[str, str], node: Path) -> dict[str, list[str]]:
             if word in ise:
                 message = f"{word!r}: the book writes {ise[word]!r}"
             else:
-                message = f"{word!r} is in no dictionary" + (f"; near are {right[word]}" if right[word] else "")
+                near = f"; near are {right[word]}" if right[word] else ""
+                message = f"{word!r} is in no dictionary, nor in book/_checks/words.txt{near}"
             found.setdefault(address, []).append(f"{message} (... {around} ...)")
     return found
