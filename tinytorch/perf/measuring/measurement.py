@@ -465,7 +465,7 @@ def difference(more: Measurement, less: Measurement, name: str) -> Statistic:
     """Return ``more - less`` of each pair of neighbouring samples, in their unit: what the first adds.
 
     Its interval is widened by what runs differ by, in the unit: the difference itself by as much as ``more`` does, and
-    the uncancelled variance of both, scaled by that of their `ratio`.
+    the variance of both that does not cancel, scaled by that of their `ratio`.
 
     Raises:
         ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
