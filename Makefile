@@ -8,37 +8,40 @@ MAKEFLAGS += --no-builtin-rules
 # The first Python on the path that is new enough; `make PYTHON=... TARGET` chooses another.
 ifeq ($(origin PYTHON), undefined)
 PYTHON := $(shell for name in python3.11 python3.12 python3.13 python3.14 python3; do \
-	if "$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$name"; break; fi; done)
+	if "$$name" -I -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then echo "$$name"; break; fi; done)
 endif
 
+# Settings of one run count only on its command line: systems and shells have variables of these names for other things.
+NAME :=
+TITLE :=
 VENV := .venv
 PEERS_VENV := .venv-peers
 # `make book PEERS=1` compares with other engines, each run in a process of the peers' environment.
-PEERS ?=
+PEERS :=
 ifneq ($(filter-out 0 1,$(PEERS)),)
 $(error PEERS must be 1, to compare with other engines, or 0, not $(PEERS))
 endif
 WITH_PEERS := $(filter 1,$(PEERS))
 # `make book PAGES="profiling"` runs some pages and leaves the others as they were.
-PAGES ?=
+PAGES :=
 # `make book CPU=avx2` and `make test CPU=avx2` hold all kernels to that CPU's instructions; the book gets a folder of its own.
-CPU ?=
+CPU :=
 # `make book PAGES="profiling" OUTCOME=other` writes them a second time, with the words that their verdicts did not get.
-OUTCOME ?=
+OUTCOME :=
 # `make test TESTS=tests/core` runs some tests.
-TESTS ?=
-PORT ?= 8000
+TESTS :=
+PORT := 8000
 # PyPI's torch for Linux brings gigabytes of CUDA; this index has the build without it.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
-LOCK_FLAGS ?=
+LOCK_FLAGS :=
 COMPILE := $(VENV)/bin/uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --quiet \
 	--custom-compile-command "make lock"
 LOCK := $(COMPILE) --universal --fork-strategy fewest $(LOCK_FLAGS)
 
-# They choose slower kernels of a BLAS, and other last bits: tests and book are to share the models that they train.
-unexport OPENBLAS_CORETYPE OPENBLAS_L2_SIZE OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS
-# It makes each of the many processes of a build, and of the tests, compile the package anew.
-unexport PYTHONDONTWRITEBYTECODE
+# Runs a Python with the variables that are let through to it, on what follows: see the script.
+LET := -I scripts/let_through.py
+RUN := $(VENV)/bin/python $(LET)
+PEERS_RUN := $(PEERS_VENV)/bin/python $(LET)
 
 .PHONY: help chapter environment peers-environment book pdf live test serve format lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
 
@@ -46,53 +49,52 @@ help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
 
 book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX; PAGES="profiling ...": only these; CPU=avx2: as that CPU would; OUTCOME=other: these pages also with what their verdicts did not find)
-	@$(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )$(VENV)/bin/python -m scripts.build_book $(if $(CPU),--cpu "$(CPU)") $(if $(OUTCOME),--outcome "$(OUTCOME)") $(PAGES)
+	@$(RUN) $(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )-m scripts.build_book $(if $(CPU),--cpu "$(CPU)") $(if $(OUTCOME),--outcome "$(OUTCOME)") $(PAGES)
 
 pdf: environment  ## build the book and print it into _build/html/measured.pdf, to which its menu links (needs Chromium)
-	@TINYTORCH_PDF=1 $(VENV)/bin/python -m scripts.build_book
-	@$(VENV)/bin/python -m scripts.print_book
+	@$(RUN) TINYTORCH_PDF=1 -m scripts.build_book
+	@$(RUN) -m scripts.print_book
 
 # BLAS threads that have nothing to do then sleep at once: else each process that loads NumPy or SciPy, of which tests
 # start hundreds, keeps another core busy for a tenth of a second.
-test: export OPENBLAS_THREAD_TIMEOUT := 4
 test: environment  ## run all tests (TESTS="tests/core ...": only these; CPU=avx2: as that CPU would)
-	@$(if $(CPU),$(VENV)/bin/python -m scripts.building.older_cpu "$(CPU)" )$(VENV)/bin/python -m pytest --numprocesses logical --dist worksteal $(TESTS)
+	@$(RUN) OPENBLAS_THREAD_TIMEOUT=4 $(if $(CPU),-m scripts.building.older_cpu "$(CPU)" $(VENV)/bin/python )-m pytest --numprocesses logical --dist worksteal $(TESTS)
 
 serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... for another port)
-	@$(VENV)/bin/python -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+	@$(RUN) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
 
 live: environment  ## build the book, show it, and build it again on each save (PAGES="profiling ...": only these; PORT=... for another port)
-	@PORT=$(PORT) $(VENV)/bin/python -m scripts.live_book $(PAGES)
+	@$(RUN) PORT=$(PORT) -m scripts.live_book $(PAGES)
 
 chapter: environment  ## write a chapter to begin with: NAME=batching (TITLE="..." for its title)
-	@$(VENV)/bin/python -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
+	@$(RUN) -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
 
 check-site: environment node-environment  ## hold every built page to all gates: links, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these)
-	@$(if $(PAGES),,$(VENV)/bin/python -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder)
-	@PYTHONPATH=book/_ext $(VENV)/bin/python book/_checks/check_site.py _build/html $(if $(PAGES),--page $(PAGES:=.html))
+	@$(if $(PAGES),,$(RUN) -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder)
+	@$(RUN) PYTHONPATH=book/_ext book/_checks/check_site.py _build/html $(if $(PAGES),--page $(PAGES:=.html))
 
 check-links: environment  ## ask other hosts whether every link of the built pages still leads somewhere
-	@$(VENV)/bin/python book/_checks/external_links.py _build/html
+	@$(RUN) book/_checks/external_links.py _build/html
 
 pictures: environment  ## take the pictures anew that the page of all elements is compared with
-	@$(VENV)/bin/python book/_checks/appearance.py
+	@$(RUN) book/_checks/appearance.py
 
 check-notebooks: environment  ## open every chapter in JupyterLab as Binder does, and run all its cells (PAGES="machine ...")
-	@$(VENV)/bin/python book/_checks/notebooks.py $(PAGES)
+	@$(RUN) book/_checks/notebooks.py $(PAGES)
 
 format: environment  ## mend what ruff can mend: layout and style of the code, style of the pages' cells
 	@$(VENV)/bin/ruff check --fix-only .
 	@$(VENV)/bin/ruff format .
-	@PYTHONPATH=book/_ext:book/_checks $(VENV)/bin/python -m scripts.format_pages
+	@$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.format_pages
 
 lint: environment  ## check style and types, also of the pages' cells, rules of pages, direction of imports and spelling
-	@$(VENV)/bin/python -m scripts.lint
+	@$(RUN) -m scripts.lint
 
 peers: peers-environment  ## compare tinytorch with PyTorch (own environment, larger download)
-	@$(PEERS_VENV)/bin/python -m pytest peers
+	@$(PEERS_RUN) -m pytest peers
 
 bench: peers-environment  ## run benchmarks/ beside PyTorch, each library on its best BLAS
-	@$(PEERS_VENV)/bin/python -m scripts.run_benchmarks
+	@$(PEERS_RUN) -m scripts.run_benchmarks
 
 lock: environment  ## pin every dependency anew after a change of pyproject.toml
 	@$(LOCK) --all-extras --output-file requirements.lock
@@ -105,10 +107,10 @@ clean:  ## remove what was built; environments stay
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 environment:
-	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(VENV) requirements.lock
+	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" $(LET) scripts/environment.py $(VENV) requirements.lock
 
 peers-environment:
-	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" scripts/environment.py $(PEERS_VENV) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"
+	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" $(LET) scripts/environment.py $(PEERS_VENV) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"
 
 node-environment: environment
-	@$(VENV)/bin/python -m scripts.node_environment
+	@$(RUN) -m scripts.node_environment

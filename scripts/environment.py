@@ -84,8 +84,12 @@ def group_requirements(group: str) -> list[str]:
 
 
 def run(*command: str | Path) -> None:
-    """Run a command in the checkout, without a keyboard; CalledProcessError if it fails."""
+    """Run a command in the checkout, without a keyboard; CalledProcessError if it fails.
+
+    Where pip finds packages is this machine's matter (scripts/let_through.py), where it puts them is not.
+    """
     settings = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
+    settings |= {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PYTHONNOUSERSITE": "1"}
     subprocess.run([str(part) for part in command], check=True, cwd=ROOT, stdin=subprocess.DEVNULL, env=settings)
 
 
@@ -131,8 +135,11 @@ def make(environment: Path, lock: Path, group: str | None, index: str | None) ->
 def ensure(environment: Path, lock: Path, group: str | None, index: str | None) -> None:
     """Leave a complete environment at `environment`, made now unless its stamp says that it is up to date.
 
+    A symbolic link leads to where it lies.
+
     Raises:
-        RuntimeError: if the lock has no packages for this Python or system; nothing is changed then.
+        RuntimeError: if the lock has no packages for this Python or system, or a link leads to a folder of something
+            else; nothing is changed then.
         CalledProcessError: if a step of making it fails.
     """
     if found := unsupported():
@@ -140,6 +147,9 @@ def ensure(environment: Path, lock: Path, group: str | None, index: str | None) 
     wanted = fingerprint(lock, [group or "", index or ""])
     if is_made(environment, wanted):
         return
+    linked, environment = environment.is_symlink(), environment.resolve()
+    if linked and environment.exists() and any(environment.iterdir()) and not (environment / "pyvenv.cfg").is_file():
+        raise RuntimeError(f"{environment} is no environment and is not emptied: remove the link that leads to it.")
     (environment / STAMP).unlink(missing_ok=True)
     print(f"Making {environment.name} from {lock.name} with Python {platform.python_version()} ...", flush=True)
     start = time.monotonic()

@@ -219,6 +219,23 @@ def test_uv_installs_the_rest_where_the_lock_has_it(checkout: Path, monkeypatch:
     assert all("--require-hashes" in command for command in (by_pip, by_uv))
 
 
+def test_an_environment_may_lie_behind_a_link_that_leads_to_nothing_else(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = checkout / "elsewhere"
+    (checkout / ".venv").symlink_to(elsewhere)
+    for _ in range(2):  # made where nothing is, and made anew
+        ensure(checkout, monkeypatch, Commands())
+        assert environment.is_made(elsewhere, environment.fingerprint(checkout / "a.lock", ["", ""]))
+        (elsewhere / "pyvenv.cfg").touch()
+        (elsewhere / environment.STAMP).unlink()
+    (elsewhere / "pyvenv.cfg").unlink()
+    (elsewhere / "a-book").touch()
+    with pytest.raises(RuntimeError, match="elsewhere is no environment and is not emptied: remove the link"):
+        ensure(checkout, monkeypatch, Commands())
+    assert (elsewhere / "a-book").exists()
+
+
 def test_pip_installs_all_where_uv_fails(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -240,7 +257,7 @@ def test_pip_installs_all_where_uv_fails(
 def real_checkout(tmp_path: Path) -> Path:
     """A checkout whose lock names a package that is not to be had, so that making its environment must fail."""
     (tmp_path / "scripts").mkdir()
-    for name in ("Makefile", "pyproject.toml", "scripts/environment.py"):
+    for name in ("Makefile", "pyproject.toml", "scripts/environment.py", "scripts/let_through.py"):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "requirements.lock").write_text(f"no-such-package==1 --hash=sha256:{'0' * 64}\n")
     return tmp_path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -34,7 +35,7 @@ JOBS = {
 }
 
 
-def make(*arguments: str, path: str | None = None) -> subprocess.CompletedProcess[str]:
+def make(*arguments: str, path: str | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     # Without what an outer `make test` hands down to the makes inside it.
     handed_down = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHON")
     environment = {name: value for name, value in os.environ.items() if name not in handed_down}
@@ -42,6 +43,7 @@ def make(*arguments: str, path: str | None = None) -> subprocess.CompletedProces
         environment["PYTHON"] = sys.executable
     else:
         environment["PATH"] = path
+    environment |= variables
     return subprocess.run(["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -70,7 +72,33 @@ def test_a_book_with_peers_makes_their_environment_and_names_its_python() -> Non
     plain, beside = make("--dry-run", "book", "PEERS=0").stdout, make("--dry-run", "book", "PEERS=1").stdout
     assert "peers" not in plain.lower()
     assert "requirements-peers.lock" in beside
-    assert f'TINYTORCH_PEERS="{ROOT}/.venv-peers/bin/python" .venv/bin/python' in beside
+    assert f'TINYTORCH_PEERS="{ROOT}/.venv-peers/bin/python" -m scripts.build_book' in beside
+
+
+@pytest.mark.parametrize("job", ["book", "test", "live", "check-site", "check-notebooks"])
+def test_settings_count_from_the_command_line_alone(job: str) -> None:
+    exported = {"CPU": "x86_64", "PAGES": "none", "TESTS": "none", "PORT": "tcp://1", "PEERS": "yes", "OUTCOME": "odd"}
+    assert make("--dry-run", job, **exported).stdout == make("--dry-run", job).stdout
+    assert make("--dry-run", "chapter", NAME="my-computer").returncode != 0
+    assert "older_cpu" in make("--dry-run", "test", "CPU=avx2").stdout
+
+
+def test_only_what_is_on_the_list_reaches_a_job(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("raise SystemExit('reached')")
+    odd = {
+        "PYTHONPATH": str(tmp_path),
+        "PYTHONOPTIMIZE": "2",
+        "PIP_USER": "1",
+        "TINYTORCH_CPU": "z80",
+        "LD_PRELOAD": "",
+    }
+    kept = {"PATH": "/bin", "PIP_INDEX_URL": "https://index.example", "LC_TIME": "C", "TINYTORCH_PEERS": "python"}
+    code = "import json, os, sys; print(json.dumps([dict(os.environ), sys.flags.optimize]))"
+    command = [sys.executable, "-I", str(ROOT / "scripts" / "let_through.py"), "A=b=c", "-c", code]
+    said = subprocess.run(command, env=odd | kept, capture_output=True, text=True, check=True).stdout
+    environment, optimize = json.loads(said)
+    environment.pop("LC_CTYPE", None)  # which Python sets by itself where there is no locale
+    assert (environment, optimize) == (kept | {"A": "b=c"}, 0)
 
 
 def test_peers_is_yes_or_no() -> None:
@@ -98,7 +126,9 @@ def test_the_first_new_enough_python_is_found(tmp_path: Path, first: int) -> Non
         stub.write_text(f"#!/bin/sh\nexit {int(place < first)}\n")
         stub.chmod(0o755)
     tried = make("--dry-run", "test", path=f"{tmp_path}:/usr/bin:/bin")
-    assert tried.stdout.startswith(f'"python{PYTHONS[first]}" scripts/environment.py .venv requirements.lock')
+    assert tried.stdout.startswith(
+        f'"python{PYTHONS[first]}" -I scripts/let_through.py scripts/environment.py .venv requirements.lock'
+    )
 
 
 def test_clean_keeps_what_is_not_built() -> None:
