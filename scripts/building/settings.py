@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from pathlib import Path
 
-from scripts.blas_settings import ignored_warnings, without_blas_settings
+from scripts.blas_settings import ignored_warnings
+from scripts.let_through import let_through, without_terminal
 
-#: Runs in each page's kernel as it starts. After each cell it writes the names of all modules loaded so far, which
+#: Runs in each page's kernel as it starts. After each cell it writes the modules loaded so far with their files, which
 #: the build compares with what the page's key holds: outside of the cells, so no measurement contains it.
 _STARTUP = '''"""Tells the book's build which modules the cells of a page loaded."""
 from pathlib import Path as _Path
@@ -16,22 +19,29 @@ import sys as _sys
 
 def _write_loaded_modules(*_):
     aside = _Path({target!r} + ".new")
-    aside.write_text("\\n".join(sorted(_sys.modules)), "utf-8")
+    files = {{name: getattr(module, "__dict__", {{}}).get("__file__") for name, module in list(_sys.modules.items())}}
+    aside.write_text("".join(f"{{name}}\\t{{file}}\\n" for name, file in sorted(files.items()) if file), "utf-8")
     aside.replace({target!r})
 
 
 get_ipython().events.register("post_run_cell", _write_loaded_modules)
 '''
+#: Runs a page's kernel without the system's configuration of IPython, which has start-up files of its own.
+_KERNEL = """
+from IPython.core import application
+application.SYSTEM_CONFIG_DIRS.clear()
+application.ENV_CONFIG_DIRS.clear()
+from ipykernel import kernelapp
+kernelapp.launch_new_instance()
+"""
 LOADED_MODULES = "loaded-modules.txt"
 #: Warnings that fail no reader's build. A newer Python has a word for the authors of code: the tests hold our own
 #: modules to it.
 _NOT_SHOWN = ("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning", "ignore::FutureWarning")
-#: The user's own, which steer where notebooks and plots are looked for, and what Python checks and warns of.
-_DROPPED = ("JUPYTER_PATH", "MATPLOTLIBRC", "PYTHONDEVMODE")
 
 
 def build_settings(output: Path, cpu: str | None = None) -> dict[str, str]:
-    """Return the environment variables of the build, free of the user's own notebook, plot, warning and BLAS settings.
+    """Return the environment variables of the build: those of the user's that are let through, and its own.
 
     Args:
         output: the folder that the build writes into.
@@ -40,14 +50,16 @@ def build_settings(output: Path, cpu: str | None = None) -> dict[str, str]:
     Raises:
         ValueError: if this machine cannot do as that CPU.
 
-    Pages run on the `python3` kernel of this environment, even where the user has another of that name, and
-    without the user's IPython start-up files or matplotlib styles, which would change what is measured. A BLAS
-    held to a narrower CPU's kernels would be a straw man: every speedup over it would be too large.
+    Pages run on the kernel that `write_startup` makes, even where the user has another of its name, and without the
+    user's IPython start-up files or matplotlib styles, which would change what is measured. A BLAS held to a narrower
+    CPU's kernels would be a straw man: every speedup over it would be too large.
     """
-    kept = without_blas_settings(os.environ)
-    settings = {name: value for name, value in kept.items() if name not in _DROPPED}
+    settings = without_terminal(let_through(os.environ))
     user = output / ".user"
     settings["JUPYTER_PREFER_ENV_PATH"] = "1"
+    settings["JUPYTER_PATH"] = str(user / "jupyter")
+    settings["JUPYTER_CONFIG_DIR"] = str(user / "jupyter")
+    settings["JUPYTER_NO_CONFIG"] = "1"
     settings["IPYTHONDIR"] = str(user / "ipython")
     settings["MPLCONFIGDIR"] = str(user / "matplotlib")
     settings["PYTHONNOUSERSITE"] = "1"
@@ -61,7 +73,12 @@ def build_settings(output: Path, cpu: str | None = None) -> dict[str, str]:
 
 
 def write_startup(output: Path) -> None:
-    """Write the start-up file of the kernels below the folder `output`."""
+    """Write the kernel of the pages and its start-up file below the folder `output`."""
+    kernel = output / ".user" / "jupyter" / "kernels" / "python3"
+    kernel.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-c", _KERNEL, "-f", "{connection_file}"]
+    said = {"argv": command, "display_name": "Python 3", "language": "python"}
+    (kernel / "kernel.json").write_text(json.dumps(said), "utf-8")
     folder = output / ".user" / "ipython" / "profile_default" / "startup"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "loaded_modules.py").write_text(_STARTUP.format(target=str(output / LOADED_MODULES)), "utf-8")

@@ -371,7 +371,8 @@ def test_the_users_own_kernel_does_not_run_the_pages(tmp_path: Path, monkeypatch
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
     assert find_kernel(dict(os.environ)).startswith(str(tmp_path)), "the user's kernel would be found otherwise"
-    assert find_kernel(build_settings(tmp_path)).startswith(sys.prefix)
+    write_startup(tmp_path / "built")
+    assert find_kernel(build_settings(tmp_path / "built")).startswith(str(tmp_path / "built"))
 
 
 CELL = """
@@ -409,6 +410,19 @@ def test_what_a_newer_python_says_of_old_ways_fails_no_build(tmp_path: Path, mon
     kinds = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning", "ResourceWarning")
     assert warned(tmp_path, "\n".join(map(CELL.format, kinds))).strip() == ""
     assert warned(tmp_path, "import warnings\nwarnings.warn('careful')").count("UserWarning: careful") == 1
+
+
+def test_nothing_of_the_shell_or_the_system_runs_in_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("startup.py", "sitecustomize.py"):
+        (tmp_path / name).write_text("import sys\nprint('reached', file=sys.stderr)\n")
+    monkeypatch.setenv("PYTHONSTARTUP", str(tmp_path / "startup.py"))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+    monkeypatch.setenv("COLUMNS", "7")
+    cell = "import os, sys\nfrom IPython.core import application, shellapp\n"
+    cell += "found = application.SYSTEM_CONFIG_DIRS, shellapp.SYSTEM_CONFIG_DIRS, shellapp.ENV_CONFIG_DIRS\n"
+    cell += "print(found, sys.flags.optimize, os.environ.get('COLUMNS'), file=sys.stderr)"
+    assert warned(tmp_path, cell).strip() == "([], [], []) 0 None"
 
 
 def test_jupyter_book_gets_absolute_paths_and_no_mercy(tmp_path: Path) -> None:
