@@ -27,6 +27,7 @@ from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import fit
 from tinytorch.core.transformers import GPT
+from tinytorch.sources import package_files
 
 _PACKAGE = Path(__file__).parent
 #: Where trained weights are kept, beside everything else that a build makes.
@@ -230,7 +231,7 @@ def weights_key(*given: str | bytes, modules: Iterable[ModuleType] = ()) -> str:
     digest = hashlib.sha256(arithmetic().encode())
     for file in [core.__file__, datasets.__file__, __file__, *(inspect.getfile(module) for module in modules)]:
         source = Path(file)
-        for path in sorted(source.parent.rglob("*.py")) if source.name == "__init__.py" else [source]:
+        for path in package_files(source.parent) if source.name == "__init__.py" else [source]:
             digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
     for part in given:
         digest.update(part.encode() if isinstance(part, str) else part)

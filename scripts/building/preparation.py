@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tinytorch.chapters.preparation import Step, begin_steps, make, steps_of
+from tinytorch.sources import package_files
 
 _ROOT = Path(__file__).resolve().parents[2]
 #: What decides models and kernels, beside the machine: pages and how they report do not.
@@ -88,7 +89,7 @@ def key_of(root: Path, machine: str) -> str:
     digest = hashlib.sha256(machine.encode())
     for name in _SOURCES:
         source = root / name
-        for path in sorted(source.rglob("*.py")) if source.is_dir() else [source]:
+        for path in package_files(source) if source.is_dir() else [source]:
             digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

@@ -15,11 +15,11 @@ from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring.judge import WHOLE_CORE, had_less_than_a_core
 from tinytorch.report.numbers import format_number
 from tinytorch.report.records import Json, conditions_of_record
+from tinytorch.sources import package_files
 
 PACKAGE = "tinytorch"
 #: Characters of a variable's value that are shown.
 _LONGEST_VALUE = 60
-_HASHED_SUFFIXES = (".py", ".json")
 
 
 def package_folder() -> Path:
@@ -28,14 +28,14 @@ def package_folder() -> Path:
 
 
 def package_hash(folder: Path) -> str:
-    """Return the SHA-256 over all ``*.py`` and ``*.json`` below ``folder``, names and bytes, sorted by path.
+    """Return the SHA-256 over all files of the package in ``folder``, names and bytes, sorted by path.
 
     Raises:
-        ValueError: if there is no such file below ``folder``.
+        ValueError: if it has none.
     """
-    paths = sorted(p for p in folder.rglob("*") if p.suffix in _HASHED_SUFFIXES and p.is_file())
+    paths = package_files(folder)
     if not paths:
-        raise ValueError(f"folder must hold *.py or *.json files, but {folder} has none")
+        raise ValueError(f"folder must hold a package's files, but {folder} has none")
     digest = hashlib.sha256()
     for path in paths:
         content = path.read_bytes()
