@@ -15,7 +15,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     setup_site(app)
     return {
         "version": "1",
-        "env_version": 11,
+        "env_version": 12,
         # A page runs when it is read, and one that runs beside another disturbs its timing.
         "parallel_read_safe": False,
         "parallel_write_safe": True,

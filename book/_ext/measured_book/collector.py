@@ -7,6 +7,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.environment.collectors import EnvironmentCollector
 
+from measured_book.execution.key import files_of
 from measured_book.execution.runs import page_run
 from measured_book.notebooks.package import source_of
 from measured_book.pages.api import Names, codes_in
@@ -40,6 +41,7 @@ class BookCollector(EnvironmentCollector):
         page.labels = labels_in(doctree)
         page.codes = codes_in(doctree)
         page.about = description_of(doctree)
+        page.files |= files_of(app.env, app.env.dependencies[docname])
         page.uses_words, page.words = uses_words(doctree), words_in(doctree)
         notebook = executed_notebook(app.env, docname)
         if notebook is not None:

@@ -59,6 +59,7 @@ class PageState:
         codes: the code that its text holds, which may name entries.
         calls: the full names of what its cells call in the package, also through chapters' modules.
         about: its description, as its card says it.
+        files: hashes of its source and of the files that it noted, as they were when it was read, by name.
     """
 
     key: str | None = None
@@ -80,6 +81,7 @@ class PageState:
     codes: frozenset[str] = field(default=frozenset(), compare=False)
     calls: frozenset[str] = field(default=frozenset(), compare=False)
     about: str = ""
+    files: dict[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass
@@ -92,6 +94,7 @@ class BookState:
         entries: those of all pages, by page, as the pages that name them were written with.
         users: the pages that use an entry, by its anchor, as the pages of the entries were written with.
         outline: what every page shows of others, as the pages were written with it; see `begin_writing`.
+        code: a hash of the code that reads pages, as the last build found it.
         imports: what modules of the package may import, as the last build found it: see `SourcePackage`.
         machines: a hash of the files in the folder of measurements, as the last build found them.
         shows_other: whether pages are read for what their verdicts did not find: see `records.other_outcome`.
@@ -102,6 +105,7 @@ class BookState:
     entries: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
     users: Mapping[str, set[str]] = field(default_factory=dict)
     outline: Outline | None = None
+    code: str | None = None
     imports: dict[str, frozenset[str]] = field(default_factory=dict)
     machines: str | None = None
     shows_other: bool = False

@@ -60,7 +60,7 @@ def test_a_failed_build_removes_nothing(tmp_path: Path, warnings: int, error: Ex
     assert len(names(tmp_path)) == 10
 
 
-HERE = Surroundings((), {}, "CPython 3.11", "A CPU", {}, {})
+HERE = Surroundings((), {}, {"CPU": "one"}, {}, {})
 #: Stands in for the preparation: prints as an event what it was given, and ends as told.
 PREPARES = "import json, sys; print(json.dumps({'event': 'given', 'words': sys.argv[1:]})); sys.exit(%d)"
 
@@ -85,7 +85,7 @@ def test_pages_that_run_are_prepared_and_what_that_tells_is_told(monkeypatch: py
     assert pages == ["roofline", "capstone"]
     ((same,), (other,)) = (
         told_by_preparation(monkeypatch, ["roofline"], around)
-        for around in (HERE, Surroundings((), {}, "CPython 3.11", "Another CPU", {}, {}))
+        for around in (HERE, Surroundings((), {}, {"CPU": "another"}, {}, {}))
     )
     assert same["words"][0] == machine != other["words"][0]
 

@@ -10,6 +10,7 @@ from sphinx.errors import ExtensionError
 
 from tinytorch.perf.engines.presence import PEERS
 from tinytorch.perf.host import identity
+from tinytorch.perf.host.pinned_threads import kept_on, may_pin, usable_cores
 
 PACKAGES = ["../ship"]
 PATHS = ["../requirements.lock"]
@@ -23,6 +24,8 @@ def source(tmp_path: Path) -> Path:
     for name in ("__init__", "engine", "sail"):
         (tmp_path / "ship" / f"{name}.py").write_text("x = 1\n")
     (tmp_path / "ship" / "schema.json").write_text("{}\n")
+    (tmp_path / "ship" / "deep").mkdir()
+    (tmp_path / "ship" / "deep" / "model.onnx").write_bytes(b"1")
     (tmp_path / "requirements.lock").write_text("numpy==2\n")
     return tmp_path / "book"
 
@@ -35,7 +38,9 @@ def test_the_same_gives_the_same_key(source: Path) -> None:
     assert key(source) == key(source)
 
 
-@pytest.mark.parametrize("name", ["ship/engine.py", "ship/__init__.py", "ship/schema.json", "requirements.lock"])
+@pytest.mark.parametrize(
+    "name", ["ship/engine.py", "ship/__init__.py", "ship/schema.json", "ship/deep/model.onnx", "requirements.lock"]
+)
 def test_one_byte_of_what_the_page_uses_gives_another_key(source: Path, name: str) -> None:
     before = key(source)
     path = source.parent / name
@@ -50,7 +55,9 @@ def test_a_module_that_the_page_does_not_use_is_not_in_its_key(source: Path) -> 
     assert key(source) == before
 
 
-@pytest.mark.parametrize("name", ["OPENBLAS_CORETYPE", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"])
+@pytest.mark.parametrize(
+    "name", ["OPENBLAS_CORETYPE", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "PYTHONOPTIMIZE"]
+)
 def test_what_steers_kernels_is_in_the_key(source: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(name, raising=False)
     before = key(source)
@@ -66,6 +73,26 @@ def test_each_kind_of_arm_cpu_has_a_key_of_its_own(source: Path, monkeypatch: py
         monkeypatch.setattr(identity, "_cpuinfo", lambda text=text: text)
         keys.add(key(source))
     assert len(keys) == 4
+
+
+def test_the_cores_that_a_build_may_use_are_in_the_key(source: Path) -> None:
+    before, cores = key(source), usable_cores()
+    with kept_on(cores[:1]):
+        now = key(source)
+    assert (now == before) == (len(cores) == 1 or not may_pin())
+    assert key(source) == before
+
+
+def test_a_package_of_another_tree_is_named_with_both_places(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = source.parent / "other" / "ship"
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(other.parent))
+    with pytest.raises(ExtensionError) as error:
+        key(source)
+    assert f"loaded from {other / '__init__.py'} and not from {source.parent / 'ship' / '__init__.py'}" in str(
+        error.value
+    )
 
 
 def test_other_variables_are_not(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,10 +137,10 @@ def test_the_reason_names_what_changed(source: Path, monkeypatch: pytest.MonkeyP
     assert differences(before, parts(source)) == "ship changed (engine)"
     (source.parent / "requirements.lock").write_text("numpy==3\n")
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    now = {**parts(source), "python": "CPython 4.0", "engines": {"JAX": "1"}}
-    told = differences({**before, "python": "CPython 3.11"}, now)
+    now = {**parts(source), "machine": {"usable cores": "0"}, "engines": {"JAX": "1"}}
+    told = differences({**before, "machine": {"usable cores": "0-1"}}, now)
     assert told == (
-        "ship changed (engine); requirements.lock changed; CPython 3.11 became CPython 4.0; "
+        "ship changed (engine); requirements.lock changed; usable cores: 0 instead of 0-1; "
         "the variable OMP_NUM_THREADS was unset and is 3; JAX was not there and is 1"
     )
 

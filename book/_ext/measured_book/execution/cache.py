@@ -19,8 +19,17 @@ import nbformat
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
 from measured_book.execution.events import tell
-from measured_book.execution.key import PageHistory, PageParts, Surroundings, page_parts, surroundings
-from measured_book.execution.runs import execute
+from measured_book.execution.key import (
+    ANOTHER,
+    PageHistory,
+    PageParts,
+    Surroundings,
+    files_of,
+    page_parts,
+    reading_code,
+    surroundings,
+)
+from measured_book.execution.runs import PageRunError, execute
 from measured_book.records.store import results_of
 from measured_book.state import state_of
 from myst_nb.core.read import create_nb_reader
@@ -44,7 +53,7 @@ SELECTED = "TINYTORCH_BUILD_PAGES"
 PREPARATION = "TINYTORCH_BUILD_PREPARATION"
 CACHE_FOLDER = ".jupyter_cache"
 HISTORY_FILE = "executions.json"
-#: Where a kernel that tells so writes the names of the modules that it loaded: see scripts/building/settings.py.
+#: Where a kernel that tells so writes the modules that it loaded, each with its file: see scripts/building/settings.py.
 LOADED_MODULES = "loaded-modules.txt"
 
 
@@ -123,13 +132,22 @@ class Execution:
     def outdated(
         self, _: Sphinx, env: BuildEnvironment, added: set[str], changed: set[str], __: set[str]
     ) -> Iterable[str]:
-        """Return the unchanged pages whose key is another than when they were last read, or whose result is gone."""
+        """Return what else to read again: pages whose files, key or result changed, or all if what reads them did.
+
+        Sphinx compares the dates of files, which a copy or a clock that was set back may leave behind.
+        """
+        state, code = state_of(env), reading_code(self.around.packages)
+        before, state.code = state.code, code
         found = []
         for docname in sorted(env.found_docs - added - changed):
+            page = state.of(docname)
+            if code != before or page.files != files_of(env, page.files):
+                found.append(docname)
+                continue
             notebook = self.study(docname)
             if notebook is None:
                 continue
-            same = state_of(env).of(docname).key == self.parts[docname].key()
+            same = page.key == self.parts[docname].key()
             if not same or not self.has_result(docname, notebook):
                 found.append(docname)
         return found
@@ -167,6 +185,7 @@ class Execution:
         tell("page", page=docname)
         env = self.app.env
         page = state_of(env).of(docname)
+        page.files = files_of(env, [env.doc2path(docname)])
         if docname in self.left_out:
             page.left_out = True
             env.mystnb_config = env.mystnb_config.copy(execution_mode="off")  # type: ignore[attr-defined]
@@ -186,11 +205,11 @@ class Execution:
         path = Path(self.app.env.doc2path(docname))
         (self.folder / LOADED_MODULES).unlink(missing_ok=True)
         seconds = execute(docname, notebook, str(path.parent), self.app.config.nb_execution_timeout)
+        self._check_loaded(docname)
         result = CacheBundleIn(notebook, str(path), data={"execution_seconds": seconds})
         get_cache(str(self.cache_folder(docname))).cache_notebook_bundle(result, check_validity=False, overwrite=True)
         LOGGER.info("%s: Executed notebook in %.2f seconds", path, seconds)
         self.history.remember(docname, self.parts[docname], seconds)
-        self._check_loaded(docname)
         tell("ran", page=docname, seconds=seconds)
 
     def _check_loaded(self, docname: str) -> None:
@@ -198,8 +217,13 @@ class Execution:
         if not path.is_file():
             return
         known = self.parts[docname].modules
-        files = [name for package in self.around.packages for name in package.files]
-        unknown = sorted(set(files).intersection(path.read_text("utf-8").split()).difference(known))
+        files = {name: path for package in self.around.packages for name, path in package.files.items()}
+        loaded = dict(line.split("\t", 1) for line in path.read_text("utf-8").splitlines())
+        for name in sorted(files.keys() & loaded):
+            if Path(loaded[name]).resolve() != files[name]:
+                why = f"its cells loaded {name} from {loaded[name]} and not from {files[name]}: {ANOTHER}"
+                raise PageRunError(docname, why)
+        unknown = sorted((files.keys() & loaded).difference(known))
         if unknown:
             LOGGER.warning(
                 "its cells loaded %s, which its key does not hold: import it by a statement [execution_cache]",
@@ -218,7 +242,7 @@ def prepare_pages(pages: list[str], around: Surroundings) -> None:
     command = os.environ.get(PREPARATION)
     if command is None or not pages:
         return
-    facts = json.dumps([around.python, around.cpu, dict(around.variables)], sort_keys=True)
+    facts = json.dumps([dict(around.machine), dict(around.variables)], sort_keys=True)
     machine = hashlib.sha256(facts.encode()).hexdigest()[:32]
     with subprocess.Popen([*json.loads(command), machine, *pages], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tinytorch.sources import package_files
+
 #: What is known from before was found by this code, and is looked for again when it changes.
 _FINDER = Path(__file__).read_bytes()
 
@@ -33,7 +35,7 @@ class SourcePackage:
 
     def __post_init__(self) -> None:
         self.folder = self.folder.resolve()
-        self.files = {self._name_of(path): path for path in sorted(self.folder.rglob("*.py"))}
+        self.files = {self._name_of(path): path for path in package_files(self.folder) if path.suffix == ".py"}
         if self.name not in self.files:
             raise ValueError(f"folder must be a package with an __init__.py, but {self.folder} is none")
 

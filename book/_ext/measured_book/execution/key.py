@@ -4,28 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from measured_book.execution.closure import SourcePackage
+from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
 from tinytorch.perf.engines import available, presence
-from tinytorch.perf.host.identity import cpu_name, steering_variables
+from tinytorch.perf.host.identity import identity, steering_variables
+from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report.provenance import package_hash
+from tinytorch.sources import package_files
 
 LOGGER = logging.getLogger(__name__)
 
 #: Modules that are named when they changed; of more the number is told.
 _NAMED = 3
-_VERSION = 1
+#: Of a fact in more characters only that it changed is told.
+_LONGEST = 60
+_VERSION = 2
 _FIRST = "it runs here for the first time"
 _GONE = "its result is no longer in the cache"
+#: Beginnings of the names of variables that steer what a kernel is and loads, beside those that steer its computing.
+_STEERING = ("PYTHON", "LD_", "DYLD_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +44,7 @@ class Surroundings:
 
     packages: tuple[SourcePackage, ...]
     files: Mapping[str, str]
-    python: str
-    cpu: str
+    machine: Mapping[str, str]
     variables: Mapping[str, str]
     engines: Mapping[str, str]
 
@@ -47,8 +56,7 @@ class PageParts:
     cells: str
     modules: Mapping[str, str]
     files: Mapping[str, str]
-    python: str
-    cpu: str
+    machine: Mapping[str, str]
     variables: Mapping[str, str]
     engines: Mapping[str, str]
 
@@ -62,12 +70,75 @@ class PageParts:
         return asdict(self)
 
 
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of what the file ``path`` holds; "" if there is none."""
+    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+
+def files_of(env: BuildEnvironment, names: Iterable[str]) -> dict[str, str]:
+    """Return the `digest_of` each of these files, whose names are relative to the book's sources or absolute."""
+    return {name: digest_of(Path(env.srcdir, name)) for name in names}
+
+
+def reading_code(packages: Iterable[SourcePackage]) -> str:
+    """Return a hash of the code that reads pages: this extension, and what of the packages it may import."""
+    own = Path(__file__).parents[1]
+    texts = [path.read_text("utf-8") for path in package_files(own) if path.suffix == ".py"]
+    parts = [package_hash(own), *(package.digests(package.may_import(texts)) for package in packages)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
 def _digest(path: Path) -> str:
     if path.is_dir():
         return package_hash(path)
-    if path.is_file():
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+    if found := digest_of(path):
+        return found
     raise ExtensionError(f"execution_key_paths must name files and folders that exist, but {path} does not")
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return growing numbers as the system lists them: "0-3, 6"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1] = [runs[-1][0], number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)
+
+
+def machine_facts() -> dict[str, str]:
+    """Return by name what of this machine, and of what it grants, decides results and does not change by itself.
+
+    A system that is started again may report a little more or less memory, so two digits of it count.
+    """
+    here = identity()
+    caches = Counter((f"L{one.level}", one.kind, one.size) for one in here.caches)
+    return {
+        "Python": f"{platform.python_implementation()} {here.python}",
+        "CPU": f"{here.cpu} ({platform.machine()})",
+        "instructions": " ".join((here.numba_cpu, *here.extensions)),
+        "usable cores": _ranges(usable_cores()),
+        "caches": ", ".join(f"{many} {level} {kind} of {size}" for (level, kind, size), many in caches.items()),
+        "memory": f"{here.memory_bytes / 2**30:.2g} GiB",
+        "huge pages": str(here.huge_pages),
+        "CPU quota": str(here.hosting.cpu_quota),
+        "memory limit": str(here.hosting.memory_limit),
+        "service": str(here.hosting.service),
+        "NumPy": here.numpy,
+        "Numba": f"{here.numba} with LLVM {here.llvm}",
+    }
+
+
+def check_place(package: SourcePackage) -> None:
+    """Raise ExtensionError if this Python, which the kernels run on as well, loads the package from another folder."""
+    found, wanted = find_spec(package.name), package.files[package.name]
+    if found is not None and found.origin is not None and Path(found.origin).resolve() != wanted:
+        raise ExtensionError(f"{package.name} would be loaded from {found.origin} and not from {wanted}: {ANOTHER}")
+
+
+#: What helps where the package of another tree is loaded.
+ANOTHER = "build with `make book`, which lets no variable such as PYTHONPATH lead to another tree"
 
 
 def surroundings(
@@ -77,10 +148,10 @@ def surroundings(
 
     What modules of the packages may import is taken from ``known``, if it is there: see `SourcePackage`.
 
-    Files of data in a package, its ``*.json``, count for every page: which code reads them cannot be seen.
+    Files of data in a package count for every page: which code reads them cannot be seen.
 
     Raises:
-        ExtensionError: if a path does not exist, or a package is none.
+        ExtensionError: if a path does not exist, or a package is none or not the one that this Python loads.
     """
     files = {path: _digest((folder / path).resolve()) for path in paths}
     found = []
@@ -89,12 +160,13 @@ def surroundings(
             package = SourcePackage(folder / name, known or {})
         except ValueError as error:
             raise ExtensionError(f"execution_packages must name packages, but {error}") from error
-        for data in sorted(package.folder.rglob("*.json")):
-            files[data.relative_to(package.folder.parent).as_posix()] = _digest(data)
+        check_place(package)
+        for path in package_files(package.folder):
+            if path.suffix != ".py":
+                files[path.relative_to(package.folder.parent).as_posix()] = _digest(path)
         found.append(package)
-    python = f"{platform.python_implementation()} {platform.python_version()}"
-    cpu = f"{cpu_name()} ({platform.machine()})"
-    return Surroundings(tuple(found), files, python, cpu, steering_variables(), available())
+    variables = steering_variables() | {name: os.environ[name] for name in os.environ if name.startswith(_STEERING)}
+    return Surroundings(tuple(found), files, machine_facts(), variables, available())
 
 
 def page_parts(cells: Iterable[str], around: Surroundings) -> PageParts:
@@ -111,8 +183,7 @@ def page_parts(cells: Iterable[str], around: Surroundings) -> PageParts:
         cells=hashlib.sha256("\0".join(code).encode()).hexdigest(),
         modules=modules,
         files=around.files,
-        python=around.python,
-        cpu=around.cpu,
+        machine=around.machine,
         variables=around.variables,
         engines=around.engines if looks_for_engines else {},
     )
@@ -138,9 +209,9 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
         said.append(f"{' and '.join(packages)} changed ({_listed(short)})")
     if files := _changed(before["files"], after["files"]):
         said.append(f"{_listed([Path(name).name for name in files])} changed")
-    for name in ("python", "cpu"):
-        if before[name] != after[name]:
-            said.append(f"{before[name]} became {after[name]}")
+    for name in _changed(before["machine"], after["machine"]):
+        old, new = (parts["machine"].get(name, "not known") for parts in (before, after))
+        said.append(f"{name}: {new} instead of {old}" if len(old + new) <= 2 * _LONGEST else f"{name} changed")
     for name in _changed(before["variables"], after["variables"]):
         old, new = (values["variables"].get(name, "unset") for values in (before, after))
         said.append(f"the variable {name} was {old} and is {new}")
