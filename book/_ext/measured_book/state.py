@@ -149,7 +149,9 @@ class BookState:
                 changed.add(name)
                 words |= now.words != before.words
             elif name in self.pages:
-                self.pages[name] = before  # with the intervals that were widened
+                # With the intervals that were widened, and what is not compared as it is now.
+                before.files, before.codes, before.calls = now.files, now.codes, now.calls
+                self.pages[name] = before
         entries = {name: dict(page.entries) for name, page in self.pages.items() if page.entries}
         again = {
             name
