@@ -63,6 +63,15 @@ class SourcePackage:
                 waiting += self._of_module(module)
         return reached
 
+    def named_in(self, paths: Iterable[Path], digest: str) -> frozenset[str]:
+        """Return the modules of the package that these files, of which ``digest`` is a hash, name themselves."""
+        key = hashlib.sha256("\0".join((digest, *self.files, "")).encode() + _FINDER).hexdigest()
+        found = self.known.get(key)
+        if found is None:
+            found = frozenset(name for path in paths for name in self._of_text(path.read_text("utf-8")))
+        self.found[key] = found
+        return found
+
     def digests(self, modules: Iterable[str]) -> dict[str, str]:
         """Return the SHA-256 of each module's source, by name."""
         return {name: hashlib.sha256(self.files[name].read_bytes()).hexdigest() for name in sorted(modules)}

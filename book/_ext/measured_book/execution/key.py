@@ -83,8 +83,10 @@ def files_of(env: BuildEnvironment, names: Iterable[str]) -> dict[str, str]:
 def reading_code(packages: Iterable[SourcePackage]) -> str:
     """Return a hash of the code that reads pages: this extension, and what of the packages it may import."""
     own = Path(__file__).parents[1]
-    texts = [path.read_text("utf-8") for path in package_files(own) if path.suffix == ".py"]
-    parts = [package_hash(own), *(package.digests(package.may_import(texts)) for package in packages)]
+    parts: list[object] = [package_hash(own)]
+    for package in packages:
+        names = package.named_in([path for path in package_files(own) if path.suffix == ".py"], str(parts[0]))
+        parts.append(package.digests(package.may_import(f"import {name}" for name in names)))
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
