@@ -15,13 +15,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 from rich.console import Console
 
 from scripts.building.display import display_of
@@ -40,21 +43,14 @@ LOG = "build.log"
 _KEPT = "kept"
 #: Lines of the log that are shown when the build died without a word.
 _LAST_WORDS = 5
-#: Runs Jupyter Book without a parser of international addresses. jsonschema loads it where it is installed, in a second
-#: of each build, for a format that nothing here has.
-_JUPYTER_BOOK = """
-import sys
-sys.modules["rfc3987_syntax"] = None
-from jupyter_book.cli.main import main
-main()
-"""
+JUPYTER_BOOK = ROOT / "scripts" / "building" / "jupyter_book.py"
 #: Makes the command that builds the site from the root of a checkout into its folder of built things.
 Command = Callable[[Path, Path], list[str]]
 
 
 def jupyter_book_command(root: Path, output: Path) -> list[str]:
     """Return the command that runs Jupyter Book on `root`/book. Any warning is an error."""
-    command = [sys.executable, "-P", "-c", _JUPYTER_BOOK, "build", str(root / "book")]
+    command = [sys.executable, "-P", str(JUPYTER_BOOK), "build", str(root / "book")]
     command += ["--path-output", str(output.parent)]
     # Absolute, or Jupyter Book looks for the pages beside the list of pages.
     command += ["--config", str(root / "_config.yml"), "--toc", str(root / "_toc.yml")]
@@ -112,9 +108,21 @@ def run_and_show(
                     display.take(json.loads(line))
             return started.wait()
         finally:
-            if started.poll() is None:
-                started.terminate()
-                started.wait()
+            end_all(started)
+
+
+def end_all(started: subprocess.Popen[bytes]) -> None:
+    """End a process, if it still runs, and all that it started: kernels have sessions of their own."""
+    if started.poll() is not None:
+        return
+    own = psutil.Process(started.pid)
+    every = [*own.children(recursive=True), own]
+    for ending in (psutil.Process.terminate, psutil.Process.kill):
+        for process in every:
+            with suppress(psutil.NoSuchProcess):
+                ending(process)
+        _, every = psutil.wait_procs(every, timeout=5)
+    started.wait()
 
 
 def last_words(log: Path) -> list[str]:
@@ -141,8 +149,11 @@ def build(root: Path, console: Console, command: Command, wanted: Wanted = EVERY
     settings = build_settings(output, wanted.cpu)
     settings |= {SELECTED: " ".join(wanted.pages), OUTCOME: wanted.outcome or ""}
     settings[PREPARATION] = json.dumps(preparation_command(output))
+    settings.pop("SOURCE_DATE_EPOCH", None)  # pages say when they were made
     output.mkdir(parents=True, exist_ok=True)
-    with only_build(output / "build.lock", lambda said: console.print(said, markup=False, soft_wrap=True)) as lock:
+    with only_build(
+        output / "build.lock", lambda said: console.print(said, markup=False, emoji=False, soft_wrap=True)
+    ) as lock:
         return _build_alone(root, settings, output, lock, console, command)
 
 
@@ -150,7 +161,7 @@ def _build_alone(
     root: Path, settings: dict[str, str], output: Path, lock: int, console: Console, command: Command
 ) -> int:
     def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
+        console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     mark = output / "build-in-progress"
     start = time.monotonic()
@@ -190,6 +201,7 @@ def main() -> int:
     parser.add_argument("--cpu", help="hold all kernels to the instructions of an older CPU: avx2")
     parser.add_argument("--outcome", help="write these also with what their verdicts did not find: other")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl+C does
     try:
         return build(ROOT, Console(), jupyter_book_command, Wanted(tuple(asked.pages), asked.cpu, asked.outcome))
     except KeyboardInterrupt:

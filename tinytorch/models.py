@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import math
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -27,11 +28,12 @@ from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import fit
 from tinytorch.core.transformers import GPT
+from tinytorch.kept import keep, kept_folder
 from tinytorch.sources import package_files
 
 _PACKAGE = Path(__file__).parent
 #: Where trained weights are kept, beside everything else that a build makes.
-WEIGHTS = _PACKAGE.parent / "_build" / "models"
+WEIGHTS = kept_folder("models")
 #: Test examples that are computed at once.
 _AT_A_TIME = 256
 
@@ -190,7 +192,7 @@ def trained(name: Literal["gpt"], seed: int = 0) -> GPT: ...
 @overload
 def trained(name: str, seed: int = 0) -> Module: ...
 def trained(name: str, seed: int = 0) -> Module:
-    """Return what ``tinytorch.models.train`` returns, from weights kept in ``_build`` if the same code made them.
+    """Return what ``tinytorch.models.train`` returns, from kept weights if the same code made them.
 
     The key is a hash of the framework's, this and the data's source, the seed, and what decides how numbers are
     rounded here; when one changes the model is trained again.
@@ -202,11 +204,10 @@ def trained(name: str, seed: int = 0) -> Module:
         ValueError: name must be one of mlp, cnn, gpt, not 'resnet'
     """
     path = WEIGHTS / f"{name}-{seed}-{weights_key()}.npz"
-    if path.exists():
+    with suppress(OSError, ValueError):  # not there, or cut off
         return entry(name).make(seed).load(path).eval()
     model = train(name, seed)
-    WEIGHTS.mkdir(parents=True, exist_ok=True)
-    model.save(path)
+    keep(path, model.save)
     return model
 
 

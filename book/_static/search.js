@@ -126,7 +126,7 @@
     }
     results.replaceChildren();
     if (!asked.length) {
-      said.textContent = "";
+      said.textContent = query.trim() && `The search finds words and numbers; “${query.trim()}” has none. Type the word for it.`;
       return;
     }
     const changed = [];

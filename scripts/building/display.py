@@ -26,7 +26,7 @@ class Display:
         """Show one event."""
         line = self._story.take(event)
         if line is not None:
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self._console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
         if self._bar is not None and self._task is not None:
             if self._story.preparing is not None:
                 step, done, steps = self._story.preparing

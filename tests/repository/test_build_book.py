@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,7 +87,7 @@ print("much else")
 tell(event="plan", pages=[{"page": "roofline", "cells": 2, "runs": True, "why": "its cells changed",
      "seconds": 61.2, "left_out": False}])
 tell(event="page", page="roofline")
-tell(event="warning", where="/somewhere/book/roofline.md:12", text="page 'roofline' has recorded no number 'peak'")
+tell(event="warning", where="/somewhere/book/roofline.md:100", text="page 'roofline' has recorded no number 'peak'")
 tell(event="failed-cell", page="roofline", source="roofline.md", cell=3, line=2, code="1 / 0", source_line=40,
      error="ZeroDivisionError: division by zero")
 sys.exit(2)
@@ -100,7 +101,7 @@ sys.exit(2)
     ]
     assert lines[3].startswith("The book was not built because of 1 warning (")
     assert lines[4:] == [
-        "  book/roofline.md:12: page 'roofline' has recorded no number 'peak'",
+        "  book/roofline.md:100: page 'roofline' has recorded no number 'peak'",
         "  Page roofline, code cell 3, its line 2 (roofline.md:40) failed:",
         "      1 / 0",
         "  ZeroDivisionError: division by zero",
@@ -314,13 +315,25 @@ def test_a_second_build_waits_also_for_what_a_killed_one_left_running(tmp_path: 
     assert rest.startswith("The last build did not succeed: reading every page anew.\n")
 
 
-def test_an_interrupted_build_ends_what_it_started_and_the_next_reads_every_page(tmp_path: Path) -> None:
-    first = start(tmp_path, WAITS)
+#: In a session of its own, as kernels are.
+KERNEL = """
+import subprocess
+kernel = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(600)"], start_new_session=True)
+(output / "kernel").write_text(str(kernel.pid))
+"""
+
+
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_ends_what_it_started_and_the_next_reads_every_page(
+    tmp_path: Path, by: signal.Signals
+) -> None:
+    first = start(tmp_path, KERNEL + WAITS)
     wait_for(tmp_path / "_build" / "at-work")
-    first.send_signal(signal.SIGINT)
+    first.send_signal(by)
     _, err = first.communicate()
     assert first.returncode == 130
     assert err == "Interrupted: the next build reads every page anew.\n"
+    assert not psutil.pid_exists(int((tmp_path / "_build" / "kernel").read_text()))
     again = Build(tmp_path)
     assert again.code == 0
     assert again.found == [".jupyter_cache", ".user"]
@@ -432,3 +445,36 @@ def test_jupyter_book_gets_absolute_paths_and_no_mercy(tmp_path: Path) -> None:
     assert made[made.index("--path-output") + 1] == str(tmp_path)
     assert {"-W", "--keep-going", "-n"} <= set(made)
     assert "--all" not in made
+
+
+#: An extension that reads the first page, as ours reads all.
+READS = "def setup(app):\n    app.connect('builder-inited', lambda _: (app.srcdir / 'index.md').read_text('utf-8'))\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("_config.yml", b"title: Book\nauthor: [one\n", "_config.yml:3 is no YAML: "),
+        ("book/index.md", b"# Index\n\nna\xefve\n", "book/index.md:3 is not UTF-8: save the file in this encoding."),
+        ("book/own.py", b"x = 1\ndef\n", "book/own.py:2 is no Python: invalid syntax."),
+        (
+            "book/own.py",
+            b"def setup(app):\n    app.connect('builder-inited', lambda _: 1 / 0)\n",
+            "ZeroDivisionError: ",
+        ),
+    ],
+)
+def test_what_ends_jupyter_book_is_told_with_file_and_line(
+    tmp_path: Path, file: str, content: bytes, said: str
+) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    (tmp_path / "_config.yml").write_text("title: Book\nsphinx:\n  local_extensions: {own: book}\n")
+    (tmp_path / "book" / "index.md").write_text("# Index\n")
+    (tmp_path / "book" / "own.py").write_text(READS)
+    (tmp_path / file).write_bytes(content)
+    printed = io.StringIO()
+    assert build_book.build(tmp_path, Console(file=printed), build_book.jupyter_book_command) == 1
+    lines = printed.getvalue().splitlines()
+    assert lines[-2].startswith(f"  {said}"), printed.getvalue()
+    assert len(lines) <= 4

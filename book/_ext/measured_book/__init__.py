@@ -75,7 +75,7 @@ def setup_content(app: Sphinx) -> None:
 
 def setup_site(app: Sphinx) -> None:
     """Connect what the site makes of pages: its address, formulas, drawings, assets and policy."""
-    from measured_book.site import drawings, frame, math, search, sections, security
+    from measured_book.site import drawings, frame, math, publishing, search, sections, security
 
     math.setup(app)
     search.setup(app)
@@ -83,3 +83,4 @@ def setup_site(app: Sphinx) -> None:
     drawings.setup(app)
     frame.setup(app)
     security.setup(app)
+    publishing.setup(app)

@@ -10,14 +10,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from measured_book.execution.cache import CACHE_FOLDER, KEPT, PREPARATION, drop_old, order_pages, prepare_pages
+from measured_book.execution.cache import CACHE_FOLDER, KEPT, PREPARATION, order_pages, prepare_pages
 from measured_book.execution.events import EVENTS
 from measured_book.execution.key import Surroundings
-from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx_external_toc.parsing import parse_toc_yaml
+
+from tests.book.small_book import HEADER, Book
+from tests.book.sphinx_process import SphinxProcess
 
 
 def test_pages_run_in_the_order_of_the_contents(tmp_path: Path) -> None:
@@ -32,32 +34,64 @@ def test_pages_run_in_the_order_of_the_contents(tmp_path: Path) -> None:
     assert docnames == ["index", "zebra", "zebra-more", "apple", "unlisted"]
 
 
-def app_with_results(folder: Path, warnings: int = 0) -> Any:
-    root = folder / CACHE_FOLDER
-    for page in ("chapter", "gone"):
-        for age, name in enumerate(("current", "newer", "old", "older", "oldest")):
-            (root / page / name).mkdir(parents=True)
-            os.utime(root / page / name, (1e9 - age, 1e9 - age))
-    config = SimpleNamespace(nb_execution_cache_path=str(root))
-    env: Any = SimpleNamespace(config=config)
-    state_of(env).of("chapter").key = "current"
-    return SimpleNamespace(config=config, env=env, _warncount=warnings)
+CONTENTS = "root: index\nentries:\n  - file: one\n  - file: two\n"
+CELL = HEADER + "\n# {}\n\n```{{code-cell}} ipython3\n1\n```\n"
 
 
-def names(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder / CACHE_FOLDER)) for path in (folder / CACHE_FOLDER).glob("*/*")}
+@pytest.fixture
+def book(tmp_path: Path, sphinx: SphinxProcess) -> Book:
+    """Return a book of two pages whose contents are a file, as Jupyter Book's are."""
+    made = Book(tmp_path, sphinx)
+    with (made.source / "conf.py").open("a") as configuration:
+        configuration.write("extensions.append('sphinx_external_toc')\nexternal_toc_exclude_missing = True\n")
+    (made.source / "_toc.yml").write_text(CONTENTS)
+    made.write("index", "# Index\n")
+    for name in ("one", "two"):
+        made.write(name, CELL.format(name))
+    return made
 
 
-def test_a_good_build_keeps_each_page_s_latest_results_and_none_of_pages_that_are_gone(tmp_path: Path) -> None:
-    drop_old(app_with_results(tmp_path), None)
-    assert names(tmp_path) == {"chapter/current", "chapter/newer", "chapter/old"}
-    assert len(names(tmp_path)) == KEPT
+def kept(book: Book, page: str) -> list[Path]:
+    return sorted((book.folder / "_build" / CACHE_FOLDER / page).glob("*"))
 
 
-@pytest.mark.parametrize(("warnings", "error"), [(1, None), (0, RuntimeError("interrupted"))])
-def test_a_failed_build_removes_nothing(tmp_path: Path, warnings: int, error: Exception | None) -> None:
-    drop_old(app_with_results(tmp_path, warnings), error)
-    assert len(names(tmp_path)) == 10
+def test_a_failed_build_keeps_all_results_and_a_good_one_the_latest_of_each_page(book: Book) -> None:
+    assert book.build().executed() == ["one", "two"]
+    for page in ("one", "gone"):
+        for age in range(4):
+            old = book.folder / "_build" / CACHE_FOLDER / page / f"old-{age}"
+            old.mkdir(parents=True)
+            os.utime(old, (1e9 - age, 1e9 - age))
+    (book.source / "_toc.yml").write_text(CONTENTS.replace("two", "twoo"))
+    failed = book.build()
+    assert failed.code == 1
+    assert [len(kept(book, page)) for page in ("one", "two", "gone")] == [5, 1, 4]
+    (book.source / "_toc.yml").write_text(CONTENTS)
+    mended = book.build()
+    assert (mended.code, mended.executed()) == (0, []), mended.output
+    assert [path.name for path in kept(book, "one")][1:] == ["old-0", "old-1"]
+    assert len(kept(book, "one")) == KEPT
+    assert not kept(book, "gone")
+
+
+def test_a_build_of_some_pages_keeps_older_results_of_those_that_it_leaves_out(book: Book) -> None:
+    assert book.build().code == 0
+    book.forget()
+    module = book.folder / "package" / "module.py"
+    module.write_text("x = 2\n")
+    assert book.build(TINYTORCH_BUILD_PAGES="one").executed() == ["one"]
+    module.write_text("x = 1\n")
+    assert book.build().executed() == []
+
+
+def test_a_result_that_was_cut_off_or_whose_index_is_broken_is_made_anew(book: Book) -> None:
+    assert book.build().code == 0
+    for broken in ("executed/*/base.ipynb", "global.db"):
+        (path,) = kept(book, "one")[-1].glob(broken)
+        whole = path.read_bytes()
+        path.write_bytes(whole[: len(whole) // 2])
+        again = book.build()
+        assert (again.code, again.executed()) == (0, ["one"]), again.output
 
 
 HERE = Surroundings((), {}, {"CPU": "one"}, {}, {})

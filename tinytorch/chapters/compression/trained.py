@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from tinytorch.core.layers import Flatten, Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import fit
+from tinytorch.kept import keep
 from tinytorch.perf.compression import distillation, pruning
 from tinytorch.perf.compression.distillation import KnowledgeDistillation
 from tinytorch.perf.compression.pruning import MaskedParameter
@@ -70,7 +72,7 @@ def trained_on(
     made = copy.deepcopy(model)
     arguments = (name, epochs, learning_rate, examples, seed, temperature, alpha, teacher is None)
     path = (folder or models.WEIGHTS) / f"{name}-on-{_key([model, teacher], repr(arguments))}.npz"
-    if path.exists():
+    with suppress(OSError, ValueError):  # not there, or cut off
         return made.load(path).eval()
     inputs, targets = (array[:examples] for array in entry.train_data())
     optimizer = AdamW(made.parameters(), lr=learning_rate)
@@ -81,8 +83,7 @@ def trained_on(
     else:
         taught = KnowledgeDistillation(teacher, made, temperature, alpha, datasets.IGNORED)
         taught.fit(inputs, targets, optimizer, epochs, batch_size=entry.batch_size, schedule=schedule, seed=seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    made.save(path)
+    keep(path, made.save)
     return made
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.module import Module
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import fit
+from tinytorch.kept import keep
 from tinytorch.perf.ops import affine, packed_codes
 from tinytorch.perf.quantization import convert, layers, state, storage, training
 from tinytorch.perf.quantization.layers import Plan
@@ -68,11 +70,10 @@ def retrained(
     model = models.trained(name)
     arguments = (name, plan, epochs, learning_rate, examples, seed)
     path = (folder or models.WEIGHTS) / f"{name}-{plan.weights.bits}-bits-{_key(model, repr(arguments))}.npz"
-    if path.exists():
+    with suppress(OSError, ValueError):  # not there, or cut off
         return load_quantized(path, model)
     made = train_rounded(name, model, plan, epochs=epochs, learning_rate=learning_rate, examples=examples, seed=seed)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_quantized(made, path)
+    keep(path, lambda to: save_quantized(made, to))
     return made
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from tinytorch.kept import keep, kept_folder
 from tinytorch.perf.host.identity import Identity, identity
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution
@@ -66,7 +67,7 @@ _PERF = Path(__file__).resolve().parents[1]
 #: Half-width of an interval over the value, at most, of ceilings that were measured in a quiet enough moment.
 SETTLED = 0.15
 #: Where ceilings are kept: a file for each machine, environment and number of threads.
-KEPT = _PERF.parents[1] / "_build" / "machine"
+KEPT = kept_folder("machine")
 #: Sources that decide what is measured and how; a change of one makes kept ceilings those of other probes.
 _PROBES = ("host/memory_pages.py", "host/pinned_threads.py", "kernels", "machine")
 _SCHEMA, _VERSION = "tinytorch-ceilings", 2
@@ -76,7 +77,7 @@ _in_process: dict[str, Ceilings] = {}
 def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgress | None = None) -> Ceilings:
     """Return the ceilings for ``threads`` threads: those kept for this machine and environment, else measured now.
 
-    They are kept in this process and below ``_build/machine``. A kept file that is broken or not of this machine is
+    They are kept in this process and in `KEPT`. A kept file that is broken or not of this machine is
     measured anew, and ``taken.note`` says so. ``refresh`` measures anew in any case; but what calls cost, for which
     threads do not matter, is that of the ceilings of one thread if these are kept. A measurement takes from
     some ten seconds of all its cores to a minute, the longer the larger the last cache is; ``on_progress`` is told the
@@ -84,7 +85,6 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
 
     Raises:
         ValueError: if ``threads`` is below 1 or above the number of cores that this process may use.
-        OSError: if the result cannot be written.
 
     Examples:
         >>> from tinytorch.perf.machine import ceilings
@@ -103,10 +103,9 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     one = kept_ceilings(1) if threads > 1 else None
     made = measured_ceilings(threads, on_progress or _untold, one)
     made = replace(made, taken=replace(made.taken, note=note))
-    KEPT.mkdir(parents=True, exist_ok=True)
     document = {"schema": _SCHEMA, "schema_version": _VERSION, "of": facts, "ceilings": to_json(made)}
-    write_whole(KEPT / name, json.dumps(document, allow_nan=False))
     _in_process[name] = made
+    keep(KEPT / name, lambda path: write_whole(path, json.dumps(document, allow_nan=False)))
     return made
 
 
@@ -116,7 +115,7 @@ def settled_ceilings(threads: int = 1) -> Ceilings:
     Settled are those whose peak and memory bandwidth have intervals of at most `SETTLED` of the value to either side.
 
     Raises:
-        ValueError, OSError: as `ceilings` does.
+        ValueError: as `ceilings` does.
     """
     found = kept_ceilings(threads)
     return ceilings(threads, refresh=found is not None and not _is_settled(found))

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tinytorch.kept import kept_folder
 from tinytorch.perf.host.blas import loaded_blas
 from tinytorch.perf.measuring.conditions import BetweenRuns
 from tinytorch.perf.measuring.statistics import block_spread
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from tinytorch.perf.measuring.measurement import Measurement
 
 #: Where the times of the processes are kept, beside the ceilings.
-KEPT = Path(__file__).resolve().parents[3] / "_build" / "machine"
+KEPT = kept_folder("machine")
 
 
 #: What a measurement is of: a call's time (or rate, or a share of it), or messages from one core to another.

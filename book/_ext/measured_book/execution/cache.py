@@ -18,7 +18,7 @@ from typing import Any
 import nbformat
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
-from measured_book.execution.events import tell
+from measured_book.execution.events import succeeded, tell
 from measured_book.execution.key import (
     ANOTHER,
     PageHistory,
@@ -38,6 +38,7 @@ from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
+from sqlalchemy.exc import SQLAlchemyError
 
 LOGGER = logging.getLogger(__name__)
 #: Packages that pages import, relative to the book's sources; of them a page's key holds what the page may import.
@@ -115,10 +116,15 @@ class Execution:
         if not (folder / "global.db").is_file():
             return False
         try:
-            get_cache(str(folder)).match_cache_notebook(notebook)
-        except KeyError:
+            found = get_cache(str(folder)).match_cache_notebook(notebook)
+            with (folder / "executed" / found.hashkey / "base.ipynb").open("rb") as file:
+                file.seek(-2, os.SEEK_END)
+                return file.read().rstrip().endswith(b"}")  # or it was cut off
+        except (KeyError, OSError):
             return False
-        return True
+        except (RuntimeError, SQLAlchemyError):  # the index cannot be read
+            shutil.rmtree(folder)
+            return False
 
     def must_not_run(self, docname: str, notebook: nbformat.NotebookNode | None) -> bool:
         """Return whether a build of other pages reads this one, which would have to run."""
@@ -276,12 +282,15 @@ def order_pages(app: Sphinx, _: BuildEnvironment, docnames: list[str]) -> None:
 
 
 def drop_old(app: Sphinx, exception: Exception | None) -> None:
-    """After a build without fault, remove all but each page's latest results, and those of pages that are gone."""
-    if exception is not None or app._warncount:
+    """After a build without fault, remove all but each page's latest results, and those of pages that are gone.
+
+    A page that a build of others left out may have results of another key, and no present one.
+    """
+    if not succeeded(app, exception):
         return
     root = Path(app.config.nb_execution_cache_path)
     current = {found for name in state_of(app.env).pages if (found := results_of(app.env, name)) is not None}
-    pages = {folder.parent for folder in current}
+    pages = {root / name.replace("/", "--") for name in app.env.found_docs}
     for page in [path for path in root.glob("*") if path.is_dir()]:
         results = sorted((path for path in page.iterdir() if path not in current), key=_changed_last, reverse=True)
         for path in results[KEPT - 1 :] if page in pages else [page]:
@@ -302,4 +311,4 @@ def setup(app: Sphinx) -> None:
     app.connect("env-before-read-docs", order_pages)
     app.connect("env-before-read-docs", execution.plan)
     app.connect("source-read", execution.begin_page)
-    app.connect("build-finished", drop_old)
+    app.connect("build-finished", drop_old, priority=950)  # others before it may warn

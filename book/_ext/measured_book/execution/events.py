@@ -70,8 +70,11 @@ def _only_line(source: Path, code: str | None) -> int | None:
 def _finished(app: Sphinx, exception: Exception | None) -> None:
     if isinstance(exception, PageRunError):
         tell("failed-cell", **failing_cell(exception, exception.docname, Path(app.env.doc2path(exception.docname))))
-    elif exception is not None:
-        tell("failed", error=f"{type(exception).__name__}: {exception}")
+
+
+def succeeded(app: Sphinx, exception: Exception | None) -> bool:
+    """Return whether the build that ends had no fault: Sphinx sets ``statuscode`` only after its last event."""
+    return exception is None and not app._warncount
 
 
 def listen(app: Sphinx, handler: standard_logging.Handler) -> None:
@@ -82,7 +85,7 @@ def listen(app: Sphinx, handler: standard_logging.Handler) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Listen to warnings and to the end of the build."""
+    """Listen to warnings and to a page that ends the build; of other ends scripts/building/jupyter_book.py tells."""
     if EVENTS in os.environ:
         listen(app, _Warnings())
     app.connect("env-updated", lambda *_: tell("writing"))

@@ -11,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from measured_book.execution.events import succeeded
 from measured_book.state import state_of
 from sphinx.application import Sphinx
 
@@ -73,11 +74,11 @@ def parts_of(app: Sphinx) -> list[Part]:
 
 
 def _keep(app: Sphinx, exception: Exception | None) -> None:
-    if exception is None and app.builder.format == "html":
+    if succeeded(app, exception) and app.builder.format == "html":
         parts = {part.name: part.seconds for part in parts_of(app)}
         write_whole(Path(app.outdir).parent / PARTS_FILE, json.dumps(parts, indent=1) + "\n")
 
 
 def setup(app: Sphinx) -> None:
     """Keep the parts of each build that succeeds."""
-    app.connect("build-finished", _keep)
+    app.connect("build-finished", _keep, priority=950)  # others before it may warn

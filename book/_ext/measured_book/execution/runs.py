@@ -140,6 +140,9 @@ def execute(docname: str, notebook: nbformat.NotebookNode, folder: str, timeout:
             result = single_nb_execution(notebook, folder, timeout, allow_errors=False, record_timing=True)
     except DeadKernelError as error:
         raise PageRunError(docname, str(error)) from error
+    except (OSError, RuntimeError) as error:
+        why = f"its kernel did not start ({error}): kernels are reached over 127.0.0.1, which must be up"
+        raise PageRunError(docname, why) from RuntimeError(why)
     if result.err is not None:
         raise PageRunError(docname, result.exc_string or str(result.err)) from result.err
     keep_times(notebook, float(result.time), peak.bytes)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -61,9 +64,15 @@ def install_cell(source: Source, commit: str | None, extra: str = "") -> str:
 def wheel_name(root: Path) -> str:
     """Return the name of the wheel's file for the checkout at ``root``."""
     project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
-    return f"{project['name']}-{project['version']}-py3-none-any.whl"
+    return f"{project['name']}-{_version(project['version'], root)}-py3-none-any.whl"
 
 
+def _version(number: str, root: Path) -> str:
+    """Return the wheel's version, another for each content: pip leaves one of the same version as it is."""
+    return f"{number}+{_key(root)[:12]}"
+
+
+@cache
 def _key(root: Path) -> str:
     """Return a hash of all that the wheel is made of."""
     digest = hashlib.sha256(package_hash(root / "tinytorch").encode())
@@ -76,7 +85,7 @@ def _key(root: Path) -> str:
 def kept_wheel(root: Path, folder: Path) -> bytes:
     """Return the wheel of the package at ``root``, from ``folder`` if it is the one that was built last."""
     path = folder / f"{_key(root)}.whl"
-    if path.is_file():
+    if zipfile.is_zipfile(path):  # and not cut off
         return path.read_bytes()
     built = build_wheel(root)
     shutil.rmtree(folder, ignore_errors=True)
@@ -102,6 +111,10 @@ def build_wheel(root: Path) -> bytes:
                 shutil.copytree(source, copied / name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy2(source, copied / name)
+        project = copied / "pyproject.toml"
+        number = re.compile(r'(?m)^(version = ")(.*)(")$')
+        text = number.sub(lambda found: found[1] + _version(found[2], root) + found[3], project.read_text("utf-8"))
+        project.write_text(text, "utf-8")
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
         command += ["--disable-pip-version-check", "--wheel-dir", folder, str(copied)]
         environment = {**os.environ, "SOURCE_DATE_EPOCH": _EARLIEST}

@@ -22,12 +22,13 @@ from numba import njit
 from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
+from tinytorch.kept import kept_folder
 from tinytorch.perf.measuring.atomic_io import write_whole
 
 _KERNELS = Path(__file__).resolve().parents[1]
 _PACKAGE = "tinytorch.perf.kernels."
 #: Compiled kernels lie here, in a folder for each state of the sources.
-KEPT = _KERNELS.parents[2] / "_build" / "kernels"
+KEPT = kept_folder("kernels")
 #: Folders that are kept whatever their age, and seconds that another one is kept after a process last used it.
 _FOLDERS, _IN_USE_SECONDS = 3, 3600
 #: Seconds after which a child that compiles is given up: the largest kernels take some ten on a slow machine.

@@ -1,0 +1,42 @@
+"""Kept results: where they lie, and that losing the place, or half of a file, loses no result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tinytorch import kept, models
+
+
+def test_an_installed_package_keeps_in_the_users_cache_and_a_checkout_in_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kept.kept_folder("models") == Path(kept.__file__).parents[1] / "_build" / "models"
+    monkeypatch.setattr(kept, "__file__", str(tmp_path / "site-packages" / "tinytorch" / "kept.py"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
+    found = kept.kept_folder("models")
+    assert found.is_relative_to(tmp_path)
+    assert not found.is_relative_to(tmp_path / "site-packages")
+
+
+def test_a_place_that_cannot_be_written_costs_no_result_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(models, "WEIGHTS", tmp_path / "file" / "models")
+    monkeypatch.setattr(models, "train", lambda name, seed=0: models.entry(name).make(seed))
+    with pytest.warns(UserWarning, match=r"will be made again: .*file/models cannot be written \(Not a directory\)"):
+        assert models.trained("mlp").parameters()
+
+
+def test_a_model_that_was_cut_off_is_trained_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(models, "train", lambda name, seed=0: models.entry(name).make(seed))
+    models.trained("mlp")
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    file.write_bytes(whole[:1000])
+    models.trained("mlp")
+    assert file.read_bytes() == whole
