@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 from measured_book.execution.cache import SELECTED
 from measured_book.execution.events import succeeded
@@ -20,7 +21,7 @@ from sphinx.application import Sphinx
 
 from tinytorch.perf.measuring.atomic_io import write_whole
 
-IMAGES = "_images"
+IMAGES, DOWNLOADS = "_images", "_downloads"
 #: Beside the site: the versions that its pages were last given.
 VERSIONS = "versions.json"
 #: An address of a script or style within the site, as an attribute holds it.
@@ -40,10 +41,11 @@ def _of_earlier_builds(app: Sphinx) -> Iterator[Path]:
             yield path
     if not app.config.book_pdf:
         yield site / PDF
-    held = [path for path in (*(site / IMAGES).rglob("*.*"), *(site / MEASUREMENTS).glob("*.json")) if path.is_file()]
+    found = ((site / IMAGES).rglob("*"), (site / DOWNLOADS).rglob("*"), (site / MEASUREMENTS).glob("*.json"))
+    held = [path for paths in found for path in paths if path.is_file()]
     if held:
         pages = b"".join((site / name).read_bytes() for name in shown if (site / name).is_file())
-        yield from (path for path in held if path.name.encode() not in pages)
+        yield from (path for path in held if quote(path.relative_to(site).as_posix()).encode() not in pages)
 
 
 def remove_earlier(app: Sphinx, exception: Exception | None) -> None:
