@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import nbformat
 import pytest
+from measured_book.notebooks.downloads import archive
 from measured_book.notebooks.files import extra_of, notebook_files
 from measured_book.notebooks.package import Source, install_cell, kept_wheel, wheel_name
 from measured_book.records.store import PageRecords
@@ -57,6 +59,8 @@ def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, nbformat
     records = {record.key: record.to_json() for record in page.records}
     total = Page("other").number("total", 41, unit="ops", what="ops").record.to_json()
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "tinytorch"\nversion = "1.2"\n', "utf-8")
+    (tmp_path / "tinytorch").mkdir()
+    (tmp_path / "tinytorch" / "__init__.py").touch()
     env: Any = SimpleNamespace(
         srcdir=str(tmp_path / "book"),
         doc2path=lambda name: str(tmp_path / "book" / f"{name}.md"),
@@ -113,7 +117,7 @@ def test_a_run_of_all_cells_goes_on_behind_an_exercise_that_is_not_written(
 
 def test_the_third_installs_the_package_first(files: dict[str, nbformat.NotebookNode]) -> None:
     code = [cell.source for cell in files["page-colab.ipynb"].cells if cell.cell_type == "code"]
-    assert code[0].endswith('%pip install --quiet "./tinytorch-1.2-py3-none-any.whl"')
+    assert re.search(r'%pip install --quiet "\./tinytorch-1\.2\+[0-9a-f]{12}-py3-none-any\.whl"$', code[0])
     source = Source(Repository("https://github.com/someone/book", "github"), None)
     assert install_cell(source, None) == '%pip install --quiet "tinytorch @ git+https://github.com/someone/book"'
     assert install_cell(source, "a" * 40).endswith(f'@{"a" * 40}"')
@@ -142,14 +146,16 @@ def test_the_wheel_is_built_once_and_anew_after_a_change(tmp_path: Path, monkeyp
 
     def build(root: Path) -> bytes:
         built.append(root)
-        return bytes([len(built)])
+        return archive({"count": str(len(built))})
 
     monkeypatch.setattr("measured_book.notebooks.package.build_wheel", build)
     (tmp_path / "tinytorch").mkdir()
     (tmp_path / "tinytorch" / "module.py").write_text("x = 1\n", "utf-8")
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "tinytorch"\nversion = "1.2"\n', "utf-8")
-    assert wheel_name(tmp_path) == "tinytorch-1.2-py3-none-any.whl"
-    assert [kept_wheel(tmp_path, tmp_path / "kept") for _ in range(2)] == [b"\1", b"\1"]
+    name = wheel_name(tmp_path)
+    assert re.fullmatch(r"tinytorch-1\.2\+[0-9a-f]{12}-py3-none-any\.whl", name)
+    assert [kept_wheel(tmp_path, tmp_path / "kept") for _ in range(2)] == [archive({"count": "1"})] * 2
     (tmp_path / "tinytorch" / "module.py").write_text("x = 2\n", "utf-8")
-    assert kept_wheel(tmp_path, tmp_path / "kept") == b"\2"
+    assert kept_wheel(tmp_path, tmp_path / "kept") == archive({"count": "2"})
+    assert wheel_name(tmp_path) != name
     assert len(list((tmp_path / "kept").iterdir())) == 1

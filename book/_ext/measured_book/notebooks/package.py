@@ -11,7 +11,6 @@ import sys
 import tomllib
 import zipfile
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -72,7 +71,6 @@ def _version(number: str, root: Path) -> str:
     return f"{number}+{_key(root)[:12]}"
 
 
-@cache
 def _key(root: Path) -> str:
     """Return a hash of all that the wheel is made of."""
     digest = hashlib.sha256(package_hash(root / "tinytorch").encode())
