@@ -79,3 +79,9 @@ def test_neighbours_that_look_alike_become_one_path_and_others_stay() -> None:
         "M 0 0 L 1 0 z M 5 0 L 1 0 z M 0 0 L 1 0 z",
         *["M 0 0 L 1 0 z"] * 3,
     ]
+
+
+def test_a_rectangle_is_written_by_its_edges_and_another_path_as_it_was() -> None:
+    bar, kite = "M 1 2 L 1 5 L 4 5 L 4 2 z", "M 1 2 L 1 5 L 4 6 L 4 2 z"
+    drawn = elements(compact(f'<svg><path d="{bar}" fill="#111111" /><path d="{kite}" fill="#222222" /></svg>'))
+    assert [one.get("d") for one in drawn if one.tag == "path"] == ["M1 2V5H4V2z", kite]

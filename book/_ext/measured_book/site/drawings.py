@@ -22,6 +22,8 @@ _SPACES = re.compile(r"\s+")
 _GROUP_TAG = re.compile(r"<g\b[^>]*>|</g>")
 #: Two neighbours with the same look: what is drawn by several, as the bars of one colour, can be drawn by one.
 _ALIKE = re.compile(r'<path d="([^"]*)"((?![^<>]*\sid=)[^<>]*)/>\s*<path d="([^"]*)"\2/>')
+#: A rectangle, as Matplotlib draws a bar: from corner to corner, up or down first.
+_RECTANGLE = re.compile(r"M (\S+) (\S+) L \1 (\S+) L (\S+) \3 L \4 \2 z")
 #: A path that is neither filled nor drawn: the background that Matplotlib was told to leave out.
 _UNSEEN = re.compile(r'<path\b[^>]*\sfill="none"(?![^>]*\sstroke)[^>]*/>')
 
@@ -71,7 +73,7 @@ def compact(drawing: str) -> str:
     """Return the SVG, which looks the same, without styles, needless digits, groups and paths."""
     drawing = _NUMBERS.sub(_shorter, _STYLE.sub(_attributes, drawing))
     drawing = _without_bare_groups(_UNSEEN.sub("", drawing).replace("<defs></defs>", ""))
-    return _with_joined_paths(drawing)
+    return _RECTANGLE.sub(r"M\1 \2V\3H\4V\2z", _with_joined_paths(drawing))
 
 
 def compact_all(_: Sphinx, __: str, ___: str, context: dict[str, Any], ____: nodes.document | None) -> None:
