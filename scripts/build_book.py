@@ -149,7 +149,6 @@ def build(root: Path, console: Console, command: Command, wanted: Wanted = EVERY
     settings = build_settings(output, wanted.cpu)
     settings |= {SELECTED: " ".join(wanted.pages), OUTCOME: wanted.outcome or ""}
     settings[PREPARATION] = json.dumps(preparation_command(output))
-    settings.pop("SOURCE_DATE_EPOCH", None)  # pages say when they were made
     output.mkdir(parents=True, exist_ok=True)
     with only_build(
         output / "build.lock", lambda said: console.print(said, markup=False, emoji=False, soft_wrap=True)

@@ -448,7 +448,14 @@ def test_jupyter_book_gets_absolute_paths_and_no_mercy(tmp_path: Path) -> None:
 
 
 #: An extension that reads the first page, as ours reads all.
-READS = "def setup(app):\n    app.connect('builder-inited', lambda _: (app.srcdir / 'index.md').read_text('utf-8'))\n"
+READS = f"""import sys
+sys.path.insert(0, {str(ROOT / "book" / "_ext")!r})
+from measured_book.pages import references
+
+def setup(app):
+    app.connect("builder-inited", lambda _: (app.srcdir / "index.md").read_text("utf-8"))
+    references.setup(app)
+"""
 
 
 @pytest.mark.parametrize(
@@ -462,6 +469,7 @@ READS = "def setup(app):\n    app.connect('builder-inited', lambda _: (app.srcdi
             b"def setup(app):\n    app.connect('builder-inited', lambda _: 1 / 0)\n",
             "ZeroDivisionError: ",
         ),
+        ("book/references.bib", b"@book{one,\n  title {One}}\n", "book/references.bib:2 is no BibTeX: "),
     ],
 )
 def test_what_ends_jupyter_book_is_told_with_file_and_line(
@@ -472,6 +480,7 @@ def test_what_ends_jupyter_book_is_told_with_file_and_line(
     (tmp_path / "_config.yml").write_text("title: Book\nsphinx:\n  local_extensions: {own: book}\n")
     (tmp_path / "book" / "index.md").write_text("# Index\n")
     (tmp_path / "book" / "own.py").write_text(READS)
+    (tmp_path / "book" / "references.bib").write_text("")
     (tmp_path / file).write_bytes(content)
     printed = io.StringIO()
     assert build_book.build(tmp_path, Console(file=printed), build_book.jupyter_book_command) == 1

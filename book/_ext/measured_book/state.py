@@ -97,6 +97,7 @@ class BookState:
         code: a hash of the code that reads pages, as the last build found it.
         imports: what modules of the package may import, as the last build found it: see `SourcePackage`.
         machines: a hash of the files in the folder of measurements, as the last build found them.
+        written: the pages that this build wrote, as it writes them.
         shows_other: whether pages are read for what their verdicts did not find: see `records.other_outcome`.
     """
 
@@ -108,6 +109,7 @@ class BookState:
     code: str | None = None
     imports: dict[str, frozenset[str]] = field(default_factory=dict)
     machines: str | None = None
+    written: set[str] = field(default_factory=set)
     shows_other: bool = False
 
     def of(self, docname: str) -> PageState:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -52,3 +53,16 @@ def test_a_renamed_page_leaves_nothing_and_addresses_change_with_what_they_hold(
     after = re.findall(r"search-index\.js\?v=\w{8}", (site / "sub/new.html").read_text())
     assert (len(before), len(after)) == (1, 1)
     assert before != after
+
+
+def test_a_clock_that_was_set_back_leaves_no_file_of_an_earlier_text(tmp_path: Path, sphinx: SphinxProcess) -> None:
+    book = Book(tmp_path, sphinx)
+    with (book.source / "conf.py").open("a") as configuration:
+        configuration.write("extensions.append('measured_book.site.sections')\n")
+    book.write("index", "# One\n")
+    assert book.build().code == 0
+    for path in (path for path in book.site.rglob("*") if path.is_file()):
+        os.utime(path, (4e9, 4e9))
+    book.write("index", "# Two\n")
+    assert book.build().code == 0
+    assert "Two" in (book.site / "search-index.js").read_text()

@@ -159,10 +159,9 @@ def write_downloads(app: Sphinx, exception: Exception | None) -> None:
         if docname not in pages:
             drop_files(site, docname)
     for docname, page in pages.items():
-        # The records are written last: their date says when all were.
+        # The records are written last: where they are, all is.
         written = site / RECORDS_FOLDER / f"{docname}.json"
-        shown = site / app.builder.get_target_uri(docname)
-        if not anew and written.is_file() and written.stat().st_mtime_ns > shown.stat().st_mtime_ns:
+        if not anew and written.is_file() and docname not in state_of(app.env).written:
             continue
         drop_files(site, docname)
         for name, content in _files_of(app, page):
@@ -196,5 +195,6 @@ def drop_files(site: Path, docname: str) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Write the files when all pages are."""
+    """Note which pages are written, and write the files when all are."""
+    app.connect("html-page-context", lambda _, name, *__: state_of(app.env).written.add(name))
     app.connect("build-finished", write_downloads)

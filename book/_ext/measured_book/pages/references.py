@@ -169,6 +169,7 @@ def check(app: Sphinx, env: BuildEnvironment) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Register the directive and the check."""
+    """Register the directive and the check; a list that is none ends the build before any page runs."""
     app.add_directive("reference-list", ReferenceListDirective)
+    app.connect("builder-inited", lambda app: read_references(Path(app.srcdir, FILE)))
     app.connect("env-check-consistency", check)

@@ -17,6 +17,7 @@ from measured_book.notebooks.downloads import SOURCES_FOLDER
 from measured_book.records.other_outcome import OTHER
 from measured_book.site.frame import PDF
 from measured_book.site.search import GENERATED
+from measured_book.state import state_of
 from sphinx.application import Sphinx
 
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -68,16 +69,17 @@ def add_versions(app: Sphinx, exception: Exception | None) -> None:
     versions = {path.relative_to(site).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:8] for path in files}
     kept = site.parent / VERSIONS
     known = json.dumps(versions, sort_keys=True)
-    since = kept.stat().st_mtime_ns if kept.is_file() and kept.read_text("utf-8") == known else 0
+    unchanged = kept.is_file() and kept.read_text("utf-8") == known
+    pages = {app.builder.get_target_uri(name) for name in state_of(app.env).written} if unchanged else None
 
     def versioned(found: re.Match[bytes]) -> bytes:
         version = versions.get(found[2].decode())
         return found[0] if version is None else found[1] + found[2] + b"?v=" + version.encode()
 
     for path in site.rglob("*.html"):
-        written = path.stat()
-        if written.st_mtime_ns < since:
+        if pages is not None and path.relative_to(site).as_posix() not in pages:
             continue
+        written = path.stat()
         before = path.read_bytes()
         if (after := _ADDRESS.sub(versioned, before)) != before:
             path.write_bytes(after)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from measured_book.pages.numbering import chapter_number
-from measured_book.state import reading_order
+from measured_book.state import reading_order, state_of
 from sphinx.application import Sphinx
 
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -164,27 +164,24 @@ def sections_in(index: str) -> dict[str, Sections]:
 
 
 def write_index(app: Sphinx, exception: Exception | None) -> None:
-    """Write the index of all pages, unless none is newer than it; those that are not are taken from the last one."""
+    """Write the index of all pages, of which those that this build did not write are taken from the last one."""
     if exception is not None or app.builder.format != "html":
         return
     site = Path(app.outdir)
     names = [name for name in reading_order(app.env) if name in app.env.titles]
-    paths = [site / app.builder.get_target_uri(name) for name in names]
     index = site / INDEX
-    made = index.stat().st_mtime if index.is_file() else 0.0
-    newer = {path for path in paths if path.stat().st_mtime >= made}
-    if not newer:
-        return
-    known = sections_in(index.read_text("utf-8")) if made else {}
+    last = index.read_text("utf-8") if index.is_file() else index_of([])
+    known, written = sections_in(last), state_of(app.env).written
     pages = []
-    for name, path in zip(names, paths, strict=True):
+    for name in names:
         number = chapter_number(app.env, name)
         title = app.env.titles[name].astext()
         said = title if number is None else f"{number}. {title}"
         address = app.builder.get_target_uri(name)
-        kept = known.get(address) if path not in newer else None
-        pages.append((said, address, sections_of(path.read_text("utf-8")) if kept is None else kept))
-    write_whole(index, index_of(pages))
+        kept = known.get(address) if name not in written else None
+        pages.append((said, address, sections_of((site / address).read_text("utf-8")) if kept is None else kept))
+    if (text := index_of(pages)) != last:
+        write_whole(index, text)
 
 
 def no_other_search(app: Sphinx) -> None:
