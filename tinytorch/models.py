@@ -28,6 +28,7 @@ from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import fit
 from tinytorch.core.transformers import GPT
+from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.kept import keep, kept_folder
 from tinytorch.sources import package_files
 
@@ -245,8 +246,7 @@ def held_out_logits(model: Module, name: str) -> npt.NDArray[Any]:
     They are computed some examples at a time, as all at once would take hundreds of megabytes for what lies in between.
     """
     inputs = entry(name).data().test_inputs
-    model.eval()
-    with no_grad():
+    with undisturbed(model), evaluating(model), no_grad():
         parts = [
             model(as_input(inputs[start : start + _AT_A_TIME])).data for start in range(0, len(inputs), _AT_A_TIME)
         ]

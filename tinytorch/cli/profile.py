@@ -19,11 +19,12 @@ from tinytorch.cli.program_report import html_report
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.model_io import undisturbed, zeros_for
+from tinytorch.perf.measuring.model_io import zeros_for
 from tinytorch.perf.onnx import OnnxModel, from_onnx
 from tinytorch.perf.profiling.breakdown import OpRow
 from tinytorch.perf.profiling.model_profile import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
@@ -12,6 +12,7 @@ from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.tensor import Tensor
 
 
+@runtime_checkable
 class Attending(Protocol):
     """Something that attends in a layer's place, because it remembers keys and values of earlier positions."""
 

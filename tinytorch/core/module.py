@@ -45,6 +45,8 @@ class Module:
     """
 
     training: bool = True
+    #: Attributes that hold what follows from the model and the shapes of its inputs, kept so as to work it out once.
+    worked_out: tuple[str, ...] = ()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward``; observers see which module its ops belong to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -50,6 +50,7 @@ class TransformerBlock(Module):
         return output
 
 
+@runtime_checkable
 class Remembering(Protocol):
     """A memory of earlier positions that all attention layers of a GPT share."""
 

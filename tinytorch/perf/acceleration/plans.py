@@ -21,6 +21,7 @@ from tinytorch.core.dispatch import apply, is_observed, no_grad, unobserved
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved, Shape
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.acceleration.recorded_graph import Graph, joined, record
 from tinytorch.perf.kernels.entries import elements, maps, products, rows
 from tinytorch.perf.kernels.entries.binding import (
@@ -327,6 +328,8 @@ class Planned(Module):
     Its parameters are those of ``model`` and require no gradient.
     """
 
+    worked_out = ("_plans",)
+
     def __init__(self, model: Module) -> None:
         self.model = copy.deepcopy(model).eval()
         for parameter in self.model.parameters():
@@ -388,17 +391,11 @@ def _made(model: Module, example: Any, constants: Constants) -> Plan:
     x = x.astype(np.int64 if x.dtype.kind in "iu" else np.float32, copy=False)
     if not x.size or not x.ndim:
         raise ValueError(f"example must hold at least one sample along its first axis, not be of shape {x.shape}")
-    modes = {module: module.training for _, module in model.named_modules()}
-    model.eval()
-    try:
-        with unobserved():
-            made = _planned(model, x, constants)
-            shuffled = np.random.default_rng(0).permutation(x.reshape(-1)).reshape(x.shape)
-            for given in (x, shuffled, -shuffled if x.dtype.kind == "f" else x[..., ::-1].copy()):
-                _check(made, model, given)
-    finally:
-        for module, training in modes.items():
-            module.training = training
+    with undisturbed(model), evaluating(model), unobserved():
+        made = _planned(model, x, constants)
+        shuffled = np.random.default_rng(0).permutation(x.reshape(-1)).reshape(x.shape)
+        for given in (x, shuffled, -shuffled if x.dtype.kind == "f" else x[..., ::-1].copy()):
+            _check(made, model, given)
     return made
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Implementation, Op
+from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.acceleration.climbing import ops_of, under
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.host.blas import ThreadSwitch
@@ -148,6 +149,11 @@ def try_techniques(
         >>> list(found.times)
         ['NumPy', 'compiled kernels', 'a plan', '8-bit layers']
     """
+    with undisturbed(model):
+        return _tried(workload, model, inputs, resolve, at_most_seconds)
+
+
+def _tried(workload: str, model: Module, inputs: Any, resolve: float, at_most_seconds: float) -> Tried:
     plain = forward_pass(model, inputs)
     makes: dict[str, Callable[[], Module]] = {
         FUSED: lambda: plan(model, inputs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -106,23 +107,26 @@ def benchmark_suite(
     task = task_of(test_data, next(iter(variants.values())).model)
     sizes = checked_batches(batches)
     run, neighbours = uuid.uuid4().hex, BackgroundLoad()
-    times = timed(task, variants, sizes, repeats=repeats, at_most_seconds=at_most_seconds, seed=seed)
-    conditions = RunConditions(machine_label(), current_blas_threads(), neighbours.cores(), task.digest)
-    return Performances(
-        {
-            name: Performance(
-                name,
-                task.name,
-                {size: (times[size][name],) for size in sizes},
-                peak_memory(task, variant, sizes),
-                variant.stored_bytes,
-                variant.correct(task),
-                run,
-                conditions=conditions,
-            )
-            for name, variant in variants.items()
-        }
-    )
+    with ExitStack() as left:
+        for variant in variants.values():
+            left.enter_context(variant.undisturbed())
+        times = timed(task, variants, sizes, repeats=repeats, at_most_seconds=at_most_seconds, seed=seed)
+        conditions = RunConditions(machine_label(), current_blas_threads(), neighbours.cores(), task.digest)
+        return Performances(
+            {
+                name: Performance(
+                    name,
+                    task.name,
+                    {size: (times[size][name],) for size in sizes},
+                    peak_memory(task, variant, sizes),
+                    variant.stored_bytes,
+                    variant.correct(task),
+                    run,
+                    conditions=conditions,
+                )
+                for name, variant in variants.items()
+            }
+        )
 
 
 def checked_batches(batches: Sequence[int]) -> tuple[int, ...]:

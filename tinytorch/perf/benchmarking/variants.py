@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
+from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.acceleration import accelerated
 from tinytorch.perf.measuring.model_io import callable_of
 from tinytorch.perf.memoization import cache_of, empty_cache, generate
@@ -200,9 +201,15 @@ class Variant:
     kernels: bool = False
     cached: bool = False
 
-    def running(self) -> AbstractContextManager[None]:
-        """Return the context that its calls belong in."""
-        return accelerated() if self.kernels else nullcontext()
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the body as its calls have to be run: in eval mode, which is no longer the model's afterwards."""
+        with evaluating(self.model), accelerated() if self.kernels else nullcontext():
+            yield
+
+    def undisturbed(self) -> AbstractContextManager[None]:
+        """Return the context that leaves the model as it was; `call` gives one with a cache another one anyhow."""
+        return nullcontext() if self.cached else undisturbed(self.model)
 
     def call(self, task: Task, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the answers for ``inputs``; the caller is in `running`.
@@ -235,8 +242,6 @@ class Variant:
 def variants_of(models: Mapping[str, Any]) -> dict[str, Variant]:
     """Return each of ``models``, modules or variants, as a `Variant` under its key.
 
-    Modules are put into eval mode, as a benchmark of inference has them.
-
     Raises:
         ValueError: if there are none.
         TypeError: if one is neither a Module nor a Variant.
@@ -255,7 +260,7 @@ def variants_of(models: Mapping[str, Any]) -> dict[str, Variant]:
 
 
 def variant_of(name: str, model: Any) -> Variant:
-    """Return ``model`` as a `Variant` of that name, in eval mode.
+    """Return ``model`` as a `Variant` of that name.
 
     Raises:
         TypeError: if it is neither a Module nor a Variant.
@@ -263,7 +268,6 @@ def variant_of(name: str, model: Any) -> Variant:
     made = model if isinstance(model, Variant) else Variant(name, model, cached=_has_cache(model))
     if not isinstance(made.model, Module):
         raise TypeError(f"model {name!r} must be a Module or a Variant of one, not {type(made.model).__name__}")
-    made.model.eval()
     return replace(made, name=name)
 
 

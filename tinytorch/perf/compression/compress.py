@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
+from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.compression.low_rank import low_rank_model
 from tinytorch.perf.compression.pruning import magnitude_prune, n_m_prune
 from tinytorch.perf.compression.sparsity import measure_sparsity, sparse_model
@@ -278,15 +279,8 @@ def _timed(every: Sequence[Module], inputs: Any, repeats: int) -> list[Measureme
     def forward_of(model: Module) -> Callable[[], object]:
         return lambda: model(inputs)
 
-    modes = [[(module, module.training) for _, module in model.named_modules()] for model in every]
-    try:
-        with no_grad():
-            for model in every:
-                model.eval()
-            found = interleave({str(at): forward_of(model) for at, model in enumerate(every)}, repeats=repeats)
-    finally:
-        for module, mode in (each for one in modes for each in one):
-            module.training = mode
+    with undisturbed(*every), evaluating(*every), no_grad():
+        found = interleave({str(at): forward_of(model) for at, model in enumerate(every)}, repeats=repeats)
     return [found[str(at)] for at in range(len(every))]
 
 

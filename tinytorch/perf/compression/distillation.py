@@ -17,6 +17,7 @@ from tinytorch.core.op import Array
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import History, fit
+from tinytorch.core.undisturbed import evaluating, undisturbed
 
 #: Examples that the teacher answers at a time.
 _AT_A_TIME = 256
@@ -100,8 +101,7 @@ class KnowledgeDistillation:
 
     def teacher_logits(self, inputs: npt.NDArray[Any]) -> Array:
         """Return the teacher's logits of all ``inputs``, a few at a time, without gradients."""
-        self.teacher.eval()
-        with no_grad():
+        with undisturbed(self.teacher), evaluating(self.teacher), no_grad():
             parts = [
                 self.teacher(models.as_input(inputs[first : first + _AT_A_TIME])).data
                 for first in range(0, len(inputs), _AT_A_TIME)

@@ -12,8 +12,9 @@ from tinytorch.core.op import Shape, UncountedError
 from tinytorch.core.ops.spatial import output_positions
 from tinytorch.core.spatial import Size, pair
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.events.stream import Event, Profile, recording
-from tinytorch.perf.measuring.model_io import callable_of, undisturbed, zeros_for
+from tinytorch.perf.measuring.model_io import callable_of, zeros_for
 from tinytorch.perf.measuring.text_table import Column, print_table, whole
 
 #: What to do about an op that declares no formula.

@@ -1,9 +1,8 @@
-"""A model as the instruments use it: called, fed with zeros of a shape, and left as it was found."""
+"""A model as the instruments use it: called, and fed with zeros of a shape."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -95,34 +94,3 @@ def _input_dtype(model: Any) -> np.dtype[Any]:
         if own:
             return np.dtype(np.int64) if isinstance(module, Embedding) else own[0].dtype
     return np.dtype(np.float32)
-
-
-@contextmanager
-def undisturbed(model: Any) -> Iterator[None]:
-    """Run the body, then put back what a forward and a backward change in ``model``.
-
-    These are gradients, buffers (running statistics) and the random generators of modules. Its train or eval
-    mode is left alone: what runs is the model as it was given.
-    """
-    if not isinstance(model, Module):
-        yield
-        return
-    gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
-    buffers = [(buffer, buffer.data.copy()) for _, buffer in model.named_buffers()]
-    generators = [
-        (value.bit_generator, value.bit_generator.state)
-        for _, module in model.named_modules()
-        for value in vars(module).values()
-        if isinstance(value, np.random.Generator)
-    ]
-    for parameter, _ in gradients:
-        parameter.grad = None
-    try:
-        yield
-    finally:
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
-        for buffer, values in buffers:
-            buffer.data[...] = values
-        for bits, state in generators:
-            bits.state = state

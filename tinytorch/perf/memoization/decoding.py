@@ -25,6 +25,8 @@ class DecodingGPT(GPT):
     what an optimizer or `load_state_dict` writes, and arrays put in the place of others, count from the next token on.
     """
 
+    worked_out = ("_prepared",)
+
     def __init__(self, model: GPT, scheme: Scheme | None) -> None:
         vars(self).update(vars(model))
         self.blocks = [_with_own_memory(block) for block in model.blocks]

@@ -146,6 +146,8 @@ class OnnxModel(Block):
     all else is zeros. It returns a Tensor, or a tuple if the graph has several outputs. It starts in eval mode.
     """
 
+    worked_out = ("_known",)
+
     def __init__(
         self,
         inputs: Sequence[Input],

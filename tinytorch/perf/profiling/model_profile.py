@@ -15,9 +15,10 @@ import numpy as np
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.events.flops import loss_of
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.model_io import callable_of, undisturbed, zeros_for
+from tinytorch.perf.measuring.model_io import callable_of, zeros_for
 from tinytorch.perf.profiling.profiler import Profiler
 
 

@@ -12,6 +12,7 @@ from tinytorch.core.module import Parameter
 from tinytorch.core.op import Shape
 from tinytorch.core.optimizers import SGD, Adam, Optimizer
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.flops import flops_of, loss_of, record_forward, record_training
 from tinytorch.perf.events.stream import Profile, recording
@@ -21,7 +22,7 @@ from tinytorch.perf.measuring import Measurement, collector_off, current_blas_th
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.memory import MemoryProfiler
-from tinytorch.perf.measuring.model_io import MIB, callable_of, checked_shape, parameters_of, undisturbed, zeros_for
+from tinytorch.perf.measuring.model_io import MIB, callable_of, parameters_of, zeros_for
 from tinytorch.perf.roofline.bounds import BOUNDS
 from tinytorch.perf.roofline.placement import checked_threads, place
 
@@ -53,9 +54,18 @@ def count_parameters(model: Any) -> int:
 
 
 def count_flops(model: Any, input_shape: Shape) -> int:
-    """Return FLOPs of the forward of one sample: the model runs on zeros of the shape with a batch of 1."""
-    shape = checked_shape(input_shape)
-    return flops_of(record_forward(model, zeros_for(model, (1, *shape[1:]))))
+    """Return FLOPs of the forward of one sample: those of zeros of the shape over its batch."""
+    value = zeros_for(model, input_shape)
+    return of_one_sample(flops_of(record_forward(model, value)), value)
+
+
+def of_one_sample(flops: int, value: Tensor) -> int:
+    """Return the FLOPs of one sample of ``value``, whose forward took ``flops``, to a whole number.
+
+    The batch is not run as another one: a model may take only this one.
+    """
+    batch = len(value.data) if value.ndim > 1 else 1
+    return (flops + batch // 2) // batch
 
 
 def _unobserved(what: str) -> None:
@@ -115,8 +125,9 @@ def plain_pass(model: Any, value: Tensor) -> dict[str, Any]:
     """Return the keys of `Profiler.profile_forward_pass` of what runs no op: time and memory, and None for the rest."""
     _unobserved("profile_forward_pass")
     run = callable_of(model)
-    latency = measure(lambda: run(value), f"call of {_name_of(model)}", repeats=_SAMPLES, at_most_seconds=_SECONDS)
-    memory = MemoryProfiler().profile(run, (value,), calls=1)
+    with undisturbed(model):
+        latency = measure(lambda: run(value), f"call of {_name_of(model)}", repeats=_SAMPLES, at_most_seconds=_SECONDS)
+        memory = MemoryProfiler().profile(run, (value,), calls=1)
     unknown = (
         *("flops", "batch_flops", "gflops_per_second", "memory_bandwidth_mbs", "computational_efficiency"),
         *("share_of_roof", "verdict"),
@@ -155,13 +166,12 @@ def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[
     with undisturbed(model), no_grad():
         latency = measure(lambda: run(value), name, repeats=_SAMPLES, at_most_seconds=_SECONDS)
     profile = typical(lambda: record_forward(model, value, timed=True))
-    one = value if value.ndim < 2 else Tensor(value.data[:1])
     batch_flops = flops_of(profile)
     placed = place(name, profile.events, latency, known)
     found = placed.verdict
     keys = {
         "parameters": count_parameters(model),
-        "flops": flops_of(record_forward(model, one)),
+        "flops": of_one_sample(batch_flops, value),
         "batch_flops": batch_flops,
         "latency_ms": latency.median * 1e3,
         "latency": latency,

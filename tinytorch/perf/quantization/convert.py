@@ -14,6 +14,7 @@ from tinytorch.core.layers import Embedding
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.measuring import interleave
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, print_table
@@ -102,14 +103,10 @@ def chosen_plans(
 
 def _calibrate(model: Module, calibration_data: Any, observers: dict[str, RangeObserver]) -> None:
     batches = calibration_data if isinstance(calibration_data, (list, tuple)) else [calibration_data]
-    training = model.training
-    model.eval()
-    try:
-        with no_grad(), observed_by(_InputWatcher(lambda path, x: observers[path].observe(x), observers)):
-            for batch in batches:
-                model(batch)
-    finally:
-        model.train(training)
+    watcher = _InputWatcher(lambda path, x: observers[path].observe(x), observers)
+    with undisturbed(model), evaluating(model), no_grad(), observed_by(watcher):
+        for batch in batches:
+            model(batch)
     unseen = [name for name, each in observers.items() if not each.batches]
     if unseen:
         raise ValueError(f"calibration_data must reach every static layer, but never came to {unseen}")
@@ -215,7 +212,7 @@ def _layer_inputs(model: Module, inputs: Any, names: Sequence[str]) -> dict[str,
     def take(path: str, x: Array) -> None:
         arrived.setdefault(path, x)
 
-    with no_grad(), observed_by(_InputWatcher(take, names)):
+    with undisturbed(model), evaluating(model), no_grad(), observed_by(_InputWatcher(take, names)):
         model(inputs)
     return arrived
 
@@ -309,7 +306,7 @@ def sensitivity_scan(
     layers = quantizable(model)
     data = inputs if calibration_data is None and plan.mode == "static" else calibration_data
     rows = []
-    with no_grad():
+    with undisturbed(model), evaluating(model), no_grad():
         expected = model(inputs).data
         for name, layer in layers.items():
             alone = quantize_model(model, data, plan, keep=[other for other in layers if other != name])

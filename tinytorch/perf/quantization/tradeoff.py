@@ -10,6 +10,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Statistic, interleave, ratio
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.quantization.accuracy import (
@@ -111,7 +112,7 @@ def _seconds(every: Mapping[str, Module], inputs: Tensor | Array, repeats: int) 
     def forward_of(model: Module) -> Callable[[], object]:
         return lambda: model(inputs)
 
-    with no_grad():
+    with undisturbed(*every.values()), evaluating(*every.values()), no_grad():
         return interleave({label: forward_of(each) for label, each in every.items()}, repeats=repeats)
 
 
