@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from tinytorch.core import dispatch
+from tinytorch.core.contexts import contextmanager
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Node, Tensor
 
@@ -58,8 +60,8 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool = False) -> 
     seed = _checked_seed(root, gradient)
     if root._node is None:
         _accumulate(root, seed, owned=True)
-        if _listeners:
-            _listeners[-1](root)
+        if heard := _listeners.get():
+            heard[-1](root)
         return
     with dispatch.region("backward"):
         _walk(root._node, seed, retain_graph)
@@ -69,7 +71,8 @@ def _walk(root: Node, seed: Array, retain_graph: bool) -> None:
     """Run the recorded ops backwards from ``root``: what they do not take of the time is bookkeeping of gradients."""
     pending: dict[int, _Pending] = {id(root): _Pending(seed, True)}
     order = _outputs_before_inputs(root)
-    arrivals = _Arrivals(order, _listeners[-1]) if _listeners else None
+    heard = _listeners.get()
+    arrivals = _Arrivals(order, heard[-1]) if heard else None
     for node in order:
         arrived = pending.pop(id(node))
         gradients = dispatch.apply_backward(node, arrived.array, arrived.owned)
@@ -80,7 +83,8 @@ def _walk(root: Node, seed: Array, retain_graph: bool) -> None:
             node.saved, node.sources = _USED, ()
 
 
-_listeners: list[Callable[[Tensor], None]] = []
+#: Those of the running thread or task.
+_listeners: ContextVar[tuple[Callable[[Tensor], None], ...]] = ContextVar("listeners", default=())
 
 
 @contextmanager
@@ -89,11 +93,12 @@ def when_ready(listener: Callable[[Tensor], None]) -> Iterator[None]:
 
     The backward goes on when it returns. An inner ``when_ready`` listens instead of an outer one.
     """
-    _listeners.append(listener)
+    before = _listeners.get()
+    _listeners.set((*before, listener))
     try:
         yield
     finally:
-        _listeners.pop()
+        _listeners.set(before)
 
 
 class _Arrivals:

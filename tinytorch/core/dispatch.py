@@ -1,19 +1,32 @@
 """The one seam: every primitive operation, forward and backward, runs through here and nowhere else.
 
-The state of the seam (observers, gradient mode, chosen implementations) belongs to the process, not to a
-thread: what one thread observes or switches holds for all.
+What observes ops and what is switched (gradients, implementations) holds in the context of the `with` that asked for
+it: in its thread or task, and in no other. An observer is told when ops run elsewhere.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved, Shape, Spec
+from tinytorch.core.contexts import contextmanager
+from tinytorch.core.op import (
+    Array,
+    Call,
+    Gradients,
+    Implementation,
+    Op,
+    Saved,
+    Shape,
+    Spec,
+    Switch,
+    Switches,
+    switches,
+)
 from tinytorch.core.tensor import Node, Tensor
 
 if TYPE_CHECKING:
@@ -48,18 +61,24 @@ class Observer:
     def leave_region(self, name: str) -> None:
         """Called when a named region ends, also by an error."""
 
+    def elsewhere(self) -> None:
+        """Called on another thread, or in another task, that runs an op: nothing of it is seen here."""
 
-class _State:
-    """State of the seam between calls."""
+
+class _State(threading.local):
+    """The module that a thread is in, and the names of all in its outermost one."""
 
     def __init__(self) -> None:
-        self.observers: tuple[Observer, ...] = ()
-        self.gradients = True
         self.path = ""
         self.paths: dict[int, str] = {}
 
 
 _state = _State()
+_lock = threading.Lock()
+#: How many bodies switch or observe something, in any context: while there is none an op need not look at its own.
+_bodies = 0
+#: The observers of all contexts.
+_everywhere: tuple[Observer, ...] = ()
 
 
 def apply(op: Op, *inputs: Any, **params: Any) -> Tensor:
@@ -67,11 +86,16 @@ def apply(op: Op, *inputs: Any, **params: Any) -> Tensor:
 
     With gradients on, and an input that requires one, the call is recorded for `Tensor.backward`.
     """
-    if _state.observers:
-        return _apply_observed(op, inputs, params)
-    implementation = op.selected
+    implementation, gradients = op.default, True
+    if _bodies:
+        here = switches.get()
+        if _everywhere and _observers_of(here):
+            return _apply_observed(op, inputs, params, here)
+        gradients = here.gradients
+        if here.chosen is not None:
+            implementation = here.chosen.get(op, implementation)
     arrays, needs = _unwrapped(inputs)
-    keep = _state.gradients and True in needs
+    keep = gradients and True in needs
     output, saved = implementation.forward(keep, *arrays, **params)
     if not keep:
         return Tensor._made(output, None)
@@ -99,9 +123,9 @@ def _unwrapped(inputs: tuple[Any, ...]) -> tuple[list[Any], list[bool]]:
 def apply_backward(node: Node, gradient: Array, owned: bool) -> Gradients:
     """Run the backward of the op that ``node`` records; return one gradient, or None, for each input."""
     needs = node.needs
-    if not _state.observers:
+    observers = _observers_of(switches.get()) if _everywhere else ()
+    if not observers:
         return node.implementation.backward(gradient, node.saved, needs, owned)
-    observers = _state.observers
     for observer in observers:
         observer.before_op()
     start = time.perf_counter_ns()
@@ -114,12 +138,22 @@ def apply_backward(node: Node, gradient: Array, owned: bool) -> Gradients:
     return gradients
 
 
-def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> Tensor:
+def _observers_of(here: Switches) -> tuple[Observer, ...]:
+    """Return the observers of an op that runs here, and tell those of other contexts that it does."""
+    observers: tuple[Observer, ...] = here.observers if here.thread == threading.get_ident() else ()
+    if len(observers) != len(_everywhere):
+        for other in _everywhere:
+            if not any(other is mine for mine in (*observers, *here.hidden)):
+                other.elsewhere()
+    return observers
+
+
+def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any], here: Switches) -> Tensor:
     """Do what `apply` does, and tell the observers."""
-    state, implementation = _state, op.selected
+    state, implementation = _state, op.default if here.chosen is None else here.chosen.get(op, op.default)
     arrays, needs = _unwrapped(inputs)
-    keep = state.gradients and True in needs
-    for observer in state.observers:
+    keep = here.gradients and True in needs
+    for observer in here.observers:
         observer.before_op()
     start = time.perf_counter_ns()
     output, saved = implementation.forward(keep, *arrays, **params)
@@ -130,7 +164,7 @@ def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> 
     call = Call(
         op, implementation, "forward", state.path, specs, Spec(output.shape, output.dtype), params, (), start, end
     )
-    for observer in state.observers:
+    for observer in here.observers:
         observer.after_op(call, tuple(arrays), (output,), saved if keep else ())
     if not keep:
         return Tensor._made(output, None)
@@ -140,35 +174,45 @@ def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any]) -> 
 
 def gradients_enabled() -> bool:
     """Return whether ops are recorded for backward now."""
-    return _state.gradients
+    return switches.get().gradients
+
+
+@contextmanager
+def _switched(switch: Switch) -> Iterator[None]:
+    """Run the body with ``switch`` as the last one of this context; bodies may end in any order."""
+    global _bodies, _everywhere
+    with _lock:
+        _bodies += 1
+        _everywhere = (*_everywhere, *switch.observers)
+    switches.set(switches.get().plus(switch))
+    try:
+        yield
+    finally:
+        switches.set(switches.get().minus(switch))
+        with _lock:
+            _bodies -= 1
+            _everywhere = tuple([o for o in _everywhere if not any(o is mine for mine in switch.observers)])
 
 
 @contextmanager
 def no_grad() -> Iterator[None]:
     """Run the body without recording anything for backward. Also works as a decorator."""
-    before = _state.gradients
-    _state.gradients = False
-    try:
+    with _switched(Switch(gradients=False)):
         yield
-    finally:
-        _state.gradients = before
 
 
 @contextmanager
 def observed_by(*observers: Observer) -> Iterator[None]:
-    """Tell ``observers`` of every op and module call that the body makes.
+    """Tell ``observers`` of every op and module call that the body makes, and of ops elsewhere that there are some.
 
     Raises:
         ValueError: if one of them is installed already; it would be told of everything twice.
     """
     for index, observer in enumerate(observers):
-        if any(observer is other for other in (*_state.observers, *observers[:index])):
+        if any(observer is other for other in (*_everywhere, *observers[:index])):
             raise ValueError(f"observers must not be installed already, but {observer!r} is")
-    _state.observers = (*_state.observers, *observers)
-    try:
+    with _switched(Switch(observers, threading.get_ident())):
         yield
-    finally:
-        _state.observers = tuple(o for o in _state.observers if not any(o is mine for mine in observers))
 
 
 class _Unseen:
@@ -223,7 +267,7 @@ def region(name: str) -> _Seen | _Unseen:
         >>> [row.op for row in p.attribution() if row.op == "augment"]
         ['augment']
     """
-    observers = _state.observers
+    observers = _observers_of(switches.get()) if _everywhere else ()
     if not observers:
         return _UNSEEN
     if not isinstance(name, str) or not name.strip():
@@ -234,12 +278,8 @@ def region(name: str) -> _Seen | _Unseen:
 @contextmanager
 def unobserved() -> Iterator[None]:
     """Run the body without the observers that are installed: for ops that are no part of the program they look at."""
-    before = _state.observers
-    _state.observers = ()
-    try:
+    with _switched(Switch(hides=True)):
         yield
-    finally:
-        _state.observers = before
 
 
 @contextmanager
@@ -248,19 +288,13 @@ def implementations(chosen: Mapping[Op, Implementation]) -> Iterator[None]:
 
     A backward always runs the implementation whose forward ran, also after the body.
     """
-    before = {op: op.selected for op in chosen}
-    for op, implementation in chosen.items():
-        op.selected = implementation
-    try:
+    with _switched(Switch(chosen=dict(chosen))):
         yield
-    finally:
-        for op, implementation in before.items():
-            op.selected = implementation
 
 
 def is_observed() -> bool:
-    """Return whether any observer is installed."""
-    return bool(_state.observers)
+    """Return whether any observer is told of what runs here."""
+    return bool(_everywhere) and bool(_observers_of(switches.get()))
 
 
 @contextmanager
@@ -270,8 +304,7 @@ def module_scope(module: Module) -> Iterator[None]:
     Paths are those of the outermost module: the name by which `Module.named_modules` of it finds this one,
     or, for a module that it does not hold, the caller's path and the class's name.
     """
-    state = _state
-    observers = state.observers
+    state, observers = _state, _observers_of(switches.get())
     outer, outer_paths = state.path, state.paths
     if not outer_paths:
         state.paths = {id(child): name for name, child in module.named_modules()}

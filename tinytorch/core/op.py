@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -173,13 +174,69 @@ class Implementation:
     work: Callable[[Call], Work] | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Switch:
+    """One body's change of what ops do in its context; see the functions of `tinytorch.core.dispatch`."""
+
+    observers: tuple[Any, ...] = ()
+    thread: int = 0
+    hides: bool = False
+    gradients: bool = True
+    chosen: dict[Op, Implementation] | None = None
+
+
+class Switches:
+    """What all open bodies of a context ask for together.
+
+    Attributes:
+        observers: those that are told of ops on the ``thread`` that installed them; others may run a copy of it.
+        hidden: those that a body hides.
+        gradients: whether ops are recorded for backward.
+        chosen: implementations in place of the default ones, or None.
+    """
+
+    __slots__ = ("_open", "chosen", "gradients", "hidden", "observers", "thread")
+
+    def __init__(self, opened: tuple[Switch, ...] = ()) -> None:
+        self._open = opened
+        self.observers: tuple[Any, ...] = ()
+        self.hidden: tuple[Any, ...] = ()
+        self.thread = 0
+        self.gradients = True
+        self.chosen: dict[Op, Implementation] | None = None
+        for switch in opened:
+            if switch.hides:
+                self.hidden, self.observers = (*self.hidden, *self.observers), ()
+            if switch.observers:
+                earlier = self.observers if switch.thread == self.thread else ()
+                self.observers, self.thread = (*earlier, *switch.observers), switch.thread
+            self.gradients = self.gradients and switch.gradients
+            if switch.chosen is not None:
+                self.chosen = switch.chosen if self.chosen is None else {**self.chosen, **switch.chosen}
+
+    def plus(self, switch: Switch) -> Switches:
+        """Return these and one that is opened."""
+        return Switches((*self._open, switch))
+
+    def minus(self, switch: Switch) -> Switches:
+        """Return these without one."""
+        left = tuple([each for each in self._open if each is not switch])
+        return Switches(left) if left else PLAIN
+
+
+#: No body is open.
+PLAIN = Switches()
+#: Those of the running thread or task.
+switches: ContextVar[Switches] = ContextVar("switches", default=PLAIN)
+
+
 class Op:
     """A primitive operation: every implementation of it, its work formula and its traffic formula.
 
-    ``selected`` is the implementation that runs now; `dispatch.implementations` changes it for a while.
+    ``default`` is the implementation that runs where `dispatch.implementations` has chosen no other.
     """
 
-    __slots__ = ("name", "reference", "selected", "traffic", "work")
+    __slots__ = ("default", "name", "reference", "traffic", "work")
 
     def __init__(
         self,
@@ -191,9 +248,14 @@ class Op:
     ) -> None:
         self.name = name
         self.reference = Implementation("numpy", forward, backward)
-        self.selected = self.reference
+        self.default = self.reference
         self.work = work
         self.traffic = traffic
+
+    @property
+    def selected(self) -> Implementation:
+        """The implementation that would run here and now."""
+        return (switches.get().chosen or {}).get(self, self.default)
 
     def __repr__(self) -> str:
         return f"Op({self.name!r}, implementation={self.selected.name!r})"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NamedTuple
 
 import numpy as np
 
+from tinytorch.core.contexts import contextmanager
 from tinytorch.core.dispatch import region
 from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
@@ -166,17 +167,18 @@ def _numpy_adam_part(values: Array, gradient: Array, first: Array, second: Array
 
 #: The rules in NumPy.
 REFERENCE_RULES = StepRules(_numpy_sgd, _numpy_adam)
-_selected = [REFERENCE_RULES]
+_selected: ContextVar[tuple[StepRules, ...]] = ContextVar("step_rules", default=(REFERENCE_RULES,))
 
 
 @contextmanager
 def step_rules(chosen: StepRules) -> Iterator[None]:
     """Have the optimizers' steps in the body run ``chosen``, as `dispatch.implementations` does for ops."""
-    _selected.append(chosen)
+    mine = StepRules(chosen.sgd, chosen.adam)  # an object of its own, so that bodies may end in any order
+    _selected.set((*_selected.get(), mine))
     try:
         yield
     finally:
-        _selected.pop()
+        _selected.set(tuple(rules for rules in _selected.get() if rules is not mine))
 
 
 class SGD(Optimizer):
@@ -208,7 +210,7 @@ class SGD(Optimizer):
         with region(STEP):
             for parameter, velocity in zip(self.parameters, self.velocity, strict=True):
                 if parameter.grad is not None:
-                    _selected[-1].sgd(parameter.data, parameter.grad, velocity, settings)
+                    _selected.get()[-1].sgd(parameter.data, parameter.grad, velocity, settings)
 
     def state_arrays(self) -> Iterator[Array]:
         """Yield the velocities."""
@@ -263,7 +265,7 @@ class Adam(Optimizer):
             for parameter, first, second in zip(self.parameters, self.first, self.second, strict=True)
             if parameter.grad is not None
         ]
-        _selected[-1].adam(parts, settings)
+        _selected.get()[-1].adam(parts, settings)
 
     def state_arrays(self) -> Iterator[Array]:
         """Yield the two moments of every parameter."""

@@ -2,7 +2,6 @@
 
 import gc
 import json
-import threading
 import tracemalloc
 import weakref
 from typing import Any
@@ -150,19 +149,6 @@ def test_the_recorded_run_is_there_after_an_error_and_the_collector_is_back_on()
     assert tuple(done.profile.events) == ()
     assert [span.path for span in done.profile.spans] == ["Sequential", "Sequential.0"]
     assert gc.isenabled()
-
-
-def test_ops_of_two_threads_are_refused() -> None:
-    def other() -> None:
-        apply(ops.exp, Tensor(np.ones(1, np.float32)))
-
-    recorder = Recorder()
-    with observed_by(recorder):
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join()
-    with pytest.raises(RuntimeError, match="more than one thread"):
-        recorder.profile(0, 1)
 
 
 def test_the_profilers_own_cost_is_measured_once_and_not_under_an_observer() -> None:

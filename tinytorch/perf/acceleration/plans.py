@@ -167,7 +167,7 @@ class _Program:
 
         work = step.work
         op = Op(step.name, forward, _no_backward, None if work is None else lambda _: work)
-        op.selected = Implementation("plan", forward, _no_backward)
+        op.default = Implementation("plan", forward, _no_backward)
         return op
 
     def step_times(self, x: Array, out: Array) -> Array:

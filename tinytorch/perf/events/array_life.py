@@ -219,6 +219,10 @@ class ArrayLife(Observer):
         self._recorder.leave_module(path, module)
         self._settle(kept)
 
+    def elsewhere(self) -> None:
+        """Keep the name of the thread."""
+        self._recorder.elsewhere()
+
     def before_op(self) -> None:
         """Begin an op: find gradients that the last one left, and let the traced peak start anew."""
         self._read()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from typing import Literal
 
 import numpy as np
@@ -99,10 +100,12 @@ def _enclosing(profile: Profile, root: Frame) -> tuple[list[tuple[int, int]], li
 
     intervals: list[Span | Region] = [*profile.regions, *profile.spans]
     depth = [span.depth if isinstance(span, Span) else 0 for span in intervals]
-    order = sorted(range(len(intervals)), key=lambda i: (intervals[i].start, -intervals[i].end, depth[i], i))
-    for index in order:
+    coming = [(each.start, -each.end, depth[index], index) for index, each in enumerate(intervals)]
+    heapify(coming)
+    while coming:
+        since, _, _, index = heappop(coming)
         begun = intervals[index]
-        start, end = max(begun.start, profile.start), min(begun.end, profile.end)
+        start, end = max(since, profile.start), min(begun.end, profile.end)
         if end < start:
             continue
         while len(running) > 1 and running[-1][0] <= start:
@@ -110,6 +113,8 @@ def _enclosing(profile: Profile, root: Frame) -> tuple[list[tuple[int, int]], li
             running.pop()
             changes.append((running[-1][1], last))
         pass_time(start)
+        if end > running[-1][0]:  # it goes on when the one around it has ended: what is left comes later
+            heappush(coming, (running[-1][0], -begun.end, depth[index], index))
         number = running[-1][1]
         outer, waiting = frames[number], owner[number]
         if isinstance(begun, Span):
@@ -118,10 +123,10 @@ def _enclosing(profile: Profile, root: Frame) -> tuple[list[tuple[int, int]], li
         else:
             kind: Kind = "collector" if begun.name == COLLECTOR else "region"
             frame = outer.within(begun.name, kind, outer.path)
-            waiting.waited -= begun.waited
-            frame.waited += begun.waited
+            waiting.waited -= begun.waited if since == begun.start else 0
+            frame.waited += begun.waited if since == begun.start else 0
             waiting = frame
-        frame.calls += 1
+        frame.calls += since == begun.start
         running.append((min(end, running[-1][0]), len(frames)))
         frames.append(frame)
         owner.append(waiting)

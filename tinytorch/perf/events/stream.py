@@ -189,6 +189,7 @@ class Profile:
     ``events`` of a recording are `Columns`, which read as the tuple that they stand for and make its items as they are
     asked for. ``start`` and ``end`` are those of the whole run, in ns; ``blas_threads`` is how many BLAS might use at
     its end, None if that is not known. ``waited`` is that of `Region` for the whole run, None if nobody looked.
+    ``unseen`` are names of other threads that ran ops meanwhile, of which nothing is recorded.
     """
 
     events: tuple[Event, ...]
@@ -200,6 +201,7 @@ class Profile:
     blas_threads: int | None
     regions: tuple[Region, ...] = ()
     waited: int | None = None
+    unseen: tuple[str, ...] = ()
 
     @cached_property
     def columns(self) -> Columns:
@@ -242,14 +244,14 @@ class Recorder(Observer):
         self._running: list[int] = []
         self._regions = numbers("q")  # name, start, end, and the thread's own time in between
         self._region_names: dict[str, int] = {}
-        self._open: list[int] = []
+        self._open: list[tuple[str, int]] = []
         self._collecting: int | None = None
         self._paths: dict[int, str] = {}
         self._joined: dict[str, str] = {}
         self._roots: list[tuple[weakref.ref[Module], str]] = []
         self._root = ""
         self._thread = threading.get_ident()
-        self._strangers = False
+        self._elsewhere: set[str] = set()
 
     @property
     def kinds(self) -> int:
@@ -279,8 +281,6 @@ class Recorder(Observer):
         if kind is None:
             kind = self._kinds[key] = len(self._calls)
             self._calls.append((path, without_arrays(call)))
-        if threading.get_ident() != self._thread:
-            self._strangers = True
         self._ops.extend((kind, call.start, call.end))
 
     def _path(self, path: str) -> str:
@@ -313,21 +313,24 @@ class Recorder(Observer):
             self._root, self._joined = root, {}
 
     def enter_region(self, name: str) -> None:
-        """Keep the beginning of a region, if it is one of the thread that is recorded."""
-        if threading.get_ident() == self._thread:
-            number = self._region_names.setdefault(name, len(self._region_names))
-            self._open.append(len(self._regions))
-            ran, now = time.thread_time_ns(), time.perf_counter_ns()
-            self._regions.extend((number, now, -1, -ran))
+        """Keep the beginning of a region."""
+        number = self._region_names.setdefault(name, len(self._region_names))
+        self._open.append((name, len(self._regions)))
+        ran, now = time.thread_time_ns(), time.perf_counter_ns()
+        self._regions.extend((number, now, -1, -ran))
 
     def leave_region(self, name: str) -> None:
-        """Keep the end of a region."""
-        del name
-        if threading.get_ident() == self._thread and self._open:
-            now, ran = time.perf_counter_ns(), time.thread_time_ns()
-            at = self._open.pop()
+        """Keep the end of the region of that name that began last: regions may cross."""
+        now, ran = time.perf_counter_ns(), time.thread_time_ns()
+        at = next((at for opened, at in reversed(self._open) if opened == name), None)
+        if at is not None:
+            self._open.remove((name, at))
             self._regions[at + 2] = now
             self._regions[at + 3] += ran
+
+    def elsewhere(self) -> None:
+        """Keep the name of the thread."""
+        self._elsewhere.add(threading.current_thread().name)
 
     def collected(self, phase: str, info: Mapping[str, int]) -> None:
         """Keep a run of the garbage collector as a region; one of ``gc.callbacks``."""
@@ -356,13 +359,7 @@ class Recorder(Observer):
         return label
 
     def profile(self, start: int, end: int, waited: int | None = None) -> Profile:
-        """Return what was recorded of a run from ``start`` to ``end`` (``time.perf_counter_ns``).
-
-        Raises:
-            RuntimeError: if ops ran on more than one thread, whose times cannot be added up.
-        """
-        if self._strangers:
-            raise RuntimeError("ops ran on more than one thread: profile the threads one after the other")
+        """Return what was recorded of a run from ``start`` to ``end`` (``time.perf_counter_ns``)."""
         names, regions = list(self._names), list(self._region_names)
         spans = tuple(
             Span(*names[name], depth, first, end if last < 0 else last)
@@ -377,7 +374,8 @@ class Recorder(Observer):
         own = _self_times(first, last, [*spans, *named])
         events = Columns([_event(path, call) for path, call in self._calls], kind, first, last, own)
         as_tuple = cast("tuple[Event, ...]", events)
-        return Profile(as_tuple, spans, start, end, os.getpid(), self._thread, current_blas_threads(), named, waited)
+        threads, unseen = current_blas_threads(), tuple(sorted(self._elsewhere))
+        return Profile(as_tuple, spans, start, end, os.getpid(), self._thread, threads, named, waited, unseen)
 
 
 def _rows(flat: Sequence[int], width: int) -> Iterator[Sequence[int]]:

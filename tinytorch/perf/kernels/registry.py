@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+from tinytorch.core.contexts import contextmanager
 from tinytorch.core.dispatch import implementations
 from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.optimizers import StepRules, step_rules
@@ -50,7 +50,7 @@ def run_by_kernel(*ops: Op) -> None:
     reference in NumPy stays selectable: ``dispatch.implementations({op: op.reference})``.
     """
     for op in ops:
-        op.selected = _found_when_run(op)
+        op.default = _found_when_run(op)
 
 
 def _found_when_run(op: Op) -> Implementation:

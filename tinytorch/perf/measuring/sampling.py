@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import itertools
 import math
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -121,6 +122,12 @@ def cold_sets(cold: WorkingSets) -> WorkingSetsInTurn:
     return WorkingSetsInTurn(tuple(made), known, itertools.cycle(made))
 
 
+_collector_lock = threading.Lock()
+#: How many bodies want the collector off, on whatever threads, and whether it was on before the first of them.
+_collector_off = 0
+_collector_was_on = False
+
+
 @contextmanager
 def collector_off() -> Iterator[None]:
     """Turn the garbage collector off, and back to what it was at exit, also after an error.
@@ -128,14 +135,20 @@ def collector_off() -> Iterator[None]:
     Garbage that is young goes before, so that none piles up. To look for old garbage, too, takes longer than many a
     measurement where a page holds much.
     """
-    was_on = gc.isenabled()
+    global _collector_off, _collector_was_on
     gc.collect(1)
-    gc.disable()
+    with _collector_lock:
+        if not _collector_off:
+            _collector_was_on = gc.isenabled()
+        _collector_off += 1
+        gc.disable()
     try:
         yield
     finally:
-        if was_on:
-            gc.enable()
+        with _collector_lock:
+            _collector_off -= 1
+            if not _collector_off and _collector_was_on:
+                gc.enable()
 
 
 @contextmanager

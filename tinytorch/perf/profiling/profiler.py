@@ -31,7 +31,8 @@ class Profiler:
 
     Time and memory are never one run, because tracing memory slows a program down: run the same body under
     both and `join` the memory to the time. All tables, the trace and the stacks are read-outs of one
-    recorded run, and equal however often they are read. The body must run on one thread.
+    recorded run, and equal however often they are read. Ops of other threads are not in them; `notes` names these
+    threads.
 
     The studies (``count_*``, ``measure_*``, ``profile_*``) need no body; those of a pass leave the run that
     they recorded for the tables.
@@ -235,6 +236,8 @@ class Profiler:
                 cost, low, high = (seconds * 1e6 for seconds in ends)
                 known = f"{cost:.2f} µs an op (interval {low:.2f} to {high:.2f})"
                 said.append(f"recording cost {known if low > 0 else f'at most {high:.2f} µs an op, by what is known'}")
+        if run.unseen:
+            said.append(f"not in here: ops on {', '.join(run.unseen)}, which a Profiler on that thread would record")
         if run.uncounted:
             said.append(f"uncounted, no formula: {', '.join(run.uncounted)}")
         return said

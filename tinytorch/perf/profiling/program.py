@@ -66,7 +66,6 @@ def profile_program(script: str, arguments: Sequence[str] = (), memory: bool = F
 
     Raises:
         ValueError: if there is no such file, or with ``memory`` the second run made other ops.
-        RuntimeError: if it ran ops on more than one thread.
     """
     path = Path(script)
     if not path.is_file():

@@ -1,0 +1,58 @@
+"""Contexts that are decorators, too, of functions that have done their work when they return."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: What a function that returns before it has done its work is called, and how it is told.
+_LATER = (
+    (inspect.isgeneratorfunction, "a generator function"),
+    (inspect.iscoroutinefunction, "a coroutine function"),
+    (inspect.isasyncgenfunction, "an asynchronous generator function"),
+)
+
+
+def checked_prompt(function: Callable[P, R], what: str) -> Callable[P, R]:
+    """Return ``function`` if it does its work when it is called.
+
+    Args:
+        function: what ``what`` is to wrap.
+        what: a decorator, as an error calls it.
+
+    Raises:
+        TypeError: if it is a generator, coroutine or asynchronous generator function.
+    """
+    for inner in (function, getattr(function, "__call__", None)):  # noqa: B004 - of an object whose class defines it
+        for is_later, name in _LATER:
+            if is_later(inner):
+                shown = getattr(function, "__name__", type(function).__name__)
+                raise TypeError(
+                    f"{what} cannot wrap {shown}, {name}, which has done nothing yet when it returns: wrap a function "
+                    "that uses what it yields, or write `with` in its body"
+                )
+    return function
+
+
+class _Context(contextlib._GeneratorContextManager[R]):
+    """A context of `contextmanager`."""
+
+    def __call__(self, func: Callable[P, Any]) -> Callable[P, Any]:  # type: ignore[override, unused-ignore]
+        """Return ``func`` run within this context, made anew for each call."""
+        return super().__call__(checked_prompt(func, f"@{self.func.__name__}()"))
+
+
+def contextmanager(function: Callable[P, Iterator[R]]) -> Callable[P, contextlib._GeneratorContextManager[R]]:
+    """Do what `contextlib.contextmanager` does, but refuse to decorate what runs after the context has ended."""
+
+    @functools.wraps(function)
+    def made(*args: P.args, **kwargs: P.kwargs) -> contextlib._GeneratorContextManager[R]:
+        return _Context(function, args, kwargs)
+
+    return made
