@@ -11,10 +11,15 @@ import json
 import os
 import platform
 import socket
+import sys
 import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -26,6 +31,8 @@ from tinytorch.perf.distributed.ranks import collective_ops as ops
 from tinytorch.perf.distributed.ranks.collective_ops import load_mpi
 from tinytorch.perf.host.pinned_threads import usable_cores
 
+#: Exit code of a run that was ended because of one of its ranks: EX_SOFTWARE of sysexits.h.
+FAILED = 70
 #: Folder of the package `tinytorch`.
 _PACKAGE = Path(__file__).parents[3]
 
@@ -47,13 +54,13 @@ class Activity:
     """Call that a rank is in right now, for whoever watches it from another thread.
 
     ``now`` is the name of the op, "" between them; ``calls`` how many it began; ``since`` is when the last one began or
-    ended, by ``time.monotonic()``.
+    ended, by ``time.monotonic()``; ``watched`` says whether somebody does, who ends the run where a rank fails.
     """
 
-    __slots__ = ("calls", "now", "since")
+    __slots__ = ("calls", "now", "since", "watched")
 
     def __init__(self) -> None:
-        self.now, self.calls, self.since = "", 0, time.monotonic()
+        self.now, self.calls, self.since, self.watched = "", 0, time.monotonic(), False
 
     def begin(self, name: str) -> None:
         """Note that an op begins."""
@@ -216,6 +223,26 @@ class Communicator:
         ends = np.cumsum(lengths)
         return [json.loads(joined[end - n : end].tobytes()) for n, end in zip(lengths, ends, strict=True)]
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Run what no rank can do without the others: an error in the body ends all ranks, and this one says why.
+
+        Where the run is `watched`, its watch does. Nobody could wait for a rank that caught the error and went on.
+        """
+        try:
+            yield
+        except BaseException as error:
+            if self.size > 1 and not self.activity.watched:
+                self.end_all(error)
+            raise
+
+    def end_all(self, error: BaseException) -> None:
+        """End all ranks, with exit code `FAILED`, after the traceback of ``error`` with this rank's name."""
+        traceback.print_exception(error)
+        sys.stderr.write(f"{self.places[self.rank]} failed, which ends all ranks\n")
+        sys.stderr.flush()
+        self.raw.Abort(FAILED)
+
     def duplicate(self) -> Communicator:
         """Return the same ranks as a group of its own, whose calls are matched apart from this one's."""
         self._children += 1
@@ -272,6 +299,8 @@ def _room(out: Array | None, array: Array, shape: tuple[int, ...], in_place: Arr
 def world() -> Communicator:
     """Return the group of all ranks that ``mpiexec`` or a scheduler started; alone, a group of one.
 
+    From then on an error that ends one rank's program ends those of all.
+
     Raises:
         MPIMissingError: if mpi4py or an MPI library is not installed.
 
@@ -281,7 +310,23 @@ def world() -> Communicator:
         >>> group.rank, group.size
         (0, 1)
     """
-    return Communicator(load_mpi().COMM_WORLD, "world", Activity())
+    made = Communicator(load_mpi().COMM_WORLD, "world", Activity())
+    if made.size > 1:
+        _end_all_by_an_error()
+    return made
+
+
+@cache
+def _end_all_by_an_error() -> None:
+    """Let an error that ends this program end those of all ranks: others may be waiting for this one."""
+    told = sys.excepthook
+
+    def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        told(kind, error, trace)
+        sys.stderr.flush()
+        load_mpi().COMM_WORLD.Abort(FAILED)
+
+    sys.excepthook = end
 
 
 @cache

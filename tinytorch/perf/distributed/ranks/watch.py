@@ -21,11 +21,9 @@ from typing import Any
 
 from tinytorch.core.dispatch import Observer, observed_by
 from tinytorch.core.op import Array, Call, Saved
-from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.communicator import FAILED, Communicator
 from tinytorch.perf.measuring.atomic_io import write_whole
 
-#: Exit code of a run that was ended because of one of its ranks: EX_SOFTWARE of sysexits.h.
-FAILED = 70
 #: Seconds between two looks at the others, as a share of the longest wait, and at most.
 _SHARE, _AT_MOST = 0.1, 0.5
 FAILURE = "failure.json"
@@ -236,12 +234,14 @@ def watched(communicator: Communicator, folder: str | Path, longest: float = 30.
     communicator.barrier()  # or a fast rank's state would be taken for another run's
     watch = Watch(communicator, place, longest)
     watch.start()
+    communicator.activity.watched = True
     try:
         with observed_by(watch.last):
             yield watch
             communicator.barrier()
     except BaseException as error:
         watch.end_run(_told(watch, error))
+    communicator.activity.watched = False
     watch.stop()
 
 

@@ -176,27 +176,33 @@ class DataParallel:
     def step(self, batch: tuple[Any, ...]) -> float:
         """Make one step on this rank's (inputs, targets); return the mean loss over all ranks before it.
 
+        A part without a term of the loss, such as one of padding alone, adds nothing. An error that only one rank has
+        ends all of them; see `Communicator.together`.
+
         Raises:
-            ValueError: if no rank has a term of the loss.
+            ValueError: if no rank has a term of the loss, on all ranks.
             FloatingPointError: if the loss is not finite on some rank, on all ranks; no parameter is changed then.
         """
-        inputs, targets = batch
-        count = self._terms(targets)
-        counting = self._communicator.begin_all_reduce(np.array([count]))
-        self.model.zero_grad()
-        value = self.loss(self.model(inputs), targets)
-        total = float(counting.wait()[0])
+        with self._communicator.together():
+            inputs, targets = batch
+            count = self._terms(targets)
+            counting = self._communicator.begin_all_reduce(np.array([count]))
+            self.model.zero_grad()
+            # A part without a term has no loss, but takes part in what the model's layers send to other ranks.
+            output = self.model(inputs)
+            value = self.loss(output, targets) if count else output
+            total = float(counting.wait()[0])
         if not total > 0:
             raise ValueError("targets must have at least one term of the loss on some rank, but have none")
-        sums = GradientSum(self._buckets, self.update, self._overlap)
-        with when_ready(sums.ready):
-            value.backward(np.asarray(count / total, value.dtype))
-        flats = sums.finish()
-        # The step is made once all ranks know the loss of all and which parameters have a gradient on any rank.
-        own = np.array(
-            [value.item() * count / total, *(id(each) in sums.used for each in self._parameters)], np.float64
-        )
-        mean, *times = self._communicator.all_reduce(own).tolist()
+        with self._communicator.together():
+            sums = GradientSum(self._buckets, self.update, self._overlap)
+            with when_ready(sums.ready):
+                value.backward(np.full(value.shape, count / total, value.dtype))
+            flats = sums.finish()
+            # The step is made once all ranks know the loss of all and which parameters have a gradient on any rank.
+            part = value.item() * count / total if count else 0.0
+            own = np.array([part, *(id(each) in sums.used for each in self._parameters)], np.float64)
+            mean, *times = self._communicator.all_reduce(own).tolist()
         if not math.isfinite(mean):
             raise FloatingPointError(f"the loss became {mean}: lower lr, now {self.optimizer.lr}")
         self.update.apply(flats, {id(each) for each, ranks in zip(self._parameters, times, strict=True) if ranks})

@@ -147,7 +147,8 @@ class Pipeline:
     def step(self, optimizer: Optimizer, inputs: Any, targets: Any) -> float:
         """Make a step of ``optimizer``, which holds this stage's parameters; return the mean loss of all before it.
 
-        All ranks call it with the same batch: the first one reads the inputs, the last one the targets.
+        All ranks call it with the same batch: the first one reads the inputs, the last one the targets. A micro-batch
+        without a term of the loss adds nothing. An error that only one rank has ends all of them.
 
         Raises:
             ValueError: if the batch has fewer examples than micro-batches, or no target counts.
@@ -159,12 +160,13 @@ class Pipeline:
         if not sum(counts) > 0:
             raise ValueError("targets must have at least one term of the loss, but have none")
         flow = _Flow(self, parts, [count / sum(counts) for count in counts])
-        for action in self.actions:
-            (flow.forward if action.phase == "forward" else flow.backward)(action.micro)
-        flow.end()
-        if self._tied is not None and self._tied.grad is not None:
-            self._tied.grad = self._ends.all_reduce(self._tied.grad)
-        mean = float(self._communicator.broadcast(np.array(flow.mean), self._communicator.size - 1))
+        with self._communicator.together():
+            for action in self.actions:
+                (flow.forward if action.phase == "forward" else flow.backward)(action.micro)
+            flow.end()
+            if self._tied is not None and self._tied.grad is not None:
+                self._tied.grad = self._ends.all_reduce(self._tied.grad)
+            mean = float(self._communicator.broadcast(np.array(flow.mean), self._communicator.size - 1))
         if not math.isfinite(mean):
             raise FloatingPointError(f"the loss became {mean}: lower lr, now {optimizer.lr}")
         optimizer.step()
@@ -192,10 +194,10 @@ class _Flow:
         else:
             given = Tensor(communicator.receive(communicator.rank - 1, _ONWARD), requires_grad=True)
         output = stage.stage(given)
-        if stage._last:
+        if stage._last and self._shares[micro]:
             output = stage.loss(output, self._parts[micro][1])
             self.mean += output.item() * self._shares[micro]
-        else:
+        elif not stage._last:
             self._sent.append(communicator.begin_send(output.data, communicator.rank + 1, _ONWARD))
         self._held[micro] = (given, output)
 
@@ -205,7 +207,7 @@ class _Flow:
         given, output = self._held.pop(micro)
         gradient: Array
         if stage._last:
-            gradient = np.asarray(self._shares[micro], output.dtype)
+            gradient = np.full(output.shape, self._shares[micro], output.dtype)  # zeros of outputs without a loss
         else:
             gradient = communicator.receive(communicator.rank + 1, _BACK)
         output.backward(gradient)

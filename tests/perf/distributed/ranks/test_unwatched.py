@@ -1,0 +1,36 @@
+"""Programs that nobody watches, under mpiexec: one rank's error ends all of them, and a part without targets none."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.perf.distributed.ranks import failing_programs
+from tinytorch.perf.distributed.ranks.launch import mpiexec
+
+
+def run(way: str) -> subprocess.CompletedProcess[str]:
+    command = [mpiexec(), "-n", "2", sys.executable, "-m", failing_programs.__name__, way]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+
+
+@pytest.mark.parametrize(
+    "way", ["data, loss", "data, forward", "data, between", "pipeline, loss", "pipeline, forward", "pipeline, between"]
+)
+def test_one_ranks_error_ends_all_with_its_text(way: str) -> None:
+    ended = run(way)
+    assert ended.returncode != 0
+    assert "rank one is broken" in ended.stderr
+    assert "losses" not in ended.stdout
+
+
+@pytest.mark.parametrize("way", ["data", "pipeline"])
+def test_a_part_without_targets_adds_nothing_to_what_one_process_computes(way: str) -> None:
+    ended = run(way)
+    found = [[float(number) for number in line.split()] for line in re.findall(r"losses (\S+ \S+)", ended.stdout)]
+    assert len(found) == 2, ended.stderr
+    np.testing.assert_allclose(found, [failing_programs.step_of_one_process()] * 2, rtol=1e-6)
