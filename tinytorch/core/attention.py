@@ -8,6 +8,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear, checked_positive
 from tinytorch.core.module import Module
+from tinytorch.core.op import whole_numbers
 from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.tensor import Tensor
 
@@ -20,6 +21,7 @@ class Attending(Protocol):
         """Return (B, T, embed_dim) of the new positions' queries, keys and values (B, T, 3 embed_dim)."""
 
 
+@whole_numbers
 class MultiHeadAttention(Module):
     """Self-attention of ``num_heads`` heads; ``causal`` hides later positions from earlier ones.
 

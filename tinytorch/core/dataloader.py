@@ -8,7 +8,7 @@ import numpy as np
 
 from tinytorch.core.dispatch import region
 from tinytorch.core.layers import checked_positive
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.tensor import Tensor
 
@@ -16,6 +16,7 @@ from tinytorch.core.tensor import Tensor
 REGION = "data loading"
 
 
+@whole_numbers
 class DataLoader:
     """Batches of one or more arrays that share their first axis, as tuples of Tensors.
 

@@ -25,6 +25,7 @@ from tinytorch.core.op import (
     Spec,
     Switch,
     Switches,
+    as_int,
     switches,
 )
 from tinytorch.core.tensor import Node, Tensor
@@ -102,6 +103,14 @@ def apply(op: Op, *inputs: Any, **params: Any) -> Tensor:
     return Tensor._made(output, Node(op, implementation, inputs, tuple(needs), _operands(arrays), saved, params))
 
 
+def _plain(params: dict[str, Any]) -> dict[str, Any]:
+    """Return ``params`` without integers of NumPy, in which formulas of work would overflow."""
+    for value in params.values():
+        if isinstance(value, (np.integer, tuple, list)) and as_int(value) is not value:
+            return {name: as_int(each) for name, each in params.items()}
+    return params
+
+
 def _operands(arrays: list[Any]) -> tuple[tuple[Shape, np.dtype[Any]] | None, ...]:
     """Return shape and dtype of each operand, None for a number: cheaper to make than a `Spec`."""
     return tuple([(a.shape, a.dtype) if isinstance(a, np.ndarray) else None for a in arrays])
@@ -131,8 +140,8 @@ def apply_backward(node: Node, gradient: Array, owned: bool) -> Gradients:
     start = time.perf_counter_ns()
     gradients = node.implementation.backward(gradient, node.saved, needs, owned)
     end = time.perf_counter_ns()
-    output = Spec(gradient.shape, gradient.dtype)
-    call = Call(node.op, node.implementation, "backward", node.path, node.specs, output, node.params, needs, start, end)
+    output, params = Spec(gradient.shape, gradient.dtype), _plain(node.params)
+    call = Call(node.op, node.implementation, "backward", node.path, node.specs, output, params, needs, start, end)
     for observer in observers:
         observer.after_op(call, (gradient,), gradients, ())
     return gradients
@@ -150,6 +159,7 @@ def _observers_of(here: Switches) -> tuple[Observer, ...]:
 
 def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any], here: Switches) -> Tensor:
     """Do what `apply` does, and tell the observers."""
+    params = _plain(params)
     state, implementation = _state, op.default if here.chosen is None else here.chosen.get(op, op.default)
     arrays, needs = _unwrapped(inputs)
     keep = here.gradients and True in needs

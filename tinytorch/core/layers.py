@@ -10,7 +10,7 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.module import Module, Parameter, Sequential
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.random import Seed, generator_from, uniform
 from tinytorch.core.tensor import Tensor
 
@@ -47,6 +47,7 @@ def as_indices(tokens: Any) -> Array:
     raise TypeError(f"tokens must be whole numbers, such as Tensor([[0, 1]]), but of dtype {array.dtype} some are none")
 
 
+@whole_numbers
 class Linear(Module):
     """Affine map x W + b of the last axis; ``weight`` is (in_features, out_features), ``bias`` (out_features,).
 
@@ -79,6 +80,7 @@ class Linear(Module):
         return f"{self.in_features}, {self.out_features}, bias={self.bias is not None}"
 
 
+@whole_numbers
 class Embedding(Module):
     """Table of ``num_embeddings`` rows of ``embedding_dim``, started from a normal distribution of ``std``.
 
@@ -107,6 +109,7 @@ class Embedding(Module):
         return f"{self.num_embeddings}, {self.embedding_dim}"
 
 
+@whole_numbers
 class LayerNorm(Module):
     """Normalize the last axis to mean 0 and variance 1, then scale by ``weight`` and shift by ``bias``.
 

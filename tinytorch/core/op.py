@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
+
+AnyCallable = TypeVar("AnyCallable", bound=Callable[..., Any])
 
 Array = npt.NDArray[Any]
 Shape = tuple[int, ...]
@@ -172,6 +175,30 @@ class Implementation:
     forward: Forward
     backward: Backward
     work: Callable[[Call], Work] | None = None
+
+
+def as_int(value: Any) -> Any:
+    """Return a NumPy integer, which may overflow, as an int, also within tuples and lists; all else as it is."""
+    if isinstance(value, np.integer):
+        return int(value)
+    if type(value) in (tuple, list):
+        made = [as_int(each) for each in value]
+        if any(new is not old for new, old in zip(made, value, strict=True)):
+            return type(value)(made)
+    return value
+
+
+def whole_numbers(door: AnyCallable) -> AnyCallable:
+    """Let a function, or the constructor of a class, take NumPy integers as the ints that they are."""
+    if isinstance(door, type):
+        door.__init__ = whole_numbers(door.__init__)  # type: ignore[misc]
+        return door
+
+    @functools.wraps(door)
+    def entered(*args: Any, **kwargs: Any) -> Any:
+        return door(*map(as_int, args), **{name: as_int(value) for name, value in kwargs.items()})
+
+    return cast(AnyCallable, entered)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

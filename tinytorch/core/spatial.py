@@ -10,7 +10,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import checked_positive
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.random import Seed, generator_from, uniform
 from tinytorch.core.tensor import Tensor
 
@@ -29,6 +29,7 @@ def pair(value: Size, name: str, least: int = 1) -> tuple[int, int]:
     return int(both[0]), int(both[1])
 
 
+@whole_numbers
 class Conv2d(Module):
     """Cross-correlation with ``weight`` (out_channels, in_channels / groups, kh, kw), zero padded.
 
@@ -81,6 +82,7 @@ class Conv2d(Module):
         return f"{channels}, kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
+@whole_numbers
 class _Pool(Module):
     """Base of the windowed pools: kernel, stride (the kernel's by default) and padding."""
 
@@ -121,6 +123,7 @@ class AvgPool2d(_Pool):
         return apply(ops.avg_pool2d, x, kernel=self.kernel_size, stride=self.stride, padding=self.padding)
 
 
+@whole_numbers
 class AdaptiveAvgPool2d(Module):
     """Mean over as many cells as ``output_size`` says, whatever the input's size."""
 
@@ -132,6 +135,7 @@ class AdaptiveAvgPool2d(Module):
         return apply(ops.adaptive_avg_pool2d, x, size=self.output_size)
 
 
+@whole_numbers
 class BatchNorm2d(Module):
     """Normalize each channel over batch and positions; in eval mode by the running mean and variance.
 

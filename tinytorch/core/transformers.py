@@ -12,11 +12,12 @@ from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Embedding, LayerNorm, Linear, as_indices, checked_positive
 from tinytorch.core.module import Module
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.tensor import Tensor
 
 
+@whole_numbers
 class FeedForward(Module):
     """Linear, GELU, Linear: ``embed_dim`` to ``hidden_dim`` and back."""
 
@@ -32,6 +33,7 @@ class FeedForward(Module):
         return output
 
 
+@whole_numbers
 class TransformerBlock(Module):
     """x + attention(norm(x)), then x + mlp(norm(x)): the pre-norm block of GPT-2, causal."""
 
@@ -61,6 +63,7 @@ class Remembering(Protocol):
         """Count the new positions in, once every layer has seen them."""
 
 
+@whole_numbers
 class GPT(Module):
     """Token and position embeddings, causal transformer blocks, and logits over the vocabulary.
 

@@ -11,11 +11,12 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.quantization.convert import replaced
 
 
+@whole_numbers
 def break_even_rank(in_features: int, out_features: int) -> int:
     """Return the largest rank whose two factors hold fewer numbers than the weight: r (in + out) < in out.
 
@@ -29,6 +30,7 @@ def break_even_rank(in_features: int, out_features: int) -> int:
     return (in_features * out_features - 1) // (in_features + out_features)
 
 
+@whole_numbers
 def low_rank_approximate(weight: Tensor | Array, rank_ratio: float = 0.5) -> tuple[Array, Array, Array]:
     """Return (U, S, V) of the nearest matrix of rank ``max(1, int(rank_ratio * full rank))``: U diag(S) V.
 
@@ -54,6 +56,7 @@ def low_rank_approximate(weight: Tensor | Array, rank_ratio: float = 0.5) -> tup
     return _truncated(matrix, rank_of(matrix.shape[0], matrix.shape[1], rank_ratio))
 
 
+@whole_numbers
 def rank_of(in_features: int, out_features: int, rank_ratio: float) -> int:
     """Return the rank that is ``rank_ratio`` of the full one, at least 1.
 
@@ -70,6 +73,7 @@ def _truncated(matrix: Array, rank: int) -> tuple[Array, Array, Array]:
     return tuple(part.astype(np.float32) for part in (u[:, :rank], s[:rank], v[:rank]))  # type: ignore[return-value]
 
 
+@whole_numbers
 class LowRankLinear(Module):
     """x L R + b: a linear layer whose weight is the nearest of rank ``rank`` to that of ``linear``.
 
@@ -119,6 +123,7 @@ class LowRankLinear(Module):
         return f"{self.in_features}, {self.out_features}, rank={self.rank}"
 
 
+@whole_numbers
 def checked_rank(linear: Linear, rank: int) -> None:
     """Raise ValueError unless ``rank`` is a whole number above 0 that makes the layer smaller."""
     most = break_even_rank(linear.in_features, linear.out_features)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array, Shape
+from tinytorch.core.op import Array, Shape, whole_numbers
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 
@@ -196,6 +196,7 @@ def smallest(weights: Sequence[Array], share: float) -> list[Mask]:
     return [part.reshape(weight.shape) for part, weight in zip(np.split(mask, ends), weights, strict=True)]
 
 
+@whole_numbers
 def checked_n_m(n: int, m: int) -> None:
     """Raise ValueError unless 1 <= n <= m <= 256."""
     if (
@@ -205,6 +206,7 @@ def checked_n_m(n: int, m: int) -> None:
         raise ValueError(f"n and m must be whole numbers with 1 <= n <= m <= 256, not {n!r} and {m!r}")
 
 
+@whole_numbers
 def n_m_prune(model: Model, n: int = 2, m: int = 4, keep: Sequence[str] = ()) -> Model:
     """Return a copy of ``model`` in which each output keeps the ``n`` largest of each ``m`` weights, for good.
 
@@ -286,6 +288,7 @@ def _place_bits(m: int) -> int:
     return math.ceil(math.log2(m))
 
 
+@whole_numbers
 def compact_n_m(weight: Array, n: int = 2, m: int = 4) -> CompactNM:
     """Return the weight of a linear (in, out) or convolution (out, in, kh, kw) layer in compact form.
 

@@ -10,7 +10,7 @@ import numpy as np
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.ops.sparse import matrix_of, sparse_linear
 from tinytorch.perf.quantization.convert import replaced
@@ -25,6 +25,7 @@ def index_dtype(in_features: int) -> np.dtype[Any]:
     return np.dtype(np.uint16 if in_features <= _SHORT else np.int32)
 
 
+@whole_numbers
 def csr_nbytes(in_features: int, out_features: int, count: int) -> int:
     """Return the bytes of ``count`` weights in compressed sparse rows: 6 or 8 for each, and 4 for each output."""
     return count * (4 + index_dtype(in_features).itemsize) + 4 * (out_features + 1)

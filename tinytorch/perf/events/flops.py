@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import checked_positive
-from tinytorch.core.op import Shape, UncountedError
+from tinytorch.core.op import Shape, UncountedError, whole_numbers
 from tinytorch.core.ops.spatial import output_positions
 from tinytorch.core.spatial import Size, pair
 from tinytorch.core.tensor import Tensor
@@ -198,6 +198,7 @@ class FLOPCounter:
                 parts[row.name] = parts.get(row.name, 0) + row.flops
         return parts
 
+    @whole_numbers
     def count_linear(self, input_features: int, output_features: int, batch_size: int = 1) -> int:
         """Return FLOPs of (batch_size, input_features) times a weight: 2 B I O; the bias is B O elementwise.
 
@@ -207,6 +208,7 @@ class FLOPCounter:
         outputs = batch_size * output_features
         return self._add(f"linear {input_features}→{output_features}", "linear", outputs * input_features, outputs)
 
+    @whole_numbers
     def count_conv2d(
         self,
         input_height: int,
@@ -252,6 +254,7 @@ class FLOPCounter:
         name = f"conv2d {input_channels}→{output_channels} {kernel[0]}×{kernel[1]}"
         return self._add(name, "conv2d", outputs * (input_channels // groups) * kernel[0] * kernel[1], outputs)
 
+    @whole_numbers
     def count_attention(
         self, sequence_length: int, d_model: int, batch_size: int = 1, *, projections: bool = True
     ) -> int:
@@ -272,6 +275,7 @@ class FLOPCounter:
             total += self._add(f"{name}: output", "linear", rows * d_model, rows)
         return total
 
+    @whole_numbers
     def count_transformer(
         self, vocab_size: int, embed_dim: int, num_layers: int, seq_len: int, batch_size: int = 1, mlp_ratio: int = 4
     ) -> int:

@@ -70,6 +70,7 @@ def checked_shape(input_shape: Shape) -> Shape:
         raise ValueError(
             f"input_shape must be whole numbers above 0 with the batch first, such as (1, 784), not {input_shape!r}"
         )
+    shape = tuple(int(length) for length in shape)
     return (1, *shape) if len(shape) == 1 else shape
 
 

@@ -15,7 +15,7 @@ from tinytorch.core import ops
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import checked_positive
-from tinytorch.core.op import Array, Shape
+from tinytorch.core.op import Array, Shape, whole_numbers
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.measuring.model_io import MIB
@@ -23,6 +23,7 @@ from tinytorch.perf.ops.affine import check_finite
 from tinytorch.perf.ops.decode import quantized_attention, quantized_rows
 
 
+@whole_numbers
 class KVCache:
     """Keys and values of up to ``max_seq_len`` positions, for each layer, sequence of the batch and head.
 
@@ -313,6 +314,7 @@ class LayerMemory:
         return Tensor(heads.transpose(0, 2, 1, 3).reshape(batch, count, width // 3))
 
 
+@whole_numbers
 def enable_kv_cache(
     model: Any, batch_size: int = 1, max_seq_len: int | None = None, cache: KVCache | None = None
 ) -> KVCache:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.core.dispatch import no_grad
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.memoization.cache import cache_of
@@ -16,6 +16,7 @@ from tinytorch.perf.memoization.cache import cache_of
 Tokens = npt.NDArray[np.int64]
 
 
+@whole_numbers
 def generate(
     model: GPT,
     prompt: Any,

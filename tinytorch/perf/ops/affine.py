@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tinytorch.core.op import Array, Shape
+from tinytorch.core.op import Array, Shape, whole_numbers
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.ops.packed_codes import BITS, packed_length
 
@@ -19,6 +19,7 @@ _FLOAT32 = np.finfo(np.float32)
 _FACTORS = np.linspace(1.0, 0.3, 36)
 
 
+@whole_numbers
 @dataclass(frozen=True)
 class Scheme:
     """Scheme by which numbers become codes.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, whole_numbers
 
 #: Bits that a code can have.
 BITS = (8, 4, 2)
@@ -16,6 +16,7 @@ TILE = 64
 PANEL, TOGETHER = 16, 4
 
 
+@whole_numbers
 def codes_per_byte(bits: int) -> int:
     """Return how many codes share a byte.
 
@@ -27,11 +28,13 @@ def codes_per_byte(bits: int) -> int:
     return 8 // bits
 
 
+@whole_numbers
 def packed_length(length: int, bits: int) -> int:
     """Return the bytes that ``length`` codes take."""
     return -(-length // codes_per_byte(bits))
 
 
+@whole_numbers
 def pack(codes: Array, bits: int, axis: int = 0) -> Array:
     """Return int8 codes as bytes: neighbours along ``axis`` share one, the first in the lowest bits.
 
@@ -65,6 +68,7 @@ def pack(codes: Array, bits: int, axis: int = 0) -> Array:
     return np.ascontiguousarray(np.moveaxis(packed, 0, axis))
 
 
+@whole_numbers
 def unpack(packed: Array, bits: int, length: int, axis: int = 0) -> Array:
     """Return the int8 codes that `pack` packed, ``length`` of them along ``axis``.
 

@@ -13,6 +13,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
+from tinytorch.core.op import whole_numbers
+
 
 class Line(Protocol):
     """Line of a link that a prediction needs; a fit to measured messages has it, too."""
@@ -94,12 +96,14 @@ class Cluster:
             raise ValueError(f"ranks_per_node must be at least 1, not {self.ranks_per_node}")
 
 
+@whole_numbers
 def ring_all_reduce(nbytes: float, ranks: int, line: Line) -> float:
     """Return 2 (p - 1) alpha + 2 (p - 1) / p n beta: seconds of a ring all-reduce of n bytes on p ranks."""
     steps = 2 * (ranks - 1)
     return steps * (line.alpha_s + nbytes / ranks * line.beta_s_per_byte)
 
 
+@whole_numbers
 def doubling_all_reduce(nbytes: float, ranks: int, line: Line) -> float:
     """Return lg p (alpha + n beta); where p is no power of two, two steps more than for the power below it."""
     rounds = ranks.bit_length() - 1
@@ -108,6 +112,7 @@ def doubling_all_reduce(nbytes: float, ranks: int, line: Line) -> float:
     return rounds * (line.alpha_s + nbytes * line.beta_s_per_byte)
 
 
+@whole_numbers
 def halving_all_reduce(nbytes: float, ranks: int, line: Line) -> float:
     """Return 2 lg p alpha + 2 (p - 1) / p n beta, Rabenseifner's; where p is no power of two, two more whole messages.
 
@@ -121,6 +126,7 @@ def halving_all_reduce(nbytes: float, ranks: int, line: Line) -> float:
     return seconds
 
 
+@whole_numbers
 def all_reduce(nbytes: float, ranks: int, line: Line) -> float:
     """Return the seconds of the cheapest all-reduce of ``nbytes`` on ``ranks``."""
     if ranks == 1:
@@ -132,6 +138,7 @@ def all_reduce(nbytes: float, ranks: int, line: Line) -> float:
     )
 
 
+@whole_numbers
 def all_gather(nbytes: float, ranks: int, line: Line) -> float:
     """Return the seconds of an all-gather to n bytes on each of p ranks: (p - 1) / p n beta, and lg p or p - 1 alpha.
 

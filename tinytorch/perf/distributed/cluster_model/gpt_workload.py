@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+from tinytorch.core.op import whole_numbers
 from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
 
 
+@whole_numbers
 def transformer_flops(
     *, layers: int, width: int, positions: int, vocabulary: int, examples: int, recompute: bool = False
 ) -> float:
@@ -21,6 +23,7 @@ def transformer_flops(
     return examples * (layers * block + 6 * positions * width * vocabulary)
 
 
+@whole_numbers
 def transformer_workload(
     *,
     layers: int,

@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tinytorch.core.op import whole_numbers
 from tinytorch.perf.distributed.cluster_model import collective_costs as costs
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, Line
 from tinytorch.perf.distributed.cluster_model.workload import Workload
@@ -23,6 +24,7 @@ from tinytorch.perf.distributed.cluster_model.workload import Workload
 BUCKET_BYTES = 25 * 2**20
 
 
+@whole_numbers
 @dataclass(frozen=True)
 class Split:
     """Split of a step over ranks.
@@ -319,6 +321,7 @@ def _memory(workload: Workload, split: Split, parameters: float, micro: float) -
     )
 
 
+@whole_numbers
 def possible_splits(workload: Workload, ranks: int, *, sharding: int = 0) -> Iterator[Split]:
     """Yield every split of ``ranks`` that fits the workload, with every number of micro-batches.
 
@@ -338,6 +341,7 @@ def possible_splits(workload: Workload, ranks: int, *, sharding: int = 0) -> Ite
                 yield Split(data, tensor, pipeline, micro, sharding)
 
 
+@whole_numbers
 def best_splits(
     workload: Workload, cluster: Cluster, ranks: int, *, memory_bytes: float | None = None, sharding: int = 0
 ) -> list[Prediction]:

@@ -9,7 +9,10 @@ import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from tinytorch.core.op import whole_numbers
 
+
+@whole_numbers
 @dataclass(frozen=True)
 class Part:
     """Demand of one block, or of both ends of a model together; a tensor split divides some of it.
@@ -68,6 +71,7 @@ def _between(rows: list[tuple[float, float]], at: float) -> float:
     return max(height, high) if at > right else height
 
 
+@whole_numbers
 @dataclass(frozen=True)
 class Workload:
     """One step of training: equal blocks between the two ends of a model, and a batch.

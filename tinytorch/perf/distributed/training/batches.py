@@ -8,10 +8,11 @@ from itertools import pairwise
 import numpy as np
 
 from tinytorch.core.layers import checked_positive
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.tensor import Tensor
 
 
+@whole_numbers
 class ShardedBatches:
     """Batches of arrays that share their first axis, shared out to ranks: disjoint parts that together are the batch.
 

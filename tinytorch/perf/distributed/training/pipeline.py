@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch.core.layers import Embedding, LayerNorm
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
@@ -32,6 +32,7 @@ class Action(NamedTuple):
     micro: int
 
 
+@whole_numbers
 def one_forward_one_backward(stage: int, stages: int, micro: int) -> list[Action]:
     """Return forwards until the first gradient can be back, then backward and forward in turns.
 
@@ -51,6 +52,7 @@ def one_forward_one_backward(stage: int, stages: int, micro: int) -> list[Action
     return actions + [Action("backward", m) for m in range(micro - ahead, micro)]
 
 
+@whole_numbers
 def part_of(length: int, stage: int, stages: int) -> range:
     """Return which of ``length`` layers belong to a stage: consecutive ones, as evenly as it goes.
 

@@ -1,0 +1,83 @@
+"""Sizes and parameters given as NumPy integers give what Python's integers give, where products outgrow 32 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinytorch.core.attention import MultiHeadAttention
+from tinytorch.core.layers import Embedding, LayerNorm, Linear, Sequential
+from tinytorch.core.module import Module
+from tinytorch.core.spatial import AvgPool2d, Conv2d, MaxPool2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.compression import break_even_rank, csr_nbytes, low_rank_model
+from tinytorch.perf.distributed import GivenLink, ring_cost
+from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_flops
+from tinytorch.perf.memoization import KVCache
+from tinytorch.perf.profiling import FLOPCounter, Profiler
+from tinytorch.perf.quantization import Scheme, pack, quantize, quantize_model
+
+Integer = Callable[[int], Any]
+
+
+def counted(*layers: Module, shape: tuple[Any, ...]) -> tuple[int, int, Any]:
+    """Return what is counted of a forward and a step, and the parameters that its ops were recorded with."""
+    model = Sequential(*layers)
+    counter = FLOPCounter()
+    counter.count_model_forward(model, shape)
+    counter.count_model_backward(model, shape)
+    return Profiler().count_flops(model, shape), counter.total_flops, counter.total_elementwise
+
+
+#: What is asked, with the way in which its integers are given.
+DOORS: dict[str, Callable[[Integer], Any]] = {
+    "count_linear": lambda n: FLOPCounter().count_linear(n(100_000), n(100_000), n(100)),
+    "count_conv2d": lambda n: FLOPCounter().count_conv2d(n(2000), n(2000), n(512), n(512), (n(3), n(3)), n(4)),
+    "count_attention": lambda n: FLOPCounter().count_attention(n(100_000), n(4096), batch_size=n(8)),
+    "count_transformer": lambda n: FLOPCounter().count_transformer(n(50_000), n(12_288), n(1), n(100_000)),
+    "break_even_rank": lambda n: break_even_rank(n(100_000), n(100_000)),
+    "csr_nbytes": lambda n: csr_nbytes(n(100_000), n(100_000), n(2_000_000_000)),
+    "low_rank_model": lambda n: counted(low_rank_model(Sequential(Linear(8, 8)), {"0": n(2)}), shape=(n(2), n(8))),
+    "ring_cost": lambda n: ring_cost(n(2_000_000_000), n(8), GivenLink(1e-6, 1e-9)),
+    "transformer_flops": lambda n: transformer_flops(
+        layers=n(96), width=n(12_288), positions=n(2048), vocabulary=n(50_257), examples=n(1000)
+    ),
+    "KVCache": lambda n: KVCache(n(1), n(8), n(2), n(2), n(4)).get_memory_usage(),
+    "Linear": lambda n: counted(Linear(n(8), n(4)), shape=(n(2), n(8))),
+    "Embedding": lambda n: counted(Embedding(n(9), n(4)), shape=(n(2), n(3))),
+    "LayerNorm": lambda n: counted(Linear(8, 4), LayerNorm(n(4)), shape=(2, 8)),
+    "Conv2d": lambda n: counted(Conv2d(n(2), n(4), n(3), n(2), n(1), groups=n(2)), shape=(1, 2, 9, 9)),
+    "pools": lambda n: counted(Conv2d(2, 2, 1), MaxPool2d(n(2)), AvgPool2d((n(2), n(2))), shape=(1, 2, 8, 8)),
+    "MultiHeadAttention": lambda n: counted(MultiHeadAttention(n(8), n(2)), shape=(2, 3, 8)),
+    "GPT": lambda n: counted(GPT(n(11), n(16), n(1), n(2), n(8)), shape=(1, 4)),
+    "indices and axes": lambda n: counted(Slices(n), shape=(4, 8)),
+    "Scheme": lambda n: (
+        quantize(np.arange(64, dtype=np.float32).reshape(8, 8), Scheme(n(4), "group", group=n(4))).nbytes
+    ),
+    "pack": lambda n: pack(np.arange(16, dtype=np.int8) % 4 - 2, n(2), n(0)).tolist(),
+    "quantize_model": lambda n: len(quantize_model(Sequential(Linear(n(8), n(4)))).state_dict()),
+}
+
+
+class Slices(Module):
+    """Ops whose parameters are integers."""
+
+    def __init__(self, n: Integer) -> None:
+        self.n, self.layer = n, Linear(8, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        n = self.n
+        y = self.layer(x).reshape(n(2), n(2), n(4)).transpose(n(0), n(2), n(1))
+        return y[n(0) : n(2), n(1)].sum(axis=n(0)) + y[n(0), n(1)]
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int32, np.int64, np.uint32])
+@pytest.mark.parametrize("door", DOORS)
+def test_numpy_integers_are_the_integers_that_they_are(door: str, kind: type[np.integer[Any]]) -> None:
+    ask = DOORS[door]
+    given = ask(lambda value: kind(value) if value <= np.iinfo(kind).max else value)
+    assert given == ask(int)
