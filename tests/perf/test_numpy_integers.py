@@ -56,7 +56,7 @@ DOORS: dict[str, Callable[[Integer], Any]] = {
     "GPT": lambda n: counted(GPT(n(11), n(16), n(1), n(2), n(8)), shape=(1, 4)),
     "indices and axes": lambda n: counted(Slices(n), shape=(4, 8)),
     "Scheme": lambda n: (
-        quantize(np.arange(64, dtype=np.float32).reshape(8, 8), Scheme(n(4), "group", group=n(4))).nbytes
+        quantize(np.arange(64, dtype=np.float32).reshape(8, 8), Scheme(n(4), per="group", group=n(4))).nbytes
     ),
     "pack": lambda n: pack(np.arange(16, dtype=np.int8) % 4 - 2, n(2), n(0)).tolist(),
     "quantize_model": lambda n: len(quantize_model(Sequential(Linear(n(8), n(4)))).state_dict()),

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,7 +35,7 @@ def checked_prompt(function: Callable[P, R], what: str) -> Callable[P, R]:
                 shown = getattr(function, "__name__", type(function).__name__)
                 raise TypeError(
                     f"{what} cannot wrap {shown}, {name}, which has done nothing yet when it returns: wrap a function "
-                    "that uses what it yields, or write `with` in its body"
+                    "that runs it to its end"
                 )
     return function
 
@@ -53,6 +53,6 @@ def contextmanager(function: Callable[P, Iterator[R]]) -> Callable[P, contextlib
 
     @functools.wraps(function)
     def made(*args: P.args, **kwargs: P.kwargs) -> contextlib._GeneratorContextManager[R]:
-        return _Context(function, args, kwargs)
+        return _Context(cast(Any, function), args, kwargs)
 
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -28,7 +29,7 @@ class Module:
     """Base of layers and models.
 
     Attributes that are Parameters, other Tensors (buffers: state that is saved but not trained), Modules, or
-    lists, tuples and dicts of these, are found by name. Override ``forward``.
+    lists, tuples and dicts of these, also within one another, are found by name. Override ``forward``.
 
     Examples:
         >>> from tinytorch import Linear, Module, Tensor
@@ -172,16 +173,9 @@ class Module:
         return self
 
     def _named_values(self) -> Iterator[tuple[str, Any]]:
-        """Yield name and value of each attribute, with lists, tuples and dicts opened."""
+        """Yield name and value of each Module and Tensor among the attributes, containers opened."""
         for name, value in vars(self).items():
-            if isinstance(value, (list, tuple)):
-                for index, item in enumerate(value):
-                    yield f"{name}.{index}", item
-            elif isinstance(value, dict):
-                for key, item in value.items():
-                    yield f"{name}.{key}", item
-            else:
-                yield name, value
+            yield from _held(name, value, ())
 
     def _named_tensors(self, wanted: Any) -> Iterator[tuple[str, Tensor]]:
         seen: set[int] = set()
@@ -206,6 +200,17 @@ class Module:
     def _described(self) -> str:
         """Return the arguments to show between the brackets of ``repr``."""
         return ""
+
+
+def _held(name: str, value: Any, around: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+    """Yield name and value of each Module and Tensor that ``value`` is or holds; ``around`` are containers of it."""
+    if isinstance(value, (Module, Tensor)):
+        yield name, value
+    elif isinstance(value, (list, tuple, deque, Mapping)) and not any(value is each for each in around):
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from _held(f"{name}.{key}", item, (*around, value))
+    elif isinstance(value, (set, frozenset)) and any(isinstance(each, (Module, Tensor)) for each in value):
+        raise TypeError(f"{name} must not hold modules or tensors in a set, which has no order to name them by: a list")
 
 
 class Sequential(Module):

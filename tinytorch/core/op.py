@@ -182,7 +182,7 @@ def as_int(value: Any) -> Any:
     if isinstance(value, np.integer):
         return int(value)
     if type(value) in (tuple, list):
-        made = [as_int(each) for each in value]
+        made = [as_int(each) if type(each) is not list else each for each in value]
         if any(new is not old for new, old in zip(made, value, strict=True)):
             return type(value)(made)
     return value

@@ -6,13 +6,14 @@ import functools
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from types import FunctionType, MethodType
 from typing import Any
 
 import numpy as np
 
 from tinytorch.core.attention import Attending
+from tinytorch.core.contexts import contextmanager
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.random import generator_from
 from tinytorch.core.tensor import Tensor

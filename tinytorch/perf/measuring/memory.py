@@ -6,10 +6,11 @@ import gc
 import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tinytorch.core.contexts import checked_prompt
 from tinytorch.perf.measuring.model_io import MIB
 
 
@@ -19,45 +20,63 @@ class Tracing:
     tracemalloc sees NumPy's arrays to the byte and Python's objects, those of all threads of the process; it does not
     see BLAS work space. If tracing was on, it stays on with all that it knew. Reading peaks means resetting the one
     that tracemalloc keeps; at exit the caller's is raised back to what it would have been, by an allocation of that
-    size that nothing touches.
+    size that nothing touches. Bodies may lie in one another, and end in any order.
 
     Attributes:
         highest: most bytes traced at any moment since entry, as far as it was read.
         own_session: whether tracing was off before, so that whatever is traced was allocated in the body.
     """
 
+    #: All that are open, and the peak of a caller who traced before the first of them, None if nobody did.
+    _open: ClassVar[list[Tracing]] = []
+    _callers_peak: ClassVar[int | None] = None
+
     def __enter__(self) -> Self:
         self.own_session = not tracemalloc.is_tracing()
-        self._callers_peak = 0
         if self.own_session:
             tracemalloc.start(1)
-        else:
-            self._callers_peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.reset_peak()
+        if not Tracing._open:
+            Tracing._callers_peak = None if self.own_session else tracemalloc.get_traced_memory()[1]
+        self._reset()
         self.baseline = tracemalloc.get_traced_memory()[0]
-        self.highest = self.baseline
+        self.highest, self._kept_peak = self.baseline, 0
+        Tracing._open.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.read()
-        if self.own_session:
+        Tracing._open.remove(self)
+        if Tracing._open:
+            return
+        if Tracing._callers_peak is None:
             tracemalloc.stop()
         else:
-            _raise_peak(max(self._callers_peak, self.highest))
+            _raise_peak(max(Tracing._callers_peak, self.highest))
 
     def read(self) -> tuple[int, int]:
         """Return bytes traced now and the most since the last `restart_peak` (or entry)."""
         current, peak = tracemalloc.get_traced_memory()
+        peak = max(peak, self._kept_peak)
         self.highest = max(self.highest, peak)
         return current, peak
 
     def restart_peak(self) -> int:
         """Let the peak start anew from now; return bytes traced now."""
         current, _ = self.read()
-        tracemalloc.reset_peak()
+        self._kept_peak = 0
+        self._reset()
         return current
+
+    def _reset(self) -> None:
+        """Reset tracemalloc's peak, which the others that are open keep."""
+        for other in Tracing._open:
+            if other is not self:
+                other._kept_peak = other.read()[1]
+        if Tracing._callers_peak is not None:
+            Tracing._callers_peak = max(Tracing._callers_peak, tracemalloc.get_traced_memory()[1])
+        tracemalloc.reset_peak()
 
 
 def _raise_peak(wanted: int) -> None:
@@ -120,6 +139,7 @@ class MemoryProfiler:
         """
         if calls < 1:
             raise ValueError(f"calls must be at least 1, not {calls}")
+        checked_prompt(func, "MemoryProfiler.profile")
         named = dict(kwargs or {})
         gc.collect()
         with Tracing() as tracing:
@@ -175,7 +195,11 @@ class MemoryTracker:
         4.0
     """
 
+    _open = False
+
     def __enter__(self) -> Self:
+        if self._open:
+            raise RuntimeError("this MemoryTracker is open already: use another one for a body inside its body")
         self._tracing = Tracing().__enter__()
         self._now, self._open = self._tracing.baseline, True
         return self

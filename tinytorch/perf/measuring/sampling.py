@@ -8,12 +8,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from tinytorch.core.contexts import checked_prompt, contextmanager
 from tinytorch.perf.host.blas import ThreadSwitch, current_blas_threads
 from tinytorch.perf.host.memory_pages import minor_page_faults
 from tinytorch.perf.measuring.between_run_variance import spread_sample_is_due, with_between_run_spread
@@ -329,6 +330,7 @@ class LayoutRandomizer:
 
 
 def _prepare(function: Callable[..., Any], warmup_seconds: float, cold: WorkingSetsInTurn | None) -> _Sampler:
+    checked_prompt(function, "measure")
     """Return the sampler of a function that now is warm; with ``cold`` its data are not."""
     if cold is None:
         warmup = _warmed_up(function, warmup_seconds, 0)
@@ -531,6 +533,7 @@ def sample(function: Callable[[], Any], name: str, *, warmup: int, runs: int) ->
         raise ValueError(f"warmup must be at least 0, not {warmup}")
     if runs < 1:
         raise ValueError(f"runs must be at least 1, not {runs}")
+    checked_prompt(function, "sample")
     with collector_off():
         times = [_timed(function, 1) for _ in range(warmup)]
         fastest = min(times, default=math.inf)

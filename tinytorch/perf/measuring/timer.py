@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from tinytorch.core.contexts import checked_prompt
 from tinytorch.perf.measuring.measurement import Measurement
 from tinytorch.perf.measuring.sampling import sample
 from tinytorch.perf.measuring.statistics import percentile, samples_needed
@@ -37,6 +38,8 @@ class Timer:
         self._end: int | None = None
 
     def __enter__(self) -> Self:
+        if self._start is not None and self._end is None:
+            raise RuntimeError("this Timer is running already: use another one for a body inside its body")
         self._end = None
         self._start = time.perf_counter_ns()
         return self
@@ -80,7 +83,7 @@ class Timer:
             ValueError: if ``warmup`` is below 0 or ``runs`` below 1.
         """
         named = dict(kwargs or {})
-        name = getattr(func, "__name__", type(func).__name__)
+        name = getattr(checked_prompt(func, "Timer.measure"), "__name__", type(func).__name__)
         self.measurement = sample(lambda: func(*args, **named), name, warmup=warmup, runs=runs)
         return milliseconds_of(self.measurement)
 

@@ -7,11 +7,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 import numpy as np
 
+from tinytorch.core.contexts import checked_prompt
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.array_life import owner_of
 from tinytorch.perf.events.flops import flops_of
@@ -44,10 +46,15 @@ def result_bytes(result: Any) -> int:
     Looks into Tensors, arrays, and tuples, lists and dicts of these.
     """
     buffers: dict[int, int] = {}
+    opened: dict[int, Any] = {}
     others = 0
     stack = [result]
     while stack:
         value = stack.pop()
+        if isinstance(value, (tuple, list, dict)):
+            if id(value) in opened:  # one may hold itself
+                continue
+            opened[id(value)] = value
         if isinstance(value, Tensor):
             stack.append(value.data)
         elif isinstance(value, np.ndarray):
@@ -92,7 +99,7 @@ class SimpleProfiler:
         when several are; ``memory_delta_mb`` that one call leaves with its result alive, ``peak_memory_mb``
         that it needs at its worst, ``result_size_mb``, all in MiB; and ``result``.
         """
-        call = functools.partial(func, *args, **kwargs)
+        call = functools.partial(checked_prompt(func, "SimpleProfiler.profile"), *args, **kwargs)
         if warmup:
             call()
         found: dict[str, Any] = {"name": name or getattr(func, "__name__", type(func).__name__)}
@@ -170,7 +177,11 @@ def profile(func: Callable[P, R] | None = None, /, *, name: str | None = None, t
 
     The keys are those of `SimpleProfiler.profile` without ``result``. Each call runs the function once, so that what
     it does to the world is done once: time and memory are never measured in one run, so that ``track_memory=True``
-    runs it a second time, for the two keys of memory.
+    runs it a second time, for the two keys of memory. Of a function that calls itself the outermost call is measured;
+    after one that raised ``last_profile`` is None.
+
+    Raises:
+        TypeError: if it is a generator or coroutine function, which has done nothing yet when it returns.
 
     Examples:
         >>> from tinytorch.perf.profiling import profile
@@ -185,11 +196,20 @@ def profile(func: Callable[P, R] | None = None, /, *, name: str | None = None, t
 
     def decorated(function: Callable[P, R]) -> Profiled[P, R]:
         profiler = SimpleProfiler(track_memory=track_memory)
-        shown = name or function.__name__
+        checked_prompt(function, "@profile")
+        shown: str = name or getattr(function, "__name__", type(function).__name__)
+        is_running = ContextVar("is_running", default=False)
 
         @functools.wraps(function)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
-            result, found = profiler.once(lambda: function(*args, **kwargs), shown)
+            if is_running.get():  # a call in a call is part of that one
+                return function(*args, **kwargs)
+            kept.last_profile = None
+            is_running.set(True)
+            try:
+                result, found = profiler.once(lambda: function(*args, **kwargs), shown)
+            finally:
+                is_running.set(False)
             kept.last_profile = found
             return result
 
@@ -250,8 +270,12 @@ class ProfilerContext:
         self.flops_by_hand: int | None = None
         self._parts_by_hand: dict[str, int] = {}
         self._body = ExitStack()
+        self._running = False
 
     def __enter__(self) -> Self:
+        if self._running:
+            raise RuntimeError("this ProfilerContext is running already: use another one for a body inside its body")
+        self._running = True
         self._body = ExitStack()
         self._recording = self._body.enter_context(recording(timed=False))
         self._began = time.perf_counter_ns()
@@ -261,6 +285,7 @@ class ProfilerContext:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         seconds = (time.perf_counter_ns() - self._began) * 1e-9
+        self._running = False
         self._body.close()
         if kind is not None:
             return
@@ -296,6 +321,7 @@ class ProfilerContext:
         Raises:
             UncountedError: with ``enable_flops``, if an op declares no formula.
         """
+        checked_prompt(func, "profile_function")
         named = dict(kwargs or {})
         self._body.close()  # what it does to be seen by an observer is no part of the function
         timer = Timer()

@@ -73,8 +73,8 @@ def main(way: str) -> None:
         step = data_parallel(group, broken, broken_loss if way == "data, loss" and fails else loss)
     else:
         stage = stages()[group.rank]
-        broken = Sequential(stage, Failing()) if way == "pipeline, forward" and fails else stage
-        step = pipeline(group, broken, broken_loss if way == "pipeline, loss" else loss)
+        part = Sequential(stage, Failing()) if way == "pipeline, forward" and fails else stage
+        step = pipeline(group, part, broken_loss if way == "pipeline, loss" else loss)
     if way.endswith("between") and fails:
         raise OSError("rank one is broken")
     try:

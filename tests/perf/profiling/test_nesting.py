@@ -1,0 +1,158 @@
+"""Instruments around what is no plain call, in themselves, in one another, and crossing one another."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.events.call_tree import call_tree
+from tinytorch.perf.measuring import interleave, measure
+from tinytorch.perf.profiling import (
+    MemoryProfiler,
+    MemoryTracker,
+    Profiler,
+    ProfilerContext,
+    SimpleProfiler,
+    Timer,
+    profile,
+    region,
+)
+from tinytorch.perf.profiling.function_profile import result_bytes
+
+MIB = 2**20
+
+
+def numbers() -> Iterator[int]:
+    yield 1
+
+
+async def later() -> int:
+    return 1
+
+
+async def stream() -> Any:
+    yield 1
+
+
+class Yields:
+    def __call__(self) -> Iterator[int]:
+        yield 1
+
+
+WRAPPERS: dict[str, Callable[[Any], Any]] = {
+    "profile": profile,
+    "profile with arguments": profile(name="it", track_memory=True),
+    "SimpleProfiler": lambda function: SimpleProfiler().profile(function),
+    "ProfilerContext": lambda function: ProfilerContext("it").profile_function(function),
+    "Timer": lambda function: Timer().measure(function, runs=1),
+    "MemoryProfiler": lambda function: MemoryProfiler().profile(function),
+    "measure": lambda function: measure(function, "it", repeats=6),
+    "interleave": lambda function: interleave({"it": function}, repeats=6),
+}
+
+
+@pytest.mark.parametrize("function", [numbers, later, stream, functools.partial(numbers), Yields()])
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_what_has_done_nothing_when_it_returns_is_not_measured(wrapper: str, function: Any) -> None:
+    with pytest.raises(TypeError, match=getattr(function, "__name__", type(function).__name__)):
+        WRAPPERS[wrapper](function)
+
+
+@pytest.mark.parametrize(("track_memory", "runs"), [(False, 11), (True, 22)])
+def test_a_function_that_calls_itself_is_measured_as_one_call(track_memory: bool, runs: int) -> None:
+    calls = []
+
+    @profile(track_memory=track_memory)
+    def depth(n: int) -> int:
+        calls.append(n)
+        time.sleep(1e-3)
+        return 0 if n == 0 else depth(n - 1)
+
+    depth(10)
+    assert len(calls) == runs
+    assert depth.last_profile is not None
+    assert depth.last_profile["wall_time"] > 11e-3
+
+
+def test_nothing_is_kept_of_a_call_that_raised() -> None:
+    @profile
+    def fails(when: bool) -> None:
+        if when:
+            raise ZeroDivisionError
+
+    fails(False)
+    assert fails.last_profile is not None
+    with pytest.raises(ZeroDivisionError):
+        fails(True)
+    assert fails.last_profile is None
+    fails(False)
+    assert fails.last_profile is not None
+
+
+@pytest.mark.parametrize("make", [Timer, MemoryTracker, Profiler, functools.partial(ProfilerContext, "it")])
+def test_an_instrument_is_not_entered_in_itself_but_again_afterwards(make: Callable[[], Any]) -> None:
+    instrument = make()
+    with instrument, pytest.raises(RuntimeError, match="another"), instrument:
+        pass
+    with instrument:
+        pass
+
+
+def test_trackers_in_one_another_and_crossing_keep_their_own_peaks() -> None:
+    outer, inner = MemoryTracker(), MemoryTracker()
+    outer.__enter__()
+    np.ones(4 * MIB, np.uint8)
+    held = np.ones(MIB, np.uint8)
+    inner.__enter__()
+    np.ones(2 * MIB, np.uint8)
+    inner_so_far, outer_so_far = inner.peak_bytes, outer.peak_bytes
+    outer.__exit__(None, None, None)
+    np.ones(3 * MIB, np.uint8)
+    inner.__exit__(None, None, None)
+    for found, expected in ((inner_so_far, 2), (outer_so_far, 4), (inner.peak_bytes, 3), (outer.peak_bytes, 4)):
+        assert found / MIB == pytest.approx(expected, abs=0.05)
+    assert held.nbytes == MIB
+    with MemoryTracker() as whole:
+        with Profiler(memory=True):
+            y = Tensor(np.ones(MIB // 4, np.float32)) * 2.0
+        del y
+    assert whole.peak_usage == pytest.approx(2, abs=0.1)
+
+
+def test_regions_that_cross_have_the_time_from_their_own_begin_to_their_own_end() -> None:
+    with Profiler() as profiler:
+        first, second = region("first"), region("second")
+        first.__enter__()
+        time.sleep(0.01)
+        second.__enter__()
+        time.sleep(0.02)
+        first.__exit__(None, None, None)
+        time.sleep(0.04)
+        second.__exit__(None, None, None)
+    lengths = {each.name: each.end - each.start for each in profiler.run.regions}
+    tree = call_tree(profiler.run)
+    own = {name: sum(f.self_ns for f in tree.all() if f.name == name) for name in ("first", "second")}
+    calls = {name: sum(f.calls for f in tree.all() if f.name == name) for name in ("first", "second")}
+    assert own["second"] == lengths["second"]
+    one, other = profiler.run.regions
+    assert one.start < other.start < one.end < other.end
+    assert own["first"] == other.start - one.start
+    assert calls == {"first": 1, "second": 1}
+    assert sum(frame.self_ns for frame in tree.all()) == profiler.run.end - profiler.run.start
+    assert sum(row.self_seconds or 0 for row in profiler.attribution()) == pytest.approx(profiler.run.wall_seconds)
+
+
+def test_a_result_that_holds_itself_is_counted_once() -> None:
+    array = np.ones(MIB, np.uint8)
+    itself: list[Any] = [array, (array[:5],)]
+    itself.append(itself)
+    by_name = {"list": itself}
+    by_name["dict"] = by_name  # type: ignore[assignment]
+    assert result_bytes(by_name) == MIB
+    assert SimpleProfiler().profile(lambda: itself)["result_size_mb"] == 1.0
