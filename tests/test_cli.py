@@ -85,7 +85,7 @@ def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "other.onnx").write_text("no model")
     token_net().file(tmp_path, "tokens.onnx")
     strange = Made()
-    strange.output(strange.node("Det", strange.input("x", [2, 2])))
+    strange.output(strange.node("Own", strange.input("x", [2, 2]), domain="other"))
     strange.file(tmp_path, "strange.onnx")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])
@@ -231,7 +231,7 @@ def test_a_file_with_several_outputs(own_models: Path) -> None:
         (["tokens.onnx"], "leaves lengths open"),
         (["tokens.onnx", "--input-shape", "4", "--seq-len", "4"], "exclude each other"),
         (["tokens.onnx", "--input-shape", "4,2"], "cannot have shape (1, 4, 2)"),
-        (["strange.onnx"], "strange.onnx holds 1 of 1 nodes that have no translation: Det (1 node"),
+        (["strange.onnx"], "strange.onnx holds 1 of 1 nodes that have no translation: other.Own (1 node"),
         (["strange.onnx", "--seq-len", "3"], "holds 1 of 1 nodes"),
         (["tokens.onnx", "--given", "rate"], "--given must be NAME=NUMBER, such as rate=16000, not 'rate'"),
         (["tokens.onnx", "--given", "=3"], "--given must name an input"),

@@ -11,7 +11,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
-from tinytorch.core.op import Array, Op
+from tinytorch.core.op import Op
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable
 from tinytorch.perf.ops import pointwise
@@ -164,8 +164,14 @@ def _inverse(x: Any) -> Tensor:
     return apply(ops.divide, 1, x)
 
 
-def _negated(x: Array | Tensor) -> Tensor:
-    return apply(pointwise.negation, without_gradient(x))
+def _told(op: Op) -> Translation:
+    return Translation(lambda node: lambda x: apply(op, without_gradient(x)))
+
+
+def _is_infinite(node: Node) -> Runner:
+    node.only("detect_negative", 1)
+    node.only("detect_positive", 1)
+    return lambda x: apply(pointwise.is_infinite, without_gradient(x))
 
 
 TRANSLATIONS: dict[str, Translation] = {
@@ -189,6 +195,8 @@ TRANSLATIONS: dict[str, Translation] = {
     "HardSigmoid": _of(_hard_sigmoid),
     "HardSwish": _of(_hard_swish),
     "Identity": _of(_same),
+    "IsInf": _of(_is_infinite),
+    "IsNaN": _told(pointwise.is_nan),
     "LeakyRelu": _of(_leaky_relu),
     "Less": _judged(pointwise.less),
     "LessOrEqual": _judged(pointwise.less_equal),
@@ -199,7 +207,7 @@ TRANSLATIONS: dict[str, Translation] = {
     "Mod": _of(_modulo),
     "Mul": _two(ops.multiply),
     "Neg": _one(ops.negative),
-    "Not": _of(lambda node: _negated),
+    "Not": _told(pointwise.negation),
     "Or": _judged(pointwise.either),
     "PRelu": _of(_parametric_relu),
     "Pow": _of(_power),

@@ -1,55 +1,20 @@
 """What is known before data comes: constants, and what nodes make of constants and shapes alone.
 
-The onnx package's own reference works it out, so that such nodes need no translation.
+The onnx package's own reference works it out, so that such nodes need no translation; where it fails, ours does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from onnx import helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
 
 from tinytorch.core.op import Array
-from tinytorch.core.tensor import Tensor
 
 #: Operators whose result is not the same each time.
 _RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
-
-
-class Evaluated:
-    """A node that the reference runs on known numbers."""
-
-    def __init__(self, node: Any, opsets: Mapping[str, int]) -> None:
-        self._node, self._opsets = node, dict(opsets)
-        self._evaluator: Any = None
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Evaluated:
-        """Return itself: nothing of it changes, and the reference cannot be copied."""
-        del memo
-        return self
-
-    def __call__(self, *operands: Any) -> Any:
-        """Return the outputs, as a tuple if there are several."""
-        if self._evaluator is None:
-            # The reference asks for no dtypes of what comes and goes; float stands for any.
-            anything = helper.make_tensor_type_proto(1, None)
-            reads, writes = (
-                [helper.make_value_info(name, anything) for name in dict.fromkeys(names) if name]
-                for names in (self._node.input, self._node.output)
-            )
-            graph = helper.make_graph([self._node], "node", reads, writes)
-            self._evaluator = ReferenceEvaluator(graph, opsets=self._opsets)
-        given = {
-            name: operand.data if isinstance(operand, Tensor) else operand
-            for name, operand in zip(self._node.input, operands, strict=True)
-            if name
-        }
-        made = dict(zip((name for name in self._node.output if name), self._evaluator.run(None, given), strict=True))
-        outputs = tuple(np.asarray(made[name]) if name else None for name in self._node.output)
-        return outputs if len(outputs) > 1 else outputs[0]
 
 
 def is_pure(node: Any) -> bool:

@@ -6,10 +6,12 @@ import os
 import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tinytorch.core.dispatch import no_grad, unobserved
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
@@ -96,9 +98,9 @@ class _Reader:
     """The graph of a file while it is read."""
 
     def __init__(self, file: Any, name: str, given: Mapping[str, Any]) -> None:
-        from tinytorch.perf.onnx import folding  # which imports onnx
+        from tinytorch.perf.onnx import folding, reference  # which import onnx
 
-        self._folding = folding
+        self._folding, self._reference = folding, reference
         self._name, self._graph = name, file.graph
         self._opsets = {each.domain: each.version for each in file.opset_import}
         self._opsets.setdefault("", self._opsets.get("ai.onnx", 1))
@@ -192,17 +194,34 @@ class _Reader:
         return list(branch.node), [own.get(each.name, each.name) for each in branch.output]
 
     def _fold(self, node: Any) -> None:
+        operands = [self._constants.get(name) for name in node.input]
         try:
-            made = self._folding.Evaluated(node, self._opsets)(*(self._constants.get(name) for name in node.input))
-        except Exception as error:  # of the reference, for what it does not know
+            made = self._folded(node, operands)
+        except Exception as error:  # of what runs it, which raises what it likes
             self._miss(f"{node.op_type} of constants ({type(error).__name__})", node)
             return
         from_weights = not self._initialized.isdisjoint(node.input)
-        for name, value in zip(node.output, made if isinstance(made, tuple) else (made,), strict=True):
+        for name, value in zip(node.output, _as_tuple(made), strict=False):
             if name:
                 self._constants[name] = value
                 if from_weights:
                     self._initialized.add(name)
+
+    def _folded(self, proto: Any, operands: Sequence[Any]) -> Any:
+        """Return what a node makes of known numbers: by the reference, and by our own translation where that fails."""
+        try:
+            return self._reference.Evaluated(proto, self._opsets)(*operands)
+        except Exception:  # of the reference, for what it does not know
+            node = self._node(proto, 0)
+            translation = _TRANSLATIONS.get(node.kind)
+            if translation is None:
+                raise
+            runner = translation.make(node)
+            reads = translation.reads if isinstance(runner, Module) else range(len(operands))
+            with unobserved(), no_grad():
+                made = runner(*(operands[index] if index < len(operands) else None for index in reads))
+        arrays = tuple(np.asarray(each.data if isinstance(each, Tensor) else each) for each in _as_tuple(made))
+        return arrays if len(arrays) > 1 else arrays[0]
 
     def _miss(self, kind: str, node: Any) -> None:
         self._missing[kind] += 1
@@ -318,17 +337,34 @@ class _Reader:
         try:
             if translation is None:
                 raise Untranslatable("")
-            for index in translation.known:
-                if node.has(index) and node.inputs[index] not in known and node.constant(index) is None:
-                    raise Untranslatable(f"operand {index} that depends on data")
-            return node, translation.make(node), translation, False
+            from_data = {
+                index
+                for index in translation.known
+                if node.has(index) and node.inputs[index] not in known and node.constant(index) is None
+            }
+            runner = translation.make(node)
+            return node, _looking_at(from_data, runner) if from_data else runner, translation, False
         except Untranslatable as reason:
-            self._miss(f"{node.kind} with {reason}" if str(reason) else node.kind, _Outputs(node.outputs))
+            referred = self._referred(node)
+            if referred is None:
+                self._miss(f"{node.kind} with {reason}" if str(reason) else node.kind, _Outputs(node.outputs))
+            return referred
+
+    def _referred(self, node: Node) -> tuple[Node, Runner, Translation, bool] | None:
+        """Return what runs a node by the reference; None if it does not know it."""
+        proto = self._protos[node.outputs]
+        outer = [name for name in _outer_names(proto) if name not in node.inputs]
+        reads = (*node.inputs, *outer)
+        try:
+            runner = self._reference.referred(proto, node, self._opsets, reads)
+        except Untranslatable:
             return None
+        constants = {name: self._constants[name] for name in reads if name in self._constants}
+        return replace(node, inputs=reads, constants=constants), runner, _REFERRED, False
 
     def _evaluated(self, node: Node) -> Runner:
-        runner: Runner = self._folding.Evaluated(self._protos[node.outputs], self._opsets)
-        return runner
+        proto = self._protos[node.outputs]
+        return lambda *operands: self._folded(proto, [_array(each) for each in operands])
 
     def _refuse_missing(self, nodes: Sequence[Any]) -> None:
         if not self._missing:
@@ -389,6 +425,10 @@ class _Reader:
         return found
 
 
+def _as_tuple(made: Any) -> tuple[Any, ...]:
+    return made if isinstance(made, tuple) else (made,)
+
+
 def _rename(nodes: Sequence[Any], names: Mapping[str, str]) -> None:
     """Give values other names, also where the graphs that nodes hold read them."""
     for node in nodes:
@@ -407,6 +447,29 @@ class _Outputs:
 
 
 _KNOWN = Translation(shapes.shape_of)
+_REFERRED = Translation(shapes.shape_of)
+
+
+def _array(operand: Any) -> Any:
+    return operand.data if isinstance(operand, Tensor) else operand
+
+
+def _looking_at(places: set[int], runner: Runner) -> Runner:
+    """Return what runs a node that takes a shape, axes or ends from data: as they are at that call."""
+    return lambda *operands: runner(*(_array(each) if at in places else each for at, each in enumerate(operands)))
+
+
+def _outer_names(node: Any) -> list[str]:
+    """Return the names that the graphs in a node read and do not make."""
+    found: list[str] = []
+    for attribute in node.attribute:
+        for inner in (attribute.g, *attribute.graphs):
+            made = {each.name for each in (*inner.input, *inner.initializer)}
+            made.update(name for each in inner.node for name in each.output)
+            read = [name for each in inner.node for name in (*each.input, *_outer_names(each))]
+            read += [each.name for each in inner.output]
+            found += [name for name in read if name and name not in made]
+    return list(dict.fromkeys(found))
 
 
 def _declared(value: Any) -> Input:

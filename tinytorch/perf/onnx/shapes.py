@@ -154,6 +154,11 @@ def _gather_elements(node: Node) -> Runner:
     return lambda x, indices: apply(picking.gather_along, x, indices, axis=axis)
 
 
+def _gather_tuples(node: Node) -> Runner:
+    batch_dims = node.get("batch_dims", 0)
+    return lambda x, indices: apply(picking.gather_tuples, x, indices, batch_dims=batch_dims)
+
+
 def _expand(node: Node) -> Runner:
     def run(x: Any, shape: Any) -> Tensor:
         wide = np.broadcast_shapes(x.shape, whole(shape) if np.size(shape) else ())
@@ -391,6 +396,7 @@ TRANSLATIONS: dict[str, Translation] = {
     "Expand": Translation(_expand, (1,)),
     "Flatten": Translation(_flatten),
     "GatherElements": Translation(_gather_elements),
+    "GatherND": Translation(_gather_tuples),
     "LogSoftmax": _softmax(ops.log_softmax),
     "Pad": Translation(_pad, (1, 2, 3)),
     "ReduceL1": _reduction(_sum_of_sizes),

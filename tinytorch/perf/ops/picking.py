@@ -59,6 +59,24 @@ def _along_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owne
     return down, None
 
 
+def _tuples(indices: Array, batch_dims: int) -> tuple[Array, ...]:
+    """Return for each axis that tuples in the last axis of ``indices`` name, and for those before, where they point."""
+    along = np.indices(indices.shape[:-1], sparse=True)[:batch_dims]
+    return (*along, *np.moveaxis(indices, -1, 0))
+
+
+def _gather_tuples_forward(keep: bool, x: Array, indices: Array, *, batch_dims: int) -> tuple[Array, Saved]:
+    where = _tuples(indices, batch_dims)
+    return np.asarray(x[where]), (x.shape, where) if keep else ()
+
+
+def _gather_tuples_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    shape, where = saved
+    down = np.zeros(shape, gradient.dtype)
+    np.add.at(down, where, gradient)
+    return down, None
+
+
 def _broadcast_forward(keep: bool, x: Array, *, shape: Shape) -> tuple[Array, Saved]:
     return np.broadcast_to(x, shape), (x.shape,) if keep else ()
 
@@ -155,6 +173,8 @@ def _blend_work(call: Call) -> Work:
 gather = Op("gather", _gather_forward, _gather_backward, _added_back, _picked_traffic)
 #: For each of ``indices``, as many axes as x, the element of x at this place along the axis.
 gather_along = Op("gather_along", _along_forward, _along_backward, _added_back, _picked_traffic)
+#: Parts of x: each tuple in the last axis of ``indices`` says where, behind the first ``batch_dims`` axes of both.
+gather_tuples = Op("gather_tuples", _gather_tuples_forward, _gather_tuples_backward, _added_back, _picked_traffic)
 #: A view of x repeated to a shape, without copying.
 broadcast = Op("broadcast", _broadcast_forward, _broadcast_backward, _added_back, no_traffic)
 tile = Op("tile", _tile_forward, _tile_backward, _added_back, _copied_traffic)

@@ -114,8 +114,10 @@ def _judged(name: str, function: Callable[..., Array]) -> Op:
     return Op(name, forward, partial(_without_gradient, name), per_element(1), gradient_only)
 
 
-def _negation_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
-    return np.logical_not(x), ()
+def _told(name: str, function: Callable[[Array], Array]) -> Op:
+    """Return an op of one operand whose answer is a truth value."""
+    forward = partial(_step_forward, function=function)
+    return Op(name, forward, partial(_without_gradient, name), per_element(1), gradient_only)
 
 
 def _whole_quotient(a: Array, b: Array) -> Array:
@@ -153,7 +155,9 @@ greater_equal = _judged("greater_equal", np.greater_equal)
 both = _judged("both", np.logical_and)
 either = _judged("either", np.logical_or)
 exclusive = _judged("exclusive", np.logical_xor)
-negation = Op("negation", _negation_forward, partial(_without_gradient, "negation"), per_element(1), gradient_only)
+negation = _told("negation", np.logical_not)
+is_nan = _told("is_nan", np.isnan)
+is_infinite = _told("is_infinite", np.isinf)
 #: Of whole numbers, towards 0.
 whole_quotient = _judged("whole_quotient", _whole_quotient)
 #: What is left of a division: with the sign of the divisor, and with that of the dividend.

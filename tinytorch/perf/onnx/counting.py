@@ -1,0 +1,124 @@
+"""Arithmetic of ONNX operators by their shapes alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tinytorch.core.op import Shape
+
+#: Shapes of the operands, None for one that is left out.
+Shapes = Sequence[Shape | None]
+
+#: Operators that move, pick or make elements and compute none.
+MOVING = frozenset(
+    {
+        "AffineGrid", "BitCast", "Cast", "CastLike", "CenterCropPad", "Compress", "Concat", "ConstantOfShape",
+        "DepthToSpace", "Expand", "EyeLike", "Flatten", "Gather", "GatherElements", "GatherND", "Identity", "NonZero",
+        "OneHot", "Pad", "Range", "Reshape", "ReverseSequence", "ScatterElements", "ScatterND", "Shape", "Size",
+        "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile", "TensorScatter", "Transpose", "Trilu", "Unique",
+        "Unsqueeze"
+    }
+)  # fmt: skip
+#: Operators whose arithmetic depends on what they hold or on the data.
+_UNKNOWN = frozenset(
+    {
+        "DFT", "DeformConv", "If", "ImageDecoder", "LinearAttention", "Loop", "MelWeightMatrix", "STFT", "Scan",
+        "SequenceMap"
+    }
+)  # fmt: skip
+
+
+def is_counted(kind: str) -> bool:
+    """Return whether the shapes tell the arithmetic of an operator."""
+    return kind not in _UNKNOWN
+
+
+def macs(kind: str, attributes: Mapping[str, Any], inputs: Shapes, output: Shape) -> int | None:
+    """Return the multiply-accumulates of an operator that is a contraction; None for all others.
+
+    Args:
+        kind: the operator.
+        attributes: its attributes.
+        inputs: shapes of its operands.
+        output: shape of its first output.
+    """
+    formula = _FORMULAS.get(kind)
+    return None if formula is None else formula(attributes, [() if each is None else each for each in inputs], output)
+
+
+def _product(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
+    return math.prod(output) * (inputs[0][-1] if inputs[0] else 1)
+
+
+def _general_product(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
+    return math.prod(output) * inputs[0][0 if attributes.get("transA", 0) else 1]
+
+
+def _convolution(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
+    return math.prod(output) * math.prod(inputs[1][1:])
+
+
+def _transposed(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
+    return math.prod(inputs[0]) * math.prod(inputs[1][1:])
+
+
+def _einsum(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
+    """All lengths multiplied: what one loop over all letters takes, of which the last product is a multiply-add."""
+    if len(inputs) < 2:
+        return 0
+    equation = attributes["equation"]
+    terms = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "").split("->")[0].split(",")
+    lengths: dict[str, int] = {}
+    for term, shape in zip(terms, inputs, strict=True):
+        before, dots, behind = term.partition("...")
+        named = len(shape) - len(before) - len(behind)
+        letters = [*before, *(f"...{at - named}" for at in range(named if dots else 0)), *behind]
+        for letter, length in zip(letters, shape, strict=True):
+            lengths[letter] = max(length, lengths.get(letter, 1))
+    return math.prod(lengths.values()) * (len(inputs) - 1)
+
+
+def _attention(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
+    """Scores and the weighted sum of values, over the whole square and all positions of the past."""
+    query, key, value = inputs[:3]
+    past = inputs[4][2] if len(inputs) > 4 and len(inputs[4]) == 4 else 0
+    positions = key[-2] + past
+    if len(query) == 3:  # heads lie in the last axis
+        width, heads, of_keys = query[2], attributes["q_num_heads"], attributes["kv_num_heads"]
+        return query[0] * query[1] * positions * (width + heads * value[2] // of_keys)
+    return math.prod(query[:3]) * positions * (query[3] + value[3])
+
+
+def _recurrent(gates: int) -> Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]:
+    def formula(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
+        """Every gate a product of the input and one of the state, at each time and in each direction."""
+        directions, _, width = inputs[1]
+        hidden = inputs[2][2]
+        return math.prod(inputs[0][:2]) * directions * gates * hidden * (width + hidden)
+
+    return formula
+
+
+_FORMULAS: dict[str, Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]] = {
+    "Attention": _attention,
+    "CausalConvWithState": _convolution,
+    "Conv": _convolution,
+    "ConvInteger": _convolution,
+    "ConvTranspose": _transposed,
+    "Einsum": _einsum,
+    "GRU": _recurrent(3),
+    "Gemm": _general_product,
+    "LSTM": _recurrent(4),
+    "MatMul": _product,
+    "MatMulInteger": _product,
+    "QLinearConv": lambda attributes, inputs, output: math.prod(output) * math.prod(inputs[3][1:]),
+    "QLinearMatMul": _product,
+    "RNN": _recurrent(1),
+    "com.microsoft.FusedConv": _convolution,
+    "com.microsoft.FusedGemm": _general_product,
+    "com.microsoft.FusedMatMul": lambda attributes, inputs, output: (
+        math.prod(output) * inputs[0][-2 if attributes.get("transA", 0) else -1]
+    ),
+}
