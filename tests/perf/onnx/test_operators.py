@@ -49,6 +49,7 @@ def case(
 X = normal(2, 3, 4)
 MAPS = normal(2, 4, 9, 8)
 LINE = normal(2, 4, 11)
+VOLUME = normal(2, 4, 5, 6, 7)
 WHOLE = np.array([[7, -7, 3], [2, 9, -4]], np.int64)
 POSITIVE = np.abs(X) + 0.5
 TRUTH = X > 0
@@ -72,6 +73,10 @@ ELEMENTWISE = [
     case("Gelu", X, opset=20, approximate="tanh"),
     case("Clip", X, np.float32(-0.5), np.float32(0.25)),
     case("Clip", X, None, np.float32(0.25)),
+    case("Clip", np.float32(0.1), X, np.float32(0.5), at=1),
+    case("Clip", WHOLE, np.array(3)),
+    case("Pow", WHOLE, np.array(2)),
+    case("Dropout", X, outputs=2),
     case("Clip", X, opset=6, min=-0.2, max=0.2),
     *(case(kind, X, normal(3, 1, seed=1)) for kind in ("Add", "Sub", "Mul", "Div", "Max", "Min", "Sum")),
     *(case(kind, X, normal(4, seed=1), at=1) for kind in ("Sub", "Div")),
@@ -131,6 +136,15 @@ MOVING = [
     case("GatherND", X, np.array([[0, 2], [-1, 1]])),
     case("GatherND", X, np.array([[[1]], [[0]]])),
     case("GatherND", X, np.array([[[1, 3], [0, 0]], [[2, 1], [-1, -1]]]), batch_dims=1),
+    case("ScatterND", X, np.array([[0, 2], [1, 0]]), normal(2, 4, seed=3)),
+    case("ScatterND", X, np.array([[0], [0]]), normal(2, 3, 4, seed=3), reduction="add"),
+    *(
+        case("ScatterElements", X, np.array([[[0, 2, 0, 1]], [[1, 1, 2, -1]]]), normal(2, 1, 4), axis=1, reduction=how)
+        for how in ("none", "add", "mul", "max", "min")
+    ),
+    case("OneHot", np.array([[0, 2], [-1, 7]]), np.array(4), np.array([-1.0, 2.0], np.float32)),
+    case("OneHot", np.array([[0, 2], [-1, 7]]), np.array(3), np.array([0, 1]), axis=1),
+    case("NonZero", TRUTH),
     case("Expand", normal(3, 1), np.array([2, 1, 4])),
     case("Tile", normal(2, 3), np.array([2, 3])),
     case("Pad", X, np.array([0, 1, 2, 0, 0, 1])),
@@ -143,6 +157,7 @@ MOVING = [
     case("DepthToSpace", normal(2, 12, 2, 3), blocksize=2, mode="CRD"),
     case("SpaceToDepth", normal(2, 3, 4, 6), blocksize=2),
     case("CumSum", X, np.array(1)),
+    case("CumSum", X, np.array(-1), exclusive=1, reverse=1),
     case("Trilu", X),
     case("Trilu", X, np.array(-1), upper=0),
     case("TopK", X, np.array([2]), axis=1, outputs=2),
@@ -154,9 +169,23 @@ MOVING = [
 REDUCING = [
     *(
         case(kind, X, axes=[1, -1], opset=11, keepdims=keepdims)
-        for kind in ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare")
+        for kind in (
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceLogSumExp",
+            "ReduceMax",
+            "ReduceMean",
+            "ReduceMin",
+            "ReduceSum",
+            "ReduceSumSquare",
+        )
         for keepdims in (0, 1)
     ),
+    case("ReduceLogSum", POSITIVE, np.array([1])),
+    case("ReduceLogSumExp", 1000 * X, np.array([1])),
+    case("Einsum", X, normal(3, 5), equation="nhw, hk -> nkw"),
+    case("Einsum", X, normal(2, 4, 5), equation="...hw,...wk"),
+    case("Einsum", normal(4, 4), equation="ii->i"),
     case("ReduceMean", X, np.array([-1])),
     case("ReduceMean", X, opset=11),
     case("ReduceSum", X, np.array([1]), keepdims=0),
@@ -190,6 +219,9 @@ LAYERS = [
     case("Conv", MAPS, normal(3, 4, 2, 2), auto_pad="SAME_LOWER"),
     case("Conv", LINE, normal(6, 4, 3), normal(6), pads=[1, 1], strides=[2]),
     case("Conv", LINE, normal(6, 4, 3), pads=[2, 0], dilations=[2]),
+    case("Conv", VOLUME, normal(6, 4, 3, 2, 3), normal(6), pads=[1, 0, 1, 0, 1, 2], strides=[2, 1, 1]),
+    case("Conv", VOLUME, normal(6, 2, 2, 3, 1), group=2, dilations=[2, 1, 1]),
+    case("Conv", normal(6, 4, 3, 3), MAPS, normal(6), at=1, pads=[1, 0, 0, 1]),
     case("ConvTranspose", MAPS, normal(4, 3, 2, 2), normal(3), strides=[2, 2]),
     case("ConvTranspose", MAPS, normal(4, 3, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1]),
     case("ConvTranspose", MAPS, normal(4, 3, 3, 3), dilations=[2, 1], pads=[0, 1, 2, 1]),
@@ -198,6 +230,8 @@ LAYERS = [
     case("MaxPool", MAPS, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
     case("MaxPool", MAPS, kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_UPPER"),
     case("MaxPool", LINE, kernel_shape=[3], strides=[2]),
+    case("MaxPool", VOLUME, kernel_shape=[2, 3, 2], strides=[1, 2, 2], pads=[0, 1, 1, 1, 1, 0]),
+    case("AveragePool", VOLUME, kernel_shape=[2, 3, 2], strides=[1, 2, 2], pads=[0, 1, 1, 1, 1, 0]),
     case("AveragePool", MAPS, kernel_shape=[3, 3], strides=[2, 2]),
     case("AveragePool", MAPS, kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
     case("AveragePool", MAPS, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
@@ -240,6 +274,7 @@ def _recurrent(kind: str, gates: int, states: int, directions: int, **attributes
 
 
 RECURRENT = [
+    _recurrent("GRU", 3, 1, 1),
     _recurrent("LSTM", 4, 2, 1),
     _recurrent("GRU", 3, 1, 1, linear_before_reset=1),
     _recurrent("RNN", 1, 1, 1),
@@ -260,7 +295,7 @@ def test_answers_are_the_reference_s(one: Case, tmp_path: Path) -> None:
 
 
 def test_every_operator_has_a_case() -> None:
-    elsewhere = {"Constant", "If", "Shape", "Size", "Upsample", "Swish"}
+    elsewhere = {"Constant", "If", "Scatter", "Shape", "Size", "Upsample", "Swish"}
     assert {one.kind for one in CASES} | elsewhere == set(operators())
 
 
@@ -292,6 +327,15 @@ def test_padding_below_zero_cuts(tmp_path: Path) -> None:
     expected = np.zeros((2, 2, 5), np.float32)
     expected[:, :, 2:] = X[:, 1:, :3]
     np.testing.assert_array_equal(cut, expected)
+
+
+def test_pools_of_whole_numbers_are_padded_with_the_least(tmp_path: Path) -> None:
+    """The reference pads with what is no whole number."""
+    below = -np.arange(1, 10, dtype=np.int8).reshape(1, 1, 3, 3)
+    one = case("MaxPool", below, kernel_shape=[2, 2], pads=[0, 0, 1, 1])
+    (most,) = answers(from_onnx(one.made().file(tmp_path)), below)
+    assert most.dtype == np.int8
+    np.testing.assert_array_equal(most[0, 0], [[-1, -2, -3], [-4, -5, -6], [-7, -8, -9]])
 
 
 def test_older_softmax_joins_the_axes_behind(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tinytorch.core.op import Shape
+from tinytorch.perf.ops import contraction
 
 #: Shapes of the operands, None for one that is left out.
 Shapes = Sequence[Shape | None]
@@ -65,19 +66,8 @@ def _transposed(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: 
 
 
 def _einsum(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
-    """All lengths multiplied: what one loop over all letters takes, of which the last product is a multiply-add."""
-    if len(inputs) < 2:
-        return 0
     equation = attributes["equation"]
-    terms = (equation.decode() if isinstance(equation, bytes) else equation).replace(" ", "").split("->")[0].split(",")
-    lengths: dict[str, int] = {}
-    for term, shape in zip(terms, inputs, strict=True):
-        before, dots, behind = term.partition("...")
-        named = len(shape) - len(before) - len(behind)
-        letters = [*before, *(f"...{at - named}" for at in range(named if dots else 0)), *behind]
-        for letter, length in zip(letters, shape, strict=True):
-            lengths[letter] = max(length, lengths.get(letter, 1))
-    return math.prod(lengths.values()) * (len(inputs) - 1)
+    return contraction.macs(equation.decode() if isinstance(equation, bytes) else equation, inputs)
 
 
 def _attention(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:

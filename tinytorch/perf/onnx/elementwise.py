@@ -32,11 +32,32 @@ def _one(op: Op) -> Translation:
 
 
 def _two(op: Op) -> Translation:
-    return Translation(lambda node: lambda a, b: apply(op, a, b))
+    return _aligned(lambda node: lambda a, b: apply(op, a, b))
 
 
 def _judged(op: Op) -> Translation:
-    return Translation(lambda node: lambda a, b: apply(op, without_gradient(a), without_gradient(b)))
+    return _aligned(lambda node: lambda a, b: apply(op, without_gradient(a), without_gradient(b)))
+
+
+def _aligned(make: Callable[[Node], Runner], for_floats: bool = False) -> Translation:
+    """Return the translation of an operator of two operands.
+
+    Before version 7 the second may lie along any axes of the first that follow each other, from the one named.
+    """
+
+    def made(node: Node) -> Runner:
+        runner = make(node)
+        axis = node.get("axis", None)
+        if node.version >= 7 or not node.get("broadcast", 0) or axis is None:
+            return runner
+
+        def run(a: Any, b: Any) -> Any:
+            behind = a.ndim - axis % a.ndim - b.ndim
+            return runner(a, apply(ops.reshape, b, shape=(*b.shape, *[1] * behind)))
+
+        return run
+
+    return Translation(made, for_floats=for_floats)
 
 
 def _many(op: Op) -> Translation:
@@ -56,19 +77,28 @@ def _power(node: Node) -> Runner:
     exponent = node.constant(1)
     if exponent is not None and exponent.ndim == 0:
         number = float(exponent)
-        return lambda x, _: apply(ops.power, x, exponent=number)
+        return lambda x, exponents: (
+            apply(ops.power, x, exponent=number)
+            if tensor_of(x).dtype.kind == "f"
+            else apply(pointwise.powers, x, exponents)
+        )
     return lambda x, exponents: apply(pointwise.powers, x, exponents)
 
 
 def _clip(node: Node) -> Runner:
-    from_attributes = (node.get("min", -math.inf), node.get("max", math.inf))
+    from_attributes = (node.get("min", None), node.get("max", None))
 
-    def run(x: Any, low: Operand = None, high: Operand = None) -> Tensor:
-        ends = [
+    def run(x: Any, low: Operand = None, high: Operand = None) -> Any:
+        ends = [usual if end is None else end for usual, end in zip(from_attributes, (low, high), strict=True)]
+        if any(isinstance(end, Tensor) for end in ends) or tensor_of(x).dtype.kind != "f":
+            for op, end in zip((ops.maximum, pointwise.minimum), ends, strict=True):
+                x = x if end is None else apply(op, x, end)
+            return tensor_of(x)
+        low_end, high_end = (
             number if end is None else np.asarray(end).item()
-            for number, end in zip(from_attributes, (low, high), strict=True)
-        ]
-        return apply(pointwise.clip, x, low=ends[0], high=ends[1])
+            for number, end in zip((-math.inf, math.inf), ends, strict=True)
+        )
+        return apply(pointwise.clip, x, low=low_end, high=high_end)
 
     return run
 
@@ -152,6 +182,17 @@ def _same(node: Node) -> Runner:
     return _first
 
 
+def _dropout(node: Node) -> Runner:
+    """Nothing, but where a file says that it trains; the mask that it may give has nothing hidden."""
+    trains = node.constant(2)
+    if (trains is None and node.has(2)) or (trains is not None and trains.any()):
+        raise Untranslatable("training_mode")
+    if len(node.outputs) > 1 and node.outputs[1]:
+        dtype = np.bool_ if node.version >= 10 else None
+        return lambda x, *others: (x, np.ones(x.shape, dtype or x.dtype))
+    return _first
+
+
 def _first(x: Any, *others: Any) -> Any:
     return x
 
@@ -178,12 +219,12 @@ TRANSLATIONS: dict[str, Translation] = {
     "Abs": _one(ops.absolute),
     "Add": _two(ops.add),
     "And": _judged(pointwise.both),
-    "Cast": _of(_cast),
+    "Cast": Translation(_cast, ignores=("saturate", "round_mode")),
     "Ceil": _one(pointwise.ceil),
-    "Clip": _of(_clip, 1, 2),
+    "Clip": _of(_clip),
     "Cos": _one(pointwise.cosine),
-    "Div": _of(_divide),
-    "Dropout": _of(_same, 1, 2),
+    "Div": _aligned(_divide),
+    "Dropout": Translation(_dropout, (1, 2), ignores=("ratio", "seed", "is_test"), outputs=2),
     "Elu": _of(_elu),
     "Equal": _judged(pointwise.equal),
     "Erf": _one(pointwise.erf),
@@ -210,7 +251,7 @@ TRANSLATIONS: dict[str, Translation] = {
     "Not": _told(pointwise.negation),
     "Or": _judged(pointwise.either),
     "PRelu": _of(_parametric_relu),
-    "Pow": _of(_power),
+    "Pow": _aligned(_power),
     "Reciprocal": _of(lambda node: _inverse),
     "Relu": _one(ops.relu),
     "Round": _one(pointwise.nearest),

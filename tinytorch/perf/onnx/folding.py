@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import defs, helper, numpy_helper
 
 from tinytorch.core.op import Array
+from tinytorch.perf.onnx.node import Node
 
 #: Operators whose result is not the same each time.
 _RANDOM = ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Bernoulli", "Multinomial")
@@ -46,3 +47,17 @@ def attributes_of(node: Any) -> dict[str, Any]:
         value = helper.get_attribute_value(attribute)
         made[attribute.name] = tuple(value) if isinstance(value, Sequence) and not isinstance(value, bytes) else value
     return made
+
+
+def is_default(node: Node, attribute: str) -> bool:
+    """Return whether an attribute says what its operator does without it, or tells where results may be written."""
+    if attribute == "consumed_inputs":
+        return True
+    domain, _, kind = node.kind.rpartition(".")
+    try:
+        usual = defs.get_schema(kind, node.version, domain).attributes[attribute].default_value
+    except (defs.SchemaError, KeyError):
+        return False
+    value = node.attributes[attribute]
+    plain = list(value) if isinstance(value, tuple) else value
+    return bool(usual.type) and bool(helper.get_attribute_value(usual) == plain)

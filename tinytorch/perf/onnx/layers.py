@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Embedding, LayerNorm, Linear
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, Op
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx.elementwise import tensor_of
@@ -22,23 +23,38 @@ from tinytorch.perf.onnx.shapes import gather, reshaped
 from tinytorch.perf.ops import picking
 from tinytorch.perf.ops.transposed import conv2d_transposed
 
-Widths = tuple[tuple[int, int], tuple[int, int]]
+Widths = tuple[tuple[int, int], ...]
 
 
-def linear_of(weight: Array, bias: Array | None) -> Linear:
+def linear_of(weight: Parameter, bias: Parameter | None) -> Linear:
     """Return the layer x W + b with the given weights, (in, out) and (out,)."""
     layer = Linear(1, 1, bias=False)
     layer.in_features, layer.out_features = weight.shape
-    layer.weight = Parameter(weight)
-    layer.bias = None if bias is None else Parameter(bias)
+    layer.weight, layer.bias = weight, bias
     return layer
+
+
+class Projection(Module):
+    """x Wᵀ + b with a ``weight`` (out, in) that others read as it is, such as the table of an embedding."""
+
+    def __init__(self, weight: Parameter, bias: Parameter | None) -> None:
+        self.weight, self.bias = weight, bias
+
+    def forward(self, x: Any) -> Tensor:
+        """Return (..., out) of (..., in)."""
+        turned = apply(ops.transpose, self.weight, axes=(1, 0))
+        return apply(ops.linear, x, turned) if self.bias is None else apply(ops.linear, x, turned, self.bias)
 
 
 def _product(node: Node) -> Runner:
     """MatMul; with a third operand, the constant row that an Add behind it adds."""
     weight, bias = node.constant(1), node.constant(2)
     if weight is not None and weight.ndim == 2 and weight.dtype.kind == "f":
-        return linear_of(weight, bias)
+        row = None if bias is None else node.parameter(2)
+        root = node.tied.get(node.inputs[1])
+        if root not in (None, node.inputs[1]):
+            return Projection(node.parameters.setdefault((str(root), ""), Parameter(weight.T)), row)
+        return linear_of(node.parameter(1), row)
     return lambda a, b: apply(ops.matmul, a, b)
 
 
@@ -48,12 +64,18 @@ def _general_product(node: Node) -> Runner:
     weight, bias = node.constant(1), node.constant(2)
     if not turn_a and weight is not None and (bias is not None or not node.has(2)):
         matrix = weight.T if turn_b else weight
-        row = None if bias is None or beta == 0 else bias.reshape(-1) if bias.ndim < 2 or bias.shape[0] == 1 else None
+        flat = bias is not None and beta != 0 and (bias.ndim < 2 or bias.shape[0] == 1)
+        row = bias.reshape(-1) if bias is not None and flat else None
         if row is not None and row.size == 1:
             row = np.repeat(row, matrix.shape[1])
-        if row is not None or bias is None or beta == 0:
+        if weight.dtype.kind == "f" and (row is not None or bias is None or beta == 0):
             scaled = matrix if alpha == 1 else matrix * matrix.dtype.type(alpha)
-            return linear_of(scaled, row if row is None or beta == 1 else row * row.dtype.type(beta))
+            shift = row if row is None or beta == 1 else row * row.dtype.type(beta)
+            held = None if shift is None else node.parameter(2, f"{beta} times, of {matrix.shape[1]}", shift)
+            if turn_b and alpha == 1 and node.inputs[1] in node.tied:
+                return Projection(node.parameter(1), held)
+            form = f"{alpha} times, transposed: {turn_b}" if turn_b or alpha != 1 else ""
+            return linear_of(node.parameter(1, form, scaled), held)
 
     def run(a: Any, b: Any, c: Operand = None) -> Tensor:
         left = apply(ops.transpose, a, axes=(1, 0)) if turn_a else a
@@ -69,11 +91,11 @@ def _general_product(node: Node) -> Runner:
 
 @dataclass(frozen=True)
 class Window:
-    """Window over the last one or two axes, as two: kernel, stride, dilation, and what lies around the image."""
+    """Window over the last axes, at least two: kernel, stride, dilation, and what lies around the image."""
 
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    dilation: tuple[int, int]
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
     pads: Widths
     automatic: str
     ceil: bool
@@ -82,24 +104,22 @@ class Window:
     def of(cls, node: Node, kernel: tuple[int, ...]) -> Window:
         """Return the window of a node; along a line it has one row."""
         rank = len(kernel)
-        if rank not in (1, 2):
-            raise Untranslatable(f"over {rank} axes")
         automatic = node.only("auto_pad", "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
-        pads = tuple(node.get("pads", (0,) * 2 * rank)) if automatic == "NOTSET" else (0,) * 2 * rank
-        ends = [(pads[axis], pads[axis + rank]) for axis in range(rank)]
+        pads = tuple(node.get("pads", (0,) * 2 * rank))
+        pads = pads if automatic == "NOTSET" else (0,) * 2 * rank
+        ends = tuple((pads[axis], pads[axis + rank]) for axis in range(rank))
         return cls(
             _two(kernel, 1),
             _two(tuple(node.get("strides", (1,) * rank)), 1),
             _two(tuple(node.get("dilations", (1,) * rank)), 1),
-            (ends[0], ends[1]) if rank == 2 else ((0, 0), ends[0]),
+            ends if rank > 1 else ((0, 0), *ends),
             automatic,
             bool(node.get("ceil_mode", 0)),
         )
 
     def widths(self, lengths: tuple[int, ...]) -> Widths:
-        """Return how many rows and columns lie before and behind an image of ``lengths``."""
-        rows, columns = (self._ends(axis, length) for axis, length in enumerate(lengths))
-        return rows, columns
+        """Return how many elements lie before and behind an image of ``lengths`` along each axis."""
+        return tuple(self._ends(axis, length) for axis, length in enumerate(lengths))
 
     def _ends(self, axis: int, length: int) -> tuple[int, int]:
         (before, after), stride = self.pads[axis], self.stride[axis]
@@ -115,29 +135,28 @@ class Window:
             after = max(after, (positions - 1) * stride + reach - length - before)
         return before, after
 
-    def symmetric(self) -> tuple[int, int] | None:
-        """Return rows and columns on each side if they are the same on both for every image, else None."""
-        (top, bottom), (left, right) = self.pads
-        fixed = top == bottom and left == right and not self.ceil and not self.automatic.startswith("SAME")
-        return (top, left) if fixed else None
+    def symmetric(self) -> tuple[int, ...] | None:
+        """Return how many lie on each side if they are the same on both for every image, else None."""
+        fixed = not self.ceil and not self.automatic.startswith("SAME")
+        return tuple(low for low, _ in self.pads) if fixed and all(low == high for low, high in self.pads) else None
 
 
-def _two(values: tuple[int, ...], row: int) -> tuple[int, int]:
-    return (int(values[0]), int(values[1])) if len(values) == 2 else (row, int(values[0]))
+def _two(values: tuple[int, ...], row: int) -> tuple[int, ...]:
+    return tuple(map(int, values)) if len(values) > 1 else (row, int(values[0]))
 
 
 def _as_image(x: Any) -> Tensor:
-    """Return (N, C), (N, C, L) or (N, C, H, W) as (N, C, H, W)."""
-    if x.ndim == 4:
+    """Return (N, C) and (N, C, L) as (N, C, H, W), all else as it is."""
+    if x.ndim >= 4:
         return tensor_of(x)
-    if x.ndim not in (2, 3):
-        raise ValueError(f"an image or a line must have 2 to 4 axes, not shape {x.shape}")
+    if x.ndim < 2:
+        raise ValueError(f"an image or a line must have at least 2 axes, not shape {x.shape}")
     return reshaped(x, (*x.shape[:2], 1, x.shape[2] if x.ndim == 3 else 1))
 
 
 def _from_image(maps: Tensor, rank: int) -> Tensor:
     """Undo `_as_image`."""
-    return maps if rank == 4 else reshaped(maps, maps.shape[:2] if rank == 2 else (*maps.shape[:2], maps.shape[3]))
+    return maps if rank >= 4 else reshaped(maps, maps.shape[:2] if rank == 2 else (*maps.shape[:2], maps.shape[3]))
 
 
 def _surrounded(x: Tensor, widths: Widths, value: float) -> Tensor:
@@ -161,41 +180,104 @@ class OnImage(Module):
 
 
 class BatchNorm(BatchNorm2d):
-    """Batch normalization of images, of lines, and of rows of features."""
+    """Batch normalization of volumes, of images, of lines, and of rows of features."""
 
     def forward(self, x: Any) -> Tensor:
         """Return each channel normalized."""
-        return _from_image(super().forward(_as_image(x)), x.ndim)
+        flat = x if x.ndim < 5 else reshaped(x, (*x.shape[:3], math.prod(x.shape[3:])))
+        return reshaped(super().forward(_as_image(flat)), x.shape)
+
+
+def _convolved(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Tensor:
+    """Return a convolution over two axes or more: of more as a sum over the taps along the first of them."""
+    pads, kernel = window.widths(x.shape[2:]), window.kernel
+    if len(kernel) == 2:
+        padding = tuple(low for low, _ in pads)
+        if any(low != high for low, high in pads):
+            x, padding = _surrounded(x, pads, 0.0), (0, 0)
+        operands = (x, weight) if bias is None else (x, weight, bias)
+        how = {"stride": window.stride, "padding": padding, "dilation": window.dilation, "groups": groups}
+        return apply(ops.conv2d, *operands, **how)
+    inner = Window(kernel[1:], window.stride[1:], window.dilation[1:], pads[1:], "NOTSET", False)
+    x = _surrounded(x, (pads[0], *[(0, 0)] * (len(kernel) - 1)), 0.0)
+    step, apart = window.stride[0], window.dilation[0]
+    places = (x.shape[2] - apart * (kernel[0] - 1) - 1) // step + 1
+    order = (0, 2, 1, *range(3, x.ndim))
+    total: Any = None
+    for tap in range(kernel[0]):
+        first = tap * apart
+        slices = slice(first, first + step * (places - 1) + 1, step)
+        part = apply(ops.transpose, apply(ops.getitem, x, index=(slice(None), slice(None), slices)), axes=order)
+        rows = reshaped(part, (part.shape[0] * places, *part.shape[2:]))
+        filters = apply(ops.getitem, weight, index=(slice(None), slice(None), tap))
+        made = _convolved(rows, filters, bias if tap == 0 else None, inner, groups)
+        total = made if total is None else apply(ops.add, total, made)
+    return apply(ops.transpose, reshaped(total, (x.shape[0], places, *total.shape[1:])), axes=order)
+
+
+class ConvNd(Module):
+    """Convolution over three axes or more."""
+
+    def __init__(self, weight: Parameter, bias: Parameter | None, window: Window, groups: int) -> None:
+        self.weight, self.bias, self.window, self.groups = weight, bias, window, groups
+
+    def forward(self, x: Any) -> Tensor:
+        """Return (N, out, ...) of (N, in, ...)."""
+        return _convolved(tensor_of(x), self.weight, self.bias, self.window, self.groups)
 
 
 def _convolution(node: Node) -> Runner:
     groups = node.get("group", 1)
     weight, bias = node.constant(1), node.constant(2)
-    if weight is None or (bias is None and node.has(2)):
-        raise Untranslatable("weights that are no constant")
+    if weight is None or weight.dtype.kind != "f" or (bias is None and node.has(2)):
+        return _convolution_by_data(node, groups)
     window = Window.of(node, weight.shape[2:])
+    held = None if bias is None else node.parameter(2)
+    if len(window.kernel) > 2:
+        return ConvNd(node.parameter(1), held, window, groups)
     shape = (*weight.shape[:2], *window.kernel)
-    layer = Conv2d(1, 1, 1, stride=window.stride, dilation=window.dilation, bias=False)
+    layer = Conv2d(1, 1, 1, stride=_pair(window.stride), dilation=_pair(window.dilation), bias=False)
     layer.in_channels, layer.out_channels, layer.groups = shape[1] * groups, shape[0], groups
-    layer.kernel_size = window.kernel
-    layer.weight = Parameter(weight.reshape(shape))
-    layer.bias = None if bias is None else Parameter(bias)
+    layer.kernel_size = _pair(window.kernel)
+    layer.weight = node.parameter(1, "" if weight.ndim == 4 else "as an image", weight.reshape(shape))
+    layer.bias = held
     padding = window.symmetric()
     if padding is not None:
-        layer.padding = padding
+        layer.padding = _pair(padding)
     if weight.ndim == 4 and padding is not None:
         return layer
     return OnImage(layer, window if padding is None else None)
 
 
+def _pair(values: tuple[int, ...]) -> tuple[int, int]:
+    rows, columns = values
+    return rows, columns
+
+
+def _convolution_by_data(node: Node, groups: int) -> Runner:
+    """Convolution whose weights are no constants: an input, or computed."""
+    rank = next((len(node.get(name, ())) for name in ("kernel_shape", "strides", "dilations") if node.get(name, ())), 0)
+    windows = {rank: Window.of(node, (1,) * rank)} if rank else {}
+
+    def run(x: Any, weight: Any, bias: Operand = None) -> Tensor:
+        spatial = weight.ndim - 2
+        usual = windows.setdefault(spatial, Window.of(node, (1,) * spatial))
+        window = replace(usual, kernel=_two(weight.shape[2:], 1))
+        filters = reshaped(weight, (*weight.shape[:2], *window.kernel))
+        return _from_image(_convolved(_as_image(x), filters, bias, window, groups), x.ndim)
+
+    for name in ("auto_pad", "pads"):
+        node.get(name, None)
+    return run
+
+
 def _transposed_convolution(node: Node) -> Runner:
     weight, groups = node.weights(1), node.get("group", 1)
-    node.only("auto_pad", "NOTSET")
-    if node.get("output_shape", None) is not None:
-        raise Untranslatable("output_shape")
+    automatic, wanted = node.get("auto_pad", "NOTSET"), node.get("output_shape", None)
+    if weight.ndim > 4:
+        raise Untranslatable(f"over {weight.ndim - 2} axes")
     window = Window.of(node, weight.shape[2:])
     added = _two(tuple(node.get("output_padding", (0,) * (weight.ndim - 2))), 0)
-    (top, bottom), (left, right) = window.pads
 
     def run(x: Any, given: Any, bias: Operand = None) -> Tensor:
         image = _as_image(x)
@@ -203,13 +285,24 @@ def _transposed_convolution(node: Node) -> Runner:
             window.stride[axis] * (image.shape[2 + axis] - 1) + window.dilation[axis] * (window.kernel[axis] - 1) + 1
             for axis in range(2)
         ]
+        lengths = (whole[0] + added[0], whole[1] + added[1])
+        pads = window.pads
+        if wanted is not None or automatic.startswith("SAME"):
+            asked = (
+                _two(tuple(wanted), 1)
+                if wanted is not None
+                else [length * step for length, step in zip(image.shape[2:], window.stride, strict=True)]
+            )
+            over = [max(length - want, 0) for length, want in zip(lengths, asked[-2:], strict=True)]
+            less = [each // 2 for each in over]
+            halves = [(low, each - low) for low, each in zip(less, over, strict=True)]
+            pads = tuple(halves if automatic == "SAME_UPPER" else [each[::-1] for each in halves])
         filters = reshaped(given, (*given.shape[:2], *window.kernel))
         how = {"stride": window.stride, "dilation": window.dilation, "groups": groups}
         operands = (image, filters) if bias is None else (image, filters, bias)
-        lengths = (whole[0] + added[0], whole[1] + added[1])
         made = apply(conv2d_transposed, *operands, padding=(0, 0), lengths=lengths, **how)
-        if any((top, bottom, left, right)):
-            inside = (slice(top, lengths[0] - bottom), slice(left, lengths[1] - right))
+        if any(map(any, pads)):
+            inside = tuple(slice(low, length - high) for (low, high), length in zip(pads, lengths, strict=True))
             made = apply(ops.getitem, made, index=(slice(None), slice(None), *inside))
         return _from_image(made, x.ndim)
 
@@ -223,17 +316,33 @@ def _pool_window(node: Node) -> Window:
     return window
 
 
+def _pooled(op: Op, image: Tensor, window: Window, padding: tuple[int, ...]) -> Tensor:
+    """Return a pool over two axes or more: of more first over the last two, then over each before them."""
+    extra = len(window.kernel) - 2
+    lead, lengths = image.shape[:2], list(image.shape[2:])
+    flat = reshaped(image, (lead[0], lead[1] * math.prod(lengths[:extra]), *lengths[extra:]))
+    made = apply(op, flat, kernel=window.kernel[-2:], stride=window.stride[-2:], padding=padding[-2:])
+    lengths[extra:] = made.shape[2:]
+    for axis in range(extra - 1, -1, -1):
+        before, behind = math.prod(lengths[:axis]), math.prod(lengths[axis + 1 :])
+        flat = reshaped(made, (lead[0], lead[1] * before, lengths[axis], behind))
+        made = apply(
+            op, flat, kernel=(window.kernel[axis], 1), stride=(window.stride[axis], 1), padding=(padding[axis], 0)
+        )
+        lengths[axis] = made.shape[2]
+    return reshaped(made, (*lead, *lengths))
+
+
 def _max_pool(node: Node) -> Runner:
     window = _pool_window(node)
-    if len(node.outputs) > 1 and node.outputs[1]:
-        raise Untranslatable("places of the maxima")
 
     def run(x: Any) -> Tensor:
         image = _as_image(x)
-        padding = window.symmetric()
-        if padding is None:
-            image = _surrounded(image, window.widths(image.shape[2:]), -math.inf)
-        made = apply(ops.max_pool2d, image, kernel=window.kernel, stride=window.stride, padding=padding or (0, 0))
+        is_float, padding = image.dtype.kind == "f", window.symmetric()
+        if padding is None or not is_float:
+            least = -math.inf if is_float else np.iinfo(image.dtype).min
+            image, padding = _surrounded(image, window.widths(image.shape[2:]), least), None
+        made = _pooled(ops.max_pool2d, image, window, padding or (0,) * len(window.kernel))
         return _from_image(made, x.ndim)
 
     return run
@@ -244,17 +353,17 @@ def _average_pool(node: Node) -> Runner:
 
     def run(x: Any) -> Tensor:
         image = _as_image(x)
-        lengths = (image.shape[2], image.shape[3])
+        lengths = image.shape[2:]
         widths, padding = window.widths(lengths), window.symmetric()
         if padding is None:
             image = _surrounded(image, widths, 0.0)
-        made = apply(ops.avg_pool2d, image, kernel=window.kernel, stride=window.stride, padding=padding or (0, 0))
+        made = _pooled(ops.avg_pool2d, image, window, padding or (0,) * len(window.kernel))
         factors = [
             _over_counted(axis, lengths[axis], widths[axis], made.shape[2 + axis], window, counts_pads)
-            for axis in range(2)
+            for axis in range(len(lengths))
         ]
         if any((factor != 1).any() for factor in factors):
-            made = apply(ops.multiply, made, np.outer(factors[0], factors[1]).astype(made.dtype))
+            made = apply(ops.multiply, made, reduce(np.multiply.outer, factors).astype(made.dtype))
         return _from_image(made, x.ndim)
 
     return run
@@ -284,11 +393,22 @@ def _global_maximum(node: Node) -> Runner:
 
 
 def _batch_norm(node: Node) -> Runner:
-    if node.get("training_mode", 0):
-        raise Untranslatable("training_mode=1")
-    weight, bias, mean, variance = (node.weights(index) for index in range(1, 5))
-    layer = BatchNorm(len(weight), eps=node.get("epsilon", 1e-5), momentum=1 - node.get("momentum", 0.9))
-    layer.weight, layer.bias = Parameter(weight), Parameter(bias)
+    node.only("training_mode", 0)
+    node.only("spatial", 1)
+    if node.version < 7:
+        node.only("is_test", 0, 1)
+    epsilon, momentum = node.get("epsilon", 1e-5), 1 - node.get("momentum", 0.9)
+    if any(node.constant(index) is None for index in range(1, 5)):
+
+        def run(x: Any, *operands: Any) -> Tensor:
+            flat = reshaped(x, (*x.shape[:2], 1, math.prod(x.shape[2:])))
+            held = (*operands[:2], *(tensor_of(each).data for each in operands[2:]))
+            return reshaped(apply(ops.batch_norm, flat, *held, epsilon=epsilon), x.shape)
+
+        return run
+    weight, _, mean, variance = (node.weights(index) for index in range(1, 5))
+    layer = BatchNorm(len(weight), eps=epsilon, momentum=momentum)
+    layer.weight, layer.bias = node.parameter(1), node.parameter(2)
     layer.running_mean, layer.running_var = Tensor(mean.copy()), Tensor(variance.copy())
     return layer
 
@@ -306,13 +426,35 @@ class JoinedNorm(Module):
 
 
 def _layer_norm(node: Node) -> Runner:
-    weight = node.weights(1)
+    first, epsilon, weight = node.get("axis", -1), node.get("epsilon", 1e-5), node.constant(1)
+    fits = weight is not None and first == -weight.ndim and (not node.has(2) or node.constant(2) is not None)
+    if weight is None or not fits or any(node.outputs[1:]) or weight.dtype != np.float32:
+        return _layer_norm_by_data(first, epsilon)
     bias = node.weights(2) if node.has(2) else np.zeros_like(weight)
-    if any(node.outputs[1:]):
-        raise Untranslatable("mean and deviation as outputs")
-    layer = LayerNorm(1, eps=node.get("epsilon", 1e-5))
-    layer.weight, layer.bias = Parameter(weight.reshape(-1)), Parameter(np.broadcast_to(bias, weight.shape).reshape(-1))
+    layer = LayerNorm(1, eps=epsilon)
+    layer.weight = node.parameter(1, "" if weight.ndim == 1 else "as a row", weight.reshape(-1))
+    row = np.broadcast_to(bias, weight.shape).reshape(-1)
+    layer.bias = node.parameter(2, f"as a row of {row.size}", row) if node.has(2) else Parameter(row)
     return layer if weight.ndim == 1 else JoinedNorm(layer, weight.ndim)
+
+
+def _layer_norm_by_data(first: int, epsilon: float) -> Runner:
+    """Layer normalization by weights that no layer holds, in float32 at least; then mean and 1 / deviation."""
+
+    def run(x: Any, weight: Any, bias: Operand = None) -> tuple[Tensor, ...]:
+        dtype, wide = x.dtype, np.result_type(x.dtype, np.float32)
+        along = tuple(range(first % x.ndim, x.ndim))
+        axis: Any = along if len(along) > 1 else along[0]
+        high = tensor_of(x) if dtype == wide else tensor_of(x).astype(wide)
+        mean = apply(ops.mean, high, axis=axis, keepdims=True)
+        apart = apply(ops.subtract, high, mean)
+        variance = apply(ops.mean, apply(ops.multiply, apart, apart), axis=axis, keepdims=True)
+        inverse = apply(ops.divide, wide.type(1), apply(ops.sqrt, apply(ops.add, variance, wide.type(epsilon))))
+        normal = apply(ops.multiply, apart, inverse)
+        made = apply(ops.multiply, normal if dtype == wide else normal.astype(dtype), weight)
+        return (made if bias is None else apply(ops.add, made, bias)), mean, inverse
+
+    return run
 
 
 def _root_mean_square_norm(node: Node) -> Runner:
@@ -340,10 +482,17 @@ def _instance_norm(node: Node) -> Runner:
 
 
 def _group_norm(node: Node) -> Runner:
-    groups, epsilon = node.get("num_groups", 1), node.get("epsilon", 1e-5)
-    if node.version < 21:
-        raise Untranslatable(f"version {node.version}, with a weight for each group")
-    return lambda x, weight, bias: _by_channel(_normal(x, x.shape[0] * groups, epsilon), weight, bias)
+    groups, epsilon, each = node.get("num_groups", 1), node.get("epsilon", 1e-5), node.version < 21
+
+    def run(x: Any, weight: Any, bias: Any) -> Tensor:
+        normal = _normal(x, x.shape[0] * groups, epsilon)
+        if not each:
+            return _by_channel(normal, weight, bias)
+        # Before version 21 each group had one weight.
+        parts = reshaped(normal, (x.shape[0], groups, math.prod(x.shape[1:]) // groups))
+        return reshaped(_by_channel(parts, weight, bias), x.shape)
+
+    return run
 
 
 def _normal(x: Any, rows: int, epsilon: float) -> Tensor:
@@ -387,16 +536,16 @@ def _lookup(node: Node) -> Runner:
         return gather(node)
     layer = Embedding(1, 1)
     layer.num_embeddings, layer.embedding_dim = table.shape
-    layer.weight = Parameter(table)
+    layer.weight = node.parameters.setdefault((node.tied.get(node.inputs[0], node.inputs[0]), ""), Parameter(table))
     return layer
 
 
 TRANSLATIONS: dict[str, Translation] = {
     "AveragePool": Translation(_average_pool),
     "BatchNormalization": Translation(_batch_norm),
-    "Conv": Translation(_convolution),
-    "ConvTranspose": Translation(_transposed_convolution),
-    "GRU": Translation(gated, reads=(0, 5)),
+    "Conv": Translation(_convolution, ignores=("kernel_shape",)),
+    "ConvTranspose": Translation(_transposed_convolution, ignores=("kernel_shape",)),
+    "GRU": Translation(gated, reads=(0, 5, 4), ignores=("hidden_size", "output_sequence"), outputs=2),
     "Gather": Translation(_lookup, reads=(1,)),
     "Gemm": Translation(_general_product),
     "GlobalAveragePool": Translation(_global_average),
@@ -404,10 +553,10 @@ TRANSLATIONS: dict[str, Translation] = {
     "GroupNormalization": Translation(_group_norm),
     "InstanceNormalization": Translation(_instance_norm),
     "LRN": Translation(_local_response_norm),
-    "LSTM": Translation(long_short_term, reads=(0, 5, 6)),
-    "LayerNormalization": Translation(_layer_norm),
+    "LSTM": Translation(long_short_term, reads=(0, 5, 6, 4), ignores=("hidden_size", "output_sequence"), outputs=3),
+    "LayerNormalization": Translation(_layer_norm, ignores=("stash_type",), outputs=3),
     "MatMul": Translation(_product),
-    "MaxPool": Translation(_max_pool),
-    "RMSNormalization": Translation(_root_mean_square_norm),
-    "RNN": Translation(plain_recurrent, reads=(0, 5)),
+    "MaxPool": Translation(_max_pool, ignores=("storage_order",)),
+    "RMSNormalization": Translation(_root_mean_square_norm, ignores=("stash_type",)),
+    "RNN": Translation(plain_recurrent, reads=(0, 5, 4), ignores=("hidden_size", "output_sequence"), outputs=2),
 }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 
@@ -45,6 +45,12 @@ class Node:
     attributes: Mapping[str, Any]
     version: int
     constants: Mapping[str, Array]
+    #: Of the file: what was made of a constant, by its name and form, for all nodes that read it.
+    parameters: dict[tuple[str, str], Parameter] = field(default_factory=dict)
+    #: Names of matrices that some nodes read as they are and others transposed, by the names of both forms.
+    tied: Mapping[str, str] = field(default_factory=dict)
+    #: Names of the attributes that the translation looked at.
+    looked_at: set[str] = field(default_factory=set)
 
     def constant(self, index: int) -> Array | None:
         """Return an operand if it is a constant of the file."""
@@ -56,6 +62,7 @@ class Node:
 
     def get(self, attribute: str, default: Any) -> Any:
         """Return an attribute, text as str."""
+        self.looked_at.add(attribute)
         value = self.attributes.get(attribute, default)
         return value.decode() if isinstance(value, bytes) else value
 
@@ -73,18 +80,35 @@ class Node:
             raise Untranslatable(f"operand {index} that is no constant")
         return found
 
+    def parameter(self, index: int, form: str = "", array: Array | None = None) -> Parameter:
+        """Return the parameter of a constant operand, one for all nodes that read it in this form.
+
+        Args:
+            index: position of the operand.
+            form: what ``array`` is of the constant, such as its transpose.
+            array: in that form; the constant itself by default.
+        """
+        key = (self.inputs[index], form)
+        if key not in self.parameters:
+            self.parameters[key] = Parameter(self.weights(index) if array is None else array)
+        return self.parameters[key]
+
 
 @dataclass(frozen=True)
 class Translation:
     """How an operator becomes what runs it.
 
-    ``known`` are the positions of operands that must be known from the file and the shapes, such as a shape or axes;
-    ``reads`` are those that a layer is called with.
+    ``known`` are the positions of operands that are numbers and no data, such as a shape or axes; ``reads`` are those
+    that a layer is called with. ``ignores`` are attributes that change nothing of the first ``outputs`` outputs. What
+    holds ``for_floats`` alone leaves other numbers, and what holds none, to the reference.
     """
 
     make: Callable[[Node], Runner]
     known: tuple[int, ...] = ()
     reads: tuple[int, ...] = (0,)
+    ignores: tuple[str, ...] = ()
+    outputs: int | None = 1
+    for_floats: bool = False
 
 
 def whole(values: Any) -> tuple[int, ...]:

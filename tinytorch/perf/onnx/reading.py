@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import re
 from collections import Counter, deque
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.dispatch import no_grad, unobserved
+from tinytorch.core.layers import Embedding, Linear
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
+from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx import elementwise, layers, shapes
 from tinytorch.perf.onnx.model import Block, Guards, Input, OnnxModel, Part, Run, Step
@@ -72,22 +75,47 @@ def from_onnx(
         array([4., 4.], dtype=float32)
     """
     try:
-        import onnx
         from onnx import inliner
     except ImportError as error:
         raise RuntimeError("reading ONNX files needs the onnx package: pip install onnx") from error
-    name = os.path.basename(os.fspath(path))
+    file, name = loaded(path), os.path.basename(os.fspath(path))
+    if file.functions:
+        file = inliner.inline_local_functions(file)
+    return _Reader(file, name, dict(given or {})).model(outputs)
+
+
+def loaded(path: str | os.PathLike[str], weights: bool = True) -> Any:
+    """Return the file as the onnx package reads it; without the ``weights`` that lie beside it, if these are not asked.
+
+    Raises:
+        ValueError: if it is no ONNX file, or weights beside it cannot be read.
+        FileNotFoundError: if there is no such file, or a file with weights is not beside it.
+    """
+    import onnx
+    from onnx import external_data_helper
+
+    name, folder = os.path.basename(os.fspath(path)), os.path.dirname(os.path.abspath(path))
     try:
-        file = onnx.load(os.fspath(path))
+        file = onnx.load(os.fspath(path), load_external_data=False)
     except OSError:
         raise
     except Exception as error:  # of the parser, which raises what it likes
         raise ValueError(f"{name} is no ONNX file that can be read: {_sentence(error)}") from error
     if not file.graph.node or not file.opset_import:
         raise ValueError(f"{name} is no ONNX file: it holds no nodes")
-    if file.functions:
-        file = inliner.inline_local_functions(file)
-    return _Reader(file, name, dict(given or {})).model(outputs)
+    outside = [each for each in external_data_helper._get_all_tensors(file) if each.external_data]
+    places = {entry.value for each in outside for entry in each.external_data if entry.key == "location"}
+    lost = sorted(place for place in places if not os.path.exists(os.path.join(folder, place)))
+    if weights and lost:
+        raise FileNotFoundError(f"{name} keeps weights in {', '.join(lost)}, and no such file lies beside it")
+    if weights and outside:
+        try:
+            external_data_helper.load_external_data_for_model(file, folder)
+        except Exception as error:  # of a file that is too short, or lies elsewhere
+            raise ValueError(
+                f"weights of {name} in {', '.join(sorted(places))} cannot be read: {_sentence(error)}"
+            ) from error
+    return file
 
 
 def _sentence(error: BaseException) -> str:
@@ -111,6 +139,10 @@ class _Reader:
         self._missing: Counter[str] = Counter()
         self._stopped: dict[str, set[str]] = {}
         self._guards: dict[str, Guards] = {}
+        self._parameters: dict[tuple[str, str], Parameter] = {}
+        self._layers: dict[tuple[Any, ...], Runner] = {}
+        self._transposed: dict[str, str] = {}
+        self._tied: dict[str, str] = {}
         self._inputs = self._declared_inputs(given)
         self._nodes = self._live_nodes()
         self._protos = {tuple(node.output): node for node in self._nodes}
@@ -138,7 +170,8 @@ class _Reader:
     def _live_nodes(self) -> list[Any]:
         """Return the nodes that depend on an input; the others are folded into constants."""
         live: list[Any] = []
-        waiting = deque(self._graph.node)
+        waiting = deque(_sorted(self._graph.node, self._name))
+        self._refuse_lost(waiting)
         while waiting:
             node = waiting.popleft()
             if node.op_type == "Constant" and node.domain in ("", "ai.onnx"):
@@ -154,6 +187,19 @@ class _Reader:
             else:
                 live.append(node)
         return live
+
+    def _refuse_lost(self, nodes: Sequence[Any]) -> None:
+        """Raise ValueError, naming it, for what a node or the graph reads and nothing makes."""
+        made = {
+            *self._constants,
+            *(each.name for each in self._inputs),
+            *(name for node in nodes for name in node.output),
+        }
+        readers = [(node.name or node.op_type, name) for node in nodes for name in (*node.input, *_outer_names(node))]
+        readers += [("its output", each.name) for each in self._graph.output]
+        lost = [f"{name} (for {reader})" for reader, name in readers if name and name not in made]
+        if lost:
+            raise ValueError(f"{self._name} reads what no node makes and no file holds: {', '.join(lost[:5])}")
 
     @staticmethod
     def _is_choice(node: Any) -> bool:
@@ -191,7 +237,7 @@ class _Reader:
         self._add_initializers(branch)
         self._total += len(branch.node)
         self._guards.update((each, guards) for inner in branch.node for each in inner.output)
-        return list(branch.node), [own.get(each.name, each.name) for each in branch.output]
+        return _sorted(branch.node, self._name), [own.get(each.name, each.name) for each in branch.output]
 
     def _fold(self, node: Any) -> None:
         operands = [self._constants.get(name) for name in node.input]
@@ -200,6 +246,8 @@ class _Reader:
         except Exception as error:  # of what runs it, which raises what it likes
             self._miss(f"{node.op_type} of constants ({type(error).__name__})", node)
             return
+        if node.op_type == "Transpose" and node.input[0] in self._initialized and _turns_a_matrix(node, operands[0]):
+            self._transposed[node.output[0]] = node.input[0]
         from_weights = not self._initialized.isdisjoint(node.input)
         for name, value in zip(node.output, _as_tuple(made), strict=False):
             if name:
@@ -236,6 +284,7 @@ class _Reader:
             raise ValueError(f"outputs must be some of {', '.join(declared)}, not {', '.join(unknown) or 'none'}")
         nodes = self._needed(wanted)
         known = self._known_names(nodes)
+        self._tied = self._tied_names(nodes)
         made = [self._translated(node, known) for node in self._with_biases(nodes, wanted)]
         self._refuse_missing(nodes)
         return self._assembled([each for each in made if each is not None], wanted, known)
@@ -251,6 +300,22 @@ class _Reader:
                     for inner in (attribute.g, *attribute.graphs):
                         needed.update(name for each in inner.node for name in each.input)
         return kept[::-1]
+
+    def _tied_names(self, nodes: Sequence[Any]) -> dict[str, str]:
+        """Return the matrices that are read in two forms, by the name of each: as they are, and transposed.
+
+        An embedding whose table makes the logits, too, is one.
+        """
+        forms: dict[str, set[bool]] = {}
+        names: dict[str, str] = {}
+        for node in nodes:
+            turned = node.op_type == "Gemm" and any(each.name == "transB" and each.i for each in node.attribute)
+            for index, name in enumerate(node.input):
+                root = self._transposed.get(name, name)
+                if root in self._constants:
+                    forms.setdefault(root, set()).add((name != root) != (turned and index == 1))
+                    names[name] = root
+        return {name: root for name, root in names.items() if len(forms[root]) == 2}
 
     def _known_names(self, nodes: Sequence[Any]) -> frozenset[str]:
         """Return the names of values that depend on nothing but the shapes of the inputs and on constants.
@@ -278,14 +343,9 @@ class _Reader:
                     at = makers.get(product)
                     if at is not None and readers[product] == 1 and self._is_bias(row, node, made[at]):
                         before = made[at]
-                        made[at] = Node(
-                            before.kind,
-                            before.name,
-                            (*before.inputs, row),
-                            node.outputs,
-                            before.attributes,
-                            before.version,
-                            {**before.constants, row: self._constants[row]},
+                        constants = {**before.constants, row: self._constants[row]}
+                        made[at] = replace(
+                            before, inputs=(*before.inputs, row), outputs=node.outputs, constants=constants
                         )
                         break
                 else:
@@ -323,6 +383,8 @@ class _Reader:
             self._opsets.get("" if standard else proto.domain, 1),
             # Its own alone: what runs a node may hold on to it, and is not to hold the file's weights.
             {name: self._constants[name] for name in proto.input if name in self._constants},
+            self._parameters,
+            self._tied,
         )
 
     def _translated(self, node: Node, known: frozenset[str]) -> tuple[Node, Runner, Translation, bool] | None:
@@ -342,13 +404,37 @@ class _Reader:
                 for index in translation.known
                 if node.has(index) and node.inputs[index] not in known and node.constant(index) is None
             }
-            runner = translation.make(node)
+            runner = self._made(node, translation)
+            if translation.for_floats and (others := self._referred(node)) is not None:
+                runner = _by_numbers(runner, others[1])
             return node, _looking_at(from_data, runner) if from_data else runner, translation, False
         except Untranslatable as reason:
             referred = self._referred(node)
             if referred is None:
                 self._miss(f"{node.kind} with {reason}" if str(reason) else node.kind, _Outputs(node.outputs))
             return referred
+
+    def _made(self, node: Node, translation: Translation) -> Runner:
+        """Return what a translation makes of a node: the same layer of nodes that read the same weights.
+
+        Raises:
+            Untranslatable: also for an attribute that it did not look at, or an output that it does not make.
+        """
+        held = [name for index, name in enumerate(node.inputs) if index not in translation.reads]
+        key = (node.kind, *held, *sorted((name, repr(value)) for name, value in node.attributes.items()))
+        if key in self._layers:
+            return self._layers[key]
+        runner = translation.make(node)
+        for name, value in node.attributes.items():
+            if not (name in node.looked_at or name in translation.ignores or self._folding.is_default(node, name)):
+                raise Untranslatable(f"{name}={node.get(name, value)!r}")
+        if translation.outputs is not None:
+            for index, output in enumerate(node.outputs[translation.outputs :], translation.outputs):
+                if output:
+                    raise Untranslatable(f"output {index}")
+        if isinstance(runner, (Linear, Conv2d, Embedding)) and all(name in node.constants for name in held if name):
+            self._layers[key] = runner
+        return runner
 
     def _referred(self, node: Node) -> tuple[Node, Runner, Translation, bool] | None:
         """Return what runs a node by the reference; None if it does not know it."""
@@ -416,13 +502,45 @@ class _Reader:
                 if array is None or (isinstance(runner, Module) and index not in translation.reads):
                     continue
                 if self._is_weight(name) and not is_known and index not in translation.known:
-                    found[name] = Parameter(array)
+                    found[name] = self._parameters.setdefault((name, ""), Parameter(array))
                 else:
                     found.setdefault(name, array)
         for name in outputs:
             if name in self._constants:
                 found.setdefault(name, self._constants[name])
         return found
+
+
+def _sorted(nodes: Sequence[Any], file: str) -> list[Any]:
+    """Return nodes in an order in which each comes behind those that it reads; the order of a sorted graph stays.
+
+    Raises:
+        ValueError: if nodes wait for each other.
+    """
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    needs = [{makers[name] for name in (*node.input, *_outer_names(node)) if name in makers} for node in nodes]
+    readers: list[list[int]] = [[] for _ in nodes]
+    for index, before in enumerate(needs):
+        for each in before:
+            readers[each].append(index)
+    open_ones = [len(before) for before in needs]
+    ready = [index for index, count in enumerate(open_ones) if not count]
+    order: list[int] = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for each in readers[index]:
+            open_ones[each] -= 1
+            if not open_ones[each]:
+                heapq.heappush(ready, each)
+    if len(order) < len(nodes):
+        waiting = [nodes[at].name or nodes[at].op_type for at in sorted({*range(len(nodes))} - {*order})]
+        raise ValueError(f"{file} holds nodes that wait for each other: {', '.join(waiting[:5])}")
+    return [nodes[index] for index in order]
+
+
+def _turns_a_matrix(node: Any, operand: Any) -> bool:
+    return operand.ndim == 2 and [list(each.ints) for each in node.attribute] != [[0, 1]]
 
 
 def _as_tuple(made: Any) -> tuple[Any, ...]:
@@ -452,6 +570,16 @@ _REFERRED = Translation(shapes.shape_of)
 
 def _array(operand: Any) -> Any:
     return operand.data if isinstance(operand, Tensor) else operand
+
+
+def _by_numbers(runner: Runner, others: Runner) -> Runner:
+    """Return what runs a node on floats by its translation, and on other numbers, or none at all, otherwise."""
+
+    def run(*operands: Any) -> Any:
+        first = operands[0]
+        return (runner if first.dtype.kind == "f" and first.size else others)(*operands)
+
+    return run
 
 
 def _looking_at(places: set[int], runner: Runner) -> Runner:
@@ -500,7 +628,18 @@ def _step(
     if not isinstance(runner, Module):
         return Step(runner, node.inputs, node.outputs, known, guards), None
     inputs = [node.inputs[index] if node.has(index) else "" for index in translation.reads]
-    return Step(runner, inputs, node.outputs, known, guards), runner
+    run = _from_the_end(runner) if isinstance(runner, Embedding) else runner
+    return Step(run, inputs, node.outputs, known, guards), runner
+
+
+def _from_the_end(table: Embedding) -> Runner:
+    """Return what looks up rows, of which those below 0 count from the end."""
+
+    def run(places: Any) -> Any:
+        rows = _array(places)
+        return table(np.where(rows < 0, rows + table.num_embeddings, rows) if rows.size and rows.min() < 0 else places)
+
+    return run
 
 
 def _drop_when_read(steps: Sequence[Step], kept: set[str]) -> None:

@@ -37,13 +37,18 @@ class Recurrent(Module):
         self.batch_first = batch_first
 
     def forward(self, x: Any, *first: Operand) -> tuple[Tensor, ...]:
-        """Return outputs (T, directions, B, hidden), and each state (directions, B, hidden) after the last time."""
+        """Return outputs (T, directions, B, hidden), and each state (directions, B, hidden) after the last time.
+
+        ``first`` are the states to begin with, and behind them the length of each sequence: what lies behind its end
+        leaves a state as it is and has an output of 0.
+        """
+        lengths = first[self.states] if len(first) > self.states else None
         if self.batch_first:
             x = apply(ops.transpose, x, axes=(1, 0, 2))
         outputs, lasts = [], list[tuple[Tensor, ...]]()
         for number, direction in enumerate(self.directions):
             start = tuple(self._start(x, number, given) for given in (*first, None, None)[: self.states])
-            made, last = self._along(x, direction, start)
+            made, last = self._along(x, direction, start, lengths)
             outputs.append(made)
             lasts.append(last)
         joined = _stacked(outputs, 1)
@@ -58,14 +63,21 @@ class Recurrent(Module):
             return np.zeros((x.shape[1], self.hidden), x.dtype)
         return apply(ops.getitem, given, index=(slice(None), number) if self.batch_first else number)
 
-    def _along(self, x: Any, direction: Direction, state: tuple[Any, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+    def _along(
+        self, x: Any, direction: Direction, state: tuple[Any, ...], lengths: Operand
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
         inputs = direction.of_input(x)
         length = x.shape[0]
         order = range(length - 1, -1, -1) if direction.backwards else range(length)
         made: dict[int, Tensor] = {}
         for time in order:
-            state = self.cell(apply(ops.getitem, inputs, index=time), direction.of_state, state)
-            made[time] = state[0]
+            after = self.cell(apply(ops.getitem, inputs, index=time), direction.of_state, state)
+            if lengths is None:
+                state, made[time] = after, after[0]
+                continue
+            runs = np.asarray(lengths.data if isinstance(lengths, Tensor) else lengths)[:, None] > time
+            state = tuple(apply(ops.where, runs, new, old) for new, old in zip(after, state, strict=True))
+            made[time] = apply(ops.where, runs, after[0], np.zeros((), after[0].dtype))
         return _stacked([made[time] for time in range(length)], 0), state
 
     def _described(self) -> str:
@@ -108,6 +120,25 @@ def _gated_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[T
     return (apply(ops.add, new, apply(ops.multiply, update, apply(ops.subtract, output, new))),)
 
 
+def _reset_first_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """The same as the paper has it: the reset goes into the product of the new state."""
+    (output,) = state
+    hidden = output.shape[1]
+    gates = apply(ops.add, _part(given, 0, 2 * hidden), _linear_part(output, layer, 0, 2 * hidden))
+    update, reset = (apply(ops.sigmoid, _part(gates, index, hidden)) for index in range(2))
+    kept = _linear_part(apply(ops.multiply, reset, output), layer, 2 * hidden, 3 * hidden)
+    new = apply(ops.tanh, apply(ops.add, _part(given, 2, hidden), kept))
+    return (apply(ops.add, new, apply(ops.multiply, update, apply(ops.subtract, output, new))),)
+
+
+def _linear_part(x: Tensor, layer: Linear, first: int, last: int) -> Tensor:
+    """Return some of the columns that a layer makes."""
+    assert layer.bias is not None
+    columns = (slice(None), slice(first, last))
+    weight, bias = apply(ops.getitem, layer.weight, index=columns), apply(ops.getitem, layer.bias, index=columns[1])
+    return apply(ops.linear, x, weight, bias)
+
+
 def _tanh_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
     return (apply(ops.tanh, apply(ops.add, given, layer(state[0]))),)
 
@@ -118,25 +149,25 @@ def _relu_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Te
 
 def _layer(node: Node, cell: Cell, gates: int, states: int) -> Runner:
     """Return the layer; its weights (directions, gates * hidden, ...) and biases lie as ONNX has them."""
-    if node.has(4):
-        raise Untranslatable("sequence_lens")
-    if node.get("clip", None) is not None:
-        raise Untranslatable("clip")
     direction = node.only("direction", "forward", "reverse", "bidirectional")
     weights, recurrent = node.weights(1), node.weights(2)
     hidden = recurrent.shape[2]
     biases = node.weights(3) if node.has(3) else np.zeros((len(weights), 2 * gates * hidden), weights.dtype)
     made = []
     for number, (weight, state, bias) in enumerate(zip(weights, recurrent, biases, strict=True)):
-        of_input, of_state = _linear(weight, bias[: gates * hidden]), _linear(state, bias[gates * hidden :])
+        of_input, of_state = (
+            _linear(node, index, number, matrix, row)
+            for index, matrix, row in ((1, weight, bias[: gates * hidden]), (2, state, bias[gates * hidden :]))
+        )
         made.append(Direction(of_input, of_state, direction == "reverse" or number == 1))
     return Recurrent(cell, made, hidden, states, bool(node.get("layout", 0)))
 
 
-def _linear(weight: Array, bias: Array) -> Linear:
+def _linear(node: Node, index: int, number: int, weight: Array, bias: Array) -> Linear:
     layer = Linear(1, 1)
     layer.out_features, layer.in_features = weight.shape
-    layer.weight, layer.bias = Parameter(weight.T), Parameter(bias)
+    layer.weight = node.parameter(index, f"direction {number}", weight.T)
+    layer.bias = node.parameter(3, f"direction {number} of {index}", bias) if node.has(3) else Parameter(bias)
     return layer
 
 
@@ -163,9 +194,7 @@ def gated(node: Node) -> Runner:
     """GRU."""
     if _activations(node, "Sigmoid", "Tanh") != ["Sigmoid", "Tanh"]:
         raise Untranslatable(f"activations={node.get('activations', ())}")
-    if not node.get("linear_before_reset", 0):
-        raise Untranslatable("linear_before_reset=0")
-    return _layer(node, _gated_cell, 3, 1)
+    return _layer(node, _gated_cell if node.get("linear_before_reset", 0) else _reset_first_cell, 3, 1)
 
 
 def plain_recurrent(node: Node) -> Runner:

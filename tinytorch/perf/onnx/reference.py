@@ -22,8 +22,12 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx import counting
 from tinytorch.perf.onnx.node import Node, Runner, Untranslatable
 
-#: Operators that the reference runs without looking at all that they say, such as the lengths of sequences.
-_CARELESS = ("LSTM", "GRU", "RNN", "TfIdfVectorizer")
+_RECURRENT = ("GRU", "LSTM", "RNN")
+#: Attributes that the reference takes and does not look at; in recurrent layers also the lengths of sequences.
+_OVERLOOKED = {
+    **dict.fromkeys(_RECURRENT, ("activation_alpha", "activation_beta", "activations", "clip", "input_forget")),
+    "BatchNormalization": ("spatial",),
+}
 #: Numbers and text, which a formula of work may use.
 _PLAIN = (int, float, str, tuple)
 
@@ -76,21 +80,24 @@ def referred(proto: Any, node: Node, opsets: Mapping[str, int], reads: Sequence[
     Raises:
         Untranslatable: if the reference does not know it, or one of its attributes.
     """
-    if node.kind in _CARELESS or "." in node.kind or not _is_known(proto, node):
+    overlooks = any(name in node.attributes for name in _OVERLOOKED.get(node.kind, ()))
+    if overlooks or (node.kind in _RECURRENT and node.has(4)) or "." in node.kind or not _is_known(proto, node):
         raise Untranslatable("")
-    if not node.outputs[0]:
-        raise Untranslatable("a first output that is left out")
     evaluated, op = Evaluated(proto, opsets, reads), _op(node.kind, counting.is_counted(node.kind))
     said = {name: node.get(name, None) for name in node.attributes}
     said = {name: value for name, value in said.items() if isinstance(value, _PLAIN)}
+    at = next(index for index, name in enumerate(node.outputs) if name)
     makes_lists = node.kind.startswith(("Sequence", "Optional", "SplitToSequence"))
 
     def run(*operands: Any) -> Any:
         if makes_lists or any(isinstance(each, list) for each in operands):
             return evaluated(*operands)  # sequences are no tensors, and no op has them
         rest: list[Any] = []
-        first = apply(op, *operands, evaluated=evaluated, rest=rest, **said)
-        return (first, *(Tensor(each) if isinstance(each, np.ndarray) else each for each in rest)) if rest else first
+        first = apply(op, *operands, evaluated=evaluated, at=at, rest=rest, **said)
+        if not rest:
+            return first
+        made = [Tensor(each) if isinstance(each, np.ndarray) else each for each in rest]
+        return (*made[:at], first, *made[at:])
 
     return run
 
@@ -113,10 +120,14 @@ def _op(kind: str, is_counted: bool) -> Op:
     return Op(kind, _forward, _backward, _work if is_counted else None)
 
 
-def _forward(keep: bool, *operands: Any, evaluated: Evaluated, rest: list[Any], **said: Any) -> tuple[Array, Saved]:
+def _forward(
+    keep: bool, *operands: Any, evaluated: Evaluated, at: int, rest: list[Any], **said: Any
+) -> tuple[Array, Saved]:
+    """Return the output in place ``at``; the others go to ``rest``, because an op has one."""
     made = evaluated(*operands)
-    first, *others = made if isinstance(made, tuple) else (made,)
-    rest.extend(others)
+    outputs = list(made) if isinstance(made, tuple) else [made]
+    first = outputs.pop(at)
+    rest.extend(outputs)
     return first, ()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from tinytorch.core.op import Array, Op, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx.elementwise import tensor_of, without_gradient
 from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable, truth, whole
-from tinytorch.perf.ops import picking
+from tinytorch.perf.ops import contraction, picking, pointwise
 
 
 def reshaped(x: Any, shape: Shape) -> Tensor:
@@ -62,15 +63,17 @@ def _flatten(node: Node) -> Runner:
     return run
 
 
-def _axes(node: Node, axes: Operand) -> tuple[int, ...] | None:
+def _axes(attribute: Any, axes: Operand) -> tuple[int, ...] | None:
     """Return the axes that an attribute (of older versions) or an operand names; None if neither does."""
-    given = node.get("axes", None) if axes is None else axes
+    given = attribute if axes is None else axes
     return None if given is None else whole(given) if np.size(given) else ()
 
 
 def _squeeze(node: Node) -> Runner:
+    named = node.get("axes", None)
+
     def run(x: Any, axes: Operand = None) -> Tensor:
-        chosen = _axes(node, axes)
+        chosen = _axes(named, axes)
         gone = {i for i, n in enumerate(x.shape) if n == 1} if chosen is None else {axis % x.ndim for axis in chosen}
         if any(x.shape[axis] != 1 for axis in gone):
             raise ValueError(f"Squeeze {node.name} needs length 1 along axes {sorted(gone)}, not shape {x.shape}")
@@ -80,8 +83,10 @@ def _squeeze(node: Node) -> Runner:
 
 
 def _unsqueeze(node: Node) -> Runner:
+    named = node.get("axes", None)
+
     def run(x: Any, axes: Operand = None) -> Tensor:
-        chosen = _axes(node, axes) or ()
+        chosen = _axes(named, axes) or ()
         rank = x.ndim + len(chosen)
         new, old = {axis % rank for axis in chosen}, iter(x.shape)
         return reshaped(x, tuple(1 if axis in new else next(old) for axis in range(rank)))
@@ -100,10 +105,11 @@ def _concat(node: Node) -> Runner:
 
 
 def _split(node: Node) -> Runner:
-    axis, count = node.get("axis", 0), len(node.outputs)
+    axis, count, usual = node.get("axis", 0), len(node.outputs), node.get("split", None)
+    node.only("num_outputs", count)
 
     def run(x: Any, lengths: Operand = None) -> tuple[Tensor, ...]:
-        given = node.get("split", None) if lengths is None else lengths
+        given = usual if lengths is None else lengths
         length = x.shape[axis]
         each = -(-length // count)
         parts = [min(each, length - each * i) for i in range(count)] if given is None else whole(given)
@@ -124,12 +130,14 @@ def _sliced(x: Any, slices: dict[int, Any]) -> Tensor:
 
 
 def _slice(node: Node) -> Runner:
+    named, *ends_of = (node.get(name, usual) for name, usual in (("axes", None), ("starts", ()), ("ends", ())))
+
     def run(
         x: Any, starts: Operand = None, ends: Operand = None, axes: Operand = None, steps: Operand = None
     ) -> Tensor:
-        first = whole(node.get("starts", ()) if starts is None else starts)
-        last = whole(node.get("ends", ()) if ends is None else ends)
-        chosen = _axes(node, axes)
+        first = whole(ends_of[0] if starts is None else starts)
+        last = whole(ends_of[1] if ends is None else ends)
+        chosen = _axes(named, axes)
         along = tuple(range(len(first))) if chosen is None else chosen
         strides = (1,) * len(first) if steps is None else whole(steps)
         return _sliced(x, {a: slice(*part) for a, *part in zip(along, first, last, strides, strict=True)})
@@ -159,6 +167,48 @@ def _gather_tuples(node: Node) -> Runner:
     return lambda x, indices: apply(picking.gather_tuples, x, indices, batch_dims=batch_dims)
 
 
+def _scatter_tuples(node: Node) -> Runner:
+    how = node.only("reduction", *_SCATTERED)
+    return lambda x, indices, updates: apply(picking.scatter_tuples, x, without_gradient(indices), updates, how=how)
+
+
+def _scatter_along(node: Node) -> Runner:
+    axis, how = node.get("axis", 0), node.only("reduction", *_SCATTERED)
+
+    def run(x: Any, indices: Any, updates: Any) -> Tensor:
+        return apply(picking.scatter_along, x, without_gradient(indices), updates, axis=axis, how=how)
+
+    return run
+
+
+_SCATTERED = ("none", "add", "mul", "max", "min")
+
+
+def _one_hot(node: Node) -> Runner:
+    axis = node.get("axis", -1)
+
+    def run(indices: Any, depth: Any, values: Any) -> Tensor:
+        count, numbers = whole(depth)[0], tensor_of(indices).data
+        off, on = np.asarray(tensor_of(values).data)
+        inside = np.where(numbers < 0, numbers + count, numbers)
+        at = np.expand_dims(inside, axis if axis >= 0 else numbers.ndim + 1 + axis)
+        lengths = [1] * at.ndim
+        lengths[axis] = count
+        hit = apply(pointwise.equal, at, np.arange(count).reshape(lengths))
+        return apply(ops.where, hit, on, off)
+
+    return run
+
+
+def _places(node: Node) -> Runner:
+    return lambda x: apply(picking.non_zero, without_gradient(x))
+
+
+def _einsum(node: Node) -> Runner:
+    equation = node.get("equation", "").replace(" ", "")
+    return lambda *operands: apply(contraction.einsum, *operands, equation=equation)
+
+
 def _expand(node: Node) -> Runner:
     def run(x: Any, shape: Any) -> Tensor:
         wide = np.broadcast_shapes(x.shape, whole(shape) if np.size(shape) else ())
@@ -168,17 +218,17 @@ def _expand(node: Node) -> Runner:
 
 
 def _tile(node: Node) -> Runner:
+    if node.version < 6:
+        raise Untranslatable(f"version {node.version}")
     return lambda x, repeats: apply(picking.tile, x, repeats=whole(repeats))
 
 
-_PADDINGS = {"constant": "constant", "reflect": "reflect", "edge": "edge", "wrap": "wrap"}
-
-
 def _pad(node: Node) -> Runner:
-    mode = _PADDINGS[node.only("mode", *_PADDINGS)]
+    mode = node.only("mode", "constant", "reflect", "edge", "wrap")
+    widths_of, filled = node.get("pads", node.get("paddings", ())), node.get("value", 0.0)
 
     def run(x: Any, pads: Operand = None, value: Operand = None, axes: Operand = None) -> Tensor:
-        ends = whole(node.get("pads", node.get("paddings", ())) if pads is None else pads)
+        ends = whole(widths_of if pads is None else pads)
         along = range(x.ndim) if axes is None else [axis % x.ndim for axis in whole(axes)]
         widths, half = [(0, 0)] * x.ndim, len(ends) // 2
         for axis, before, after in zip(along, ends[:half], ends[half:], strict=True):
@@ -186,7 +236,7 @@ def _pad(node: Node) -> Runner:
         cut = {a: slice(max(-b, 0), x.shape[a] - max(-e, 0)) for a, (b, e) in enumerate(widths) if b < 0 or e < 0}
         x = _sliced(x, cut) if cut else x
         added = tuple((max(before, 0), max(after, 0)) for before, after in widths)
-        number = node.get("value", 0.0) if value is None else np.asarray(value).item()
+        number = filled if value is None else np.asarray(value).item()
         return apply(picking.pad, x, widths=added, mode=mode, value=number) if any(map(any, added)) else tensor_of(x)
 
     return run
@@ -221,9 +271,10 @@ def _space_to_depth(node: Node) -> Runner:
 def _reduction(reduce: Callable[..., Tensor]) -> Translation:
     def make(node: Node) -> Runner:
         keepdims, nothing = bool(node.get("keepdims", 1)), bool(node.get("noop_with_empty_axes", 0))
+        named = node.get("axes", None)
 
         def run(x: Any, axes: Operand = None) -> Tensor:
-            chosen = _axes(node, axes)
+            chosen = _axes(named, axes)
             if not chosen and nothing:
                 return tensor_of(x)
             along = tuple(axis % x.ndim for axis in chosen or ())
@@ -231,7 +282,7 @@ def _reduction(reduce: Callable[..., Tensor]) -> Translation:
 
         return run
 
-    return Translation(make, (1,))
+    return Translation(make, (1,), for_floats=True)
 
 
 def _by(op: Op) -> Callable[..., Tensor]:
@@ -248,6 +299,17 @@ def _sum_of_squares(x: Any, **how: Any) -> Tensor:
 
 def _length(x: Any, **how: Any) -> Tensor:
     return apply(ops.sqrt, _sum_of_squares(x, **how))
+
+
+def _log_of_sum(x: Any, **how: Any) -> Tensor:
+    return apply(ops.log, apply(ops.sum_, x, **how))
+
+
+def _log_of_sum_of_powers(x: Any, axis: Any, keepdims: bool) -> Tensor:
+    most = tensor_of(x).data.max(axis=axis, keepdims=True)
+    most = np.where(np.isfinite(most), most, most.dtype.type(0))  # by which none overflows
+    total = _log_of_sum(apply(ops.exp, apply(ops.subtract, x, most)), axis=axis, keepdims=keepdims)
+    return apply(ops.add, total, most.reshape(total.shape))
 
 
 def _sum_of_sizes(x: Any, **how: Any) -> Tensor:
@@ -268,24 +330,31 @@ def _best(sign: int) -> Translation:
 
         return run
 
-    return Translation(make)
+    return Translation(make, for_floats=True)
 
 
 def _top(node: Node) -> Runner:
-    axis, largest = node.get("axis", -1), bool(node.get("largest", 1))
+    axis, largest, usual = node.get("axis", -1), bool(node.get("largest", 1)), node.get("k", None)
 
-    def run(x: Any, count: Any) -> tuple[Tensor, Tensor]:
+    def run(x: Any, count: Operand = None) -> tuple[Tensor, Tensor]:
         order = apply(picking.argsort, without_gradient(x), axis=axis, largest=largest)
-        places = _sliced(order, {axis % x.ndim: slice(0, whole(count)[0])})
+        places = _sliced(order, {axis % x.ndim: slice(0, whole(usual if count is None else count)[0])})
         return apply(picking.gather_along, x, places, axis=axis), places
 
     return run
 
 
 def _cumulative_sum(node: Node) -> Runner:
-    node.only("exclusive", 0)
-    node.only("reverse", 0)
-    return lambda x, axis: apply(picking.cumulative_sum, x, axis=whole(axis)[0])
+    before, backwards = bool(node.get("exclusive", 0)), bool(node.get("reverse", 0))
+
+    def run(x: Any, axis: Any) -> Tensor:
+        along = whole(axis)[0] % x.ndim
+        order = {along: slice(None, None, -1)}
+        summed = apply(picking.cumulative_sum, _sliced(x, order) if backwards else x, axis=along)
+        summed = _sliced(summed, order) if backwards else summed
+        return apply(ops.subtract, summed, x) if before else summed
+
+    return run
 
 
 def _triangle(node: Node) -> Runner:
@@ -317,36 +386,52 @@ def _softmax(op: Op) -> Translation:
 
 
 def _resize(node: Node) -> Runner:
-    mode = node.only("mode", "nearest", "linear")
+    mode = node.only("mode", "nearest", "linear", "cubic", "bilinear")
     places = node.only(
-        "coordinate_transformation_mode", "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"
+        "coordinate_transformation_mode",
+        "half_pixel",
+        "pytorch_half_pixel",
+        "align_corners",
+        "asymmetric",
+        "half_pixel_symmetric",
     )
-    if node.version < 11:
-        places = "asymmetric"
     rounding = node.only("nearest_mode", "round_prefer_floor", "floor", "ceil", "round_prefer_ceil")
     if node.version < 11:
-        rounding = "floor"
-    node.only("antialias", 0)
-    if node.get("axes", None) is not None:
-        raise Untranslatable("axes")
-    node.only("keep_aspect_ratio_policy", "stretch")
-    second = node.version >= 11
+        places, rounding = "asymmetric", "floor"
+    kept = node.only("keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller")
+    kernel = _Blending(
+        places,
+        node.get("cubic_coeff_a", -0.75) if mode == "cubic" else None,
+        bool(node.get("exclude_outside", 0)),
+        bool(node.get("antialias", 0)),
+    )
+    if mode == "nearest" and kernel.smooth:
+        raise Untranslatable("antialias=1")
+    named, factors, second = node.get("axes", None), node.get("scales", None), node.version >= 11
 
     def run(x: Any, *operands: Operand) -> Tensor:
-        scales, sizes = (operands[1], operands[2] if len(operands) > 2 else None) if second else (operands[0], None)
-        for axis, length in enumerate(x.shape):
-            if sizes is not None and np.size(sizes):
-                new = whole(sizes)[axis]
-                scale = new / length
+        scales, sizes = (*operands[1:], None, None)[:2] if second else ((*operands, factors)[0], None)
+        along = tuple(range(x.ndim)) if named is None else tuple(axis % x.ndim for axis in named)
+        if sizes is not None and np.size(sizes):
+            news = list(whole(sizes))
+            ratios = [new / x.shape[axis] for new, axis in zip(news, along, strict=True)]
+            if kept != "stretch":
+                one = min(ratios) if kept == "not_larger" else max(ratios)
+                ratios = [one] * len(ratios)
+                news = [math.floor(x.shape[axis] * one + 0.5) for axis in along]
+        else:
+            ratios = [float(each) for each in np.asarray(scales).reshape(-1)]
+            news = [math.floor(x.shape[axis] * ratio) for ratio, axis in zip(ratios, along, strict=True)]
+        for axis, new, scale in zip(along, news, ratios, strict=True):
+            length = x.shape[axis]
+            if new == length and scale == 1:
+                continue
+            if mode == "nearest":
+                x = apply(
+                    picking.gather, x, _rounded(_origins(new, length, scale, places), rounding, length), axis=axis
+                )
             else:
-                scale = float(np.asarray(scales).reshape(-1)[axis])
-                new = math.floor(length * scale)
-            if new != length:
-                at = _origins(new, length, scale, places)
-                if mode == "nearest":
-                    x = apply(picking.gather, x, _rounded(at, rounding, length), axis=axis)
-                else:
-                    x = apply(picking.blend, x, _blending(at, length, tensor_of(x).dtype), axis=axis)
+                x = apply(picking.blend, x, kernel.matrix(new, length, scale, tensor_of(x).dtype), axis=axis)
         return tensor_of(x)
 
     return run
@@ -359,6 +444,8 @@ def _origins(new: int, length: int, scale: float, places: str) -> Array:
         return at * (length - 1) / (new - 1) if new > 1 else at * 0
     if places == "asymmetric":
         return at / scale
+    if places == "half_pixel_symmetric":
+        return length / 2 * (1 - new / (scale * length)) + (at + 0.5) / scale - 0.5
     if places == "pytorch_half_pixel" and new == 1:
         return at * 0
     return (at + 0.5) / scale - 0.5
@@ -375,16 +462,40 @@ def _rounded(at: Array, rounding: str, length: int) -> Array:
     return np.clip(rounded, 0, length - 1).astype(np.int64)
 
 
-def _blending(at: Array, length: int, dtype: np.dtype[Any]) -> Array:
-    """Return the matrix (length, new) whose columns weigh the two old elements around each new one."""
-    inside = np.clip(at, 0, length - 1)
-    low = np.floor(inside).astype(np.int64)
-    high = np.minimum(low + 1, length - 1)
-    columns = np.arange(len(at))
-    weights = np.zeros((length, len(at)))
-    weights[low, columns] += 1 - (inside - low)
-    weights[high, columns] += inside - low
-    return weights.astype(dtype)
+@dataclass(frozen=True)
+class _Blending:
+    """How each new element is a weighted sum of the old ones around its place: two, or four by a cubic of ``cubic``."""
+
+    places: str
+    cubic: float | None
+    inside_only: bool
+    smooth: bool
+
+    def matrix(self, new: int, length: int, scale: float, dtype: np.dtype[Any]) -> Array:
+        """Return (length, new), whose columns weigh the old elements."""
+        at = _origins(new, length, scale, self.places)
+        stretch = min(scale, 1.0) if self.smooth else 1.0
+        # Two elements, or four: so many more as those of the new image lie further apart.
+        reach = math.ceil((2 if self.cubic is not None else 1) / stretch)
+        first = np.floor(at).astype(np.int64) - reach + 1
+        weights, columns = np.zeros((length, new)), np.arange(new)
+        for step in range(2 * reach):
+            old = first + step
+            share = self._share(np.abs(old - at) * stretch)
+            share = np.where((old < 0) | (old >= length), 0, share) if self.inside_only else share
+            np.add.at(weights, (np.clip(old, 0, length - 1), columns), share)
+        if self.inside_only or self.smooth:
+            weights /= weights.sum(axis=0)
+        return weights.astype(dtype)
+
+    def _share(self, away: Array) -> Array:
+        """Source of the cubic: R. Keys, 1981."""
+        if self.cubic is None:
+            return np.maximum(1 - away, 0)
+        a = self.cubic
+        near = ((a + 2) * away - (a + 3)) * away**2 + 1
+        far = ((away - 5) * away + 8) * away * a - 4 * a
+        return np.where(away <= 1, near, np.where(away < 2, far, 0))
 
 
 TRANSLATIONS: dict[str, Translation] = {
@@ -393,28 +504,36 @@ TRANSLATIONS: dict[str, Translation] = {
     "Concat": Translation(_concat),
     "CumSum": Translation(_cumulative_sum, (1,)),
     "DepthToSpace": Translation(_depth_to_space),
+    "Einsum": Translation(_einsum, for_floats=True),
     "Expand": Translation(_expand, (1,)),
     "Flatten": Translation(_flatten),
     "GatherElements": Translation(_gather_elements),
     "GatherND": Translation(_gather_tuples),
     "LogSoftmax": _softmax(ops.log_softmax),
+    "NonZero": Translation(_places),
+    "OneHot": Translation(_one_hot, (1,)),
     "Pad": Translation(_pad, (1, 2, 3)),
     "ReduceL1": _reduction(_sum_of_sizes),
     "ReduceL2": _reduction(_length),
+    "ReduceLogSum": _reduction(_log_of_sum),
+    "ReduceLogSumExp": _reduction(_log_of_sum_of_powers),
     "ReduceMax": _reduction(_by(ops.max_)),
     "ReduceMean": _reduction(_by(ops.mean)),
     "ReduceMin": _reduction(_least),
     "ReduceSum": _reduction(_by(ops.sum_)),
     "ReduceSumSquare": _reduction(_sum_of_squares),
     "Reshape": Translation(_reshape, (1,)),
-    "Resize": Translation(_resize, (1, 2, 3)),
+    "Resize": Translation(_resize, (1, 2, 3), ignores=("extrapolation_value",)),
+    "Scatter": Translation(_scatter_along),
+    "ScatterElements": Translation(_scatter_along),
+    "ScatterND": Translation(_scatter_tuples),
     "Slice": Translation(_slice, (1, 2, 3, 4)),
     "Softmax": _softmax(ops.softmax),
     "SpaceToDepth": Translation(_space_to_depth),
-    "Split": Translation(_split, (1,)),
+    "Split": Translation(_split, (1,), outputs=None),
     "Squeeze": Translation(_squeeze, (1,)),
     "Tile": Translation(_tile, (1,)),
-    "TopK": Translation(_top, (1,)),
+    "TopK": Translation(_top, (1,), ignores=("sorted",), outputs=2, for_floats=True),
     "Transpose": Translation(_transpose),
     "Trilu": Translation(_triangle, (1,)),
     "Unsqueeze": Translation(_unsqueeze, (1,)),

@@ -77,6 +77,59 @@ def _gather_tuples_backward(gradient: Array, saved: Saved, needs: tuple[bool, ..
     return down, None
 
 
+#: How what is scattered meets what is there.
+_MEETING = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def _scattered(x: Array, where: tuple[Array, ...], updates: Array, how: str) -> Array:
+    output = x.copy()
+    if how == "none":
+        output[where] = updates
+    else:
+        _MEETING[how].at(output, where, updates)
+    return output
+
+
+def _scatter_tuples_forward(keep: bool, x: Array, indices: Array, updates: Array, *, how: str) -> tuple[Array, Saved]:
+    where = _tuples(indices, 0)
+    return _scattered(x, where, updates, how), (where, how) if keep else ()
+
+
+def _scatter_along_forward(
+    keep: bool, x: Array, indices: Array, updates: Array, *, axis: int, how: str
+) -> tuple[Array, Saved]:
+    along: list[Array] = list(np.indices(indices.shape, sparse=True))
+    along[axis] = indices
+    where = tuple(along)
+    return _scattered(x, where, updates, how), (where, how) if keep else ()
+
+
+def _scatter_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    where, how = saved
+    if how not in ("none", "add"):
+        raise TypeError(f"scattering by {how} has no gradient here: give it operands that require none")
+    down = gradient
+    if how == "none":
+        down = gradient.copy()
+        down[where] = 0
+    return down if needs[0] else None, None, gradient[where] if needs[2] else None
+
+
+def _scattered_traffic(call: Call) -> int:
+    """Bytes of x read and written, and of the updates with their places, read and written."""
+    return 2 * call.output.nbytes + call.inputs[1].nbytes + 2 * call.inputs[2].nbytes
+
+
+def _scattered_work(call: Call) -> Work:
+    """One operation for each update that meets what is there; the gradient is picked."""
+    meets = call.phase == "forward" and call.params["how"] != "none"
+    return Work(elementwise=call.inputs[2].size if meets else 0)
+
+
+def _non_zero_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
+    return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1), ()
+
+
 def _broadcast_forward(keep: bool, x: Array, *, shape: Shape) -> tuple[Array, Saved]:
     return np.broadcast_to(x, shape), (x.shape,) if keep else ()
 
@@ -175,6 +228,12 @@ gather = Op("gather", _gather_forward, _gather_backward, _added_back, _picked_tr
 gather_along = Op("gather_along", _along_forward, _along_backward, _added_back, _picked_traffic)
 #: Parts of x: each tuple in the last axis of ``indices`` says where, behind the first ``batch_dims`` axes of both.
 gather_tuples = Op("gather_tuples", _gather_tuples_forward, _gather_tuples_backward, _added_back, _picked_traffic)
+#: x with parts replaced by ``updates``, or joined to them by ``how``, where `gather_tuples` would pick them.
+scatter_tuples = Op("scatter_tuples", _scatter_tuples_forward, _scatter_backward, _scattered_work, _scattered_traffic)
+#: x with elements replaced by ``updates``, or joined to them by ``how``, where `gather_along` would pick them.
+scatter_along = Op("scatter_along", _scatter_along_forward, _scatter_backward, _scattered_work, _scattered_traffic)
+#: Places of what is not 0, (axes of x, how many there are).
+non_zero = Op("non_zero", _non_zero_forward, _no_gradient, _nothing, _copied_traffic)
 #: A view of x repeated to a shape, without copying.
 broadcast = Op("broadcast", _broadcast_forward, _broadcast_backward, _added_back, no_traffic)
 tile = Op("tile", _tile_forward, _tile_backward, _added_back, _copied_traffic)
