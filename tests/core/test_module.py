@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 import zipfile
+from collections import OrderedDict, deque
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -241,3 +243,59 @@ def test_a_loaded_model_gives_the_same_output(tmp_path: Path, model: Any) -> Non
     assert not np.array_equal(model(x).data, twin(x).data)
     model.save(tmp_path / "m.npz")
     np.testing.assert_array_equal(twin.load(tmp_path / "m.npz")(x).data, model(x).data)
+
+
+def _nested(kind: str) -> Any:
+    """Return a container of two layers of five parameters that are deep inside of it."""
+    one, two = Linear(4, 1, seed=0), Linear(4, 1, seed=1)
+    itself: list[Any] = [one, two]
+    itself.append(itself)
+    return {
+        "list of lists": [[one], [two]],
+        "dict of lists": {"a": [one], "b": [two]},
+        "list of dicts of tuples": [{"x": (one,)}, {"x": (two,)}],
+        "tuple of deques": (deque([one]), deque([two])),
+        "ordered dict": OrderedDict(a=OrderedDict(b=one), c=two),
+        "read-only mapping": MappingProxyType({"a": {"b": one}, "c": [two]}),
+        "list that holds itself": itself,
+        "among what holds no module": [[1.0, "text", None, [one]], {3: [[two]]}],
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "list of lists",
+        "dict of lists",
+        "list of dicts of tuples",
+        "tuple of deques",
+        "ordered dict",
+        "read-only mapping",
+        "list that holds itself",
+        "among what holds no module",
+    ],
+)
+def test_modules_in_nested_containers_are_counted_saved_trained_and_switched(kind: str) -> None:
+    class Holder(Module):
+        def __init__(self) -> None:
+            self.held = _nested(kind)
+
+    model = Holder().eval()
+    layers = [module for _, module in model.named_modules() if isinstance(module, Linear)]
+    assert len(layers) == 2
+    assert [layer.training for layer in layers] == [False, False]
+    assert sum(parameter.size for parameter in model.parameters()) == 10
+    state = {name: np.full_like(array, 7) for name, array in model.state_dict().items()}
+    assert len(state) == 4
+    model.load_state_dict(state)
+    assert all((layer.weight.data == 7).all() for layer in layers)
+
+
+def test_a_set_of_modules_is_refused_by_name() -> None:
+    class Holder(Module):
+        def __init__(self, held: Any) -> None:
+            self.held = held
+
+    with pytest.raises(TypeError, match=r"held\.0"):
+        Holder([{Linear(2, 2)}]).parameters()
+    assert Holder([{1, 2}]).parameters() == []

@@ -14,7 +14,7 @@ import pytest
 
 from tests.core.recording import Recorder
 from tinytorch.core import autograd, dispatch, ops, optimizers
-from tinytorch.core.layers import Linear
+from tinytorch.core.layers import Dropout, Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Implementation
 from tinytorch.core.tensor import Tensor
@@ -197,3 +197,20 @@ async def stream() -> Any:
 def test_what_runs_after_a_body_has_ended_is_not_decorated(context: Body, function: Callable[[], Any]) -> None:
     with pytest.raises(TypeError, match=function.__name__):
         context()(function)  # type: ignore[operator]
+
+
+def test_threads_that_analyse_one_model_leave_it_as_it_was() -> None:
+    model, x = Sequential(Linear(4, 4, seed=0), Dropout(0.5)), Tensor(np.ones((2, 4), np.float32))
+    meet = threading.Barrier(4, timeout=20)
+
+    def work() -> None:
+        meet.wait()
+        for _ in range(10):
+            quantize_model(model, x)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [module.training for _, module in model.named_modules()] == [True] * 3

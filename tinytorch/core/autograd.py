@@ -20,6 +20,8 @@ from tinytorch.core.tensor import Node, Tensor
 def no_grad() -> AbstractContextManager[None]:
     """Return the context in whose body nothing is recorded for backward. It also works as a decorator.
 
+    It holds for the thread or task that enters it.
+
     Examples:
         >>> from tinytorch import Linear, Tensor
         >>> from tinytorch.core.autograd import no_grad

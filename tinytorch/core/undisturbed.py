@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -19,6 +20,9 @@ from tinytorch.core.random import generator_from
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import Remembering
 
+#: Two threads that look at one model would each put back what the other had changed.
+one_at_a_time = threading.RLock()
+
 
 @contextmanager
 def undisturbed(*models: Any) -> Iterator[None]:
@@ -32,7 +36,7 @@ def undisturbed(*models: Any) -> Iterator[None]:
     Args:
         models: Modules, other objects with a ``forward``, or functions, of which what they are bound to counts.
     """
-    with ExitStack() as undo:
+    with one_at_a_time, ExitStack() as undo:
         keeper = _Keeper(undo.callback)
         undo.callback(random.setstate, random.getstate())
         undo.callback(np.random.set_state, np.random.get_state())
@@ -45,6 +49,11 @@ def undisturbed(*models: Any) -> Iterator[None]:
 @contextmanager
 def evaluating(*models: Module) -> Iterator[None]:
     """Run the body with ``models`` in eval mode, then give each module the mode that it had."""
+    with one_at_a_time:
+        yield from _evaluating(models)
+
+
+def _evaluating(models: tuple[Module, ...]) -> Iterator[None]:
     modes = [(vars(module), vars(module).get("training")) for model in models for _, module in model.named_modules()]
     for model in models:
         model.eval()

@@ -65,7 +65,7 @@ def accelerated() -> Iterator[None]:
     """Run the body with the compiled kernels, also for the optimizers' steps; works as a decorator too.
 
     A kernel is compiled at its first call, or read from disk where an earlier process compiled it. A backward runs
-    the implementation whose forward ran, also after the body.
+    the implementation whose forward ran, also after the body. Other threads and tasks run what they have chosen.
 
     Examples:
         >>> import numpy as np

@@ -14,7 +14,7 @@ from tinytorch.core.layers import Embedding
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.tensor import Tensor
-from tinytorch.core.undisturbed import evaluating, undisturbed
+from tinytorch.core.undisturbed import evaluating, one_at_a_time, undisturbed
 from tinytorch.perf.measuring import interleave
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, print_table
@@ -128,7 +128,8 @@ class _InputWatcher(Observer):
 def replaced(model: Module, made: dict[int, Module]) -> Module:
     """Return a copy of ``model`` in which each module whose ``id`` is a key of ``made`` is that module instead."""
     # What deepcopy finds in its memo it takes for copied already: shared modules stay shared.
-    return copy.deepcopy(model, dict(made))
+    with one_at_a_time:
+        return copy.deepcopy(model, dict(made))
 
 
 @dataclass(frozen=True, slots=True)
