@@ -197,7 +197,7 @@ def profile(func: Callable[P, R] | None = None, /, *, name: str | None = None, t
     def decorated(function: Callable[P, R]) -> Profiled[P, R]:
         profiler = SimpleProfiler(track_memory=track_memory)
         checked_prompt(function, "@profile")
-        shown: str = name or getattr(function, "__name__", type(function).__name__)
+        shown = name or str(getattr(function, "__name__", type(function).__name__))
         is_running = ContextVar("is_running", default=False)
 
         @functools.wraps(function)
