@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import math
+import time
+from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -9,17 +14,25 @@ import pytest
 
 import tinytorch
 from tests.perf.made_ceilings import made_ceilings
+from tinytorch import course
 from tinytorch.core.autograd import no_grad
 from tinytorch.core.layers import Linear, Sequential
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, Parameter
+from tinytorch.core.spatial import Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.core.transformers import GPT
-from tinytorch.perf.acceleration import tiled_matmul
-from tinytorch.perf.benchmarking import benchmark_suite, measure_performance, plot_performance_comparison
+from tinytorch.core.transformers import GPT, Transformer
+from tinytorch.models import entry
+from tinytorch.perf.acceleration import arithmetic_intensity, col2im, im2col, tiled_matmul, vectorized_matmul
+from tinytorch.perf.benchmarking import (
+    benchmark_suite,
+    measure_performance,
+    pareto_frontier,
+    plot_performance_comparison,
+)
 from tinytorch.perf.compression import KnowledgeDistillation
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.memoization import enable_kv_cache
+from tinytorch.perf.memoization import KVCache, enable_kv_cache
 from tinytorch.perf.profiling import (
     FLOPCounter,
     MemoryProfiler,
@@ -43,13 +56,48 @@ class SlowLinear:
         return Tensor(np.array([[row @ column for column in self.weight.T] for row in x.data], np.float32))
 
 
-def test_short_imports() -> None:
-    from tinytorch import Linear as ShortLinear
-    from tinytorch import Profiler as ShortProfiler
-    from tinytorch import Tensor as ShortTensor
+#: What the course's students import, and from where.
+COURSE = {
+    "tinytorch": "Linear Module Profiler Sequential Tensor",
+    "tinytorch.core.tensor": "Tensor",
+    "tinytorch.core.activations": "GELU ReLU Sigmoid Softmax Tanh",
+    "tinytorch.core.layers": "Dropout Embedding Flatten LayerNorm Linear ReLU Sequential Softmax",
+    "tinytorch.core.losses": "CrossEntropyLoss MSELoss",
+    "tinytorch.core.autograd": "no_grad",
+    "tinytorch.core.optimizers": "SGD Adam AdamW",
+    "tinytorch.core.dataloader": "DataLoader",
+    "tinytorch.core.spatial": "AvgPool2d BatchNorm2d Conv2d MaxPool2d",
+    "tinytorch.core.attention": "MultiHeadAttention",
+    "tinytorch.core.transformers": "GPT LayerNorm Transformer TransformerBlock",
+    "tinytorch.models.transformer": "GPT MLP Embedding LayerNorm MultiHeadAttention TinyGPT Transformer "
+    "TransformerBlock",
+    "tinytorch.perf.profiling": "FLOPCounter MemoryProfiler MemoryTracker Profiler ProfilerContext "
+    "SimpleProfiler Timer count_flops profile profile_function quick_profile",
+    "tinytorch.perf.quantization": "QuantizedLinear analyze_model_sizes dequantize_int8 quantize_int8 quantize_model",
+    "tinytorch.perf.compression": "KnowledgeDistillation compress_model low_rank_approximate magnitude_prune "
+    "measure_sparsity structured_prune",
+    "tinytorch.perf.acceleration": "accelerated arithmetic_intensity col2im fused_gelu im2col im2col_conv2d "
+    "tiled_matmul unfused_gelu vectorized_matmul",
+    "tinytorch.perf.memoization": "KVCache disable_kv_cache enable_kv_cache",
+    "tinytorch.perf.benchmarking": "benchmark_suite compare measure_performance pareto_frontier "
+    "plot_performance_comparison",
+}
 
-    assert (ShortTensor, ShortLinear, ShortProfiler) == (Tensor, Linear, Profiler)
+
+@pytest.mark.parametrize("place", COURSE)
+def test_each_name_is_imported_from_where_students_do_and_from_the_one_place(place: str) -> None:
+    module = importlib.import_module(place)
+    for name in COURSE[place].split():
+        assert getattr(module, name) is getattr(course, name)
+
+
+def test_the_one_place_has_these_names_and_no_other() -> None:
+    assert sorted(course.__all__) == sorted({name for names in COURSE.values() for name in names.split()})
+
+
+def test_names_of_the_root_are_loaded_when_asked_for() -> None:
     assert {name: getattr(tinytorch, name) for name in tinytorch.__all__}.keys() == set(tinytorch.__all__)
+    assert tinytorch.__version__ == metadata.version("tinytorch")
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = tinytorch.Nothing
 
@@ -76,6 +124,161 @@ def test_attention_is_counted_by_the_course_s_argument() -> None:
     }
     assert counter.layer_breakdown == {"self_attention": 4096, "linear": 48}
     assert sum(counter.layer_breakdown.values()) == counter.total_flops
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda: FLOPCounter().count_attention(seq_len=128, d_model=512), 8 * 128 * 512**2 + 4 * 128**2 * 512),
+        (lambda: FLOPCounter().count_attention(128, 512), 8 * 128 * 512**2 + 4 * 128**2 * 512),
+        (lambda: count_flops(Linear(8, 4), Tensor(np.ones((32, 8), np.float32))), 64),
+        (lambda: count_flops(Linear(8, 4), np.ones((32, 8), np.float32)), 64),
+        (lambda: count_flops(Linear(8, 4), Tensor(range(8))), 64),
+        (lambda: count_flops(Linear(8, 4), np.array([32, 8])), 64),
+        (lambda: count_flops(GPT(11, 16, 1, 2, 8), Tensor([[0, 1, 2]])), count_flops(GPT(11, 16, 1, 2, 8), (1, 3))),
+        (lambda: FLOPCounter().count_model_forward(Linear(8, 4), Tensor(np.ones((32, 8), np.float32))), 32 * 64),
+        (lambda: Profiler().measure_memory(Linear(8, 4), np.ones((32, 8)))["input_memory_mb"] * MIB, 32 * 8 * 8),
+        (lambda: Transformer(vocab_size=50, d_model=16, n_heads=2, n_layers=3)(Tensor([[1], [2]])).shape, (2, 1, 50)),
+        (lambda: Conv2d(3, 16, 3)(Tensor(np.ones((3, 32, 32)))).shape, (16, 30, 30)),
+        (lambda: MaxPool2d(2)(Tensor(np.ones((3, 32, 32)))).shape, (3, 16, 16)),
+        (lambda: pareto_frontier({"a": (5, 0.8), "b": (40, 0.94), "c": (40, 0.7)}, (True, False)), ["a", "b"]),
+        (lambda: pareto_frontier({"x": (1, 1), "y": (1, 1), "z": (2, 2)}, (True, True)), ["x", "y"]),
+        (lambda: pareto_frontier({"p": (1, 3, 2), "q": (2, 1, 3), "s": (1, 3, 1)}, (True, True, True)), ["q", "s"]),
+        (lambda: pareto_frontier({}, (True,)), []),
+        (lambda: arithmetic_intensity(100, 50, 10), (2.0, "memory")),
+        (lambda: arithmetic_intensity(2 * 1024**3, 3 * 1024**2 * 4, ridge_point=10), (1024 / 6, "compute")),
+        (lambda: Timer().timer_func is time.perf_counter, True),
+        (lambda: (MemoryProfiler().baseline_memory, ProfilerContext("x").memory_stats), (0, {})),
+    ],
+)
+def test_calls_of_the_course_give_what_they_should(call: Callable[[], Any], expected: Any) -> None:
+    assert call() == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "named"),
+    [
+        (lambda: FLOPCounter().count_attention(8, seq_len=8, d_model=4), TypeError, "seq_len"),
+        (lambda: FLOPCounter().count_attention(8), TypeError, "d_model"),
+        (lambda: FLOPCounter().count_attention(seq_len=0, d_model=4), ValueError, "sequence_length"),
+        (lambda: Transformer(10, 16, 2, 0), ValueError, "n_layers"),
+        (lambda: pareto_frontier({"a": (1, 2)}, (True,)), ValueError, "coordinates"),
+        (lambda: pareto_frontier({"a": (math.nan,)}, (True,)), ValueError, "nan"),
+        (lambda: arithmetic_intensity(1, 0, 1), ValueError, "bytes_moved"),
+        (lambda: arithmetic_intensity(-1, 1, 1), ValueError, "flops"),
+        (lambda: arithmetic_intensity(1, 1, math.inf), ValueError, "ridge_point"),
+        (lambda: enable_kv_cache(GPT(11, 16, 1, 2, 8)).advance(), ValueError, "count"),
+        (lambda: KVCache(1, 4, 1, 2, 4).generation().__enter__(), RuntimeError, "enable_kv_cache"),
+        (lambda: Profiler().count_parameters(object()), TypeError, "callable"),
+        (lambda: Profiler().count_parameters(Held(["a"])), TypeError, "parameters"),
+    ],
+)
+def test_what_a_call_of_the_course_cannot_take_is_named(
+    call: Callable[[], Any], error: type[Exception], named: str
+) -> None:
+    with pytest.raises(error, match=named):
+        call()
+
+
+class Held:
+    """Something with parameters() alone, as the course's blocks have it."""
+
+    def __init__(self, parameters: list[Any]) -> None:
+        self.held = parameters
+
+    def parameters(self) -> list[Any]:
+        return self.held
+
+
+@pytest.mark.parametrize(
+    ("parameters", "count"),
+    [
+        ([Tensor(np.ones((3, 4))), Tensor(np.ones(4))], 16),
+        ([np.ones((3, 4)), np.ones(4)], 16),
+        ([Parameter(np.ones((3, 4), np.float32))] * 2, 12),
+        ([], 0),
+    ],
+)
+def test_parameters_are_counted_wherever_there_are_some(parameters: list[Any], count: int) -> None:
+    assert Profiler().count_parameters(Held(parameters)) == count
+
+
+@pytest.mark.parametrize("name", ["mlp", "cnn", "gpt"])
+@pytest.mark.parametrize("training", [False, True])
+def test_the_parts_of_memory_add_up_to_its_peak(name: str, training: bool) -> None:
+    model, inputs = entry(name).make(0).train(training), Tensor(entry(name).example_input(4))
+    found = Profiler().measure_memory(model, inputs)
+    parts = [value for key, value in found.items() if key.endswith("_memory_mb") and key != "peak_memory_mb"]
+    assert sum(parts) == pytest.approx(found["peak_memory_mb"])
+    assert min(parts) >= 0
+    with no_grad():
+        output = model(inputs if name != "gpt" else inputs.data)
+    assert found["output_memory_mb"] * MIB >= output.nbytes
+    assert found["parameter_memory_mb"] * MIB == sum(one.nbytes for one in model.parameters())
+
+
+def test_what_a_product_in_tiles_is_given_it_returns() -> None:
+    draw = np.random.default_rng(0)
+    arrays = draw.normal(size=(10, 7)), draw.normal(size=(7, 5))
+    assert tiled_matmul(*arrays, tile_size=3).dtype == np.float64
+    np.testing.assert_allclose(tiled_matmul(*arrays, tile_size=3), arrays[0] @ arrays[1])
+    a, b = (Tensor(array, requires_grad=True) for array in arrays)
+    weights = draw.normal(size=(10, 5))
+    for product in (tiled_matmul(a, b, 3), vectorized_matmul(a, b)):
+        a.grad = b.grad = None
+        (product * Tensor(weights)).sum().backward()
+        np.testing.assert_allclose(product.data, arrays[0] @ arrays[1])
+        np.testing.assert_allclose(np.asarray(a.grad), weights @ arrays[1].T)
+        np.testing.assert_allclose(np.asarray(b.grad), arrays[0].T @ weights)
+    assert type(tiled_matmul(arrays[0], b, 4)) is Tensor
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, 1, 0), (3, 2, 1), ((3, 2), (1, 2), (2, 0))])
+def test_windows_as_rows_give_the_convolution_and_adding_them_up_is_the_transpose(
+    kernel: Any, stride: Any, padding: Any
+) -> None:
+    draw = np.random.default_rng(0)
+    layer = Conv2d(3, 4, kernel, stride=stride, padding=padding, bias=False, seed=0)
+    x = Tensor(draw.normal(size=(2, 3, 7, 8)).astype(np.float32), requires_grad=True)
+    expected, rows = layer(x).data, im2col(x, kernel, stride, padding)
+    made = (rows.data @ layer.weight.data.reshape(4, -1).T).reshape(2, *expected.shape[2:], 4).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(made, expected, rtol=0, atol=1e-5)
+    cotangent = draw.normal(size=rows.shape).astype(np.float32)
+    back = col2im(cotangent, x.shape, kernel, stride, padding)
+    assert float((rows.data * cotangent).sum()) == pytest.approx(float((x.data * back).sum()), rel=1e-4)
+    (rows * Tensor(cotangent)).sum().backward()
+    np.testing.assert_allclose(np.asarray(x.grad), back, rtol=0, atol=1e-5)
+    assert type(back) is np.ndarray
+
+
+def test_the_report_of_a_context_has_the_share_of_attention(capsys: pytest.CaptureFixture[str]) -> None:
+    model, tokens = GPT(11, 16, 2, 2, 16, seed=0), np.ones((2, 16), int)
+    with ProfilerContext("model", timing_runs=6) as context:
+        context.profile_function(model, (tokens,))
+    assert context.attention is not None
+    assert 0 < context.attention.median < 1
+    assert context.memory_stats["peak_mb"] > 0
+    assert "attention" in capsys.readouterr().out
+    with ProfilerContext("layer", timing_runs=6) as context:
+        context.profile_function(Linear(4, 4), (Tensor(np.ones((1, 4))),))
+    assert context.attention is None
+
+
+def test_a_generation_begins_and_ends_with_an_empty_cache() -> None:
+    model = GPT(11, 16, 2, 2, 16, seed=0).eval()
+    tokens = np.array([[1, 2, 3, 4]])
+    whole = model(tokens).data
+    cache = enable_kv_cache(model)
+    for _ in range(2):
+        with cache.generation() as same:
+            steps = [model(tokens[:, [at]]).data for at in range(4)]
+        assert same is cache
+        assert cache.seq_pos == 0
+        np.testing.assert_allclose(np.concatenate(steps, axis=1), whole, rtol=0, atol=1e-5)
+    with pytest.raises(RuntimeError, match="within another"), cache.generation(), cache.generation():
+        pass
+    with cache.generation():
+        assert cache.seq_pos == 0
 
 
 def test_tokens_may_be_a_tensor_of_a_list() -> None:
@@ -120,13 +323,17 @@ def test_a_context_reports_its_body(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_what_only_can_be_called_is_timed_and_its_flops_are_not_counted() -> None:
     slow, x = SlowLinear(8, 4), Tensor(np.ones((2, 8), np.float32))
-    assert f"{Profiler().count_flops(slow, (2, 8)):,}" == "nan"
     assert Profiler().count_parameters(slow) == 0
     found = Profiler(ceilings=made_ceilings()).profile_forward_pass(slow, x)
     assert found["bottleneck"] == "not counted"
     assert found["latency_ms"] > 0
     assert found["peak_memory_mb"] > 0
-    assert found["flops"] is found["gflops_per_second"] is None
+    unknown = ("flops", "batch_flops", "gflops_per_second", "computational_efficiency", "share_of_roof")
+    for count in (Profiler().count_flops(slow, (2, 8)), count_flops(slow, x), *(found[key] for key in unknown)):
+        assert {str(count), repr(count), *(format(count, spec) for spec in ("", ",", ",d", ".2f", ">12,.1%"))} == {
+            "not counted"
+        }
+        assert math.isnan(count / 2)
 
 
 def test_frozen_parameters_are_none_that_training_can_change() -> None:

@@ -46,15 +46,16 @@ def test_weights_are_kept_and_read_back(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_weights_are_made_again_when_what_made_them_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "tinytorch"
-    (package / "core").mkdir(parents=True)
-    for name in ("core/__init__.py", "core/tensor.py", "datasets.py", "models.py"):
+    for room in ("core", "models"):
+        (package / room).mkdir(parents=True)
+    for name in ("core/__init__.py", "core/tensor.py", "datasets.py", "models/__init__.py"):
         (package / name).write_text("x = 1\n")
     monkeypatch.setattr(models, "_PACKAGE", package)
-    monkeypatch.setattr(models, "__file__", str(package / "models.py"))
+    monkeypatch.setattr(models, "__file__", str(package / "models" / "__init__.py"))
     monkeypatch.setattr(core, "__file__", str(package / "core" / "__init__.py"))
     monkeypatch.setattr(datasets, "__file__", str(package / "datasets.py"))
     seen = {models.weights_key()}
-    for name in ("core/tensor.py", "datasets.py", "models.py"):
+    for name in ("core/tensor.py", "datasets.py", "models/__init__.py"):
         (package / name).write_text("x = 2\n")
         seen.add(models.weights_key())
     assert len(seen) == 4

@@ -27,6 +27,13 @@ def __getattr__(name: str) -> Any:
         from tinytorch.perf.onnx import from_onnx
 
         return from_onnx
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("tinytorch")
+        except PackageNotFoundError:
+            raise AttributeError("tinytorch has no __version__ where it is not installed: pip install it") from None
     if name in __all__:
         from tinytorch.core.layers import Linear
         from tinytorch.core.module import Module, Sequential

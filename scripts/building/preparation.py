@@ -24,7 +24,7 @@ from tinytorch.sources import package_files
 _ROOT = Path(__file__).resolve().parents[2]
 #: What decides models and kernels, beside the machine: pages and how they report do not.
 _SOURCES = (
-    *("tinytorch/core", "tinytorch/perf", "tinytorch/models.py", "tinytorch/datasets.py"),
+    *("tinytorch/core", "tinytorch/perf", "tinytorch/models", "tinytorch/datasets.py"),
     *("tinytorch/chapters/preparation.py", "tinytorch/chapters/quantization/retrained.py"),
     *("tinytorch/chapters/compression/trained.py", "requirements.lock"),
 )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core import ops
+from tinytorch.core.activations import ReLU, Softmax
 from tinytorch.core.dispatch import apply
 from tinytorch.core.module import Module, Parameter, Sequential
 from tinytorch.core.op import Array, whole_numbers
@@ -20,7 +21,9 @@ __all__ = [
     "Flatten",
     "LayerNorm",
     "Linear",
+    "ReLU",
     "Sequential",
+    "Softmax",
     "as_indices",
     "checked_positive",
 ]

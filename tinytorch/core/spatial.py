@@ -29,6 +29,11 @@ def pair(value: Size, name: str, least: int = 1) -> tuple[int, int]:
     return int(both[0]), int(both[1])
 
 
+def _one_of(batch: Tensor) -> Tensor:
+    """Return the image of a batch of one."""
+    return batch.reshape(*batch.shape[1:])
+
+
 @whole_numbers
 class Conv2d(Module):
     """Cross-correlation with ``weight`` (out_channels, in_channels / groups, kh, kw), zero padded.
@@ -71,7 +76,9 @@ class Conv2d(Module):
         self.bias = Parameter(uniform(generator, bound, (out_channels,))) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, out_channels, oh, ow) of (N, in_channels, H, W)."""
+        """Return (N, out_channels, oh, ow) of (N, in_channels, H, W), and of one image without N alike."""
+        if x.ndim == 3:
+            return _one_of(self.forward(x.reshape(1, *x.shape)))
         inputs = (x, self.weight) if self.bias is None else (x, self.weight, self.bias)
         return apply(
             ops.conv2d, *inputs, stride=self.stride, padding=self.padding, dilation=self.dilation, groups=self.groups
@@ -111,7 +118,9 @@ class MaxPool2d(_Pool):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, C, oh, ow) of (N, C, H, W)."""
+        """Return (N, C, oh, ow) of (N, C, H, W), and of one image without N alike."""
+        if x.ndim == 3:
+            return _one_of(self.forward(x.reshape(1, *x.shape)))
         return apply(ops.max_pool2d, x, kernel=self.kernel_size, stride=self.stride, padding=self.padding)
 
 
@@ -119,7 +128,9 @@ class AvgPool2d(_Pool):
     """Mean of each window, padded zeros included."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, C, oh, ow) of (N, C, H, W)."""
+        """Return (N, C, oh, ow) of (N, C, H, W), and of one image without N alike."""
+        if x.ndim == 3:
+            return _one_of(self.forward(x.reshape(1, *x.shape)))
         return apply(ops.avg_pool2d, x, kernel=self.kernel_size, stride=self.stride, padding=self.padding)
 
 
@@ -131,7 +142,9 @@ class AdaptiveAvgPool2d(Module):
         self.output_size = pair(output_size, "output_size")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, C, *output_size) of (N, C, H, W)."""
+        """Return (N, C, *output_size) of (N, C, H, W), and of one image without N alike."""
+        if x.ndim == 3:
+            return _one_of(self.forward(x.reshape(1, *x.shape)))
         return apply(ops.adaptive_avg_pool2d, x, size=self.output_size)
 
 

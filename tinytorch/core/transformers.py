@@ -136,3 +136,21 @@ class GPT(Module):
 
     def _described(self) -> str:
         return f"vocab_size={self.vocab_size}, max_seq_len={self.max_seq_len}"
+
+
+class Transformer(GPT):
+    """A `GPT` under the names that the course's texts give its sizes.
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.transformers import Transformer
+        >>> model = Transformer(vocab_size=1000, d_model=16, n_heads=2, n_layers=1)
+        >>> model(Tensor([[0, 1, 2]])).shape
+        (1, 3, 1000)
+    """
+
+    def __init__(
+        self, vocab_size: int, d_model: int, n_heads: int, n_layers: int, max_seq_len: int = 512, seed: Seed = None
+    ) -> None:
+        checked_positive(d_model=d_model, n_heads=n_heads, n_layers=n_layers)
+        super().__init__(vocab_size, d_model, n_layers, n_heads, max_seq_len, seed)

@@ -1,21 +1,27 @@
 """Faster ways to run the same ops: what the chapter on acceleration teaches and measures."""
 
 from tinytorch.perf.acceleration.functions import (
+    col2im,
     fused_attention,
     fused_bias_gelu,
     fused_causal_softmax,
     fused_gelu,
     fused_layer_norm,
     fused_softmax,
+    im2col,
     im2col_conv2d,
     unfused_gelu,
 )
 from tinytorch.perf.acceleration.fusion import fuse
+from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.acceleration.products import tiled_matmul, vectorized_matmul
 from tinytorch.perf.kernels.registry import accelerated
+from tinytorch.perf.roofline import arithmetic_intensity
 
 __all__ = [
     "accelerated",
+    "arithmetic_intensity",
+    "col2im",
     "fuse",
     "fused_attention",
     "fused_bias_gelu",
@@ -23,7 +29,9 @@ __all__ = [
     "fused_gelu",
     "fused_layer_norm",
     "fused_softmax",
+    "im2col",
     "im2col_conv2d",
+    "plan",
     "tiled_matmul",
     "unfused_gelu",
     "vectorized_matmul",

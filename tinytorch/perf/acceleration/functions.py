@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tinytorch.core import dispatch, ops
-from tinytorch.core.op import Array, Op
+from tinytorch.core.op import Array, Op, Shape
 from tinytorch.core.spatial import Size, pair
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.registry import kernel_implementations
+from tinytorch.perf.ops import windows
 from tinytorch.perf.ops.fused import bias_gelu, causal_softmax
 
 #: An array or a Tensor; the result is of the same kind.
@@ -245,4 +246,81 @@ def im2col_conv2d(
         padding=pair(padding, "padding", 0),
         dilation=pair(dilation, "dilation"),
         groups=groups,
+    )
+
+
+def im2col(x: Values, kernel_size: Size, stride: Size = 1, padding: Size = 0) -> Values:
+    """Return the windows of images (N, C, H, W) as rows of a matrix (N oh ow, C kh kw), of x's dtype.
+
+    Rows follow image, row and column; a row follows channel, row and column of its window, as the weights of a
+    convolution lie: the product with ``weight.reshape(O, -1).T`` is the convolution. The matrix takes about kh kw times
+    the memory of the images, which `im2col_conv2d` does not. A Tensor's is recorded for its backward, `col2im`.
+
+    Args:
+        x: images.
+        kernel_size: rows and columns of a window, or one number for both.
+        stride: positions from window to window.
+        padding: zeros on each side.
+
+    Raises:
+        TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
+        ValueError: if it is not 4D, a number is too small, or the window fits nowhere.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import im2col
+        >>> im2col(np.arange(1, 10, dtype=np.float32).reshape(1, 1, 3, 3), kernel_size=2)
+        array([[1., 2., 4., 5.],
+               [2., 3., 5., 6.],
+               [4., 5., 7., 8.],
+               [5., 6., 8., 9.]], dtype=float32)
+    """
+    check_values("x", x)
+    return _run(windows.im2col, x, **_window(kernel_size, stride, padding))
+
+
+def col2im(cols: Values, x_shape: Shape, kernel_size: Size, stride: Size = 1, padding: Size = 0) -> Values:
+    """Return images of ``x_shape`` (N, C, H, W) whose elements are sums over the windows that hold them.
+
+    It is the transpose of `im2col`, not its inverse: what several windows hold is added up as often. A Tensor's is
+    recorded for its backward.
+
+    Args:
+        cols: rows (N oh ow, C kh kw), as `im2col` lays them out.
+        x_shape: shape of the images.
+        kernel_size, stride, padding: those of `im2col`.
+
+    Raises:
+        TypeError: if ``cols`` is neither a float32 or float64 array nor such a Tensor.
+        ValueError: if ``cols`` has not the shape that the rest gives, or a number is too small.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import col2im
+        >>> col2im(np.ones((4, 4), np.float32), (1, 1, 3, 3), kernel_size=2)[0, 0]  # windows that hold each element
+        array([[1., 2., 1.],
+               [2., 4., 2.],
+               [1., 2., 1.]], dtype=float32)
+    """
+    check_values("cols", cols)
+    shape = tuple(x_shape)
+    if len(shape) != 4:
+        raise ValueError(f"x_shape must be (N, C, H, W), not {x_shape!r}")
+    return _run(windows.col2im, cols, shape=shape, **_window(kernel_size, stride, padding))
+
+
+def _window(kernel_size: Size, stride: Size, padding: Size) -> dict[str, tuple[int, int]]:
+    return {
+        "kernel": pair(kernel_size, "kernel_size"),
+        "stride": pair(stride, "stride"),
+        "padding": pair(padding, "padding", 0),
+    }
+
+
+def _run(op: Op, values: Any, **params: Any) -> Any:
+    """Return an op's output: a Tensor of a Tensor, an array of an array."""
+    return (
+        dispatch.apply(op, values, **params)
+        if isinstance(values, Tensor)
+        else op.reference.forward(False, values, **params)[0]
     )

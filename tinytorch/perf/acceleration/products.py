@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 
@@ -31,7 +35,7 @@ def vectorized_matmul(a: Any, b: Any) -> Any:
     """
     _checked(np.shape(a.data if isinstance(a, Tensor) else a), np.shape(b.data if isinstance(b, Tensor) else b))
     if isinstance(a, Tensor) or isinstance(b, Tensor):
-        return Tensor(a) @ b if not isinstance(a, Tensor) else a @ b
+        return _as_tensor(a) @ b
     return np.matmul(a, b)
 
 
@@ -42,11 +46,15 @@ def _checked(a: tuple[int, ...], b: tuple[int, ...]) -> None:
         raise ValueError(f"a and b have a shape mismatch: {a} ends in {a[-1]}, but {b} needs {b[-2]} there")
 
 
+def _checked_matrices(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    _checked(a, b)
+    if len(a) != 2 or len(b) != 2:
+        raise ValueError(f"a and b must be matrices here, but their shapes are {a} and {b}")
+
+
 def _matrices(a: Any, b: Any) -> tuple[Array, Array]:
     """Return both as C-ordered float32 matrices, copied only if they are none."""
-    _checked(np.shape(a), np.shape(b))
-    if np.ndim(a) != 2 or np.ndim(b) != 2:
-        raise ValueError(f"a and b must be matrices here, but their shapes are {np.shape(a)} and {np.shape(b)}")
+    _checked_matrices(np.shape(a), np.shape(b))
     return np.require(a, np.float32, ["C", "W"]), np.require(b, np.float32, ["C", "W"])
 
 
@@ -87,8 +95,11 @@ def dot_products(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return out
 
 
-def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile_size: int = 64) -> Array:
-    """Return the product of two matrices in tiles of ``tile_size`` x ``tile_size``, each a call of BLAS; float32.
+def tiled_matmul(a: Any, b: Any, tile_size: int = 64) -> Any:
+    """Return the product of two matrices in tiles of ``tile_size`` x ``tile_size``, each a call of BLAS.
+
+    As `vectorized_matmul`, it returns a Tensor, recorded for its backward, if one of them is a Tensor, else an array,
+    in the dtype that their product has.
 
     The textbook says that tiles make a product faster. BLAS has tiles of its own, chosen for the caches, so cutting
     its work into pieces only adds calls, sums of the parts, and edges.
@@ -105,14 +116,36 @@ def tiled_matmul(a: npt.ArrayLike, b: npt.ArrayLike, tile_size: int = 64) -> Arr
     """
     if tile_size < 1:
         raise ValueError(f"tile_size must be at least 1, not {tile_size}")
-    left, right = _matrices(a, b)
-    out = np.zeros((left.shape[0], right.shape[1]), np.float32)
+    left, right = (x if isinstance(x, Tensor) else np.asarray(x) for x in (a, b))
+    _checked_matrices(left.shape, right.shape)
+    if isinstance(left, Tensor) or isinstance(right, Tensor):
+        return _tiled_tensors(_as_tensor(left), _as_tensor(right), tile_size)
+    out = np.zeros((left.shape[0], right.shape[1]), np.result_type(left, right))
     for i in range(0, left.shape[0], tile_size):
         for j in range(0, right.shape[1], tile_size):
             block = out[i : i + tile_size, j : j + tile_size]
             for k in range(0, left.shape[1], tile_size):
                 block += left[i : i + tile_size, k : k + tile_size] @ right[k : k + tile_size, j : j + tile_size]
     return out
+
+
+def _as_tensor(x: Tensor | Array) -> Tensor:
+    return x if isinstance(x, Tensor) else Tensor(x)
+
+
+def _tiled_tensors(left: Tensor, right: Tensor, tile_size: int) -> Tensor:
+    """Return the product of Tensors tile by tile, made of ops that autograd records."""
+    if 0 in (*left.shape, *right.shape):
+        return left @ right
+    cuts = [
+        [slice(start, start + tile_size) for start in range(0, length, tile_size)]
+        for length in (left.shape[0], left.shape[1], right.shape[1])
+    ]
+    rows, inner, columns = cuts
+    strips = [
+        [functools.reduce(operator.add, (left[i, k] @ right[k, j] for k in inner)) for j in columns] for i in rows
+    ]
+    return apply(ops.concatenate, *(apply(ops.concatenate, *strip, axis=1) for strip in strips), axis=0)
 
 
 def _compiled(name: str, *more: Any) -> Callable[[npt.ArrayLike, npt.ArrayLike], Array]:

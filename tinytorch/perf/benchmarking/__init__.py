@@ -2,7 +2,7 @@
 
 from tinytorch.perf.benchmarking.comparing import compare_processes
 from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
-from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front, plot_performance_comparison
+from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front, pareto_frontier, plot_performance_comparison
 from tinytorch.perf.benchmarking.performance import (
     Change,
     Performance,
@@ -50,6 +50,7 @@ __all__ = [
     "load_results",
     "measure_performance",
     "pareto_front",
+    "pareto_frontier",
     "plot_performance_comparison",
     "results_from_json",
     "results_to_json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -95,6 +96,42 @@ def pareto_front(
         if seemingly:
             undecided[name] = seemingly
     return ParetoFront(tuple(name for name in names if name not in dominated), dominated, undecided)
+
+
+def pareto_frontier(points: Mapping[str, Sequence[float]], lower_is_better: Sequence[bool]) -> list[str]:
+    """Return the names of the points that no other dominates, in the order given.
+
+    One point dominates another if it is at least as good in every coordinate and better in one, by the numbers as they
+    are: equal points stay both. Where numbers are measurements, `pareto_front` judges by their intervals.
+
+    Args:
+        points: coordinates by name, such as ``{"small": (2.0, 0.94)}``.
+        lower_is_better: for each coordinate, whether less of it is better.
+
+    Raises:
+        ValueError: if a point has another number of coordinates, or one that is no number.
+
+    Examples:
+        >>> from tinytorch.perf.benchmarking import pareto_frontier
+        >>> latency_and_accuracy = {"small": (5, 0.80), "large": (40, 0.94), "bad": (40, 0.70)}
+        >>> pareto_frontier(latency_and_accuracy, lower_is_better=(True, False))
+        ['small', 'large']
+    """
+    costs: dict[str, list[float]] = {}
+    for name, values in points.items():
+        if len(values) != len(lower_is_better):
+            raise ValueError(
+                f"points must have {len(lower_is_better)} coordinates, as lower_is_better has, but {name!r} has "
+                f"{len(values)}"
+            )
+        if any(math.isnan(value) for value in values):
+            raise ValueError(f"points must be made of numbers, but {name!r} has nan")
+        costs[name] = [value if low else -value for value, low in zip(values, lower_is_better, strict=True)]
+    return [
+        name
+        for name, own in costs.items()
+        if not any(other != own and all(o <= c for o, c in zip(other, own, strict=True)) for other in costs.values())
+    ]
 
 
 def _undisturbed(performances: Mapping[str, Performance]) -> Callable[[Comparison], Comparison]:

@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import checked_positive
-from tinytorch.core.op import Shape, UncountedError, whole_numbers
+from tinytorch.core.op import Array, Shape, UncountedError, whole_numbers
 from tinytorch.core.ops.spatial import output_positions
 from tinytorch.core.spatial import Size, pair
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.events.stream import Event, Profile, recording
-from tinytorch.perf.measuring.model_io import callable_of, zeros_for
+from tinytorch.perf.measuring.model_io import callable_of, input_for
 from tinytorch.perf.measuring.text_table import Column, print_table, whole
 
 #: What to do about an op that declares no formula.
@@ -256,14 +256,30 @@ class FLOPCounter:
 
     @whole_numbers
     def count_attention(
-        self, sequence_length: int, d_model: int, batch_size: int = 1, *, projections: bool = True
+        self,
+        sequence_length: int | None = None,
+        d_model: int | None = None,
+        batch_size: int = 1,
+        *,
+        projections: bool = True,
+        seq_len: int | None = None,
     ) -> int:
         """Return FLOPs of self-attention over ``sequence_length`` positions, whatever the number of heads.
+
+        ``seq_len`` is another spelling of ``sequence_length``.
 
         Scores q kᵀ and the weighted sum of values take 2 B T² d each. With ``projections`` those of queries,
         keys, values and output are added, 2 B T d² each. The whole square of scores is counted, also where a
         causal mask hides half of it, because it is computed.
+
+        Raises:
+            TypeError: if ``d_model`` is missing, or not exactly one spelling of the length is given.
+            ValueError: if a size is not a whole number above 0.
         """
+        if d_model is None or (sequence_length is None) == (seq_len is None):
+            raise TypeError("count_attention takes d_model and the positions, as sequence_length or as seq_len")
+        sequence_length = seq_len if sequence_length is None else sequence_length
+        assert sequence_length is not None
         checked_positive(sequence_length=sequence_length, d_model=d_model, batch_size=batch_size)
         product = batch_size * sequence_length * sequence_length * d_model
         name = f"attention T={sequence_length} d={d_model}"
@@ -294,8 +310,8 @@ class FLOPCounter:
         product = rows * embed_dim * vocab_size
         return total + self._add(f"vocabulary {embed_dim}→{vocab_size}", "linear", product, 0)
 
-    def count_model_forward(self, model: Any, input_shape: Shape) -> int:
-        """Return FLOPs of one forward of ``model`` on zeros of ``input_shape``, batch first and included.
+    def count_model_forward(self, model: Any, input_shape: Shape | Tensor | Array) -> int:
+        """Return FLOPs of one forward of ``model`` on an input, or on zeros of its shape, batch first and included.
 
         The model really runs, on whole numbers where its first module is an Embedding, and every op is counted by its
         own formula on the shapes that came by. What a model computes outside of ops is not seen.
@@ -304,17 +320,17 @@ class FLOPCounter:
             UncountedError: if an op has no formula, unless the counter lists these.
             ValueError: if the shape is none, or no op ran.
         """
-        return self._add_events(record_forward(model, zeros_for(model, input_shape)), None)
+        return self._add_events(record_forward(model, input_for(model, input_shape)), None)
 
     def count_model_backward(
-        self, model: Any, input_shape: Shape, loss_fn: Callable[[Any], Tensor] | None = None
+        self, model: Any, input_shape: Shape | Tensor | Array, loss_fn: Callable[[Any], Tensor] | None = None
     ) -> int:
         """Return FLOPs of one backward that really ran, from the sum of the outputs or from ``loss_fn``.
 
         Only gradients that are wanted are computed and counted: those of the parameters, and not that of the
         input. Errors are those of `count_model_forward`.
         """
-        return self._add_events(record_training(model, zeros_for(model, input_shape), loss_fn), "backward")
+        return self._add_events(record_training(model, input_for(model, input_shape), loss_fn), "backward")
 
     def print_report(self, name: str = "Model") -> None:
         """Print every row and the totals."""

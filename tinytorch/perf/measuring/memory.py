@@ -110,6 +110,9 @@ def leaked_bytes(after: Sequence[int]) -> int | None:
 class MemoryProfiler:
     """Memory of a function call. Every ``*_mb`` is in MiB (2**20 bytes) as tracemalloc sees it.
 
+    ``baseline_memory`` and ``peak_memory`` are the bytes traced before the last `profile`'s call and at its worst; 0
+    before there was one.
+
     Examples:
         >>> import numpy as np
         >>> from tinytorch.perf.profiling import MemoryProfiler
@@ -117,6 +120,9 @@ class MemoryProfiler:
         >>> round(found["peak_mb"] - found["baseline_mb"], 1), round(found["allocated_mb"], 1)
         (1.0, 1.0)
     """
+
+    def __init__(self) -> None:
+        self.baseline_memory = self.peak_memory = 0
 
     def profile(
         self,
@@ -151,6 +157,7 @@ class MemoryProfiler:
                 gc.collect()
                 after[call] = tracing.read()[0]
         lost = leaked_bytes(after)
+        self.baseline_memory, self.peak_memory = tracing.baseline, peak
         return {
             "baseline_mb": tracing.baseline / MIB,
             "final_mb": final / MIB,

@@ -74,6 +74,18 @@ def checked_shape(input_shape: Shape) -> Shape:
     return (1, *shape) if len(shape) == 1 else shape
 
 
+def input_for(model: Any, given: Shape | Tensor | Array) -> Tensor:
+    """Return what to run ``model`` on: an input as it is, or zeros of a shape (see `zeros_for`), the batch first.
+
+    One axis alone is one sample. An array is an input unless it is a single row of whole numbers, which is a shape.
+    """
+    if isinstance(given, np.ndarray):
+        given = tuple(given) if given.ndim == 1 and given.dtype.kind in "iu" else Tensor(given)
+    if isinstance(given, Tensor):
+        return given if given.ndim != 1 else Tensor(given.data[np.newaxis])
+    return zeros_for(model, given)
+
+
 def zeros_for(model: Any, input_shape: Shape) -> Tensor:
     """Return zeros of ``input_shape`` (see `checked_shape`) of the dtype that ``model`` takes.
 

@@ -32,6 +32,8 @@ class Timer:
     """
 
     measurement: Measurement
+    #: The clock that all times are read from, in seconds.
+    timer_func = staticmethod(time.perf_counter)
 
     def __init__(self) -> None:
         self._start: int | None = None
@@ -93,14 +95,9 @@ class Timer:
         return list(self.measurement.samples) if hasattr(self, "measurement") else []
 
     def print_report(self, name: str = "Function") -> None:
-        """Print what the last `measure` found.
-
-        Raises:
-            RuntimeError: if nothing was measured.
-        """
-        if not hasattr(self, "measurement"):
-            raise RuntimeError("print_report needs a measurement: call measure(func) first")
-        print("\n".join(report_lines(self.measurement, name)))
+        """Print what the last `measure` found, or that there was none."""
+        measured = hasattr(self, "measurement")
+        print("\n".join(report_lines(self.measurement, name)) if measured else f"{name}: nothing was measured yet")
 
 
 def report_lines(measurement: Measurement, name: str) -> list[str]:

@@ -79,6 +79,7 @@ class KVCache:
         self.num_heads, self.head_dim = num_heads, head_dim
         self.dtype = np.dtype(dtype)
         self._user: object | None = None
+        self._generating = False
         self._position = 0
         self._written = [0] * num_layers
         self._make()
@@ -216,6 +217,25 @@ class KVCache:
     def reset(self) -> None:
         """Forget all positions; the memory stays."""
         self.stand_at(0)
+
+    @contextmanager
+    def generation(self) -> Iterator[Self]:
+        """Generate one text in the body: nothing is remembered at its beginning, nor behind it, whatever happened.
+
+        Raises:
+            RuntimeError: if no model uses this cache, or within another such body.
+        """
+        if self._user is None:
+            raise RuntimeError("generation needs a model that uses this cache: call enable_kv_cache(model) first")
+        if self._generating:
+            raise RuntimeError("generation must not begin within another one of this cache: reset() starts a new text")
+        self.reset()
+        self._generating = True
+        try:
+            yield self
+        finally:
+            self._generating = False
+            self.reset()
 
     @classmethod
     def of(cls, model: Any, batch_size: int = 1, max_seq_len: int | None = None) -> Self:

@@ -6,7 +6,7 @@ from tinytorch.perf.measuring import Timer
 from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker
 from tinytorch.perf.profiling.breakdown import LayerRow, OpRow
 from tinytorch.perf.profiling.function_profile import ProfilerContext, SimpleProfiler, profile, profile_function
-from tinytorch.perf.profiling.profiler import Profiler, count_flops
+from tinytorch.perf.profiling.profiler import Profiler, count_flops, quick_profile
 
 __all__ = [
     "FLOPCounter",
@@ -21,5 +21,6 @@ __all__ = [
     "count_flops",
     "profile",
     "profile_function",
+    "quick_profile",
     "region",
 ]

@@ -278,6 +278,22 @@ def layer_rows(
     return rows
 
 
+def attention_seconds(profile: Profile) -> float:
+    """Return the time of a timed run in modules whose class has "attention" in its name, and in such ops elsewhere.
+
+    A module's time is that of its forward calls, with its projections and the Python between its ops, and of its
+    backward's ops.
+    """
+    rows = [row for row in layer_rows(profile, None, timed=True) if "attention" in row.module.lower()]
+    outer = [row for row in rows if not any(inside(row.path, one.path) for one in rows if one is not row)]
+    elsewhere = (
+        event.self_ns * 1e-9
+        for event in profile.events
+        if "attention" in event.op and not any(inside(event.path, row.path) for row in outer)
+    )
+    return sum((row.total_seconds or 0) + (row.between_seconds or 0) for row in outer) + sum(elsewhere)
+
+
 def _region_row(profile: Profile, name: str, frames: Sequence[Frame]) -> LayerRow:
     own = sum(frame.self_ns for frame in frames)
     return LayerRow(

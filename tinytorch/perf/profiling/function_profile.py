@@ -27,6 +27,7 @@ from tinytorch.perf.measuring.memory import MemoryProfiler, Tracing
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.statistics import median_interval
 from tinytorch.perf.measuring.timer import milliseconds_of, report_lines
+from tinytorch.perf.profiling.breakdown import attention_seconds
 from tinytorch.perf.profiling.repeated import own_times
 
 P = ParamSpec("P")
@@ -235,8 +236,10 @@ class ProfilerContext:
         enable_flops: count FLOPs of the ops in a recorded run; with it the report has the rate.
 
     ``timing``, ``memory``, ``flops`` and ``flops_by_hand`` hold what was measured or given, None where nothing was;
-    ``timing_stats`` is the timing as `Timer.measure` returns it. ``part`` is the largest share of the recorded runs'
-    time, named after its op or what took time between ops; None where no op ran.
+    ``timing_stats`` and ``memory_stats`` are timing and memory as `Timer.measure` and `MemoryProfiler.profile` return
+    them, empty where nothing was. ``part`` is the largest share of the recorded runs' time, named after its op or what
+    took time between ops; None where no op ran. ``attention`` is the share of attention, its projections and the Python
+    between its ops included; None where none ran.
 
     Examples:
         >>> from tinytorch import Linear, Tensor
@@ -266,6 +269,7 @@ class ProfilerContext:
         self.timing: Measurement | None = None
         self.memory: dict[str, Any] | None = None
         self.part: Measurement | None = None
+        self.attention: Measurement | None = None
         self.flops: int | None = None
         self.flops_by_hand: int | None = None
         self._parts_by_hand: dict[str, int] = {}
@@ -298,6 +302,11 @@ class ProfilerContext:
     def timing_stats(self) -> dict[str, float]:
         """``timing`` in ms, with the keys of `Timer.measure`; empty before anything was measured."""
         return {} if self.timing is None else milliseconds_of(self.timing)
+
+    @property
+    def memory_stats(self) -> dict[str, Any]:
+        """``memory``; empty before anything was measured, and without ``enable_memory``."""
+        return dict(self.memory or {})
 
     def add_flop_count(self, flops: int, breakdown: Mapping[str, int] | None = None) -> None:
         """Take FLOPs of a call that were counted by hand, and their parts, into the report, beside those of its ops.
@@ -337,18 +346,16 @@ class ProfilerContext:
         return result
 
     def _read(self, profiles: Sequence[Profile]) -> None:
-        """Find the largest part of recorded runs, and the FLOPs of the last if they are asked for."""
+        """Find the largest part and attention's of recorded runs, and the FLOPs of the last if they are asked for."""
         if self.enable_flops:
             self.flops = flops_of(profiles[-1])
         if not all(profile.events for profile in profiles):
             return
         runs = [own_times(profile) for profile in profiles]
         largest = max(runs[0], key=lambda name: sum(run.get(name, 0.0) for run in runs))
-        samples = tuple(
-            run.get(largest, 0.0) / profile.wall_seconds for run, profile in zip(runs, profiles, strict=True)
-        )
-        conditions = Conditions(blas_threads=profiles[0].blas_threads or "unknown", part_of="the run's time")
-        self.part = with_between_run_spread(Measurement(largest, samples, "%", conditions))
+        self.part = _share(largest, [run.get(largest, 0.0) for run in runs], profiles)
+        within = [attention_seconds(profile) for profile in profiles]
+        self.attention = _share("attention", within, profiles) if any(within) else None
 
     def generate_report(self) -> None:
         """Print time, memory, FLOPs, rate and what follows from them.
@@ -378,8 +385,9 @@ class ProfilerContext:
             return []
         said = []
         if self.part is not None:
-            ends = f" ({self.part.interval.low:.0%} to {self.part.interval.high:.0%})" if self.part.n > 1 else ""
-            said.append(f"largest part: {self.part.name}, {self.part.median:.0%}{ends} of the time")
+            said.append(f"largest part: {self.part.name}, {_of_the_time(self.part)}")
+        if self.attention is not None:
+            said.append(f"attention: {_of_the_time(self.attention)}")
         own = median_interval(self.timing.samples, CONFIDENCE, self.timing.dependence.time)
         spread = own.half_width / self.timing.median
         if self.timing.n < 6:
@@ -395,3 +403,16 @@ class ProfilerContext:
         if self.memory is not None and self.memory["allocated_mb"] > result_bytes(self.memory["result"]) / MIB + 0.1:
             said.append("it leaves more memory than its result takes")
         return said
+
+
+def _share(name: str, seconds: Sequence[float], profiles: Sequence[Profile]) -> Measurement:
+    """Return the share (0 to 1) of each recorded run's time that its ``seconds`` are."""
+    samples = tuple(part / profile.wall_seconds for part, profile in zip(seconds, profiles, strict=True))
+    conditions = Conditions(blas_threads=profiles[0].blas_threads or "unknown", part_of="the run's time")
+    return with_between_run_spread(Measurement(name, samples, "%", conditions))
+
+
+def _of_the_time(share: Measurement) -> str:
+    """Return a share in words, with its interval where several runs give one."""
+    ends = f" ({share.interval.low:.0%} to {share.interval.high:.0%})" if share.n > 1 else ""
+    return f"{share.median:.0%}{ends} of the time"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tinytorch.core.dispatch import is_observed, no_grad
 from tinytorch.core.module import Parameter
-from tinytorch.core.op import Shape
+from tinytorch.core.op import Array, Shape
 from tinytorch.core.optimizers import SGD, Adam, Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
@@ -22,7 +23,7 @@ from tinytorch.perf.measuring import Measurement, collector_off, current_blas_th
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.memory import MemoryProfiler
-from tinytorch.perf.measuring.model_io import MIB, callable_of, parameters_of, zeros_for
+from tinytorch.perf.measuring.model_io import MIB, callable_of, input_for, parameters_of
 from tinytorch.perf.roofline.bounds import BOUNDS
 from tinytorch.perf.roofline.placement import checked_threads, place
 
@@ -40,22 +41,50 @@ NOT_COUNTED = "not counted"
 LossFunction = Callable[[Any], Tensor] | None
 
 
+class NotCounted(float):
+    """A count that nobody knows: NaN, which says "not counted" in whatever format it is printed."""
+
+    def __new__(cls) -> Self:
+        """Return the one value that it has."""
+        return super().__new__(cls, math.nan)
+
+    def __format__(self, spec: str) -> str:
+        return NOT_COUNTED
+
+    def __str__(self) -> str:
+        return NOT_COUNTED
+
+    __repr__ = __str__
+
+
 def count_parameters(model: Any) -> int:
     """Return how many numbers training can change: not those of frozen parameters; a shared one counts once.
 
-    What has no ``parameters()``, such as a function, has none.
+    Whatever has ``parameters()`` is counted, runnable or not: Tensors and arrays in it that are no Parameters
+    count in full, as nobody has frozen them. What has none, such as a function, has 0.
 
     Raises:
-        TypeError: if ``model`` cannot be run either.
+        TypeError: if ``model`` has no ``parameters()`` and cannot be run either, or one of them has no shape.
     """
-    callable_of(model)
-    found = parameters_of(model) if _has_parameters(model) else []
-    return sum(parameter.size for parameter in found if parameter.requires_grad)
+    if not _has_parameters(model):
+        callable_of(model)
+        return 0
+    count = 0
+    for parameter in parameters_of(model):
+        shape = getattr(parameter, "shape", None)
+        if shape is None:
+            raise TypeError(
+                f"parameters() of {type(model).__name__} must give Tensors or arrays, not {type(parameter).__name__}"
+            )
+        plain = isinstance(parameter, Tensor) and not isinstance(parameter, Parameter)
+        if plain or getattr(parameter, "requires_grad", True):
+            count += math.prod(shape)
+    return count
 
 
-def count_flops(model: Any, input_shape: Shape) -> int:
-    """Return FLOPs of the forward of one sample: those of zeros of the shape over its batch."""
-    value = zeros_for(model, input_shape)
+def count_flops(model: Any, given: Shape | Tensor | Array) -> int:
+    """Return FLOPs of the forward of one sample: those of an input, or of zeros of a shape, over its batch."""
+    value = input_for(model, given)
     return of_one_sample(flops_of(record_forward(model, value)), value)
 
 
@@ -86,8 +115,12 @@ def forward_latency(model: Any, value: Tensor, warmup: int, iterations: int) -> 
 def forward_memory(model: Any, value: Tensor) -> MemoryProfile:
     """Return the memory of one forward with gradients on, as in training; its output is alive at the end."""
     run = callable_of(model)
-    with undisturbed(model), recording_memory(*_watched(model, value)) as recorded:
-        output = run(value)
+    kept, value.grad = value.grad, None
+    try:
+        with undisturbed(model), recording_memory(*_watched(model, value)) as recorded:
+            output = run(value)
+    finally:
+        value.grad = kept
     del output
     return recorded.profile
 
@@ -102,14 +135,17 @@ def _has_parameters(model: Any) -> bool:
 
 def memory_keys(memory: MemoryProfile) -> dict[str, float]:
     """Return a forward's memory as the ``*_mb`` keys of `Profiler.measure_memory`, in MiB."""
-    parameters, activations = memory.highest["parameters"], memory.highest["activations"]
+    at_end = memory.final
+    parts = sum(at_end[part] for part in ("parameters", "buffers", "inputs", "activations", "outputs"))
     return {
-        "parameter_memory_mb": parameters / MIB,
-        "activation_memory_mb": activations / MIB,
-        "input_memory_mb": memory.highest["inputs"] / MIB,
-        "temporary_memory_mb": memory.temporary / MIB,
+        "parameter_memory_mb": at_end["parameters"] / MIB,
+        "buffer_memory_mb": at_end["buffers"] / MIB,
+        "input_memory_mb": at_end["inputs"] / MIB,
+        "activation_memory_mb": at_end["activations"] / MIB,
+        "output_memory_mb": at_end["outputs"] / MIB,
+        "temporary_memory_mb": (memory.peak - parts) / MIB,
         "peak_memory_mb": memory.peak / MIB,
-        "memory_efficiency": (parameters + activations) / memory.peak if memory.peak else 0.0,
+        "memory_efficiency": (at_end["parameters"] + at_end["activations"]) / memory.peak if memory.peak else 0.0,
     }
 
 
@@ -122,19 +158,17 @@ def runs_ops(model: Any, value: Tensor) -> bool:
 
 
 def plain_pass(model: Any, value: Tensor) -> dict[str, Any]:
-    """Return the keys of `Profiler.profile_forward_pass` of what runs no op: time and memory, and None for the rest."""
+    """Return the keys of `Profiler.profile_forward_pass` of what runs no op: time, memory, and `NotCounted`."""
     _unobserved("profile_forward_pass")
     run = callable_of(model)
     with undisturbed(model):
         latency = measure(lambda: run(value), f"call of {_name_of(model)}", repeats=_SAMPLES, at_most_seconds=_SECONDS)
         memory = MemoryProfiler().profile(run, (value,), calls=1)
-    unknown = (
-        *("flops", "batch_flops", "gflops_per_second", "memory_bandwidth_mbs", "computational_efficiency"),
-        *("share_of_roof", "verdict"),
-    )
+    unknown = ("flops", "batch_flops", "gflops_per_second", "memory_bandwidth_mbs", "computational_efficiency")
     return {
         "parameters": count_parameters(model),
-        **dict.fromkeys(unknown),
+        **dict.fromkeys((*unknown, "share_of_roof"), NotCounted()),
+        "verdict": None,
         "latency_ms": latency.median * 1e3,
         "latency": latency,
         "bottleneck": NOT_COUNTED,
@@ -187,9 +221,9 @@ def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[
     return keys, profile
 
 
-def layer(module: Any, input_shape: Shape, ceilings: Ceilings | None) -> tuple[dict[str, Any], Profile]:
+def layer(module: Any, given: Shape | Tensor | Array, ceilings: Ceilings | None) -> tuple[dict[str, Any], Profile]:
     """Return what `Profiler.profile_layer` returns, and the recorded run."""
-    keys, profile = forward_pass(module, zeros_for(module, input_shape), ceilings)
+    keys, profile = forward_pass(module, input_for(module, given), ceilings)
     return {"layer_name": type(module).__name__, **keys}, profile
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,7 +18,7 @@ from tinytorch.perf.events.stream import SHORT, Profile, Recording, recording
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.model_io import tensor_of, zeros_for
+from tinytorch.perf.measuring.model_io import input_for, tensor_of
 from tinytorch.perf.measuring.text_table import Column, print_table, sorted_rows
 from tinytorch.perf.profiling import breakdown, passes
 from tinytorch.perf.profiling.breakdown import LAYER_COLUMNS, OP_COLUMNS, LayerRow, OpRow
@@ -278,19 +277,23 @@ class Profiler:
         return breakdown.amdahl(own / (run.end - run.start), speedup)
 
     def count_parameters(self, model: Any) -> int:
-        """Return how many numbers training can change: frozen ones do not count, a shared one counts once."""
+        """Return how many numbers of anything that has ``parameters()`` training can change.
+
+        Frozen ones do not count, a shared one counts once; 0 for what has no ``parameters()``, such as a function.
+        """
         return passes.count_parameters(model)
 
     @overload
-    def count_flops(self, model: Module, input_shape: Shape) -> int: ...
+    def count_flops(self, model: Module, input_shape: Shape | Tensor | Array) -> int: ...
     @overload
-    def count_flops(self, model: Callable[..., Any], input_shape: Shape) -> int | float: ...
-    def count_flops(self, model: Any, input_shape: Shape) -> float:
+    def count_flops(self, model: Callable[..., Any], input_shape: Shape | Tensor | Array) -> int | float: ...
+    def count_flops(self, model: Any, input_shape: Shape | Tensor | Array) -> float:
         """Return FLOPs of one sample's forward: 2 for each multiply-accumulate of a contraction, without bias.
 
-        ``input_shape`` has the batch first (one axis alone is a sample); the batch does not change the result,
-        a sequence's length does. The model runs on zeros, whole ones where its first module is an Embedding. NaN for
-        what is no Module and runs no op of the framework, such as a function of arrays: its work is not counted.
+        ``input_shape``, or an input itself, has the batch first (one axis alone is a sample); the batch does not change
+        the result, a sequence's length does. Of a shape the model runs on zeros, whole ones where its first module is
+        an Embedding. What is no Module and runs no op of the framework, such as a function of arrays, does work that
+        is not counted: a NaN that prints as "not counted".
 
         Raises:
             UncountedError: if an op declares no formula.
@@ -298,14 +301,15 @@ class Profiler:
         """
         return count_flops(model, input_shape)
 
-    def measure_memory(self, model: Any, input_shape: Shape) -> dict[str, float]:
-        """Return the memory of a forward with gradients on, on zeros of ``input_shape``, in MiB.
+    def measure_memory(self, model: Any, input_shape: Shape | Tensor | Array) -> dict[str, float]:
+        """Return the memory of a forward with gradients on, on zeros of ``input_shape`` or on an input, in MiB.
 
-        ``parameter_memory_mb``; ``activation_memory_mb`` made by ops and saved for backward;
-        ``input_memory_mb``; ``temporary_memory_mb`` freed within an op; ``peak_memory_mb`` of all together; and
+        What is there at its end: ``parameter_memory_mb``, ``buffer_memory_mb``, ``input_memory_mb``,
+        ``activation_memory_mb`` made by ops and saved for backward, ``output_memory_mb`` that ops made besides;
+        ``temporary_memory_mb``, what the worst moment needed more than these; ``peak_memory_mb``, their sum; and
         ``memory_efficiency``, the share of the peak that is parameters and activations.
         """
-        return passes.memory_keys(passes.forward_memory(model, zeros_for(model, input_shape)))
+        return passes.memory_keys(passes.forward_memory(model, input_for(model, input_shape)))
 
     def latency(self, model: Any, input_tensor: Tensor | Array, warmup: int = 10, iterations: int = 100) -> Measurement:
         """Return the wall time of a forward without gradients in seconds, all samples; see `timing.sample`.
@@ -322,8 +326,8 @@ class Profiler:
         """Return the median time of a forward in ms; ``latency`` has the samples."""
         return self.latency(model, input_tensor, warmup, iterations).median * 1e3
 
-    def profile_layer(self, layer: Any, input_shape: Shape) -> dict[str, Any]:
-        """Return ``layer_name`` and what `profile_forward_pass` returns, on zeros of ``input_shape``."""
+    def profile_layer(self, layer: Any, input_shape: Shape | Tensor | Array) -> dict[str, Any]:
+        """Return ``layer_name`` and what `profile_forward_pass` returns, on zeros of ``input_shape`` or on an input."""
         keys, run = passes.layer(layer, input_shape, self._ceilings)
         return self._kept(keys, run)
 
@@ -339,8 +343,8 @@ class Profiler:
         order of the largest bounds is open, "open"; and the keys of `measure_memory`, for this input.
 
         Ceilings that are neither given nor kept from earlier are measured first, which takes some seconds. Of what is
-        no Module and runs no op, time and memory are measured; what rests on counted work is None, and ``bottleneck``
-        is "not counted".
+        no Module and runs no op, time and memory are measured; what rests on counted work is NaN, which prints as "not
+        counted", as ``bottleneck`` does.
 
         Raises:
             UncountedError: if an op declares no formula.
@@ -377,10 +381,10 @@ class Profiler:
 
 
 @overload
-def count_flops(model: Module, input_shape: Shape) -> int: ...
+def count_flops(model: Module, input_shape: Shape | Tensor | Array) -> int: ...
 @overload
-def count_flops(model: Callable[..., Any], input_shape: Shape) -> int | float: ...
-def count_flops(model: Any, input_shape: Shape) -> float:
+def count_flops(model: Callable[..., Any], input_shape: Shape | Tensor | Array) -> int | float: ...
+def count_flops(model: Any, input_shape: Shape | Tensor | Array) -> float:
     """Return FLOPs of one sample's forward, as `Profiler.count_flops` does, which is called without a Profiler here.
 
     Examples:
@@ -389,9 +393,36 @@ def count_flops(model: Any, input_shape: Shape) -> float:
         >>> count_flops(Linear(512, 512), (32, 512))  # of one sample, whatever the batch
         524288
     """
-    if not isinstance(model, Module) and not passes.runs_ops(model, zeros_for(model, input_shape)):
-        return math.nan
+    if not isinstance(model, Module) and not passes.runs_ops(model, input_for(model, input_shape)):
+        return passes.NotCounted()
     return passes.count_flops(model, input_shape)
+
+
+def quick_profile(model: Any, input_tensor: Tensor | Array, profiler: Profiler | None = None) -> dict[str, Any]:
+    """Print what a forward costs and what bounds it, a line each, and return `Profiler.profile_forward_pass`'s keys.
+
+    Raises:
+        UncountedError, ValueError, RuntimeError: as that does.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.profiling import quick_profile
+        >>> found = quick_profile(Linear(128, 64), Tensor([[0.5] * 128]))  # doctest: +ELLIPSIS
+        parameters: 8,256
+        FLOPs of one sample: 16,384
+        latency: ... ms
+        ...
+        >>> found["flops"] == 2 * 128 * 64
+        True
+    """
+    found = (profiler or Profiler()).profile_forward_pass(model, input_tensor)
+    print(f"parameters: {found['parameters']:,}")
+    print(f"FLOPs of one sample: {found['flops']:,}")
+    print(f"latency: {found['latency_ms']:.4f} ms")
+    print(f"rate: {found['gflops_per_second']:.2f} GFLOP/s, {found['computational_efficiency']:.1%} of the FP32 peak")
+    print(f"memory at its peak: {found['peak_memory_mb']:.3f} MiB")
+    print(f"bound by: {found['bottleneck']}")
+    return found
 
 
 #: Share of a run without a name, or of waiting, from which on tables say so.

@@ -1,7 +1,9 @@
 """The roofline: what bounds a run, and where its ops, layers and models lie between the measured roofs."""
 
 from tinytorch.perf.roofline.placement import (
+    Intensity,
     Placed,
+    arithmetic_intensity,
     attainable,
     place,
     place_call,
@@ -12,7 +14,9 @@ from tinytorch.perf.roofline.placement import (
 )
 
 __all__ = [
+    "Intensity",
     "Placed",
+    "arithmetic_intensity",
     "attainable",
     "place",
     "place_call",

@@ -12,10 +12,11 @@ Architecture Letters 13(1), 2014.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.events.stream import Event, OpKey, Profile, layer_groups, op_groups, recording
@@ -29,6 +30,7 @@ from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement
 from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.roofline.bounds import (
+    Bottleneck,
     BoundVerdict,
     Demand,
     Slope,
@@ -187,6 +189,45 @@ def ridge(ceilings: Ceilings, level: Level) -> Measurement:
         True
     """
     return quotient(ceilings.fp32_peak, best_bandwidth(level), f"ridge point of {level.name}", "FLOP/B")
+
+
+class Intensity(NamedTuple):
+    """An arithmetic intensity in FLOP a byte, and which side of a ridge it lies on: its bound."""
+
+    intensity: float
+    bound: Bottleneck
+
+
+def arithmetic_intensity(flops: float, bytes_moved: float, ridge_point: float) -> Intensity:
+    """Return FLOPs over bytes, and what bounds such work by the roofline alone: memory below the ridge, else compute.
+
+    `ridge` has this machine's measured ridge points; `place_call` says what bounds a call that ran, overhead included.
+
+    Args:
+        flops: floating-point operations, 2 for each multiply-accumulate.
+        bytes_moved: bytes that travel between memory and the processor.
+        ridge_point: intensity from which on the peak is the roof, in FLOP a byte.
+
+    Raises:
+        ValueError: if ``flops`` is below 0, or ``bytes_moved`` or ``ridge_point`` not a number above 0.
+
+    Examples:
+        >>> from tinytorch.perf.roofline import arithmetic_intensity
+        >>> n = 1024  # numbers of four bytes: a product of matrices, and a sum of two
+        >>> found = arithmetic_intensity(2 * n**3, 3 * n * n * 4, ridge_point=10)
+        >>> round(found.intensity, 1), str(found.bound)
+        (170.7, 'compute')
+        >>> intensity, bound = arithmetic_intensity(n * n, 3 * n * n * 4, ridge_point=10)
+        >>> round(intensity, 3), str(bound)
+        (0.083, 'memory')
+    """
+    if not 0 <= flops < math.inf:
+        raise ValueError(f"flops must be a number of at least 0, not {flops}")
+    for name, value in (("bytes_moved", bytes_moved), ("ridge_point", ridge_point)):
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be a number above 0, not {value}")
+    intensity = flops / bytes_moved
+    return Intensity(intensity, Bottleneck.MEMORY if intensity < ridge_point else Bottleneck.COMPUTE)
 
 
 def place(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ceilings) -> Placed:

@@ -32,7 +32,7 @@ from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.kept import keep, kept_folder
 from tinytorch.sources import package_files
 
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 #: Where trained weights are kept, beside everything else that a build makes.
 WEIGHTS = kept_folder("models")
 #: Test examples that are computed at once.
