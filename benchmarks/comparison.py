@@ -28,7 +28,9 @@ from scipy.stats import binomtest
 from benchmarks.conditions import one_core
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
-from tinytorch.perf.benchmarking import Plan, Results, Side, compare, load_results, run, save_results, started
+from tinytorch.perf.benchmarking import Results, compare, load_results, save_results
+from tinytorch.perf.benchmarking.results import Plan
+from tinytorch.perf.benchmarking.running import Side, run, started
 from tinytorch.perf.measuring.comparison import Comparison
 
 FALSE_ALARMS, FOUND = 0.02, 0.90

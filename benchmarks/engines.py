@@ -18,9 +18,11 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from tinytorch.perf.engines import ENGINES, OURS, SUBJECTS, Raced, available, race, runners, subject
 from tinytorch.perf.engines.ours import parts, recorded, seconds_at_roof
-from tinytorch.perf.engines.protocol import Phase
+from tinytorch.perf.engines.presence import available
+from tinytorch.perf.engines.protocol import ENGINES, OURS, Phase
+from tinytorch.perf.engines.turns import Raced, race, runners
+from tinytorch.perf.engines.workloads import SUBJECTS, subject
 from tinytorch.perf.host.pinned_threads import kept_on, usable_cores
 from tinytorch.perf.machine import ceilings
 from tinytorch.perf.measuring import Measurement, blas_threads

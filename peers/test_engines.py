@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tinytorch.perf.engines import ENGINES, OURS, available, study, subject
 from tinytorch.perf.engines.agreement import check
-from tinytorch.perf.engines.protocol import Engine, Phase
+from tinytorch.perf.engines.presence import available
+from tinytorch.perf.engines.protocol import ENGINES, OURS, Engine, Phase
+from tinytorch.perf.engines.turns import study
+from tinytorch.perf.engines.workloads import subject
 from tinytorch.perf.measuring import Unmeasured
 
 PEERS = [engine for engine in ENGINES.values() if engine.name not in OURS]

@@ -14,7 +14,8 @@ from playwright.sync_api import Browser, Locator, expect
 from playwright.sync_api import Page as Tab
 
 from tinytorch.chapters.distributed.explorer import CLUSTERS, GRID_RANKS, MODELS, RANKS, SHARDING, ClusterPreset, grid
-from tinytorch.perf.distributed import Cluster, GivenLink, Prediction, Split, best_splits, predict
+from tinytorch.perf.distributed import Cluster, Prediction, Split, best_splits, predict
+from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink
 from tinytorch.report.numbers import format_number
 
 OWN = ClusterPreset(

@@ -15,8 +15,10 @@ STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 CELL = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
-from tinytorch.perf.measuring import Conditions, Statistic
-from tinytorch.perf.measuring import Counted, Statistic
+from tinytorch.perf.measuring import Conditions
+from tinytorch.perf.measuring.measurement import Statistic
+from tinytorch.perf.measuring import Counted
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page

@@ -60,7 +60,8 @@ FIRST = (
 
 ```{code-cell} ipython3
 :tags: [remove-cell]
-from tinytorch.perf.measuring import Conditions, Derived, Measurement, Modelled, Statistic
+from tinytorch.perf.measuring import Conditions, Derived, Measurement, Modelled
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page

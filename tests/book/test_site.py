@@ -16,8 +16,8 @@ from jsonschema import Draft202012Validator
 
 from tests.book.small_book import FIRST, HEADER, INDEX, SECOND, Book, Build, Story
 from tests.book.sphinx_process import SphinxProcess
-from tinytorch.perf.measuring import Statistic
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.records import measurement_from_record, schema
 

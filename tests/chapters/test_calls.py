@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.perf.made_ceilings import spread
 from tinytorch.chapters import calls
-from tinytorch.perf.measuring import Statistic
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tinytorch.perf.measuring import Statistic
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 
 

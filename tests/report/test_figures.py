@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from matplotlib.transforms import Bbox
 
-from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.colors import color
 from tinytorch.report.figures import (

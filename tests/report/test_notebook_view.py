@@ -11,8 +11,9 @@ from bs4 import BeautifulSoup
 from PIL import Image
 
 from tests.report.made_numbers import bounded
-from tinytorch.perf.measuring import Measurement, Modelled, Statistic
+from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page
 from tinytorch.report.figures import WIDE, draw_bars, subplots

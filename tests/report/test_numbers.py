@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinytorch.perf.benchmarking.comparing import compare_sizes
-from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.numbers import (
     NO_BREAK,

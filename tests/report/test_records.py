@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, ValidationError
 
 from tests.perf.measuring.test_conditions import conditions
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted, Statistic, quotient
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted, quotient
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Column, Page
 from tinytorch.report.figures import draw_bars, draw_line, subplots

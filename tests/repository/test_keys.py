@@ -18,7 +18,7 @@ from measured_book.site import frame
 
 from scripts import environment
 from scripts.building.preparation import key_of
-from tinytorch.perf.engines import available
+from tinytorch.perf.engines.presence import available
 from tinytorch.sources import package_files
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from tinytorch.perf.kernels.int8.instructions import DOTS
 from tinytorch.perf.kernels.probes import LINE_BYTES
-from tinytorch.perf.machine import Ceilings, Level
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.machine.memory_ladder import STREAMS
 from tinytorch.perf.measuring import (
     Counted,
     Measurement,
     Modelled,
-    Statistic,
     Unmeasured,
     collector_off,
     interleave,
@@ -29,6 +29,7 @@ from tinytorch.perf.measuring.between_run_variance import known_variance
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import ComputeProbe, Conditions
 from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, verdict_between, verdict_between_all, word_between
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence, share_interval
 from tinytorch.perf.roofline.bounds import reported
 from tinytorch.report import Drawing, points

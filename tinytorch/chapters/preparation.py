@@ -168,8 +168,9 @@ def _compile_file() -> None:
 
 def _compile_training() -> None:
     """Compile a training step of the GPT, fused, on kernels."""
-    from tinytorch.perf.engines import AdamWSettings, subject
     from tinytorch.perf.engines.ours import training
+    from tinytorch.perf.engines.protocol import AdamWSettings
+    from tinytorch.perf.engines.workloads import subject
     from tinytorch.perf.kernels.registry import accelerated
 
     gpt = subject("gpt-64")
@@ -191,8 +192,8 @@ def _compile_ways(model: Any, inputs: Any) -> None:
 
 def _compile_calls() -> None:
     """Compile the calls whose cost is measured with the ceilings, where this machine's are not kept."""
-    from tinytorch.perf.machine import kept_ceilings
     from tinytorch.perf.machine.call_costs import compile_measured_calls
+    from tinytorch.perf.machine.store import kept_ceilings
 
     if kept_ceilings() is None:
         compile_measured_calls()

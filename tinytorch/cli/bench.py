@@ -15,9 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tinytorch import models
 from tinytorch.cli.benchmark_report import conditions, performance_rows
 from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
-from tinytorch.perf.benchmarking import Plan, Results, Side, continued, load_results, run, save_results, started
+from tinytorch.perf.benchmarking import Results, load_results, save_results
 from tinytorch.perf.benchmarking.performance import compare_with_first
-from tinytorch.perf.benchmarking.results import Json
+from tinytorch.perf.benchmarking.results import Json, Plan
+from tinytorch.perf.benchmarking.running import Side, continued, run, started
 from tinytorch.perf.benchmarking.zoo import subject_of
 from tinytorch.report import tables
 from tinytorch.report.provenance import package_provenance

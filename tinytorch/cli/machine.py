@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch.cli.usage import Commands, check_folder
+from tinytorch.perf.host.identity import Identity
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.machine import Ceilings, Identity, ceilings, identity
+from tinytorch.perf.machine import Ceilings, ceilings, identity
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution, busy_neighbour, collapsing_blas, narrow_blas
 from tinytorch.perf.machine.memory_ladder import CURVES
 from tinytorch.perf.machine.store import machine_document

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import tinytorch.report.page as pages
-from tinytorch.perf.measuring import Statistic
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.measuring.statistics import Interval
 

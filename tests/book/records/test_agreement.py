@@ -12,8 +12,8 @@ from measured_book.records.agreement import compare_calls, unequal_products, wid
 from measured_book.records.store import PageRecords, Place, Widened
 from measured_book.state import BookState
 
-from tinytorch.perf.measuring import Statistic
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Column, Page
 from tinytorch.report.records import Json

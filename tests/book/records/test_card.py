@@ -21,7 +21,7 @@ from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.perf.quantization import PairedAccuracy
+from tinytorch.perf.quantization.accuracy import PairedAccuracy
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 from tinytorch.report import Column, Page
 from tinytorch.report.records import page_file, schema

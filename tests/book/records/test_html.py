@@ -22,10 +22,11 @@ from measured_book.records.html import (
 )
 
 from tests.report.made_numbers import bounded
-from tinytorch.perf.measuring import Derived, Measurement, Modelled, Quoted, Statistic
+from tinytorch.perf.measuring import Derived, Measurement, Modelled, Quoted
 from tinytorch.perf.measuring.comparison import Comparison, Quantity, compare_paired, compared_by
 from tinytorch.perf.measuring.conditions import BetweenRuns, Caches, Conditions, Planned, Ranks, Sample, of_sides
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_between_all, verdict_of_all
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.values import Value
 from tinytorch.report import Page, verdicts

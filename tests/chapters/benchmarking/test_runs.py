@@ -12,9 +12,10 @@ from scipy.stats import binom, t
 from tinytorch import models
 from tinytorch.chapters.benchmarking import runs as studies
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.benchmarking import scoring
-from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.benchmarking.variants import scoring
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.processes import Fresh
 from tinytorch.perf.measuring.statistics import Interval, median_interval
 

@@ -27,7 +27,7 @@ from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.measuring.comparison import compare_all
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.perf.quantization import PairedAccuracy
+from tinytorch.perf.quantization.accuracy import PairedAccuracy
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 from tinytorch.perf.roofline.placement import place
 

@@ -15,7 +15,7 @@ from tinytorch import datasets, models
 from tinytorch.chapters.capstone import configuration, workload
 from tinytorch.chapters.capstone.configuration import PLAIN, STEPS, Configuration, ModelName, held_bytes, moves_from
 from tinytorch.chapters.capstone.workload import Workload, correct, predicted_bytes
-from tinytorch.perf.benchmarking import sorting_generation
+from tinytorch.perf.benchmarking.variants import sorting_generation
 from tinytorch.perf.memoization.generation import Tokens
 from tinytorch.perf.quantization.accuracy import paired_difference_interval
 

@@ -17,7 +17,7 @@ from tinytorch.chapters.capstone.findings import End, Rung
 from tinytorch.chapters.capstone.ladder import Ladder
 from tinytorch.chapters.capstone.workload import Workload, predicted_bytes
 from tinytorch.perf.benchmarking import Performance
-from tinytorch.perf.engines import Raced
+from tinytorch.perf.engines.turns import Raced
 from tinytorch.perf.measuring import Counted, Measurement, Unmeasured, judge
 from tinytorch.perf.measuring.judge import Verdict
 

@@ -15,7 +15,8 @@ from tinytorch import models
 from tinytorch.chapters.compression import accuracy as chapter
 from tinytorch.chapters.compression.accuracy import Method, Pruned
 from tinytorch.core.module import Module
-from tinytorch.perf.compression import Compression, StepReport, low_rank_model, structured_prune
+from tinytorch.perf.compression import Compression, low_rank_model, structured_prune
+from tinytorch.perf.compression.compress import StepReport
 from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.noise import small_noise_floor
 from tinytorch.perf.quantization import accuracy_change, paired_accuracy, stored_bytes

@@ -16,7 +16,8 @@ from tinytorch.chapters.distributed.explorer import (
     ClusterPreset,
     efficiencies,
 )
-from tinytorch.perf.distributed import Cluster, GivenLink, Split, best_splits, given_link, predict
+from tinytorch.perf.distributed import Cluster, Split, best_splits, given_link, predict
+from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink
 from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
 
 GPT = transformer_workload(

@@ -13,7 +13,7 @@ from tinytorch.chapters.memoization import studies
 from tinytorch.chapters.memoization.counts import step_flops
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.engines import Raced
+from tinytorch.perf.engines.turns import Raced
 from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of
 

@@ -13,8 +13,9 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import recording
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Statistic, Unmeasured
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import layer_rows
 

@@ -10,17 +10,11 @@ from tests.perf.quantization.small_zoo import make
 from tinytorch import models
 from tinytorch.chapters.quantization import versions as chapter
 from tinytorch.core.module import Module
-from tinytorch.perf.measuring import Statistic, Unmeasured
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.quantization import (
-    Plan,
-    Scheme,
-    Sensitivity,
-    accuracy_change,
-    paired_accuracy,
-    quantize_model,
-    stored_bytes,
-)
+from tinytorch.perf.measuring.measurement import Statistic
+from tinytorch.perf.quantization import Plan, Scheme, accuracy_change, paired_accuracy, quantize_model, stored_bytes
+from tinytorch.perf.quantization.convert import Sensitivity
 from tinytorch.perf.quantization.tradeoff import FLOAT
 
 

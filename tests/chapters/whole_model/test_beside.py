@@ -12,8 +12,8 @@ from tests.chapters.made_turns import in_turns
 from tests.perf.made_ceilings import PEAK, made_ceilings
 from tinytorch.chapters.whole_model import beside as chapter
 from tinytorch.chapters.whole_model.beside import EAGER, Beside, race_engines
-from tinytorch.perf.engines import Raced
 from tinytorch.perf.engines.protocol import Phase
+from tinytorch.perf.engines.turns import Raced
 from tinytorch.perf.measuring import Unmeasured
 
 #: Operations of a product of 512 rows, 768 to 3,072.

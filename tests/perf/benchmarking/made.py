@@ -10,7 +10,8 @@ import numpy as np
 
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
-from tinytorch.perf.benchmarking import Performance, Plan, Results
+from tinytorch.perf.benchmarking import Performance, Results
+from tinytorch.perf.benchmarking.results import Plan
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.conditions import Conditions

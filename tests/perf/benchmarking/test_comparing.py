@@ -11,16 +11,9 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 from tests.perf.benchmarking.made import performance, results, times
-from tinytorch.perf.benchmarking import (
-    Performance,
-    RunConditions,
-    compare,
-    compare_processes,
-    compare_results,
-    kept_of_product,
-    pareto_front,
-)
-from tinytorch.perf.benchmarking.comparing import _ends, _mann_whitney_tails
+from tinytorch.perf.benchmarking import Performance, compare, compare_results, pareto_front
+from tinytorch.perf.benchmarking.comparing import _ends, _mann_whitney_tails, compare_processes
+from tinytorch.perf.benchmarking.performance import RunConditions, kept_of_product
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.between_run_variance import PRIOR
 from tinytorch.perf.measuring.conditions import Conditions

@@ -10,16 +10,8 @@ from tinytorch import datasets, models
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Sequential
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.benchmarking import (
-    Variant,
-    benchmark_suite,
-    compare,
-    measure_performance,
-    scoring,
-    sorting_generation,
-    task_of,
-)
-from tinytorch.perf.benchmarking.variants import Task, variants_of
+from tinytorch.perf.benchmarking import benchmark_suite, compare, measure_performance
+from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, sorting_generation, task_of, variants_of
 from tinytorch.perf.host.blas import numpy_blas
 from tinytorch.perf.measuring.sampling import blas_threads
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of, enable_kv_cache, generate

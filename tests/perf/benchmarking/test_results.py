@@ -8,19 +8,9 @@ from typing import Any
 import pytest
 
 from tests.perf.benchmarking.made import factory, performance, results
-from tinytorch.perf.benchmarking import (
-    Plan,
-    Results,
-    Side,
-    continued,
-    load_results,
-    results_to_json,
-    run,
-    running,
-    save_results,
-    started,
-)
-from tinytorch.perf.benchmarking.results import results_from_json
+from tinytorch.perf.benchmarking import Results, load_results, running, save_results
+from tinytorch.perf.benchmarking.results import Plan, results_from_json, results_to_json
+from tinytorch.perf.benchmarking.running import Side, continued, run, started
 from tinytorch.perf.benchmarking.worker import measure_process
 
 PLAN = Plan("tests.perf.benchmarking.made:factory", (1, 3), processes=3, repeats=6, at_most_seconds=0.05)

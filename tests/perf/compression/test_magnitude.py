@@ -17,8 +17,8 @@ from tinytorch.core.op import Array
 from tinytorch.core.optimizers import SGD, Adam, AdamW, Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
-from tinytorch.perf.compression import MaskedParameter, hold_zeros, layer_sparsity, magnitude_prune, measure_sparsity
-from tinytorch.perf.compression.pruning import prunable
+from tinytorch.perf.compression import hold_zeros, layer_sparsity, magnitude_prune, measure_sparsity
+from tinytorch.perf.compression.pruning import MaskedParameter, prunable
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import Plan, quantize_model, stored_bytes
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from tests.perf.quantization.small_zoo import make
 from tinytorch.core.layers import Linear
 from tinytorch.core.spatial import Conv2d
-from tinytorch.perf.compression import MaskedParameter, compact_n_m, measure_sparsity, n_m_prune
+from tinytorch.perf.compression import compact_n_m, measure_sparsity, n_m_prune
+from tinytorch.perf.compression.pruning import MaskedParameter
 
 
 @given(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings
-from tinytorch.perf.engines import ENGINES, subject
 from tinytorch.perf.engines.ours import parts, recorded, seconds_at_roof
-from tinytorch.perf.engines.protocol import Phase
+from tinytorch.perf.engines.protocol import ENGINES, Phase
+from tinytorch.perf.engines.workloads import subject
 
 #: Multiply-accumulates of the zoo's MLP for one sample, and its parameters.
 MACS = 64 * 256 + 256 * 128 + 128 * 10

@@ -14,9 +14,9 @@ import pytest
 from tests.perf.synthetic_machine import CACHES, synthetic_ceilings
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.kernels.int8.instructions import available_dots
-from tinytorch.perf.machine import Ceilings, ceilings, kept_ceilings, settled_ceilings, store
+from tinytorch.perf.machine import Ceilings, ceilings, store
 from tinytorch.perf.machine.measured_ceilings import StageProgress
-from tinytorch.perf.machine.store import ceilings_from_json
+from tinytorch.perf.machine.store import ceilings_from_json, kept_ceilings, settled_ceilings
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import to_json
 from tinytorch.perf.measuring.conditions import ComputeProbe

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinytorch.perf.measuring import Measurement, Statistic, interleave, ratio
+from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.perf.measuring.comparison import (
     Comparison,
     Quantity,
@@ -23,6 +23,7 @@ from tinytorch.perf.measuring.comparison import (
 )
 from tinytorch.perf.measuring.conditions import BetweenRuns, Caches, Conditions, Sample, Side
 from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval, median_interval
 
 Times = npt.NDArray[np.float64]

@@ -23,7 +23,8 @@ from tinytorch.chapters.distributed.validation import Validated
 from tinytorch.chapters.profiling.studies import seconds_by_law
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import difference_apart
-from tinytorch.perf.benchmarking import Performance, kept_of_product
+from tinytorch.perf.benchmarking import Performance
+from tinytorch.perf.benchmarking.performance import kept_of_product
 from tinytorch.perf.distributed.cluster_model.scaling_laws import fit_law
 from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.machine.time_bound import added, at_cost, at_rate

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from benchmarks import verdicts_synthetic as synthetic
 from tests.perf.measuring.test_comparison import taken_in_turns
-from tinytorch.perf.measuring import Counted, Measurement, Statistic, quotient, ratio
+from tinytorch.perf.measuring import Counted, Measurement, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions, Sample
 from tinytorch.perf.measuring.judge import (
@@ -27,6 +27,7 @@ from tinytorch.perf.measuring.judge import (
     verdict_of_any,
     why_undecided,
 )
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval, median_interval
 
 #: Around 2, with an interval of about 0.1 to each side.

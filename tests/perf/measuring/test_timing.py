@@ -15,18 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinytorch.perf.host import identity as identity_module
-from tinytorch.perf.measuring import (
-    Counted,
-    Measurement,
-    Statistic,
-    Timer,
-    interleave,
-    measure,
-    ratio,
-    sample,
-    sampling,
-)
+from tinytorch.perf.measuring import Counted, Measurement, Timer, interleave, measure, ratio, sample, sampling
 from tinytorch.perf.measuring.conditions import ColdSets, Conditions
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval, Outliers
 
 

@@ -25,12 +25,12 @@ from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.memoization import (
     KVCache,
     QuantizedKVCache,
-    decode_token,
     disable_kv_cache,
     enable_kv_cache,
     fuse_decoding,
     generate,
 )
+from tinytorch.perf.ops.decode import decode_token
 from tinytorch.perf.quantization import Plan, Scheme, quantize_model
 
 IMPLEMENTATIONS = {"numpy": {}, "numba": decoding.IMPLEMENTATIONS}

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl, predicted_speedup
 

@@ -23,7 +23,8 @@ from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.events.stream import COLLECTOR
-from tinytorch.perf.machine import Ceilings, kept_ceilings, store
+from tinytorch.perf.machine import Ceilings, store
+from tinytorch.perf.machine.store import kept_ceilings
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import OP_COLUMNS, REGION, LayerRow, OpRow, amdahl, amdahl_of_parts, op_rows

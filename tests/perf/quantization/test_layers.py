@@ -14,8 +14,8 @@ from tinytorch.core.layers import Embedding, Linear
 from tinytorch.core.op import Array, Implementation
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.ops.quantized import conv2d_with, linear_with
-from tinytorch.perf.ops.weight_only import dequantize
+from tinytorch.perf.ops.quantized import conv2d_with, linear_with, quantized_conv2d, quantized_linear
+from tinytorch.perf.ops.weight_only import dequantize, weight_only_linear
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import (
     MeanSquaredErrorObserver,
@@ -25,9 +25,6 @@ from tinytorch.perf.quantization import (
     QuantizedLinear,
     Scheme,
     quantize,
-    quantized_conv2d,
-    quantized_linear,
-    weight_only_linear,
 )
 
 WEIGHTS = [

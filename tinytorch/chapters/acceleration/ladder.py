@@ -16,7 +16,8 @@ from tinytorch.perf.acceleration.techniques import with_threads
 from tinytorch.perf.host.blas import limited_blas_threads, numpy_blas
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH
 from tinytorch.perf.kernels.runtime.vectors import cpu_features
-from tinytorch.perf.machine import Ceilings, Level, ceilings, identity
+from tinytorch.perf.machine import Ceilings, ceilings, identity
+from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.measuring import (
     Counted,
     Measurement,

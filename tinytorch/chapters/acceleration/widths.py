@@ -9,7 +9,8 @@ from typing import Any
 
 from tinytorch.chapters.acceleration.ladder import bound_by, drawn
 from tinytorch.perf.acceleration import products
-from tinytorch.perf.machine import Ceilings, Level
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import proven_from
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_of_all

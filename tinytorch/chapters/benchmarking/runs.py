@@ -14,11 +14,11 @@ from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.benchmarking.performance import share_right
 from tinytorch.perf.benchmarking.scenarios import server, single_stream
-from tinytorch.perf.measuring import Derived, Measurement, Modelled, Statistic
+from tinytorch.perf.measuring import Derived, Measurement, Modelled
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Sample, of_processes
 from tinytorch.perf.measuring.judge import Verdict, bonferroni
-from tinytorch.perf.measuring.measurement import CONFIDENCE
+from tinytorch.perf.measuring.measurement import CONFIDENCE, Statistic
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
 from tinytorch.perf.measuring.statistics import Interval, Samples, checked, median_interval
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from tinytorch.perf.benchmarking import ParetoFront, Performance, compare_with_first
+from tinytorch.perf.benchmarking import ParetoFront, Performance
+from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.measuring import Counted, Derived, Measurement
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.report.figures import INK, draw_line, subplots

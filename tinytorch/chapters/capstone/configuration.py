@@ -11,7 +11,8 @@ from typing import Any, Literal, cast, get_args
 from tinytorch.core.module import Module
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration.fusion import fuse
-from tinytorch.perf.benchmarking import Variant, suite
+from tinytorch.perf.benchmarking.variants import Variant
+from tinytorch.perf.benchmarking.zoo import suite
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of, enable_kv_cache, fuse_decoding
 from tinytorch.perf.quantization import Plan, Scheme, quantize_model
 

@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 
 from tinytorch.chapters.capstone.ladder import Ladder, Rule, Stage, Trial
 from tinytorch.chapters.capstone.workload import predicted_bytes
-from tinytorch.perf.benchmarking import Change, Performance, compare, compare_with_first, plot_performance_comparison
-from tinytorch.perf.engines import study
+from tinytorch.perf.benchmarking import Change, Performance, compare, plot_performance_comparison
+from tinytorch.perf.benchmarking.performance import compare_with_first
+from tinytorch.perf.engines.turns import study
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, judge, quotient, ratio
 from tinytorch.perf.measuring.comparison import Comparison

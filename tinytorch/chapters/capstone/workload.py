@@ -11,10 +11,11 @@ from typing import cast
 from tinytorch import datasets
 from tinytorch.chapters.capstone.configuration import Configuration, held_bytes, ready
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.benchmarking import Performance, Variant, scoring, sorting_generation
+from tinytorch.perf.benchmarking import Performance
 from tinytorch.perf.benchmarking.measuring import peak_of_calls
-from tinytorch.perf.benchmarking.variants import Right
-from tinytorch.perf.measuring import Counted, Measurement, Statistic, blas_threads, interleave
+from tinytorch.perf.benchmarking.variants import Right, Variant, scoring, sorting_generation
+from tinytorch.perf.measuring import Counted, Measurement, blas_threads, interleave
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.memoization import generate
 from tinytorch.perf.memoization.generation import Tokens
 from tinytorch.perf.quantization import paired_accuracy

@@ -14,9 +14,10 @@ from tinytorch.chapters import calls
 from tinytorch.chapters.compression.speed import model_speedups, share
 from tinytorch.core.module import Module
 from tinytorch.perf.compression.compress import Compression
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, Unmeasured
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes

@@ -18,9 +18,10 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.compression.low_rank import LowRankLinear
 from tinytorch.perf.compression.pruning import magnitude_prune
 from tinytorch.perf.compression.sparsity import SparseLinear, csr_nbytes
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Statistic, Unmeasured, interleave, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, interleave, ratio
 from tinytorch.perf.measuring.conditions import of_any
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.ops.sparse import matrix_of
 from tinytorch.perf.profiling import Profiler

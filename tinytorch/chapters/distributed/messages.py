@@ -10,7 +10,8 @@ from tinytorch.perf.distributed.collectives.link_fit import FittedLink, fit_piec
 from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.machine import ceilings
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Statistic, Unmeasured, quotient
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, quotient
+from tinytorch.perf.measuring.measurement import Statistic
 
 _BYTES = ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"))
 #: Sizes in the table of the ring.

@@ -13,10 +13,11 @@ from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.measuring import BECAUSE, MATTERS, checked_rounds, compare_on_ranks
 from tinytorch.perf.distributed.ranks.turns import measured_turns
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.measuring import Counted, Measurement, Statistic, Unmeasured
+from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.measuring.judge import Judgement, Verdict, had_less_than_a_core, word_between
+from tinytorch.perf.measuring.measurement import Statistic
 
 #: A step to be timed, with its name and a note.
 _Step = tuple[Case, str, str]

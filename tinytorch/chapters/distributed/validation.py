@@ -19,7 +19,8 @@ from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.measuring import checked_rounds
 from tinytorch.perf.distributed.ranks.turns import measured_turns
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.measuring import Measurement, Modelled, Statistic, Unmeasured
+from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling import Profiler
 

@@ -16,7 +16,7 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import accelerated
-from tinytorch.perf.engines import study
+from tinytorch.perf.engines.turns import study
 from tinytorch.perf.kernels.gemm.packed_matmul import packed_product
 from tinytorch.perf.kernels.gemm.packing import pack
 from tinytorch.perf.machine import Ceilings

@@ -20,20 +20,11 @@ from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.events.stream import Event
-from tinytorch.perf.measuring import (
-    Counted,
-    Derived,
-    Measurement,
-    Modelled,
-    Statistic,
-    Unmeasured,
-    interleave,
-    quotient,
-    ratio,
-)
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions, Sample, of_sides
 from tinytorch.perf.measuring.judge import Judgement, largest, verdict_between, verdict_of_any
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import NOT_NAMED, LayerRow, between_rows
 from tinytorch.perf.profiling.passes import count_flops

@@ -14,19 +14,10 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import (
-    Counted,
-    Derived,
-    Measurement,
-    Modelled,
-    Statistic,
-    Unmeasured,
-    interleave,
-    quotient,
-    ratio,
-)
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between, verdict_of_all
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes

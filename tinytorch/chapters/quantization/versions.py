@@ -12,9 +12,10 @@ import numpy.typing as npt
 from tinytorch import models
 from tinytorch.chapters import calls
 from tinytorch.core.module import Module
-from tinytorch.perf.measuring import Counted, Derived, Statistic, Unmeasured
+from tinytorch.perf.measuring import Counted, Derived, Unmeasured
 from tinytorch.perf.measuring.conditions import of_sides
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import Sensitivity, quantize_model, relative_error, stored_bytes

@@ -12,9 +12,10 @@ from tinytorch.core.ops.elementwise import BLOCK
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import call_key
 from tinytorch.perf.machine.time_bound import added, at_cost, at_rate, in_a_row
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Statistic, quotient, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, quotient, ratio
 from tinytorch.perf.measuring.conditions import of_sides
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_between_all, verdict_of_all
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.roofline.bounds import Slope, best_bandwidth, share_of, slope_at
 from tinytorch.perf.roofline.placement import Placed

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tinytorch.perf.engines import ENGINES, OURS, Raced, available, missing, race, runners
-from tinytorch.perf.engines.protocol import Phase
+from tinytorch.perf.engines.presence import available, missing
+from tinytorch.perf.engines.protocol import ENGINES, OURS, Phase
+from tinytorch.perf.engines.turns import Raced, race, runners
 from tinytorch.perf.engines.workloads import GPT2_WIDTH, PRODUCT_ROWS
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, Unmeasured, quotient, ratio

@@ -21,8 +21,9 @@ from tinytorch.perf.acceleration import techniques
 from tinytorch.perf.acceleration.climbing import Chosen, Climb, Kept, under
 from tinytorch.perf.acceleration.plans import Plan, together
 from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
-from tinytorch.perf.engines import AdamWSettings, subject
 from tinytorch.perf.engines.ours import references, training
+from tinytorch.perf.engines.protocol import AdamWSettings
+from tinytorch.perf.engines.workloads import subject
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.registry import accelerated
 from tinytorch.perf.kernels.runtime.compiling import compile_seconds

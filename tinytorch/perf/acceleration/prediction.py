@@ -16,9 +16,10 @@ from tinytorch.perf.acceleration.climbing import ops_of, replayed
 from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import least_call_seconds
-from tinytorch.perf.measuring import Measurement, Modelled, Statistic, interleave, sample
+from tinytorch.perf.measuring import Measurement, Modelled, interleave, sample
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import of_all
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
 from tinytorch.perf.roofline.bounds import roof_seconds

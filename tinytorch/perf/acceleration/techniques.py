@@ -16,9 +16,10 @@ from tinytorch.perf.acceleration.climbing import ops_of, under
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.host.blas import ThreadSwitch
 from tinytorch.perf.kernels.registry import kernel_implementations
-from tinytorch.perf.measuring import Counted, Measurement, Statistic, blas_threads, interleave, measure
+from tinytorch.perf.measuring import Counted, Measurement, blas_threads, interleave, measure
 from tinytorch.perf.measuring.comparison import Comparison, compare_all
 from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.quantization import quantize_model

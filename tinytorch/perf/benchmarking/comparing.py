@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from tinytorch.perf.measuring import Measurement, Statistic, quotient, ratio, require_paired
+from tinytorch.perf.measuring import Measurement, quotient, ratio
 from tinytorch.perf.measuring.between_run_variance import with_prior_spread
 from tinytorch.perf.measuring.comparison import (
     Comparison,
@@ -21,6 +21,7 @@ from tinytorch.perf.measuring.comparison import (
 )
 from tinytorch.perf.measuring.conditions import Sample, of_sides
 from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.measurement import Statistic, require_paired
 from tinytorch.perf.measuring.processes import of_process_pairs
 from tinytorch.perf.measuring.statistics import Interval, independent
 from tinytorch.perf.quantization import paired_accuracy

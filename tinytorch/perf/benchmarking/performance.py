@@ -17,11 +17,11 @@ from tinytorch.perf.benchmarking.comparing import (
     compare_sizes,
 )
 from tinytorch.perf.benchmarking.variants import Right
-from tinytorch.perf.measuring import Counted, Measurement, Statistic, ratio
+from tinytorch.perf.measuring import Counted, Measurement, ratio
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import Conditions, Sample, of_processes, of_sides
 from tinytorch.perf.measuring.judge import bonferroni, why_incomparable
-from tinytorch.perf.measuring.measurement import CONFIDENCE
+from tinytorch.perf.measuring.measurement import CONFIDENCE, Statistic
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.statistics import Interval, median_interval, share_interval
 from tinytorch.perf.measuring.text_table import aligned

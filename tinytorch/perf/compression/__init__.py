@@ -1,24 +1,10 @@
 """Compression that is real: fewer weights, smaller layers, and what each step did, measured on what came out."""
 
-from tinytorch.perf.compression.compress import Compression, StepReport, compress_model
+from tinytorch.perf.compression.compress import Compression, compress_model
 from tinytorch.perf.compression.distillation import KnowledgeDistillation
 from tinytorch.perf.compression.low_rank import LowRankLinear, break_even_rank, low_rank_approximate, low_rank_model
-from tinytorch.perf.compression.pruning import (
-    CompactNM,
-    MaskedParameter,
-    compact_n_m,
-    hold_zeros,
-    magnitude_prune,
-    n_m_prune,
-)
-from tinytorch.perf.compression.sparsity import (
-    LayerSparsity,
-    SparseLinear,
-    csr_nbytes,
-    layer_sparsity,
-    measure_sparsity,
-    sparse_model,
-)
+from tinytorch.perf.compression.pruning import CompactNM, compact_n_m, hold_zeros, magnitude_prune, n_m_prune
+from tinytorch.perf.compression.sparsity import SparseLinear, csr_nbytes, layer_sparsity, measure_sparsity, sparse_model
 from tinytorch.perf.compression.structured import (
     UnitGroup,
     mask_units,
@@ -35,11 +21,8 @@ __all__ = [
     "CompactNM",
     "Compression",
     "KnowledgeDistillation",
-    "LayerSparsity",
     "LowRankLinear",
-    "MaskedParameter",
     "SparseLinear",
-    "StepReport",
     "UnitGroup",
     "break_even_rank",
     "compact_n_m",

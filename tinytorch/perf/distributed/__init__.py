@@ -5,7 +5,7 @@ what judges measurements, and brings SciPy, is imported from where it stands: `c
 `recording.timeline`.
 """
 
-from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, given_link
+from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, given_link
 from tinytorch.perf.distributed.cluster_model.collective_costs import ring_all_reduce as ring_cost
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, best_splits, possible_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Workload
@@ -26,7 +26,6 @@ __all__ = [
     "Communicator",
     "DataParallel",
     "GPTStage",
-    "GivenLink",
     "MPIMissingError",
     "Pipeline",
     "Prediction",

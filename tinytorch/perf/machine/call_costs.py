@@ -18,8 +18,8 @@ from tinytorch.perf.events.stream import Event, counted
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.machine.probing import REPEATS
 from tinytorch.perf.machine.time_bound import added, at_cost
-from tinytorch.perf.measuring import Measurement, Statistic, interleave
-from tinytorch.perf.measuring.measurement import Seconds
+from tinytorch.perf.measuring import Measurement, interleave
+from tinytorch.perf.measuring.measurement import Seconds, Statistic
 from tinytorch.perf.ops.fused import fused_linear
 from tinytorch.perf.ops.quantized import quantized_conv2d, quantized_linear
 from tinytorch.perf.ops.sparse import sparse_linear

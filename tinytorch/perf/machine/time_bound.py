@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.machine.probing import same_rounds
-from tinytorch.perf.measuring import Conditions, Measurement, Statistic
+from tinytorch.perf.measuring import Conditions, Measurement
 from tinytorch.perf.measuring.conditions import of_all
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 
 #: Seconds by the medians of ceilings, and by the faster and the slower end of their intervals; samples follow.

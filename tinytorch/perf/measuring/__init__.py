@@ -1,15 +1,8 @@
 """The timer: functions are warmed up and sampled, alone or in turns, and the samples are kept."""
 
 from tinytorch.perf.host.blas import current_blas_threads
-from tinytorch.perf.measuring.conditions import Conditions, Sample
-from tinytorch.perf.measuring.measurement import (
-    Measurement,
-    Statistic,
-    difference,
-    quotient,
-    ratio,
-    require_paired,
-)
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.measurement import Measurement, difference, quotient, ratio
 from tinytorch.perf.measuring.own_loops import from_samples, from_turns, own_loop
 from tinytorch.perf.measuring.sampling import (
     blas_threads,
@@ -30,8 +23,6 @@ __all__ = [
     "Measurement",
     "Modelled",
     "Quoted",
-    "Sample",
-    "Statistic",
     "Timer",
     "Unmeasured",
     "blas_threads",
@@ -47,6 +38,5 @@ __all__ = [
     "own_loop",
     "quotient",
     "ratio",
-    "require_paired",
     "sample",
 ]

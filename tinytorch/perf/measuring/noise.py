@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.measuring import Measurement, Statistic, interleave
+from tinytorch.perf.measuring import Measurement, interleave
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Sample
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 
 #: Numbers in the array, and steps of the Python loop, of the small workload: about half a millisecond in all.

@@ -10,18 +10,15 @@ from tinytorch.perf.memoization.cache import (
 )
 from tinytorch.perf.memoization.decoding import fuse_decoding
 from tinytorch.perf.memoization.generation import generate, sample_tokens
-from tinytorch.perf.ops.decode import decode_token, quantized_attention
 
 __all__ = [
     "KVCache",
     "QuantizedKVCache",
     "cache_of",
-    "decode_token",
     "disable_kv_cache",
     "empty_cache",
     "enable_kv_cache",
     "fuse_decoding",
     "generate",
-    "quantized_attention",
     "sample_tokens",
 ]

@@ -10,8 +10,9 @@ import numpy as np
 
 from tinytorch.perf.events.call_tree import Frame, call_tree, frames_of
 from tinytorch.perf.events.stream import SHORT, Event, OpKey, Profile, inside, layer_groups, module_classes, op_groups
-from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import of_sides
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, percent, whole
 from tinytorch.perf.roofline.placement import Placed

@@ -13,10 +13,8 @@ from tinytorch.perf.ops.affine import (
 )
 from tinytorch.perf.ops.packed_codes import pack, unpack
 from tinytorch.perf.ops.quantized import integer_product, quantized_conv2d, quantized_linear
-from tinytorch.perf.ops.weight_only import quantized_embedding, weight_only_linear, weight_only_projection
+from tinytorch.perf.ops.weight_only import weight_only_linear, weight_only_projection
 from tinytorch.perf.quantization.accuracy import (
-    PairedAccuracy,
-    QuantizationAccuracy,
     compare_models,
     next_token_divergence,
     paired_accuracy,
@@ -24,8 +22,6 @@ from tinytorch.perf.quantization.accuracy import (
 )
 from tinytorch.perf.quantization.blocks import dequantize_blocks, quantize_blocks
 from tinytorch.perf.quantization.convert import (
-    LayerReport,
-    Sensitivity,
     analyze_model_sizes,
     layer_report,
     layers_to_keep,
@@ -49,21 +45,17 @@ from tinytorch.perf.quantization.training import fake_quantize, finish_training,
 
 __all__ = [
     "HistogramObserver",
-    "LayerReport",
     "MeanSquaredErrorObserver",
     "MinMaxObserver",
     "MovingAverageObserver",
-    "PairedAccuracy",
     "PercentileObserver",
     "Plan",
-    "QuantizationAccuracy",
     "Quantized",
     "QuantizedConv2d",
     "QuantizedEmbedding",
     "QuantizedLinear",
     "RangeObserver",
     "Scheme",
-    "Sensitivity",
     "accuracy_change",
     "analyze_model_sizes",
     "compare_models",
@@ -87,16 +79,12 @@ __all__ = [
     "quantize_blocks",
     "quantize_int8",
     "quantize_model",
-    "quantized_conv2d",
-    "quantized_embedding",
-    "quantized_linear",
     "range_parameters",
     "save_quantized",
     "sensitivity_scan",
     "stored_bytes",
     "tradeoffs",
     "unpack",
-    "weight_only_linear",
 ]
 
 run_by_kernel(quantized_linear, quantized_conv2d, weight_only_linear, weight_only_projection)

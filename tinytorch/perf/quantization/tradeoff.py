@@ -11,8 +11,9 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, undisturbed
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Statistic, interleave, ratio
+from tinytorch.perf.measuring import Counted, Derived, Measurement, interleave, ratio
 from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.quantization.accuracy import (
     PairedAccuracy,
     mean_interval,

@@ -1,7 +1,6 @@
 """The roofline: what bounds a run, and where its ops, layers and models lie between the measured roofs."""
 
 from tinytorch.perf.roofline.placement import (
-    Intensity,
     Placed,
     arithmetic_intensity,
     attainable,
@@ -14,7 +13,6 @@ from tinytorch.perf.roofline.placement import (
 )
 
 __all__ = [
-    "Intensity",
     "Placed",
     "arithmetic_intensity",
     "attainable",

@@ -26,13 +26,15 @@ from itertools import combinations, pairwise
 
 from tinytorch.core.op import UncountedError
 from tinytorch.perf.events.stream import Event, counted
-from tinytorch.perf.machine import Ceilings, Level
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.machine.memory_ladder import STREAMS
 from tinytorch.perf.machine.probing import same_rounds
 from tinytorch.perf.machine.time_bound import TimeBound, added, at_rate
-from tinytorch.perf.measuring import Counted, Measurement, Statistic, quotient
+from tinytorch.perf.measuring import Counted, Measurement, quotient
 from tinytorch.perf.measuring.conditions import of_interleaved
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
+from tinytorch.perf.measuring.measurement import Statistic
 
 #: Share of the measured time that the largest bound explains at least of what it bounds; below it a run is below every
 #: roof. Three bounds that never overlapped would add up to at most three fifths then, so two fifths of the time and

@@ -21,8 +21,9 @@ from typing import Any, NamedTuple, TypeVar
 from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.events.stream import Event, OpKey, Profile, layer_groups, op_groups, recording
 from tinytorch.perf.events.trace import same_ops
-from tinytorch.perf.machine import Ceilings, Level
+from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import Costs, least_call_seconds
+from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.machine.time_bound import in_a_row
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave, quotient
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread

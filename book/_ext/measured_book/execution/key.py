@@ -18,7 +18,8 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
-from tinytorch.perf.engines import available, presence
+from tinytorch.perf.engines import presence
+from tinytorch.perf.engines.presence import available
 from tinytorch.perf.host.identity import identity, steering_variables
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring.atomic_io import write_whole

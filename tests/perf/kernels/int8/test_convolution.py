@@ -11,7 +11,8 @@ from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.int8 import convolution
 from tinytorch.perf.kernels.runtime import threads
-from tinytorch.perf.quantization import Plan, QuantizedConv2d, Scheme, quantized_conv2d
+from tinytorch.perf.ops.quantized import quantized_conv2d
+from tinytorch.perf.quantization import Plan, QuantizedConv2d, Scheme
 
 GEOMETRIES: list[dict[str, Any]] = [
     {"kernel_size": 1},

@@ -26,7 +26,8 @@ from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.ops.packed_codes import PanelLayout
-from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantized_linear
+from tinytorch.perf.ops.quantized import quantized_linear
+from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme
 
 #: The widest, the plain multiply-add, and what runs everywhere: more would only take longer to compile.
 CHOSEN = [

@@ -20,7 +20,8 @@ from tinytorch.perf.kernels.weight_only import tiles
 from tinytorch.perf.kernels.weight_only.products import tiles_product
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.ops.packed_codes import in_rows, in_tiles, pack, unpack
-from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantize, weight_only_linear
+from tinytorch.perf.ops.weight_only import weight_only_linear
+from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantize
 from tinytorch.perf.quantization.storage import Arranged
 
 SCHEMES = [

@@ -11,8 +11,9 @@ from typing import Literal
 
 import numpy as np
 
-from tinytorch.perf.measuring import Measurement, Modelled, Statistic, Unmeasured, ratio
+from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, ratio
 from tinytorch.perf.measuring.conditions import of_all
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl
 

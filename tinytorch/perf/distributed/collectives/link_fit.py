@@ -12,8 +12,9 @@ import numpy.typing as npt
 from scipy.special import stdtrit
 
 from tinytorch.perf.distributed.ranks.measuring import is_oversubscribed
-from tinytorch.perf.measuring import Measurement, Statistic
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Ranks, of_all
+from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval, widened
 
 Floats = npt.NDArray[np.float64]
