@@ -15,7 +15,7 @@ STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
 CELL = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
-from tinytorch.perf.measuring import Conditions
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring import Counted
 from tinytorch.perf.measuring.measurement import Statistic

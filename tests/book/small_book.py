@@ -60,7 +60,8 @@ FIRST = (
 
 ```{code-cell} ipython3
 :tags: [remove-cell]
-from tinytorch.perf.measuring import Conditions, Derived, Measurement, Modelled
+from tinytorch.perf.measuring import Derived, Measurement, Modelled
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Interval
@@ -163,7 +164,8 @@ SECOND = (
 # Second page
 
 ```{code-cell} ipython3
-from tinytorch.perf.measuring import Conditions, Measurement
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.report import Page
 from tinytorch.report.drawings import Drawing
 """

@@ -12,7 +12,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
-from tinytorch.report import bars, color, distribution, dots, dumbbell, lines
+from tinytorch.report import bars, distribution, dots, dumbbell, lines
+from tinytorch.report.colors import color
 from tinytorch.report.figures import check_figure
 
 

@@ -200,7 +200,8 @@ if hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
 import numpy as np
 from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.perf.measuring import interleave, limit_blas_threads
+from tinytorch.perf.measuring import interleave
+from tinytorch.perf.measuring.sampling import limit_blas_threads
 from tinytorch.report import Page
 from tinytorch.perf.measuring.judge import verdict_between
 limit_blas_threads(1)

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinytorch.report import Drawing, Page, color
-from tinytorch.report.drawings import WIDTH, text_width
+from tinytorch.report import Page
+from tinytorch.report.colors import color
+from tinytorch.report.drawings import WIDTH, Drawing, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -32,7 +32,8 @@ from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, verdict_bet
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence, share_interval
 from tinytorch.perf.roofline.bounds import reported
-from tinytorch.report import Drawing, points
+from tinytorch.report import points
+from tinytorch.report.drawings import Drawing
 
 #: A row of a table or chart, by what it holds.
 Row = dict[str, Any]

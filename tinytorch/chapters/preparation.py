@@ -53,7 +53,7 @@ def begin_steps() -> None:
     Pages use one thread: with more, other last bits would be trained.
     """
     from tinytorch.perf.kernels.runtime.compiling import compile_here
-    from tinytorch.perf.measuring import limit_blas_threads
+    from tinytorch.perf.measuring.sampling import limit_blas_threads
 
     limit_blas_threads(1)
     compile_here()

@@ -21,7 +21,7 @@ from tinytorch.perf.machine.store import machine_document
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.text_table import Column, print_table
-from tinytorch.report import format_measurement
+from tinytorch.report.numbers import format_measurement
 from tinytorch.report.provenance import bytes_text, identity_rows
 
 

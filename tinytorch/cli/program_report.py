@@ -17,10 +17,10 @@ from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import BETWEEN, OpRow
 from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.perf.roofline.placement import Placed, place_ops
-from tinytorch.report import format_measurement, tables
+from tinytorch.report import tables
 from tinytorch.report.figures import both_layouts, settle, subplots
 from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes, timeline_boxes
-from tinytorch.report.numbers import format_number
+from tinytorch.report.numbers import format_measurement, format_number
 from tinytorch.report.provenance import identity_rows
 from tinytorch.report.roofline_figure import roofline_figure
 from tinytorch.report.standalone import standalone_page

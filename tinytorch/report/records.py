@@ -14,8 +14,9 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
-from tinytorch.perf.measuring import Conditions, Counted, Derived, Measurement, Modelled, Quoted
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted
 from tinytorch.perf.measuring.codec import from_json, measured, to_json
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import Quotient
 from tinytorch.perf.measuring.values import Value, as_measurement, is_clocked
 from tinytorch.report.numbers import RATIOS, interval_of, is_exact

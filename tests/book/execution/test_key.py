@@ -112,7 +112,7 @@ def test_engines_are_in_the_key_of_pages_that_may_look_for_them(
         peers.chmod(0o755)
         monkeypatch.setenv(PEERS, str(peers))
         around = surroundings(book, ["../tinytorch"], [])
-        keys["racing"].add(page_parts(["from tinytorch.perf.engines import race"], around).key())
+        keys["racing"].add(page_parts(["from tinytorch.perf.engines.turns import race"], around).key())
         keys["alone"].add(page_parts(["import tinytorch.core.tensor"], around).key())
     assert [len(keys["racing"]), len(keys["alone"])] == [2, 1]
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.perf.made_ceilings import LEVELS, made_ceilings
 from tinytorch.chapters.roofline import drawings
-from tinytorch.report import Drawing, color
-from tinytorch.report.drawings import text_width
+from tinytorch.report.colors import color
+from tinytorch.report.drawings import Drawing, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 Levels = list[tuple[str, int | None, float]]

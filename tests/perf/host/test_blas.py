@@ -15,7 +15,8 @@ from tinytorch import models
 from tinytorch.perf.acceleration.techniques import with_threads
 from tinytorch.perf.host.blas import Blas, limited_blas_threads, loaded_blas, numpy_blas, thread_limit
 from tinytorch.perf.kernels.runtime.threads import limit
-from tinytorch.perf.measuring import blas_threads, current_blas_threads, limit_blas_threads, measure
+from tinytorch.perf.measuring import blas_threads, current_blas_threads, measure
+from tinytorch.perf.measuring.sampling import limit_blas_threads
 
 ACCELERATE = Blas("accelerate", None, None, None, None, None)
 OF_SCIPY = "/python/site-packages/scipy/.dylibs/libscipy_openblas.dylib"

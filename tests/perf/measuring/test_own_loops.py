@@ -7,16 +7,9 @@ from typing import Any
 
 import pytest
 
-from tinytorch.perf.measuring import (
-    Conditions,
-    Measurement,
-    between_run_variance,
-    from_samples,
-    from_turns,
-    own_loop,
-    ratio,
-)
+from tinytorch.perf.measuring import Measurement, between_run_variance, from_samples, from_turns, own_loop, ratio
 from tinytorch.perf.measuring.between_run_variance import BetweenRunVariance, with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions
 
 WAITS = (0.010, 0.012, 0.011, 0.015, 0.010, 0.013)
 

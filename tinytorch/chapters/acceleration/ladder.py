@@ -30,7 +30,7 @@ from tinytorch.perf.measuring import (
     ratio,
 )
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.report import color
+from tinytorch.report.colors import color
 from tinytorch.report.figures import draw_bars, subplots
 
 ONE_CORE = "the process that built this page could use one core only"

@@ -21,7 +21,7 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Un
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.quantization.accuracy import paired_difference_interval
-from tinytorch.report import color
+from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, subplots
 
 #: The start, and the honest baseline that stands beside the rungs.

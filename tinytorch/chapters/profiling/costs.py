@@ -15,7 +15,7 @@ from tinytorch.core.module import Module
 from tinytorch.perf.events.array_life import CATEGORIES, Category, MemoryProfile
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled
 from tinytorch.perf.profiling.passes import count_flops, count_parameters
-from tinytorch.report import color
+from tinytorch.report.colors import color
 from tinytorch.report.figures import subplots
 
 

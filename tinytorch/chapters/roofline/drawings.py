@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.roofline.bounds import best_bandwidth
-from tinytorch.report import Drawing, format_measurement, format_number
-from tinytorch.report.drawings import WIDTH, text_width
+from tinytorch.report.drawings import WIDTH, Drawing, text_width
+from tinytorch.report.numbers import format_measurement, format_number
 
 #: What arithmetic and bytes are drawn with.
 ARITHMETIC, BYTES = "compiled", "numpy"

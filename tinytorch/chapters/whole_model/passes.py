@@ -43,7 +43,7 @@ from tinytorch.perf.measuring import (
 from tinytorch.perf.measuring.comparison import Comparison, proven_from
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.profiling.breakdown import amdahl
-from tinytorch.report import color
+from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, subplots
 from tinytorch.report.numbers import interval_of
 from tinytorch.report.verdicts import words_of

@@ -25,8 +25,9 @@ from tinytorch.perf.acceleration.techniques import Technique, Tried, forward_pas
 from tinytorch.perf.events.flops import record_forward
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Conditions, Counted, Measurement
+from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.profiling.shares import recordings, shares
 from tinytorch.perf.roofline.placement import Placed, place_groups
 

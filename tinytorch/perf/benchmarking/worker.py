@@ -15,7 +15,7 @@ from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.results import Plan, performance_to_json
 from tinytorch.perf.benchmarking.running import REFERENCE, reference_work
 from tinytorch.perf.benchmarking.zoo import subject_of
-from tinytorch.perf.measuring import limit_blas_threads
+from tinytorch.perf.measuring.sampling import limit_blas_threads
 
 
 def measure_process(plan: Plan, number: int, whole: bool) -> list[Performance]:

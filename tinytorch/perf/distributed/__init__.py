@@ -9,14 +9,12 @@ from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, g
 from tinytorch.perf.distributed.cluster_model.collective_costs import ring_all_reduce as ring_cost
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, best_splits, possible_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Workload
-from tinytorch.perf.distributed.collectives.timing import ring_all_reduce
-from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.communicator import Communicator, world
 from tinytorch.perf.distributed.ranks.launch import RankError, launch
 from tinytorch.perf.distributed.ranks.watch import watched
 from tinytorch.perf.distributed.training.batches import ShardedBatches
-from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
-from tinytorch.perf.distributed.training.pipeline import GPTStage, Pipeline
+from tinytorch.perf.distributed.training.data_parallel import DataParallel
+from tinytorch.perf.distributed.training.pipeline import Pipeline
 from tinytorch.perf.distributed.training.run import Checkpoints, train
 from tinytorch.perf.distributed.training.tensor_parallel import tensor_parallel
 
@@ -25,8 +23,6 @@ __all__ = [
     "Cluster",
     "Communicator",
     "DataParallel",
-    "GPTStage",
-    "MPIMissingError",
     "Pipeline",
     "Prediction",
     "RankError",
@@ -34,12 +30,10 @@ __all__ = [
     "Split",
     "Workload",
     "best_splits",
-    "counted_targets",
     "given_link",
     "launch",
     "possible_splits",
     "predict",
-    "ring_all_reduce",
     "ring_cost",
     "tensor_parallel",
     "train",

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.host.pinned_threads import Team
-from tinytorch.perf.measuring import Conditions, Measurement, collector_off
+from tinytorch.perf.measuring import Measurement, collector_off
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
-from tinytorch.perf.measuring.conditions import Instrument
+from tinytorch.perf.measuring.conditions import Conditions, Instrument
 
 #: One sample lasts about this long, in seconds. With several threads longer: they do not start at one instant.
 SAMPLE_SECONDS = 1e-3

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.machine.probing import same_rounds
-from tinytorch.perf.measuring import Conditions, Measurement
-from tinytorch.perf.measuring.conditions import of_all
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions, of_all
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 

@@ -1,23 +1,13 @@
 """The timer: functions are warmed up and sampled, alone or in turns, and the samples are kept."""
 
 from tinytorch.perf.host.blas import current_blas_threads
-from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import Measurement, difference, quotient, ratio
 from tinytorch.perf.measuring.own_loops import from_samples, from_turns, own_loop
-from tinytorch.perf.measuring.sampling import (
-    blas_threads,
-    clock_resolution,
-    collector_off,
-    interleave,
-    limit_blas_threads,
-    measure,
-    sample,
-)
+from tinytorch.perf.measuring.sampling import blas_threads, clock_resolution, collector_off, interleave, measure, sample
 from tinytorch.perf.measuring.timer import Timer
 from tinytorch.perf.measuring.values import Counted, Derived, Modelled, Quoted, Unmeasured
 
 __all__ = [
-    "Conditions",
     "Counted",
     "Derived",
     "Measurement",
@@ -33,7 +23,6 @@ __all__ = [
     "from_samples",
     "from_turns",
     "interleave",
-    "limit_blas_threads",
     "measure",
     "own_loop",
     "quotient",
