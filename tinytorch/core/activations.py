@@ -52,13 +52,27 @@ class SiLU(Activation):
 
 
 class Sigmoid(Activation):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.activations import Sigmoid
+        >>> Sigmoid()(Tensor([0])).numpy()
+        array([0.5], dtype=float32)
+    """
 
     op = ops.sigmoid
 
 
 class Tanh(Activation):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.activations import Tanh
+        >>> Tanh()(Tensor([0, 1])).numpy().round(3)
+        array([0.   , 0.762], dtype=float32)
+    """
 
     op = ops.tanh
 
@@ -75,7 +89,14 @@ class LeakyReLU(Module):
 
 
 class Softmax(Module):
-    """exp(x) over its sum along ``dim``."""
+    """exp(x) over its sum along ``dim``.
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.activations import Softmax
+        >>> Softmax()(Tensor([[0, 0, 0, 0]])).numpy()
+        array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
+    """
 
     def __init__(self, dim: int = -1) -> None:
         self.dim = dim

@@ -125,7 +125,16 @@ class MaxPool2d(_Pool):
 
 
 class AvgPool2d(_Pool):
-    """Mean of each window, padded zeros included."""
+    """Mean of each window, padded zeros included.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.spatial import AvgPool2d
+        >>> AvgPool2d(2)(Tensor(np.arange(16, dtype=np.float32).reshape(1, 1, 4, 4))).numpy()[0, 0]
+        array([[ 2.5,  4.5],
+               [10.5, 12.5]], dtype=float32)
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, C, oh, ow) of (N, C, H, W), and of one image without N alike."""

@@ -19,7 +19,14 @@ from tinytorch.core.tensor import Tensor
 
 @whole_numbers
 class FeedForward(Module):
-    """Linear, GELU, Linear: ``embed_dim`` to ``hidden_dim`` and back."""
+    """Linear, GELU, Linear: ``embed_dim`` to ``hidden_dim`` and back.
+
+    Examples:
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.transformers import FeedForward
+        >>> FeedForward(8, 32)(Tensor([[1.0] * 8])).shape
+        (1, 8)
+    """
 
     def __init__(self, embed_dim: int, hidden_dim: int, seed: Seed = None) -> None:
         generator = generator_from(seed)
@@ -35,7 +42,15 @@ class FeedForward(Module):
 
 @whole_numbers
 class TransformerBlock(Module):
-    """x + attention(norm(x)), then x + mlp(norm(x)): the pre-norm block of GPT-2, causal."""
+    """x + attention(norm(x)), then x + mlp(norm(x)): the pre-norm block of GPT-2, causal.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Tensor
+        >>> from tinytorch.core.transformers import TransformerBlock
+        >>> TransformerBlock(16, num_heads=2)(Tensor(np.ones((1, 5, 16), np.float32))).shape
+        (1, 5, 16)
+    """
 
     def __init__(self, embed_dim: int, num_heads: int, mlp_ratio: int = 4, seed: Seed = None) -> None:
         checked_positive(mlp_ratio=mlp_ratio)

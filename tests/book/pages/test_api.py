@@ -19,9 +19,9 @@ from bs4 import BeautifulSoup, Tag
 from measured_book.pages.api import Names, Target, entries_in, parameters_of
 from measured_book.state import BookState, Outline
 
-import tinytorch
 from tests.book.sphinx_process import SphinxProcess
 from tests.perf.made_ceilings import made_ceilings
+from tinytorch import course
 from tinytorch.perf import machine
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,18 +32,15 @@ MEMBERS = {f"{module}.{name}": members for _, module, name, members in LISTED}
 NAMES = [f"{module}.{name}" for _, module, name, _ in LISTED]
 #: What calls `world` starts MPI in its process, which starts no other process any more: these run in one of their own.
 ON_RANKS = [name for name in NAMES if name.startswith("tinytorch.perf.distributed.")]
-#: What students of the course type, by where they import it from.
-COURSE = {
-    "tinytorch": "Tensor Linear Module Sequential Profiler",
-    "tinytorch.perf.profiling": "Timer MemoryProfiler MemoryTracker FLOPCounter ProfilerContext SimpleProfiler "
-    "profile_function profile count_flops",
-    "tinytorch.perf.quantization": "quantize_int8 dequantize_int8 QuantizedLinear quantize_model analyze_model_sizes",
-    "tinytorch.perf.compression": "measure_sparsity magnitude_prune structured_prune low_rank_approximate "
-    "KnowledgeDistillation compress_model",
-    "tinytorch.perf.acceleration": "vectorized_matmul tiled_matmul unfused_gelu fused_gelu accelerated im2col_conv2d",
-    "tinytorch.perf.memoization": "KVCache enable_kv_cache disable_kv_cache",
-    "tinytorch.perf.benchmarking": "measure_performance benchmark_suite plot_performance_comparison compare",
-}
+#: Rooms whose names are no reader's: the primitives, each of which a function, a layer or a Tensor's method runs.
+INTERNAL = {"tinytorch.core.ops"}
+PACKAGES = sorted(".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "tinytorch").rglob("__init__.py"))
+EXPORTS = [
+    f"{package}.{name}"
+    for package in PACKAGES
+    if package not in INTERNAL
+    for name in getattr(importlib.import_module(package), "__all__", ())
+]
 
 
 def named(full: str) -> Any:
@@ -87,7 +84,7 @@ def test_no_example_is_left_out_of_the_tests() -> None:
         text = path.read_text("utf-8")
         if ">>> " not in text:
             continue
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         kinds = (ast.FunctionDef, ast.ClassDef)
         owners = [node for node in ast.parse(text).body if isinstance(node, kinds)]
         found |= {f"{module}.{one.name}" for one in owners if ">>> " in ast.unparse(one)}
@@ -98,11 +95,11 @@ def test_each_name_is_listed_once() -> None:
     assert sorted(set(NAMES)) == sorted(NAMES)
 
 
-def test_names_of_the_course_are_entries() -> None:
-    typed = {f"{module}.{name}" for module, names in COURSE.items() for name in names.split()}
-    listed = {*NAMES, "tinytorch.Profiler"}  # which is listed with the other instruments
-    assert tinytorch.Profiler is named("tinytorch.perf.profiling.Profiler")
-    assert typed <= listed, typed - listed
+@pytest.mark.parametrize("full", [*EXPORTS, *(f"tinytorch.course.{name}" for name in course.__all__)])
+def test_each_exported_name_is_an_entry(full: str) -> None:
+    """An entry's example is run above, and one without an example fails there."""
+    listed = {id(named(entry)) for entry in NAMES}
+    assert id(named(full)) in listed, f"{full} is exported: list it in book/reference/*.md, with an example"
 
 
 def made_names() -> Names:

@@ -27,6 +27,12 @@ class ParetoFront:
         front: names that no other model dominates, in the order given.
         dominated: every other name, and the names that dominate it.
         undecided: of the front, those that another model would dominate by the medians alone, and which.
+
+    Examples:
+        >>> from tinytorch.perf.benchmarking import ParetoFront
+        >>> found = ParetoFront(front=("small", "exact"), dominated={"large": ("exact",)}, undecided={})
+        >>> found.front, found.dominated["large"]
+        (('small', 'exact'), ('exact',))
     """
 
     front: tuple[str, ...]

@@ -73,7 +73,9 @@ def compare_results(
         ValueError: if the runs have no variant and batch size in common, or a number is out of its range.
 
     Examples:
-        >>> from tinytorch.perf.benchmarking import Plan, compare_results, started
+        >>> from tinytorch.perf.benchmarking import compare_results
+        >>> from tinytorch.perf.benchmarking.results import Plan
+        >>> from tinytorch.perf.benchmarking.running import started
         >>> results = started(Plan("mlp", batches=(1,)), {"version": "0.1.0"})
         >>> compare_results(results, results)  # doctest: +ELLIPSIS
         Traceback (most recent call last):

@@ -73,7 +73,8 @@ class Results:
         run: what tells it from other runs.
 
     Examples:
-        >>> from tinytorch.perf.benchmarking import Plan, started
+        >>> from tinytorch.perf.benchmarking.results import Plan
+        >>> from tinytorch.perf.benchmarking.running import started
         >>> results = started(Plan("mlp", batches=(1, 64)), {"version": "0.1.0"})
         >>> results.done, results.complete
         (0, False)
@@ -122,7 +123,9 @@ def save_results(results: Results, path: str | Path) -> Path:
 
     Examples:
         >>> from tempfile import TemporaryDirectory
-        >>> from tinytorch.perf.benchmarking import Plan, save_results, started
+        >>> from tinytorch.perf.benchmarking import save_results
+        >>> from tinytorch.perf.benchmarking.results import Plan
+        >>> from tinytorch.perf.benchmarking.running import started
         >>> results = started(Plan("mlp", batches=(1,)), {"version": "0.1.0"})
         >>> with TemporaryDirectory() as folder:
         ...     save_results(results, f"{folder}/run.json").name
@@ -140,7 +143,9 @@ def load_results(path: str | Path) -> Results:
 
     Examples:
         >>> from tempfile import TemporaryDirectory
-        >>> from tinytorch.perf.benchmarking import Plan, load_results, save_results, started
+        >>> from tinytorch.perf.benchmarking import load_results, save_results
+        >>> from tinytorch.perf.benchmarking.results import Plan
+        >>> from tinytorch.perf.benchmarking.running import started
         >>> results = started(Plan("mlp", batches=(1,)), {"version": "0.1.0"})
         >>> with TemporaryDirectory() as folder:
         ...     load_results(save_results(results, f"{folder}/run.json")).plan.subject

@@ -167,7 +167,15 @@ class StepReport:
 
 @dataclass(frozen=True)
 class Compression:
-    """The compressed ``model``, and a row for the original and for each step."""
+    """The compressed ``model``, and a row for the original and for each step.
+
+    Examples:
+        >>> from tinytorch import Linear
+        >>> from tinytorch.perf.compression import Compression, compress_model
+        >>> found = compress_model(Linear(16, 8), {"magnitude_prune": 0.5})
+        >>> type(found) is Compression, len(found.steps)  # the original and the step
+        (True, 2)
+    """
 
     model: Module
     steps: list[StepReport]

@@ -27,7 +27,13 @@ def index_dtype(in_features: int) -> np.dtype[Any]:
 
 @whole_numbers
 def csr_nbytes(in_features: int, out_features: int, count: int) -> int:
-    """Return the bytes of ``count`` weights in compressed sparse rows: 6 or 8 for each, and 4 for each output."""
+    """Return the bytes of ``count`` weights in compressed sparse rows: 6 or 8 for each, and 4 for each output.
+
+    Examples:
+        >>> from tinytorch.perf.compression import csr_nbytes
+        >>> csr_nbytes(256, 128, count=1000)  # four bytes a weight, two its column, and where each row begins
+        6516
+    """
     return count * (4 + index_dtype(in_features).itemsize) + 4 * (out_features + 1)
 
 

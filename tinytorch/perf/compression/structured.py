@@ -50,6 +50,14 @@ class UnitGroup:
     A unit is an output of a linear layer (``neurons``), an output channel of a convolution (``channels``), or a head of
     attention (``heads``, where producer and consumer are the attention module and its projection). The consumer reads
     ``spread`` inputs of each unit: more than one where a map of a channel was flattened.
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.core.layers import ReLU
+        >>> from tinytorch.perf.compression import unit_groups
+        >>> (group,) = unit_groups(Sequential(Linear(8, 6), ReLU(), Linear(6, 2))).values()
+        >>> group.kind, group.units
+        ('neurons', 6)
     """
 
     name: str
@@ -156,6 +164,16 @@ def unit_scores(group: UnitGroup) -> npt.NDArray[np.float64]:
     For a head these are its columns of queries, keys and values, and its rows of the projection.
 
     Source: H. Li et al., Pruning Filters for Efficient ConvNets, 2017, arXiv:1608.08710 (of filters).
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.compression import unit_groups, unit_scores
+        >>> model = Sequential(Linear(3, 2), Linear(2, 1))
+        >>> model[0].weight.data[...] = [[1, 0], [1, 0], [-1, 0]]
+        >>> (group,) = unit_groups(model).values()
+        >>> bool(unit_scores(group)[0] > unit_scores(group)[1])
+        True
     """
     if isinstance(group.producer, MultiHeadAttention):
         attention = group.producer
@@ -203,7 +221,15 @@ def structured_prune(
 def units_to_remove(
     model: Module, prune_ratio: float = 0.5, kinds: Sequence[Kind] = KINDS, keep: Sequence[str] = ()
 ) -> dict[str, list[int]]:
-    """Return which units of each group `structured_prune` removes with these arguments; errors are its own."""
+    """Return which units of each group `structured_prune` removes with these arguments; errors are its own.
+
+    Examples:
+        >>> from tinytorch import Linear, Sequential
+        >>> from tinytorch.perf.compression import units_to_remove
+        >>> found = units_to_remove(Sequential(Linear(8, 6, seed=0), Linear(6, 2, seed=0)), prune_ratio=0.5)
+        >>> [len(units) for units in found.values()]  # three of six neurons
+        [3]
+    """
     if isinstance(prune_ratio, bool) or not isinstance(prune_ratio, (int, float)) or not 0 <= prune_ratio < 1:
         raise ValueError(f"prune_ratio must be at least 0 and below 1, so that a unit is left, not {prune_ratio!r}")
     if not kinds or not set(kinds) <= set(KINDS):

@@ -213,6 +213,12 @@ def current_blas_threads() -> int | None:
 
     It is not of Accelerate where that may use more than one, nor, before macOS 15, unless the variable
     ``VECLIB_MAXIMUM_THREADS`` was 1 as the process started.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import blas_threads, current_blas_threads
+        >>> with blas_threads(1):
+        ...     current_blas_threads() in (1, None)
+        True
     """
     return ThreadSwitch().known()
 

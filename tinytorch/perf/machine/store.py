@@ -77,7 +77,7 @@ _in_process: dict[str, Ceilings] = {}
 def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgress | None = None) -> Ceilings:
     """Return the ceilings for ``threads`` threads: those kept for this machine and environment, else measured now.
 
-    They are kept in this process and in `KEPT`. A kept file that is broken or not of this machine is
+    They are kept in this process and in ``KEPT``. A kept file that is broken or not of this machine is
     measured anew, and ``taken.note`` says so. ``refresh`` measures anew in any case; but what calls cost, for which
     threads do not matter, is that of the ceilings of one thread if these are kept. A measurement takes from
     some ten seconds of all its cores to a minute, the longer the larger the last cache is; ``on_progress`` is told the

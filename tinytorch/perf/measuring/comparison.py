@@ -459,7 +459,8 @@ def proven_from(
         what, unit: what that number is.
 
     Examples:
-        >>> from tinytorch.perf.measuring import Conditions, from_turns
+        >>> from tinytorch.perf.measuring import from_turns
+        >>> from tinytorch.perf.measuring.conditions import Conditions
         >>> from tinytorch.perf.measuring.comparison import proven_from
         >>> taken = {"slow": [2.0 + 0.01 * i for i in range(9)], "fast": [1.0 + 0.01 * i for i in range(9)]}
         >>> made = from_turns(taken, sample="rounds", conditions=Conditions())

@@ -133,8 +133,8 @@ def verdict_between(
     """Return whether the measurement's median lies from ``low`` to ``high``, as far as its interval can tell.
 
     Supported if the whole interval lies between them, refuted if none of it does, and open if an end falls inside of
-    it. The interval is `Measurement.verdict_interval`; without one, below six samples that were not counted, it is
-    open.
+    it. The interval is the measurement's own for verdicts; without one, below six samples that were not counted, it
+    is open.
 
     Args:
         measurement: what was measured.
@@ -144,6 +144,12 @@ def verdict_between(
 
     Raises:
         ValueError: if both ends are None, ``low`` is above ``high``, or ``together`` is below 1.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Counted
+        >>> from tinytorch.report import verdict_between
+        >>> str(verdict_between(Counted(3, "bytes", "a size"), low=2, high=4).verdict)
+        'supported'
     """
     if low is None and high is None:
         raise ValueError("low or high must be given: without them every number would support the claim")

@@ -56,7 +56,8 @@ class Measurement:
         ValueError: if there are no samples, one is not finite, or one that is part of a whole lies outside of 0 to 1.
 
     Examples:
-        >>> from tinytorch.perf.measuring import Conditions, Measurement, Sample
+        >>> from tinytorch.perf.measuring import Measurement
+        >>> from tinytorch.perf.measuring.conditions import Conditions, Sample
         >>> each = Conditions(sample=Sample.PROCESSES)
         >>> time = Measurement("a call", (2.0, 1.0, 3.0, 2.0, 4.0, 2.0), "s", each)
         >>> time.n, time.median, time.mean
@@ -471,7 +472,8 @@ def difference(more: Measurement, less: Measurement, name: str) -> Statistic:
         ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
 
     Examples:
-        >>> from tinytorch.perf.measuring import Conditions, difference, from_turns
+        >>> from tinytorch.perf.measuring import difference, from_turns
+        >>> from tinytorch.perf.measuring.conditions import Conditions
         >>> taken = {"with": [2.0, 2.1, 2.2], "without": [1.5, 1.6, 1.7]}
         >>> made = from_turns(taken, sample="rounds", conditions=Conditions())
         >>> round(difference(made["with"], made["without"], "what it adds").median, 3)

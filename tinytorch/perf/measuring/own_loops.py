@@ -133,7 +133,8 @@ def from_turns(
         ValueError: also if there are fewer than two series, or they differ in length.
 
     Examples:
-        >>> from tinytorch.perf.measuring import Conditions, from_turns, ratio
+        >>> from tinytorch.perf.measuring import from_turns, ratio
+        >>> from tinytorch.perf.measuring.conditions import Conditions
         >>> taken = {"old": [2.0, 2.2, 2.1], "new": [1.0, 1.2, 1.1]}
         >>> made = from_turns(taken, sample="rounds", conditions=Conditions())
         >>> ratio(made["old"], made["new"]).n

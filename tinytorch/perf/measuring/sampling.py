@@ -135,6 +135,13 @@ def collector_off() -> Iterator[None]:
 
     Garbage that is young goes before, so that none piles up. To look for old garbage, too, takes longer than many a
     measurement where a page holds much.
+
+    Examples:
+        >>> import gc
+        >>> from tinytorch.perf.measuring import collector_off
+        >>> with collector_off():
+        ...     gc.isenabled()
+        False
     """
     global _collector_off, _collector_was_on
     gc.collect(1)
@@ -201,7 +208,13 @@ Within = Mapping[str, Context]
 
 
 def clock_resolution() -> float:
-    """Return the smallest step between two different readings of the clock, in seconds, as observed."""
+    """Return the smallest step between two different readings of the clock, in seconds, as observed.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import clock_resolution
+        >>> 0 < clock_resolution() < 1e-3
+        True
+    """
     smallest = math.inf
     for _ in range(200):
         first = time.perf_counter_ns()
@@ -528,6 +541,12 @@ def sample(function: Callable[[], Any], name: str, *, warmup: int, runs: int) ->
 
     Raises:
         ValueError: if ``warmup`` is below 0 or ``runs`` below 1.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import sample
+        >>> found = sample(lambda: sum(range(1000)), "a sum", warmup=3, runs=7)
+        >>> found.n, found.unit, found.median > 0
+        (7, 's', True)
     """
     if warmup < 0:
         raise ValueError(f"warmup must be at least 0, not {warmup}")

@@ -410,7 +410,17 @@ def disable_kv_cache(model: Any) -> None:
 
 
 def cache_of(model: GPT) -> KVCache | None:
-    """Return the cache that `enable_kv_cache` gave the model, if any."""
+    """Return the cache that `enable_kv_cache` gave the model, if any.
+
+    Examples:
+        >>> from tinytorch.core.transformers import GPT
+        >>> from tinytorch.perf.memoization import cache_of, enable_kv_cache
+        >>> model = GPT(11, 16, 1, 2, 8)
+        >>> cache_of(model) is None
+        True
+        >>> cache_of(model) is enable_kv_cache(model)
+        False
+    """
     return model.memory if isinstance(model.memory, KVCache) else None
 
 
@@ -422,6 +432,17 @@ def empty_cache(model: Any, batch_size: int) -> Iterator[KVCache]:
 
     Raises:
         TypeError: as `enable_kv_cache` does.
+
+    Examples:
+        >>> from tinytorch.core.transformers import GPT
+        >>> from tinytorch.perf.memoization import cache_of, empty_cache
+        >>> model = GPT(11, 16, 1, 2, 8).eval()
+        >>> with empty_cache(model, batch_size=1) as cache:
+        ...     logits = model([[1, 2, 3]])
+        ...     cache.seq_pos
+        3
+        >>> cache_of(model) is None
+        True
     """
     modules = (model, *_attention_layers(model))
     own, before = cache_of(model), [module.memory for module in modules]

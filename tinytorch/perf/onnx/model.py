@@ -142,8 +142,14 @@ Part = Step | Run
 class OnnxModel(Block):
     """The model of an ONNX file; `from_onnx` makes it.
 
-    Called with the graph's inputs in its order (`inputs` has them). Later ones may be left out: masks are ones then,
+    Called with the graph's inputs in its order (``inputs`` has them). Later ones may be left out: masks are ones then,
     all else is zeros. It returns a Tensor, or a tuple if the graph has several outputs. It starts in eval mode.
+
+    Examples:
+        >>> from tinytorch import Module
+        >>> from tinytorch.perf.onnx import OnnxModel
+        >>> issubclass(OnnxModel, Module)  # to be profiled, quantized and planned as any
+        True
     """
 
     worked_out = ("_known",)

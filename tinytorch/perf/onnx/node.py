@@ -23,6 +23,11 @@ class UntranslatedError(ValueError):
     """A model holds nodes that have no translation; the message names all of them.
 
     ``missing`` has the number of nodes that each of them is, by what it is.
+
+    Examples:
+        >>> from tinytorch.perf.onnx import UntranslatedError
+        >>> str(UntranslatedError("2 nodes of Sinkhorn have no translation", {"Sinkhorn": 2}))
+        '2 nodes of Sinkhorn have no translation'
     """
 
     def __init__(self, message: str, missing: Mapping[str, int]) -> None:

@@ -169,6 +169,12 @@ def range_parameters(low: Any, high: Any, scheme: Scheme) -> tuple[Array, Array]
     gets scale 1. Arithmetic is that of float32, as in PyTorch's observers and ONNX's DynamicQuantizeLinear, but where
     a range or its scale leaves the normal numbers of float32: there it is exact, and a scale is rounded up, so that
     the range is covered. PyTorch never goes below a scale of 2⁻²³, and so loses tiny ranges.
+
+    Examples:
+        >>> from tinytorch.perf.quantization import Scheme, range_parameters
+        >>> scale, zero_point = range_parameters(0.0, 255.0, Scheme(symmetric=False))
+        >>> float(scale), int(zero_point)  # 256 codes from -128 on
+        (1.0, -128)
     """
     low = np.minimum(np.asarray(low, np.float32), np.float32(0))
     high = np.maximum(np.asarray(high, np.float32), np.float32(0))
@@ -214,6 +220,12 @@ def encode(x: Array, scale: Any, zero_point: Any, scheme: Scheme) -> Array:
     Halves are rounded to an even level, before the zero point is added, and the quotient is that of float32 (float64
     for float64): both as in ONNX. PyTorch rounds x · (1 / scale) + zero point: with an odd zero point its halves go the
     other way, to an even code, and its product can move a number that is within a rounding of a half.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import Scheme, encode
+        >>> encode(np.array([-1, 0, 0.5, 9], np.float32), scale=0.5, zero_point=1, scheme=Scheme())
+        array([-1,  1,  2, 19], dtype=int8)
     """
     with np.errstate(over="ignore"):
         quotient = np.asarray(np.divide(x, scale))
@@ -227,6 +239,12 @@ def decode(codes: Array, scale: Any, zero_point: Any) -> Array:
     """Return scale · (codes − zero point), float32.
 
     A level beyond the largest float32, half a step outside of a range that reaches it, becomes that largest number.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import decode
+        >>> decode(np.array([-1, 1, 2], np.int8), scale=0.5, zero_point=1)
+        array([-1. ,  0. ,  0.5], dtype=float32)
     """
     return decode_in_place(np.asarray(codes.astype(np.float32)), scale, zero_point)
 

@@ -20,7 +20,7 @@ from tinytorch.perf.roofline.placement import Placed
 
 @dataclass(frozen=True, slots=True)
 class OpRow:
-    """All calls of one op in one phase; or, with the phase `BETWEEN`, all of one thing that takes time outside of ops.
+    """All calls of one op in one phase; or, with the phase "between ops", of one thing that takes time outside of ops.
 
     Such a thing is a region by its name, the Python of modules, the garbage collector, or what has no name. It is not
     counted: its arithmetic, bytes and place under the roof are None.
@@ -38,6 +38,13 @@ class OpRow:
         bound: what bounds it, such as "memory-bound"; None where ``of_roof`` is.
         waiting_seconds: of a region, or of what has no name, with the ops but without the regions in it: the time in
             which the thread did not run, because it waited, or because other programs had its core. None for others.
+
+    Examples:
+        >>> from tinytorch import Linear, Profiler, Tensor
+        >>> with Profiler() as p:
+        ...     Linear(8, 4)(Tensor([[1.0] * 8])).sum().backward()
+        >>> sorted((row.op, row.phase, row.flops) for row in p.key_averages() if row.op == "linear")
+        [('linear', 'backward', 64), ('linear', 'forward', 64)]
     """
 
     op: str
@@ -65,7 +72,7 @@ class LayerRow:
 
     Attributes:
         path: from the outermost class, ``GPT.blocks.0.mlp``; "" holds what ran outside modules. A region's name.
-        module: class name; "" if the module's forward was not part of the run; `REGION` for what is no module.
+        module: class name; "" if the module's forward was not part of the run; "region" for what is no module.
         depth: how many rows above hold this one.
         calls: how often its forward ran.
         self_seconds: its own ops.
@@ -76,6 +83,13 @@ class LayerRow:
         span_seconds: wall time of its forward calls, with all that ran in them.
         share: total time and that between ops over the wall time of the run, 0 to 1.
         of_roof, bound: as in `OpRow`.
+
+    Examples:
+        >>> from tinytorch import Linear, Profiler, Sequential, Tensor
+        >>> with Profiler() as p:
+        ...     y = Sequential(Linear(8, 4), Linear(4, 2))(Tensor([[1.0] * 8]))
+        >>> [(row.path, row.module, row.depth, row.flops) for row in p.by_layer() if row.depth]
+        [('Sequential.0', 'Linear', 1, 64), ('Sequential.1', 'Linear', 1, 16)]
     """
 
     path: str

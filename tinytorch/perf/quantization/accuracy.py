@@ -54,6 +54,14 @@ def paired_accuracy(
 
     Raises:
         ValueError: if the arrays are not boolean, of one length above 0, or ``confidence`` is not between 0 and 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import paired_accuracy
+        >>> before, after = np.array([True, True, False, True]), np.array([True, False, False, True])
+        >>> found = paired_accuracy(before, after)
+        >>> found.baseline, found.candidate
+        (0.75, 0.5)
     """
     from scipy.special import bdtr
 
@@ -117,6 +125,13 @@ def next_token_divergence(expected: Array, logits: Array) -> npt.NDArray[np.floa
 
     Raises:
         ValueError: if shapes differ.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import next_token_divergence
+        >>> logits = np.array([[0.0, 1.0, 2.0]])
+        >>> next_token_divergence(logits, logits), bool(next_token_divergence(logits, -logits) > 0)
+        (array([0.]), True)
     """
     if expected.shape != logits.shape:
         raise ValueError(f"logits must have the shape {expected.shape} of expected, not {logits.shape}")
@@ -174,6 +189,13 @@ def quantization_accuracy(
 
     Raises:
         ValueError: if the zoo has no such model, or as `quantize_model` does.
+
+    Examples:
+        >>> from tinytorch.models import mlp
+        >>> from tinytorch.perf.quantization import quantization_accuracy
+        >>> found = quantization_accuracy(mlp().eval(), "mlp")  # a model that nobody has trained
+        >>> 0 <= found.accuracy.candidate <= 1
+        True
     """
     plan = plan or Plan()
     inputs = models.entry(name).data().train_inputs[:CALIBRATION]
@@ -182,7 +204,16 @@ def quantization_accuracy(
 
 
 def compare_models(model: Module, quantized: Module, name: str, plan: Plan) -> QuantizationAccuracy:
-    """Return the comparison of a float and a quantized model, also one that was trained, on the whole test part."""
+    """Return the comparison of a float and a quantized model, also one that was trained, on the whole test part.
+
+    Examples:
+        >>> from tinytorch.models import mlp
+        >>> from tinytorch.perf.quantization import Plan, compare_models, quantize_model
+        >>> model, plan = mlp().eval(), Plan()
+        >>> found = compare_models(model, quantize_model(model, plan=plan), "mlp", plan)
+        >>> 0 <= found.accuracy.candidate <= 1
+        True
+    """
     data = models.entry(name).data()
     expected, got = (models.held_out_logits(each, name) for each in (model, quantized))
     accuracy = paired_accuracy(models.right_answers(expected, name), models.right_answers(got, name))

@@ -38,6 +38,12 @@ def quantize_blocks(x: Any, format_name: BlockFormat) -> Array:
     Raises:
         ValueError: if ``x`` is empty, not floating or not finite, its last axis is no multiple of 32, or a scale is too
             large for float16.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import quantize_blocks
+        >>> quantize_blocks(np.ones((2, 64), np.float32), "Q8_0").shape  # of each row two scales and 64 codes
+        (2, 68)
     """
     width = _format_bytes(format_name)
     array = floats(x).astype(np.float32, copy=False)
@@ -80,6 +86,13 @@ def dequantize_blocks(packed: Array, format_name: BlockFormat) -> Array:
 
     Raises:
         ValueError: if ``packed`` is not uint8 or its last axis holds no whole number of blocks.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import dequantize_blocks, quantize_blocks
+        >>> x = np.linspace(-1, 1, 32, dtype=np.float32)
+        >>> float(np.abs(dequantize_blocks(quantize_blocks(x, "Q8_0"), "Q8_0") - x).max()) < 1 / 127
+        True
     """
     width = _format_bytes(format_name)
     if packed.dtype != np.uint8 or packed.ndim == 0 or not packed.size or packed.shape[-1] % width:

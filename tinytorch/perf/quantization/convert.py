@@ -262,7 +262,16 @@ def decibels(expected: Array, got: Array) -> float:
 
 
 def print_layer_report(rows: Sequence[LayerReport]) -> None:
-    """Print the rows, and what all layers together take."""
+    """Print the rows, and what all layers together take.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch import Linear, Sequential, Tensor
+        >>> from tinytorch.perf.quantization import layer_report, print_layer_report, quantize_model
+        >>> model, x = Sequential(Linear(64, 64, seed=0)), Tensor(np.ones((2, 64), np.float32))
+        >>> print_layer_report(layer_report(model, quantize_model(model), x))  # doctest: +ELLIPSIS
+        layer...
+    """
     total, stored = sum(row.float_bytes for row in rows), sum(row.stored_bytes for row in rows)
     print_table(rows, LAYER_REPORT_COLUMNS, [f"{total:,} bytes of float32 are stored in {stored:,}"])
 
@@ -327,7 +336,8 @@ def layers_to_keep(rows: Sequence[Sensitivity], extra_bytes: int) -> list[str]:
         ValueError: if ``extra_bytes`` is negative.
 
     Examples:
-        >>> from tinytorch.perf.quantization import Sensitivity, layers_to_keep
+        >>> from tinytorch.perf.quantization import layers_to_keep
+        >>> from tinytorch.perf.quantization.convert import Sensitivity
         >>> rows = [Sensitivity("0", "Linear", 0.5, 1000), Sensitivity("1", "Linear", 0.1, 10)]
         >>> layers_to_keep(rows, extra_bytes=1000)  # most error avoided for each byte
         ['1']

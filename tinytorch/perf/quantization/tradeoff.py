@@ -60,20 +60,28 @@ def tradeoffs(
     batch: int = 64,
     repeats: int = 15,
 ) -> dict[str, Tradeoff]:
-    """Return the tradeoff of a float model of the zoo, as `FLOAT`, and of each of its ``versions`` under their names.
+    """Return the tradeoff of a float model of the zoo, as "float32", and of each of its ``versions`` under their names.
 
     Args:
         name: which model of the zoo ``model`` is.
         model: in float.
         versions: of it, by name.
-        baselines: with which version each of these is compared; with `FLOAT`, those that it does not name. Speedups
-            are all over `FLOAT`.
+        baselines: with which version each of these is compared; with "float32", those that it does not name. Speedups
+            are all over "float32".
         batch: inputs of a forward pass.
         repeats: timed samples of each version.
 
     Raises:
-        ValueError: if the zoo has no such model, a version is called `FLOAT`, there is none, or ``baselines`` names
+        ValueError: if the zoo has no such model, a version is called "float32", there is none, or ``baselines`` names
             one that there is not.
+
+    Examples:
+        >>> from tinytorch.models import mlp
+        >>> from tinytorch.perf.quantization import quantize_model, tradeoffs
+        >>> model = mlp().eval()
+        >>> found = tradeoffs("mlp", model, {"8 bits": quantize_model(model)}, repeats=6)
+        >>> sorted(found)
+        ['8 bits', 'float32']
     """
     if not versions or FLOAT in versions:
         raise ValueError(f"versions must name at least one model, none of them {FLOAT!r}, not {[*versions]}")
@@ -142,6 +150,13 @@ def accuracy_change(accuracy: PairedAccuracy, name: str) -> Statistic:
     """Return candidate less baseline as a number of a page: a share (0 to 1), below 0 is a loss.
 
     Each sample is an example: 1 if gained, -1 if lost. The interval is the score interval of paired shares.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.quantization import accuracy_change, paired_accuracy
+        >>> before, after = np.array([True, True, False, True]), np.array([True, False, False, True])
+        >>> accuracy_change(paired_accuracy(before, after), "8 bits").median
+        -0.25
     """
     kept = accuracy.examples - accuracy.gained - accuracy.lost
     samples = (1.0,) * accuracy.gained + (-1.0,) * accuracy.lost + (0.0,) * kept

@@ -243,6 +243,20 @@ def place(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ce
     Raises:
         UncountedError: if an op declares no work formula.
         ValueError: if there are no events, none moves a byte, or the threads of time and ceilings differ.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.events.stream import recording
+        >>> from tinytorch.perf.machine import ceilings
+        >>> from tinytorch.perf.measuring import blas_threads, sample
+        >>> from tinytorch.perf.roofline import place
+        >>> layer, x = Linear(64, 64), Tensor([[1.0] * 64])
+        >>> with blas_threads(1):
+        ...     seconds = sample(lambda: layer(x), "a layer", warmup=3, runs=7)
+        ...     with recording() as run:
+        ...         y = layer(x)
+        >>> place("a layer", run.profile.events, seconds, ceilings()).demand.calls
+        1
     """
     checked_conditions(seconds, ceilings, f"the time of {name}")
     return _placed(name, events, seconds, ceilings, ceilings.calls.op)
@@ -299,6 +313,17 @@ def place_calls(
     Args:
         calls: by name, a function and its operands; what several of them share they share in each block's copies, too.
         ceilings, repeats, at_most_seconds: as `place_call`; the seconds are for all calls together.
+
+    Examples:
+        >>> from tinytorch import Linear, Tensor
+        >>> from tinytorch.perf.machine import ceilings
+        >>> from tinytorch.perf.measuring import blas_threads
+        >>> from tinytorch.perf.roofline import place_calls
+        >>> small, x = Linear(64, 8), Tensor([[1.0] * 64])
+        >>> with blas_threads(1):
+        ...     found = place_calls({"small": (small, x)}, ceilings(), repeats=6)
+        >>> found["small"].seconds.n
+        6
     """
 
     def made() -> dict[str, Callable[[], Any]]:

@@ -327,6 +327,15 @@ def possible_splits(workload: Workload, ranks: int, *, sharding: int = 0) -> Ite
 
     Raises:
         ValueError: if ``ranks`` is below 1, or ``sharding`` is none of `Split`.
+
+    Examples:
+        >>> from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed import possible_splits
+        >>> work = transformer_workload(
+        ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
+        ... )
+        >>> sorted({(split.data, split.tensor, split.pipeline) for split in possible_splits(work, 2)})
+        [(1, 1, 2), (1, 2, 1), (2, 1, 1)]
     """
     if ranks < 1:
         raise ValueError(f"ranks must be at least 1, not {ranks}")
