@@ -130,3 +130,146 @@ def test_a_chapters_check_fails_a_function_that_returns_nothing(cells: list[Cell
     with pytest.raises(AssertionError) as told:
         eval(check, space)
     assert len(str(told.value).split()) > 4
+
+
+#: What breaks the solution of each exercise: a part of it, and what stands there then. Each is a mistake that is made.
+BREAKS: dict[str, list[tuple[str, str]]] = {
+    "acceleration.best_tile": [
+        ("rows * vectors + vectors + 1", "rows * vectors"),
+        ("return min", "return max"),
+    ],
+    "acceleration.by_rows": [("+=", "="), ("b[k]", "b[0]"), ("range(a.shape[1])", "range(1, a.shape[1])")],
+    "acceleration.panels": [
+        ("-(-columns // width)", "columns // width + 1"),
+        ("np.ascontiguousarray(strips.swapaxes(0, 1))", "strips.swapaxes(0, 1)"),
+        ("np.zeros", "np.ones"),
+    ],
+    "benchmarking.calls_per_process": [
+        ("within / between", "between / within"),
+        (" ** 0.5", ""),
+        ("start / call", "call / start"),
+        ("max(1, round(", "round(max(0, "),
+    ],
+    "benchmarking.flaw": [
+        ("not in", "in"),
+        ("old.blas_threads !=", "old.blas_threads =="),
+        ("old.caches !=", "old.caches =="),
+        ("> 1,", "> 2,"),
+        ("median > 1.1", "median < 1.1"),
+    ],
+    "benchmarking.choose": [
+        (".high", ".low"),
+        ("one.nbytes <=", "one.nbytes >="),
+        ("return max", "return min"),
+        ("one.accuracy", "-one.nbytes"),
+    ],
+    "capstone.predicted": [
+        ("time * ratio", "time / ratio"),
+        ("sum(seconds) / sum(after)", "sum(after) / sum(seconds)"),
+    ],
+    "capstone.keep": [("1 + matters", "1"), ("gained.low", "gained.high"), (">= -budget", ">= 0"), (" and ", " or ")],
+    "compression.prune": [
+        (".copy()", ""),
+        ("np.abs(flat)", "flat"),
+        ("order[:round", "order[round"),
+        ("sparsity * flat.size", "sparsity * len(weight)"),
+    ],
+    "compression.csr_bytes": [("(4 + 2)", "(4 + 4)"), ("(1 - sparsity)", "sparsity"), ("outputs + 1", "outputs")],
+    "compression.remove_neurons": [
+        ("np.setdiff1d(np.arange(len(bias)), gone)", "gone"),
+        ("second[kept]", "second"),
+        ("bias[kept]", "bias[: len(kept)]"),
+        ("first[:, kept]", "first[:, : len(kept)]"),
+    ],
+    "distributed.straggler": [
+        ("late = max", "late = min"),
+        ("return max", "return min"),
+        ("= cost.get(late, 0) + waited", "= waited"),
+        ("entry.start", "-entry.start"),
+    ],
+    "distributed.most_ranks": [
+        ("2 * (p - 1)", "(p - 1)"),
+        ("nbytes / p", "nbytes"),
+        ("alpha + nbytes", "nbytes"),
+        ("return max", "return min"),
+    ],
+    "distributed.choose_split": [
+        ("return min", "return max"),
+        ("one.memory.total <= memory", "True"),
+        ("if fit else None", ""),
+    ],
+    "memoization.cache_bytes": [("return 2 *", "return"), ("* layers", ""), ("* heads", ""), ("* itemsize", "* 4")],
+    "memoization.saved_flops": [("position + 1", "position"), ("return layers *", "return"), ("again - once", "again")],
+    "memoization.append": [
+        ("> memory.shape[1]", ">= memory.shape[1]"),
+        ("return memory[:, :end]", "return new"),
+        ("position:end] = new", ":end] = new"),
+        ("raise ValueError(", "print("),
+        ("end > memory.shape[1]", "position > memory.shape[1]"),
+    ],
+    "memoization.tokens_per_second": [("batch * cache", "cache"), ("return batch /", "return 1 /"), ("calls +", "")],
+    "profiling.linear_flops": [("return 2 *", "return"), (" * rows", "")],
+    "profiling.overall_speedup": [
+        ("1 - sum(shares)", "0"),
+        ("share / speedup", "share * speedup"),
+        ("1 / (rest", "(rest"),
+    ],
+    "profiling.bottleneck": [("return max", "return min"), ("seconds.get(row.op, 0) + ", "")],
+    "quantization.scale_and_zero_point": [
+        ("min(low, 0)", "low"),
+        ("max(high, 0)", "high"),
+        ("/ 255", "/ 256"),
+        ("-128 - ", "-127 - "),
+    ],
+    "quantization.breaks_naive": [("[100.0, 100.5, 101.0]", "[-1.0, 0.0, 1.0]"), ("[100.0, 100.5, 101.0]", "[]")],
+    "quantization.choose_layers": [
+        ("-row.error", "row.error"),
+        (" / row.saved_bytes", ""),
+        ("extra_bytes -= row.saved_bytes", "pass"),
+        ("row.saved_bytes <= extra_bytes", "True"),
+    ],
+    "roofline.intensity": [("2 * rows", "rows"), ("4 * (", "("), (" + rows * columns", "")],
+    "roofline.least_seconds": [("return max", "return min"), ("flops / peak", "0"), ("traffic / bandwidth", "0")],
+    "roofline.limit": [("peak.low / bandwidth.high", "peak.high / bandwidth.low"), ('"open"', '"compute"')],
+    "roofline.rows_to_the_ridge": [
+        ("/ 2 *", "*"),
+        ("peak / bandwidth", "bandwidth / peak"),
+        ("bytes_of_a_weight / 2", "2"),
+    ],
+    "whole_model.moved_bytes": [
+        ("4 * n", "8 * n"),
+        ("0 if isinstance(node, ast.Call) else 1", "1"),
+        ("and not isinstance(each, ast.Constant)", ""),
+        ("ast.BinOp | ast.UnaryOp | ast.Call", "ast.BinOp | ast.Call"),
+    ],
+    "whole_model.fused_silu": [("x * sigmoid(x)", "sigmoid(x)"), ("sigmoid(x)", "sigmoid(-x)")],
+    "whole_model.next_part": [
+        ("return max", "return min"),
+        ("seconds[name] * ", ""),
+        ("(1 - 1 / possible[name])", "1"),
+    ],
+}
+
+
+def _broken() -> Iterator[Any]:
+    for one in EXERCISES:
+        cells, solution, check = one.values
+        name = str(one.id).replace("-exercises.check_", ".")
+        for old, new in BREAKS.get(name, []):
+            yield pytest.param(cells, solution, check, old, new, id=f"{name}: {old} → {new}")
+
+
+def test_each_exercise_has_breaks() -> None:
+    named = {str(one.id).replace("-exercises.check_", ".") for one in EXERCISES}
+    assert named - {TRAINS_FOR_MINUTES.replace("exercises.check_", "capstone.")} == set(BREAKS)
+
+
+@pytest.mark.parametrize(("cells", "solution", "check", "old", "new"), _broken())
+def test_a_chapters_check_fails_a_broken_solution(
+    cells: list[Cell], solution: str, check: str, old: str, new: str
+) -> None:
+    assert old in solution, "the solution has changed: break it elsewhere"
+    space = _imported(cells)
+    exec(solution.replace(old, new, 1), space)
+    with pytest.raises((AssertionError, ValueError, ZeroDivisionError)):
+        eval(check, space)

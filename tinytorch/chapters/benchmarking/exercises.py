@@ -27,8 +27,10 @@ def check_calls_per_process(function: Callable[[float, float, float, float], int
     two is to be least.
     """
     draw = np.random.default_rng(0)
-    for _ in range(40):
-        start, call, between, within = (float(x) for x in 10 ** draw.uniform((-1, -4, -4, -3), (1, -2, -2, -1)))
+    # Of the last one call is best: by the formula less than half of one.
+    given = [10 ** draw.uniform((-1, -4, -4, -3), (1, -2, -2, -1)) for _ in range(40)]
+    for numbers in (*given, np.array([1e-3, 0.1, 0.1, 0.01])):
+        start, call, between, within = (float(number) for number in numbers)
         calls = np.arange(1, 200_001)
         cost = (between**2 + within**2 / calls) * (start + calls * call)
         case = f"start {start:.3g} s, call {call:.3g} s, between {between:.3g}, within {within:.3g}"

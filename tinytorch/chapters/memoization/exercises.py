@@ -49,20 +49,29 @@ def check_append(function: Callable[[Array, int, Array], Any]) -> None:
     """
     draw = np.random.default_rng(0)
     memory = np.zeros((2, 6, 3), np.float32)
-    new = draw.standard_normal((2, 4, 3), dtype=np.float32)
-    for start, stop in ((0, 3), (3, 4)):
+    new = draw.standard_normal((2, 7, 3), dtype=np.float32)
+    for start, stop in ((0, 3), (3, 4), (4, 7), (4, 6), (6, 7)):
+        if stop > 6:
+            _check_refused(function, memory, start, new[:, start:stop])
+            continue
         seen = function(memory, start, new[:, start:stop])
         assert isinstance(seen, np.ndarray), f"it must return an array, not {type(seen).__name__}"
         assert seen.shape == (2, stop, 3), f"after {stop} positions the shape must be (2, {stop}, 3), not {seen.shape}"
         assert (seen == new[:, :stop]).all(), f"after {stop} positions, some are not what was written"
         assert np.shares_memory(seen, memory), "it must return a view: a copy costs as much as all positions before"
+
+
+def _check_refused(function: Callable[[Array, int, Array], Any], memory: Array, position: int, new: Array) -> None:
+    """Raise AssertionError unless it raises ValueError and writes nothing."""
     before = memory.copy()
     try:
-        function(memory, 4, new[:, :3])
+        function(memory, position, new)
     except ValueError:
         assert (memory == before).all(), "it wrote before it found that the positions do not fit"
         return
-    raise AssertionError("three positions behind four of six do not fit, but nothing was raised")
+    raise AssertionError(
+        f"{new.shape[1]} more behind {position} of {memory.shape[1]} positions do not fit, but nothing was raised"
+    )
 
 
 @exercise_check

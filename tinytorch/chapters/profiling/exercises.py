@@ -13,7 +13,7 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.events.stream import recording
-from tinytorch.perf.profiling.breakdown import op_rows
+from tinytorch.perf.profiling.breakdown import OpRow, op_rows
 
 
 @exercise_check
@@ -58,3 +58,12 @@ def check_bottleneck(function: Callable[[list[Any]], str]) -> None:
         assert answer == truth, (
             f"of a block {width} wide at {length} positions {truth!r} takes the most, not {answer!r}"
         )
+    parts = (
+        ("linear", "forward", 3.0),
+        ("gelu", "forward", 4.0),
+        ("linear", "backward", 3.0),
+        ("add", "backward", 1.0),
+    )
+    rows = [OpRow(op, phase, "numpy", 1, seconds, seconds, None) for op, phase, seconds in parts]
+    answer = function(rows)
+    assert answer == "linear", f"of 3 s forward and 3 s backward 'linear' takes more than 4 s of 'gelu', not {answer!r}"
