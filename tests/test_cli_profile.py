@@ -10,6 +10,8 @@ import pytest
 from tinytorch.cli import main
 from tinytorch.cli.profile import own_part
 
+ROOT = Path(__file__).resolve().parents[1]
+
 pytestmark = pytest.mark.usefixtures("made_machine")
 
 SCRIPT = """
@@ -99,6 +101,16 @@ def test_a_script_becomes_a_page_that_needs_nothing_else(
 def test_a_scripts_exit_code_is_the_commands(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", script, "--fail"]) == 1
     assert "optimizer step" in capsys.readouterr().out
+
+
+def test_the_readmes_command_for_the_books_own_model_works_as_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    blocks = re.findall(r"^```bash\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if re.match(r"tinytorch profile \S+\.onnx", line)]
+    monkeypatch.chdir(ROOT)
+    assert [main(line.split()[1:]) for line in lines] == [0]
+    assert "conv2d" in capsys.readouterr().out
 
 
 def test_a_model_has_a_page_too(tmp_path: Path) -> None:
