@@ -31,6 +31,14 @@ Forward = Callable[..., tuple[Array, Saved]]
 Backward = Callable[[Array, Saved, tuple[bool, ...], bool], Gradients]
 
 
+def as_floating(x: Array, dtype: npt.DTypeLike = np.float32) -> Array:
+    """Return ``x`` as it is if its elements are floating, else converted to ``dtype``.
+
+    For ops whose results integers cannot hold: layers, losses and transcendental functions.
+    """
+    return x if x.dtype.kind == "f" else x.astype(dtype)
+
+
 class Spec(NamedTuple):
     """Shape and dtype of an operand; a Python number has shape () and dtype None."""
 

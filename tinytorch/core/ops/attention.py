@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, as_floating
+from tinytorch.core.ops.elementwise import widened
 
 #: Scores that are held at a time: one block of this many float32 elements stays in a level-2 cache.
 _SCORES = 131_072
@@ -121,20 +122,22 @@ def _self_attention_forward(keep: bool, packed: Array, *, heads: int, causal: bo
     """Attention of queries, keys and values that lie side by side: (B, T, 3 H D) to (B, T, H D), no copies."""
     if packed.ndim != 3 or packed.shape[2] % (3 * heads):
         raise ValueError(f"self_attention needs an input of shape (B, T, 3 * {heads} * D), not {packed.shape}")
-    packed = np.ascontiguousarray(packed)
+    packed = as_floating(packed)
+    dtype = packed.dtype
+    packed = np.ascontiguousarray(widened(packed))
     q, k, v = _heads_first(packed, heads)
     batch, length, width = packed.shape
     output = np.empty((batch, length, width // 3), packed.dtype)
     scores = np.empty((batch, heads, length, length), packed.dtype) if keep else None
     scaled, inverse = _forward(q, k, v, _one_head_first(output, heads), causal, scores)
-    return output, (packed, scaled, scores, inverse, output, heads) if keep else ()
+    return output.astype(dtype, copy=False), (packed, scaled, scores, inverse, output, heads) if keep else ()
 
 
 def _self_attention_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     packed, scaled, scores, inverse, output, heads = saved
     _, k, v = _heads_first(packed, heads)
     down = np.empty_like(packed)
-    gradient = np.ascontiguousarray(gradient)
+    gradient = np.ascontiguousarray(gradient, packed.dtype)
     views = _heads_first(down, heads)
     _backward(_one_head_first(gradient, heads), scaled, k, v, _one_head_first(output, heads), scores, inverse, views)
     return (down,)
@@ -149,10 +152,13 @@ def _attention_forward(keep: bool, q: Array, k: Array, v: Array, *, causal: bool
         )
     if causal and q.shape[2] > k.shape[2]:
         raise ValueError(f"causal attention needs at least as many keys as queries, not {k.shape[2]} for {q.shape[2]}")
+    q, k, v = (as_floating(each) for each in (q, k, v))
+    dtype = q.dtype
+    q, k, v = (widened(each) for each in (q, k, v))
     output = np.empty_like(q)
     scores = np.empty((*q.shape[:3], k.shape[2]), q.dtype) if keep else None
     scaled, inverse = _forward(q, k, v, output, causal, scores)
-    return output, (scaled, k, v, scores, inverse, output) if keep else ()
+    return output.astype(dtype, copy=False), (scaled, k, v, scores, inverse, output) if keep else ()
 
 
 def _attention_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

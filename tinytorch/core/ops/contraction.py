@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, contraction
-from tinytorch.core.ops.elementwise import unbroadcast
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, as_floating, contraction
+from tinytorch.core.ops.elementwise import column_sums, outer_sum, unbroadcast
 
 
 def _checked_shapes(a: Shape, b: Shape) -> None:
@@ -37,10 +37,10 @@ def _matmul_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
     if needs[0]:
         down_a = unbroadcast(np.matmul(gradient, wide_b.swapaxes(-1, -2)), wide_a.shape).reshape(a.shape)
     if needs[1]:
-        if wide_b.ndim == 2 and wide_a.ndim > 2 and wide_a.size and gradient.size:
+        if wide_b.ndim == 2 and wide_a.size and gradient.size:
             # One product over all rows instead of one for each matrix, summed.
             rows = wide_a.reshape(-1, wide_a.shape[-1])
-            down_b = np.matmul(rows.T, gradient.reshape(-1, gradient.shape[-1]))
+            down_b = outer_sum(rows, gradient.reshape(-1, gradient.shape[-1]))
         else:
             down_b = unbroadcast(np.matmul(wide_a.swapaxes(-1, -2), gradient), wide_b.shape)
         down_b = down_b.reshape(b.shape)
@@ -54,7 +54,7 @@ def _matmul_macs(call: Call) -> int:
 def _linear_forward(keep: bool, x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Saved]:
     if x.ndim == 0 or x.shape[-1] != weight.shape[0]:
         raise ValueError(f"linear needs an input that ends in {weight.shape[0]} features, not one of shape {x.shape}")
-    rows = x.reshape(-1, x.shape[-1])
+    rows = as_floating(x, weight.dtype).reshape(-1, x.shape[-1])
     output = np.dot(rows, weight)
     if bias is not None:
         output += bias
@@ -65,10 +65,10 @@ def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
     rows, weight, shape = saved
     gradient = gradient.reshape(-1, gradient.shape[-1])
     down_x = np.dot(gradient, weight.T).reshape(shape) if needs[0] else None
-    down_weight = np.dot(rows.T, gradient) if needs[1] else None
+    down_weight = outer_sum(rows, gradient) if needs[1] else None
     if len(needs) == 2:
         return down_x, down_weight
-    down_bias = np.dot(np.ones(len(gradient), gradient.dtype), gradient) if needs[2] else None
+    down_bias = column_sums(gradient) if needs[2] else None
     return down_x, down_weight, down_bias
 
 

@@ -7,13 +7,101 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Gradients, Op, Saved, Shape, gradient_only, operands_once, per_element
+from tinytorch.core.op import (
+    Array,
+    Gradients,
+    Op,
+    Saved,
+    Shape,
+    as_floating,
+    gradient_only,
+    operands_once,
+    per_element,
+)
 
 #: Elements that a blocked op treats at a time: two float32 blocks of this length stay in a level-2 cache.
 BLOCK = 16_384
 
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 _GELU_CUBIC = 0.044715
+
+
+#: Numbers that are added up in float32, one after the other; the sums of as many are added up in float64.
+ADDENDS = 512
+
+
+def column_sums(rows: Array, others: Array | None = None) -> Array:
+    """Return the sum of each column of ``rows`` (n, m), or of its product with ``others``; shape (m,), of their dtype.
+
+    However many rows there are: a float32 that only ever takes one row more stops growing at 2^24 ones.
+    """
+    dtype = rows.dtype if others is None else np.result_type(rows, others)
+    rows, others = widened(rows), None if others is None else widened(others)
+    whole = len(rows) - len(rows) % ADDENDS if len(rows) > ADDENDS else 0
+    # Sums over rows are a vector times a matrix, which BLAS does at the speed of memory.
+    if others is None:
+        rest = np.dot(np.ones(len(rows) - whole, rows.dtype), rows[whole:])
+        parts = np.matmul(np.ones(ADDENDS, rows.dtype), _blocks(rows[:whole])) if whole else None
+    else:
+        rest = np.einsum("ij,ij->j", rows[whole:], others[whole:])
+        parts = np.einsum("bij,bij->bj", _blocks(rows[:whole]), _blocks(others[:whole])) if whole else None
+    total = rest if parts is None else rest + parts.sum(axis=0, dtype=np.float64)
+    return np.asarray(total.astype(dtype, copy=False))
+
+
+def _blocks(rows: Array) -> Array:
+    """Return (n, m) as (n / addends, addends, m)."""
+    return rows.reshape(-1, ADDENDS, rows.shape[1])
+
+
+def outer_sum(a: Array, b: Array) -> Array:
+    """Return a^T b of (n, i) and (n, j); where it is a vector, its n products are added up as in `column_sums`."""
+    if len(a) <= ADDENDS or 1 not in (a.shape[1], b.shape[1]):
+        return np.dot(a.T, b)
+    whole = len(a) - len(a) % ADDENDS
+    parts = np.matmul(_blocks(a[:whole]).swapaxes(1, 2), _blocks(b[:whole]))
+    total = np.dot(a[whole:].T, b[whole:]) + parts.sum(axis=0, dtype=np.float64)
+    return np.asarray(total.astype(parts.dtype))
+
+
+def row_products(a: Array, b: Array) -> Array:
+    """Return the sums over the last axis of a * b, of one shape, added up as in `column_sums`."""
+    if a.shape[-1] <= ADDENDS:
+        return np.asarray(np.vecdot(a, b))
+    whole = a.shape[-1] - a.shape[-1] % ADDENDS
+    blocks = (*a.shape[:-1], -1, ADDENDS)
+    total = np.vecdot(a[..., :whole].reshape(blocks), b[..., :whole].reshape(blocks)).sum(axis=-1, dtype=np.float64)
+    return np.asarray(total + np.vecdot(a[..., whole:], b[..., whole:])).astype(np.result_type(a, b))
+
+
+def widened(x: Array) -> Array:
+    """Return halves as float32, in which their sums and squares do not overflow, and everything else as it is."""
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+def sums_along(x: Array, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Array:
+    """Return the sums of ``x`` over ``axis`` (all, if None); those of halves are float32.
+
+    NumPy adds up in pairs only along the innermost axes in memory; what it would add up one after the other is added
+    up in float64 where it is more than `column_sums` takes at a time.
+    """
+    kept = widened(x)
+    one_by_one = kept.dtype == np.float32 and kept.size > ADDENDS and _added_one_by_one(kept, axis) > ADDENDS
+    if not one_by_one:
+        return np.asarray(kept.sum(axis=axis, keepdims=keepdims))
+    return np.asarray(kept.sum(axis=axis, keepdims=keepdims, dtype=np.float64).astype(np.float32))
+
+
+def _added_one_by_one(x: Array, axis: int | tuple[int, ...] | None) -> int:
+    """Return how many partial sums NumPy adds up one after the other for an element of the sum over ``axis``."""
+    every = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    axes = {each % x.ndim for each in every}
+    inner, reach = 1, 0
+    for each in sorted((each for each in range(x.ndim) if x.shape[each] > 1), key=lambda each: abs(x.strides[each])):
+        if each not in axes or not x.strides[each] or reach not in (0, abs(x.strides[each])):
+            break
+        inner, reach = inner * x.shape[each], abs(x.strides[each]) * x.shape[each]
+    return math.prod(x.shape[each] for each in axes) // max(inner, 1)
 
 
 def unbroadcast(gradient: Array, shape: Shape) -> Array:
@@ -25,12 +113,10 @@ def unbroadcast(gradient: Array, shape: Shape) -> Array:
         extra + axis for axis, length in enumerate(shape) if length == 1 and gradient.shape[extra + axis] != 1
     )
     if repeated == tuple(range(len(repeated))) and gradient.flags.c_contiguous and gradient.size:
-        # Sums over leading axes are a vector times a matrix, which BLAS does at the speed of memory.
-        rows = math.prod(gradient.shape[: len(repeated)])
-        matrix = gradient.reshape(rows, -1)
+        matrix = gradient.reshape(math.prod(gradient.shape[: len(repeated)]), -1)
         if matrix.dtype.kind == "f":
-            return np.dot(np.ones(rows, matrix.dtype), matrix).reshape(shape)
-    return gradient.sum(axis=repeated, keepdims=True).reshape(shape)
+            return column_sums(matrix).reshape(shape)
+    return sums_along(gradient, repeated).reshape(shape)
 
 
 def _add_forward(keep: bool, a: Any, b: Any) -> tuple[Array, Saved]:
@@ -96,7 +182,7 @@ def _power_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owne
 
 
 def _exp_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
-    output = np.exp(x)
+    output = np.exp(as_floating(x))
     return output, (output,) if keep else ()
 
 
@@ -105,6 +191,7 @@ def _exp_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
 
 
 def _log_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
+    x = as_floating(x)
     return np.log(x), (x,) if keep else ()
 
 
@@ -113,7 +200,7 @@ def _log_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
 
 
 def _sqrt_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
-    output = np.sqrt(x)
+    output = np.sqrt(as_floating(x))
     return output, (output,) if keep else ()
 
 
@@ -130,7 +217,7 @@ def _absolute_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], o
 
 
 def _tanh_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
-    output = np.tanh(x)
+    output = np.tanh(as_floating(x))
     return output, (output,) if keep else ()
 
 
@@ -143,6 +230,7 @@ def _tanh_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned
 
 def _sigmoid(x: Array) -> Array:
     """Return 1 / (1 + exp(-x)) as exp(min(x, 0)) / (1 + exp(-|x|)): no overflow, and exact in both tails."""
+    x = as_floating(x)
     below = np.asarray(np.negative(np.abs(x)))
     np.exp(below, out=below)
     below += 1
@@ -176,8 +264,8 @@ def _relu_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned
 
 
 def _leaky_relu_forward(keep: bool, x: Array, *, slope: float) -> tuple[Array, Saved]:
-    floating = np.result_type(x.dtype, slope).type
-    factor = np.where(x > 0, floating(1), floating(slope))
+    x = as_floating(x)
+    factor = np.where(x > 0, x.dtype.type(1), x.dtype.type(slope))
     return x * factor, (factor,) if keep else ()
 
 
@@ -187,6 +275,7 @@ def _factor_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
 
 
 def _silu_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
+    x = as_floating(x)
     gate = _sigmoid(x)
     output = x * gate
     if not keep:
@@ -204,7 +293,9 @@ def _gelu_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     Source: D. Hendrycks and K. Gimpel, arXiv:1606.08415. It works on blocks that stay in cache. For backward
     it keeps the slope alone, one array, instead of the input and the hyperbolic tangent.
     """
-    x = np.asarray(x, order="C")
+    x = as_floating(x)
+    dtype = x.dtype
+    x = np.asarray(widened(x), order="C")
     output = np.empty_like(x)
     slope = np.empty_like(x) if keep else None
     flat, flat_output = x.reshape(-1), output.reshape(-1)
@@ -215,7 +306,7 @@ def _gelu_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
         stop = start + part.size
         slope_part = None if flat_slope is None else flat_slope[start:stop]
         _gelu_block(part, flat_output[start:stop], slope_part, scratch[: part.size])
-    return output, () if slope is None else (slope,)
+    return output.astype(dtype, copy=False), () if slope is None else (slope,)
 
 
 def _gelu_block(x: Array, output: Array, slope: Array | None, scratch: Array) -> None:
@@ -278,8 +369,9 @@ def _cast_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned
 def _dropout_forward(
     keep: bool, x: Array, *, probability: float, generator: np.random.Generator
 ) -> tuple[Array, Saved]:
+    x = as_floating(x)
     factor = (generator.random(x.shape, dtype=np.float32) >= probability).astype(x.dtype)
-    factor *= 1 / (1 - probability)
+    factor *= 0 if probability == 1 else 1 / (1 - probability)
     return x * factor, (factor,) if keep else ()
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, as_floating
+from tinytorch.core.ops.elementwise import row_products, sums_along, widened
 
 
 def _mean_squared_error_forward(keep: bool, prediction: Array, target: Array) -> tuple[Array, Saved]:
@@ -12,8 +13,11 @@ def _mean_squared_error_forward(keep: bool, prediction: Array, target: Array) ->
         raise ValueError(f"target must have the prediction's shape {prediction.shape}, not {target.shape}")
     if not prediction.size:
         raise ValueError(f"prediction must have at least one element, but its shape is {prediction.shape}")
-    difference = (prediction - target).reshape(-1)
-    return np.dot(difference, difference) / difference.dtype.type(difference.size), (
+    # Integers and halves hold neither the difference of their extremes nor its square.
+    floating = [each.dtype for each in (prediction, target) if each.dtype.kind == "f"] or [np.dtype(np.float64)]
+    wide = np.result_type(*floating, np.float32)
+    difference = np.subtract(prediction, target, dtype=wide, casting="unsafe").reshape(-1)
+    return row_products(difference, difference) / difference.dtype.type(difference.size), (
         difference,
         prediction.shape,
     ) if keep else ()
@@ -35,33 +39,35 @@ def _cross_entropy_forward(
             f"target must be integers of shape {logits.shape[:-1]} for logits of shape {logits.shape}, "
             f"not {target.dtype} of shape {target.shape}"
         )
-    rows, labels = logits.reshape(-1, classes), target.reshape(-1)
+    rows, labels = widened(as_floating(logits)).reshape(-1, classes), target.reshape(-1)
     counted = None if ignore_index is None else labels != ignore_index
     if counted is not None:
         labels = np.where(counted, labels, 0)
     if not labels.size or labels.min() < 0 or labels.max() >= classes:
         raise ValueError(f"target must hold classes in 0..{classes - 1}, and at least one")
+    if counted is not None and not counted.all():  # whatever stands in rows that do not count, and be it NaN
+        rows = np.where(counted[:, None], rows, 0)
     shifted = rows - rows.max(axis=1, keepdims=True)
     picked = shifted[np.arange(len(rows)), labels]
     weights = np.exp(shifted, out=shifted)
-    sums = weights.sum(axis=1)
-    losses = np.log(sums) - picked
+    totals = sums_along(weights, 1)
+    losses = np.log(totals) - picked
     count = len(rows) if counted is None else int(counted.sum())
     if count == 0:
         raise ValueError(f"target holds nothing but ignore_index {ignore_index}, so there is no loss")
     if counted is not None:
         losses *= counted
     loss = losses.sum() / rows.dtype.type(count)
-    return loss, (weights, sums, labels, counted, count, logits.shape) if keep else ()
+    return loss, (weights, totals, labels, counted, count, logits.shape) if keep else ()
 
 
 def _cross_entropy_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    weights, sums, labels, counted, count, shape = saved
-    scale = np.divide(gradient / weights.dtype.type(count), sums)
+    weights, totals, labels, counted, count, shape = saved
+    scale = np.divide(gradient / weights.dtype.type(count), totals)
     if counted is not None:
         scale *= counted
     down = weights * scale[:, None]
-    down[np.arange(len(labels)), labels] -= scale * sums
+    down[np.arange(len(labels)), labels] -= scale * totals
     return down.reshape(shape), None
 
 

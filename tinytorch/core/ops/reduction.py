@@ -6,7 +6,20 @@ import math
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, gradient_only, operands_once, per_element
+from tinytorch.core.op import (
+    Array,
+    Call,
+    Gradients,
+    Op,
+    Saved,
+    Shape,
+    Work,
+    as_floating,
+    gradient_only,
+    operands_once,
+    per_element,
+)
+from tinytorch.core.ops.elementwise import sums_along, widened
 
 Axis = int | tuple[int, ...] | None
 
@@ -20,7 +33,8 @@ def _expanded(gradient: Array, shape: Shape, axis: Axis, keepdims: bool) -> Arra
 
 def _sum_forward(keep: bool, x: Array, *, axis: Axis = None, keepdims: bool = False) -> tuple[Array, Saved]:
     # Sums of integers are of NumPy's wide integer type: int8 would overflow without a word.
-    return x.sum(axis=axis, keepdims=keepdims), (x.shape, axis, keepdims) if keep else ()
+    output = sums_along(x, axis, keepdims)
+    return output.astype(np.float16) if x.dtype == np.float16 else output, (x.shape, axis, keepdims) if keep else ()
 
 
 def _sum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
@@ -30,13 +44,15 @@ def _sum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
 def _mean_forward(keep: bool, x: Array, *, axis: Axis = None, keepdims: bool = False) -> tuple[Array, Saved]:
     if x.size == 0:
         raise ValueError(f"mean needs at least one element, but the tensor's shape is {x.shape}")
-    output = x.mean(axis=axis, keepdims=keepdims)
-    return output, (x.shape, axis, keepdims, x.size // max(output.size, 1)) if keep else ()
+    total = sums_along(x, axis, keepdims)
+    count = np.float64(x.size // max(total.size, 1))
+    output = (total / count).astype(x.dtype if x.dtype.kind == "f" else np.float64)
+    return output, (x.shape, axis, keepdims, count) if keep else ()
 
 
 def _mean_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     shape, axis, keepdims, count = saved
-    return (_expanded(gradient / count, shape, axis, keepdims),)
+    return (_expanded((gradient / count).astype(gradient.dtype), shape, axis, keepdims),)
 
 
 def _max_forward(keep: bool, x: Array, *, axis: int | None = None, keepdims: bool = False) -> tuple[Array, Saved]:
@@ -48,17 +64,19 @@ def _max_forward(keep: bool, x: Array, *, axis: int | None = None, keepdims: boo
 
 def _max_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     x, output, axis, keepdims = saved
-    hit = (x == _expanded(output, x.shape, axis, keepdims)).astype(x.dtype)
-    hit /= hit.sum(axis=axis, keepdims=True)
-    return (hit * _expanded(gradient, x.shape, axis, keepdims),)
+    hit = x == _expanded(output, x.shape, axis, keepdims)
+    share = np.divide(hit, hit.sum(axis=axis, keepdims=True), dtype=x.dtype, casting="unsafe")
+    return (share * _expanded(gradient, x.shape, axis, keepdims),)
 
 
 def softmax_of(x: Array, axis: int) -> Array:
     """Return exp(x) / sum(exp(x)) along ``axis`` in a new array, shifted by the maximum against overflow."""
-    output = np.subtract(x, x.max(axis=axis, keepdims=True))
+    x = as_floating(x)
+    kept = widened(x)
+    output = np.subtract(kept, kept.max(axis=axis, keepdims=True))
     np.exp(output, out=output)
-    output /= output.sum(axis=axis, keepdims=True)
-    return output
+    output /= sums_along(output, axis, True)
+    return output.astype(x.dtype, copy=False)
 
 
 def _softmax_forward(keep: bool, x: Array, *, axis: int = -1) -> tuple[Array, Saved]:
@@ -68,20 +86,22 @@ def _softmax_forward(keep: bool, x: Array, *, axis: int = -1) -> tuple[Array, Sa
 
 def _softmax_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     output, axis = saved
-    down = gradient * output
-    down -= output * down.sum(axis=axis, keepdims=True)
+    down = widened(gradient * output)
+    down -= output * sums_along(down, axis, True)
     return (down,)
 
 
 def _log_softmax_forward(keep: bool, x: Array, *, axis: int = -1) -> tuple[Array, Saved]:
-    output = x - x.max(axis=axis, keepdims=True)
-    output -= np.log(np.exp(output).sum(axis=axis, keepdims=True))
-    return output, (output, axis) if keep else ()
+    x = as_floating(x)
+    kept = widened(x)
+    output = kept - kept.max(axis=axis, keepdims=True)
+    output -= np.log(sums_along(np.exp(output), axis, True))
+    return output.astype(x.dtype, copy=False), (output, axis) if keep else ()
 
 
 def _log_softmax_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     output, axis = saved
-    return (gradient - np.exp(output) * gradient.sum(axis=axis, keepdims=True),)
+    return (gradient - np.exp(output) * sums_along(gradient, axis, True),)
 
 
 def _reduction_work(call: Call) -> Work:

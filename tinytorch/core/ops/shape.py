@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, no_traffic
+from tinytorch.core.ops.elementwise import ADDENDS, column_sums
 
 
 def _reshape_forward(keep: bool, x: Array, *, shape: Shape) -> tuple[Array, Saved]:
@@ -31,12 +32,15 @@ def _getitem_forward(keep: bool, x: Array, *, index: Any) -> tuple[Array, Saved]
 
 def _getitem_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     shape, index = saved
-    down = np.zeros(shape, gradient.dtype)
-    if _may_repeat(index):
-        np.add.at(down, index, gradient)
-    else:
+    if not _may_repeat(index):
+        down = np.zeros(shape, gradient.dtype)
         down[index] = gradient
-    return (down,)
+        return (down,)
+    # An element that is picked often takes as many addends, one after the other.
+    wide = np.float64 if gradient.size > ADDENDS else gradient.dtype
+    down = np.zeros(shape, wide)
+    np.add.at(down, index, gradient.astype(wide, copy=False))
+    return (down.astype(gradient.dtype, copy=False),)
 
 
 def _may_repeat(index: Any) -> bool:
@@ -97,7 +101,11 @@ def _embedding_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], 
         order = np.argsort(flat, kind="stable")
         rows = flat[order]
         starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
-        down[rows[starts]] = np.add.reduceat(gradient.reshape(flat.size, shape[1])[order], starts, axis=0)
+        ordered = gradient.reshape(flat.size, shape[1])[order]
+        down[rows[starts]] = np.add.reduceat(ordered, starts, axis=0)
+        ends = np.append(starts[1:], flat.size)
+        for run in np.flatnonzero(ends - starts > ADDENDS):
+            down[rows[starts[run]]] = column_sums(ordered[starts[run] : ends[run]])
     return None, down
 
 

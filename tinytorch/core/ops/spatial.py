@@ -6,10 +6,13 @@ copies to change it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, as_floating
+from tinytorch.core.ops.elementwise import column_sums, widened
 
 Pair = tuple[int, int]
 
@@ -26,7 +29,7 @@ def channels_first(maps: Array) -> Array:
     return maps.transpose(0, 3, 1, 2)
 
 
-def padded(maps: Array, padding: tuple[int, int], value: float = 0.0) -> Array:
+def padded(maps: Array, padding: tuple[int, int], value: Any = 0.0) -> Array:
     """Return (N, H, W, C) with ``padding`` rows and columns of ``value`` on each side; itself if there are none."""
     rows, columns = padding
     if not rows and not columns:
@@ -143,6 +146,7 @@ def _conv2d_forward(
     _checked_convolution(x, weight, groups)
     kernel: Pair = weight.shape[2], weight.shape[3]
     positions = output_positions(x.shape[2:], kernel, stride, padding, dilation)
+    x = as_floating(x, weight.dtype)
     maps = channels_last(x)
     wide = padded(maps, padding)
     matrices = _as_matrices(weight, groups)
@@ -189,8 +193,7 @@ def _conv2d_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
         down_weight = np.ascontiguousarray(down_matrices.reshape(shape).transpose(0, 4, 3, 1, 2)).reshape(weight.shape)
     if len(needs) == 2:
         return down, down_weight
-    rows = gradient_maps.reshape(-1, out)
-    return down, down_weight, np.dot(np.ones(len(rows), rows.dtype), rows) if needs[2] else None
+    return down, down_weight, column_sums(gradient_maps.reshape(-1, out)) if needs[2] else None
 
 
 def _roll_back(columns: Array, maps: Array, kernel: Pair, stride: Pair, dilation: Pair, positions: Pair) -> None:
@@ -206,10 +209,15 @@ def _roll_back(columns: Array, maps: Array, kernel: Pair, stride: Pair, dilation
         target += windows[:, :, :, :, tap].transpose(1, 2, 3, 0, 4)
 
 
+def least(dtype: np.dtype[Any]) -> Any:
+    """Return what is below every other number of ``dtype``, which a maximum over nothing else is."""
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind in "iu" else False
+
+
 def _max_pool2d_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     maps = channels_last(x)
     positions = output_positions(x.shape[2:], kernel, stride, padding)
-    wide = padded(maps, padding, -np.inf)
+    wide = padded(maps, padding, least(maps.dtype))
     first, *others = taps(wide, kernel, stride, (1, 1), positions)
     output = first.copy()
     for other in others:
@@ -236,14 +244,14 @@ def _max_pool2d_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...],
 
 def _avg_pool2d_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """Mean of each window; padded zeros count as elements."""
-    maps = channels_last(x)
+    maps = channels_last(as_floating(x))
     positions = output_positions(x.shape[2:], kernel, stride, padding)
-    first, *others = taps(padded(maps, padding), kernel, stride, (1, 1), positions)
+    first, *others = taps(padded(widened(maps), padding), kernel, stride, (1, 1), positions)
     output = first.copy()
     for other in others:
         output += other
     output *= 1 / (kernel[0] * kernel[1])
-    return channels_first(output), (maps.shape, kernel, stride, padding) if keep else ()
+    return channels_first(output.astype(maps.dtype, copy=False)), (maps.shape, kernel, stride, padding) if keep else ()
 
 
 def _avg_pool2d_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
@@ -267,10 +275,12 @@ def _averaging(length: int, parts: int, dtype: np.dtype[np.floating]) -> Array:
 
 def _adaptive_avg_pool2d_forward(keep: bool, x: Array, *, size: Pair) -> tuple[Array, Saved]:
     """Average (N, C, H, W) into ``size`` cells: a product with an averaging matrix along each axis."""
-    maps = channels_last(x)
-    rows = _averaging(x.shape[2], size[0], x.dtype)
-    columns = _averaging(x.shape[3], size[1], x.dtype)
-    return channels_first(_both_ways(maps, rows, columns)), (rows, columns) if keep else ()
+    maps = channels_last(as_floating(x))
+    kept = widened(maps)
+    rows = _averaging(x.shape[2], size[0], kept.dtype)
+    columns = _averaging(x.shape[3], size[1], kept.dtype)
+    means = _both_ways(kept, rows, columns).astype(maps.dtype, copy=False)
+    return channels_first(means), (rows, columns) if keep else ()
 
 
 def _adaptive_avg_pool2d_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

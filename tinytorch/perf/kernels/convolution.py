@@ -17,6 +17,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Saved
+from tinytorch.core.ops.elementwise import column_sums
 from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, output_positions
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES, ROWS, tile, transpose
 from tinytorch.perf.kernels.runtime import threads
@@ -451,7 +452,7 @@ def _conv2d_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
     if len(needs) == 2:
         return down, down_weight
     rows = gradient_maps.reshape(-1, geometry.weight[0])
-    return down, down_weight, np.dot(np.ones(len(rows), np.float32), rows) if needs[2] else None
+    return down, down_weight, column_sums(rows) if needs[2] else None
 
 
 def _image_gradient(geometry: Geometry, weight: Array, gradient: Array) -> Array:

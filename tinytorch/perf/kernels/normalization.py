@@ -1,6 +1,7 @@
 """Layer and batch normalization, forward and backward, without temporaries.
 
-Declared: float32, at least one element. Given statistics, other dtypes and bad shapes go to the op's reference.
+Declared: float32, at least one element, rows of at most 65,536. Given statistics, other dtypes, wider rows and
+bad shapes go to the op's reference.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Saved
+from tinytorch.core.ops.elementwise import sums_along
 from tinytorch.core.ops.spatial import channels_first, channels_last
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
@@ -23,6 +25,8 @@ from tinytorch.perf.kernels.runtime.vectors import ask_ahead
 _FORWARD_NS, _BACKWARD_NS = 0.2, 0.4
 #: Rows whose gradients of weight and bias are one partial sum, so that the sums do not depend on the threads.
 _LAYER_NORM_ROWS = 64
+#: Numbers of a row whose sum is one of float32.
+_WIDEST = 2**16
 _ZERO, _ONE = np.float32(0), np.float32(1)
 
 
@@ -100,7 +104,7 @@ def fill_layer_norm(
 def _layer_norm_forward(keep: bool, x: Array, weight: Array, bias: Array, *, epsilon: float) -> tuple[Array, Saved]:
     """Layer norm of float32 of any shape and strides; other dtypes, and bad shapes, go to the op's reference."""
     width = x.shape[-1] if x.ndim else 0
-    fits = weight.shape == bias.shape == (width,) and width > 0
+    fits = weight.shape == bias.shape == (width,) and 0 < width <= _WIDEST
     if not fits or not x.dtype == weight.dtype == bias.dtype == np.float32:
         output, saved = ops.layer_norm.reference.forward(keep, x, weight, bias, epsilon=epsilon)
         return output, (None, saved) if keep else ()
@@ -123,8 +127,8 @@ def _layer_norm_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...],
     threads.split(layer_norm_backward_share, blocks, ns, rows, x, weight, moments, down, down_weight, down_bias)
     return (
         down.reshape(shape) if needs[0] else None,
-        down_weight.sum(axis=0) if needs[1] else None,
-        down_bias.sum(axis=0) if needs[2] else None,
+        sums_along(down_weight, 0) if needs[1] else None,
+        sums_along(down_bias, 0) if needs[2] else None,
     )
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved, Work, per_element
+from tinytorch.core.ops.elementwise import sums_along
 from tinytorch.perf.kernels.runtime import threads, vector_math
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import dense, empty_like, flat, in_order_of, rows_of
@@ -198,7 +199,7 @@ def _bias_gelu_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], 
     sums = np.empty((blocks, x.shape[1]), np.float32)
     ns = _ROWS * x.shape[1] * _ROWS_BACKWARD_NS
     threads.split(bias_gelu_backward_share, blocks, ns, rows, x, bias, down, sums)
-    return down.reshape(shape) if needs[0] else None, sums.sum(axis=0) if needs[1] else None
+    return down.reshape(shape) if needs[0] else None, sums_along(sums, 0) if needs[1] else None
 
 
 def _causal_softmax(keep: bool, x: Array) -> tuple[Array, Saved]:
@@ -291,7 +292,8 @@ def dropout_share(start: Any, stop: Any, x: Any, output: Any, seed: Any, thresho
 
 def _run(x: Array, output: Array, seed: np.uint64, probability: float) -> None:
     """Fill ``output``; both contiguous."""
-    threshold, factor = np.uint64(round(probability * 2**32)), np.float32(1 / (1 - probability))
+    factor = np.float32(0 if probability == 1 else 1 / (1 - probability))
+    threshold = np.uint64(round(probability * 2**32))
     threads.split(dropout_share, x.size, _NS, x.reshape(-1), output.reshape(-1), seed, threshold, factor)
 
 

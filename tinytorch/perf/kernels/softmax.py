@@ -176,7 +176,7 @@ def _cross_entropy_forward(
     losses, moments = np.empty(len(rows), np.float64), np.empty((len(rows), 2), np.float32)
     threads.split(cross_entropy_share, len(rows), rows.shape[1] * _CROSS_ENTROPY_NS, rows, labels, losses, moments)
     if counted is not None:
-        losses *= counted
+        losses[~counted] = 0  # a product would keep what is infinite or NaN in them
     loss = np.asarray(losses.sum() / count, np.float32)
     return loss, (rows, labels, counted, count, moments, logits.shape) if keep else ()
 
@@ -186,12 +186,12 @@ def _cross_entropy_backward(gradient: Array, saved: Saved, needs: tuple[bool, ..
         return ops.cross_entropy.reference.backward(gradient, saved[1], needs, owned)
     rows, labels, counted, count, moments, shape = saved
     scales = np.full(len(rows), gradient / np.float32(count), np.float32)
-    if counted is not None:
-        scales *= counted
     down = np.empty_like(rows)
     threads.split(
         cross_entropy_backward_share, len(rows), rows.shape[1] * _CROSS_ENTROPY_NS, rows, labels, moments, scales, down
     )
+    if counted is not None:
+        down[~counted] = 0
     return down.reshape(shape), None
 
 

@@ -11,10 +11,11 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Forward, Gradients, Op, Saved, Work
+from tinytorch.core.ops.elementwise import column_sums
 from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, output_positions, taps
 from tinytorch.perf.ops.affine import Scheme, check_finite, encode, range_parameters
 from tinytorch.perf.ops.packed_codes import as_matrix, unpack
-from tinytorch.perf.ops.weight_only import bias_gradient, check_features, linear_macs, matrix_of, weight_backward
+from tinytorch.perf.ops.weight_only import check_features, linear_macs, matrix_of, weight_backward
 
 #: Terms whose sum float32 holds exactly whatever the order: each is at most 2^14, and 2^14 · 1,024 = 2^24.
 EXACT_DEPTH = 1024
@@ -235,7 +236,7 @@ def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
         down = weight_backward(rows, tuple(weight))
         if inside is not None:
             down *= inside
-    return down, None, None, None, bias_gradient(rows) if needs[4] else None, None, None
+    return down, None, None, None, column_sums(rows) if needs[4] else None, None, None
 
 
 def _input_operations(call: Call) -> int:
@@ -374,7 +375,7 @@ def _conv2d_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
         if inside is not None and down is not None:
             down = down * channels_first(inside)
     rows = channels_last(gradient).reshape(-1, gradient.shape[1])
-    return down, None, None, None, bias_gradient(rows) if needs[4] else None, None, None
+    return down, None, None, None, column_sums(rows) if needs[4] else None, None, None
 
 
 def _conv2d_work(call: Call) -> Work:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.ops.elementwise import column_sums
 
 #: Products of gradients and inputs that are held at a time for the gradients of values.
 _AT_A_TIME = 1 << 20
@@ -52,7 +53,7 @@ def _backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: boo
     if needs[1]:
         down_values = _values_gradient(down, rows, indices, starts, values.dtype)
     if len(needs) == 5 and needs[4]:
-        down_bias = np.dot(np.ones(len(down), down.dtype), down)
+        down_bias = column_sums(down)
     return (down_x, down_values, None, None, down_bias)[: len(needs)]
 
 

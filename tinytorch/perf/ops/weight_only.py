@@ -10,6 +10,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, operands_once
+from tinytorch.core.ops.elementwise import column_sums
 from tinytorch.perf.ops.affine import decode, decode_in_place
 from tinytorch.perf.ops.packed_codes import PANEL, TILE, as_matrix, by_group, in_rows, unpack
 
@@ -166,16 +167,11 @@ def weight_backward(gradient: Array, saved: Saved) -> Array:
     return down.reshape(shape)
 
 
-def bias_gradient(gradient: Array) -> Array:
-    """Return the sum of the rows of a gradient."""
-    return np.asarray(np.dot(np.ones(len(gradient), gradient.dtype), gradient))
-
-
 def _weight_only_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     """Give x and the bias their gradients; codes, scales and zero points have none."""
     rows = gradient.reshape(-1, gradient.shape[-1])
     down = weight_backward(rows, saved) if needs[0] else None
-    return down, None, None, None, bias_gradient(rows) if needs[4] else None
+    return down, None, None, None, column_sums(rows) if needs[4] else None
 
 
 def linear_macs(call: Call) -> int:
