@@ -31,7 +31,7 @@ def test_cross_entropy_of_tensors_arrays_and_lists() -> None:
     logits = normal(2, 3, 5)
     labels = np.array([[0, 4, 2], [1, 1, 3]])
     expected = -np.log(np.take_along_axis(scipy.special.softmax(logits, axis=-1), labels[..., None], -1)).mean()
-    for target in (labels, Tensor(labels), labels.tolist(), labels.astype(np.uint8)):
+    for target in (labels, Tensor(labels), labels.tolist(), labels.astype(np.uint8), Tensor(labels.tolist())):
         np.testing.assert_allclose(CrossEntropyLoss()(Tensor(logits), target).item(), expected, rtol=1e-12)
 
 
@@ -45,4 +45,6 @@ def test_losses_name_the_target() -> None:
     with pytest.raises(ValueError, match="target must have the prediction's shape"):
         MSELoss()(Tensor([[1.0], [2.0]]), [1.0, 2.0])
     with pytest.raises(ValueError, match=r"target must be integers of shape \(1,\)"):
-        CrossEntropyLoss()(Tensor([[1.0, 2.0]]), [0.0])
+        CrossEntropyLoss()(Tensor([[1.0, 2.0]]), [0, 1])
+    with pytest.raises(TypeError, match="target must be whole numbers"):
+        CrossEntropyLoss()(Tensor([[1.0, 2.0]]), [0.5])

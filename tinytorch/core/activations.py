@@ -81,7 +81,7 @@ class LeakyReLU(Module):
     """x above 0, ``negative_slope`` times x below."""
 
     def __init__(self, negative_slope: float = 0.01) -> None:
-        self.negative_slope = negative_slope
+        self.negative_slope = float(negative_slope)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the activation of each element."""

@@ -124,9 +124,20 @@ def _unwrapped(inputs: tuple[Any, ...]) -> tuple[list[Any], list[bool]]:
             arrays.append(value.data)
             needs.append(value.requires_grad)
         else:
-            arrays.append(value)
+            arrays.append(_as_number(value, inputs) if isinstance(value, np.generic) else value)
             needs.append(False)
     return arrays, needs
+
+
+def _as_number(scalar: Any, inputs: tuple[Any, ...]) -> Any:
+    """Return a NumPy scalar as the Python number that it is: its float64 would become that of a float32 result.
+
+    An integer stays what it is among integers.
+    """
+    floating = isinstance(scalar, np.floating) or any(
+        isinstance(value, Tensor) and value.data.dtype.kind == "f" for value in inputs
+    )
+    return scalar.item() if floating else scalar
 
 
 def apply_backward(node: Node, gradient: Array, owned: bool) -> Gradients:

@@ -36,18 +36,18 @@ def checked_positive(**lengths: int) -> None:
             raise ValueError(f"{name} must be a whole number above 0, not {value!r}")
 
 
-def as_indices(tokens: Any) -> Array:
-    """Return tokens, a Tensor or array, as integers; floats that are whole numbers, as a Tensor of a list holds, count.
+def as_indices(tokens: Any, name: str = "tokens") -> Array:
+    """Return tokens or labels, a Tensor, array or list, as integers; floats count that are whole, as a Tensor's are.
 
     Raises:
-        TypeError: if a token is no whole number.
+        TypeError: if one of them, which the message calls ``name``, is no whole number.
     """
     array = np.asarray(tokens.data if isinstance(tokens, Tensor) else tokens)
     if array.dtype.kind in "iu":
         return array
     if array.dtype.kind == "f" and np.isfinite(array).all() and (np.floor(array) == array).all():
         return array.astype(np.int64)
-    raise TypeError(f"tokens must be whole numbers, such as Tensor([[0, 1]]), but of dtype {array.dtype} some are none")
+    raise TypeError(f"{name} must be whole numbers, such as Tensor([[0, 1]]), but of dtype {array.dtype} some are none")
 
 
 @whole_numbers
@@ -139,7 +139,7 @@ class LayerNorm(Module):
 
 
 class Dropout(Module):
-    """In train mode, zero each element with probability ``p`` and scale the rest by 1 / (1 - p).
+    """In train mode, zero each element with probability ``p`` (1: all) and scale the rest by 1 / (1 - p).
 
     Examples:
         >>> import numpy as np
@@ -153,9 +153,9 @@ class Dropout(Module):
     """
 
     def __init__(self, p: float = 0.5, seed: Seed = None) -> None:
-        if not 0 <= p < 1:
-            raise ValueError(f"p must be at least 0 and below 1, not {p}")
-        self.p = p
+        if not 0 <= p <= 1:
+            raise ValueError(f"p must be at least 0 and at most 1, not {p}")
+        self.p = float(p)
         self.generator = generator_from(seed)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import as_indices
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 
@@ -42,6 +41,5 @@ class CrossEntropyLoss(Module):
         self.ignore_index = ignore_index
 
     def forward(self, logits: Tensor, target: Any) -> Tensor:
-        """Return the loss, shape (), of logits (..., classes) and integer targets (...)."""
-        labels = np.asarray(target.data if isinstance(target, Tensor) else target)
-        return apply(ops.cross_entropy, logits, labels, ignore_index=self.ignore_index)
+        """Return the loss, shape (), of logits (..., classes) and targets (...), whole numbers."""
+        return apply(ops.cross_entropy, logits, as_indices(target, "target"), ignore_index=self.ignore_index)

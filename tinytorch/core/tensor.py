@@ -223,6 +223,7 @@ class Tensor:
     def __pow__(self, exponent: float) -> Tensor:
         if not isinstance(exponent, (int, float, np.number)):
             raise TypeError(f"exponent must be one number, not {type(exponent).__name__}: use exp and log for others")
+        exponent = exponent.item() if isinstance(exponent, np.number) else exponent
         return dispatch.apply(ops.power, self, exponent=exponent)
 
     def __matmul__(self, other: Any) -> Tensor:
