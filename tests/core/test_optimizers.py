@@ -146,8 +146,8 @@ def test_state_bytes() -> None:
     ("make", "message"),
     [
         (lambda p: SGD([]), "parameters must hold at least one Parameter"),
-        (lambda p: SGD(p, lr=-1), "lr must not be negative, but is -1"),
-        (lambda p: Adam(p, lr=math.nan), "lr must not be negative, but is nan"),
+        (lambda p: SGD(p, lr=-1), "lr must be a finite number that is not negative, not -1"),
+        (lambda p: Adam(p, lr=math.nan), "lr must be a finite number that is not negative, not nan"),
         (lambda p: SGD(p, momentum=1.0), r"momentum must be at least 0 and below 1, not 1\.0"),
         (lambda p: Adam(p, betas=(1.0, 0.9)), r"betas\[0\] must be at least 0 and below 1"),
         (lambda p: AdamW(p, betas=(0.9, -0.1)), r"betas\[1\] must be at least 0 and below 1"),

@@ -14,7 +14,7 @@ import numpy as np
 from tinytorch.core import dispatch
 from tinytorch.core.contexts import contextmanager
 from tinytorch.core.op import Array
-from tinytorch.core.tensor import Node, Tensor
+from tinytorch.core.tensor import Node, Tensor, changes_after
 
 
 def no_grad() -> AbstractContextManager[None]:
@@ -73,6 +73,9 @@ def _walk(root: Node, seed: Array, retain_graph: bool) -> None:
     """Run the recorded ops backwards from ``root``: what they do not take of the time is bookkeeping of gradients."""
     pending: dict[int, _Pending] = {id(root): _Pending(seed, True)}
     order = _outputs_before_inputs(root)
+    changes = changes_after(order[-1].number)
+    if changes:
+        _check_unchanged(order, changes)
     heard = _listeners.get()
     arrivals = _Arrivals(order, heard[-1]) if heard else None
     for node in order:
@@ -83,6 +86,41 @@ def _walk(root: Node, seed: Array, retain_graph: bool) -> None:
             arrivals.came_from(node)
         if not retain_graph:
             node.saved, node.sources = _USED, ()
+
+
+#: Ops whose gradient of one of the first two operands needs the other one alone.
+_BILINEAR = ("linear", "matmul", "conv2d", "multiply")
+
+
+def _check_unchanged(order: list[Node], changes: list[tuple[Array, int]]) -> None:
+    """Raise RuntimeError if elements that the backward of one of the ops needs were changed since its forward."""
+    by_buffer: dict[int, list[tuple[Array, int]]] = {}
+    for array, when in changes:
+        by_buffer.setdefault(id(_buffer(array)), []).append((array, when))
+    for node in order:
+        unneeded = [
+            leaf._data
+            for index, leaf in enumerate(node.sources[:2] if node.op.name in _BILINEAR else ())
+            if isinstance(leaf, Tensor) and not node.needs[1 - index]
+        ]
+        for saved in _arrays_in(node.saved):
+            for array, when in by_buffer.get(id(_buffer(saved)), ()):
+                if when < node.number or not np.may_share_memory(saved, array):
+                    continue
+                if not any(np.may_share_memory(saved, each) for each in unneeded):
+                    raise RuntimeError(
+                        f"backward needs an array of shape {saved.shape} as it was in the forward of {node.op.name!r}, "
+                        "but an optimizer's step or another change in place came since: run the forward again after it"
+                    )
+
+
+def _arrays_in(saved: Any) -> Iterator[Array]:
+    """Yield the arrays among what an op saved, in tuples and lists of any depth."""
+    if isinstance(saved, np.ndarray):
+        yield saved
+    elif isinstance(saved, (tuple, list)):
+        for each in saved:
+            yield from _arrays_in(each)
 
 
 #: Those of the running thread or task.

@@ -121,7 +121,7 @@ def _unwrapped(inputs: tuple[Any, ...]) -> tuple[list[Any], list[bool]]:
     arrays, needs = [], []
     for value in inputs:
         if isinstance(value, Tensor):
-            arrays.append(value.data)
+            arrays.append(value._data)
             needs.append(value.requires_grad)
         else:
             arrays.append(_as_number(value, inputs) if isinstance(value, np.generic) else value)

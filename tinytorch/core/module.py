@@ -12,17 +12,22 @@ import numpy as np
 
 from tinytorch.core import dispatch
 from tinytorch.core.op import Array
-from tinytorch.core.tensor import Tensor
+from tinytorch.core.tensor import Tensor, mark_changed
 
 
 class Parameter(Tensor):
-    """A Tensor that training changes. It owns a copy of ``data``."""
+    """A Tensor that training changes, unless ``requires_grad`` is false: frozen. It owns a copy of ``data``.
+
+    By default one that is made of another Parameter is frozen if that is, and any other is not.
+    """
 
     __slots__ = ()
 
-    def __init__(self, data: Any) -> None:
+    def __init__(self, data: Any, requires_grad: bool | None = None) -> None:
+        if requires_grad is None:
+            requires_grad = data.requires_grad if isinstance(data, Parameter) else True
         # In C order whatever the order of data: optimizers change parameters through flat views.
-        super().__init__(np.array(Tensor(data).data, copy=True, order="C"), requires_grad=True)
+        super().__init__(np.array(Tensor(data).data, copy=True, order="C"), requires_grad=requires_grad)
 
 
 class Module:
@@ -141,6 +146,7 @@ class Module:
                 raise ValueError(f"state[{name!r}] must be numeric, not of dtype {np.asarray(state[name]).dtype}")
         for name, tensor in own.items():
             tensor.data[...] = state[name]
+        mark_changed(tensor.data for tensor in own.values())
 
     def save(self, path: str | Path) -> None:
         """Write the state as ``.npz`` (NumPy arrays, no pickle), whole or not at all."""

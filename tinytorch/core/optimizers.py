@@ -14,25 +14,38 @@ from tinytorch.core.dispatch import region
 from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.ops.elementwise import BLOCK
+from tinytorch.core.tensor import Tensor, mark_changed
 
 #: Name of the region in which an optimizer changes parameters.
 STEP = "optimizer step"
 
 
 class Optimizer:
-    """Base of optimizers: holds parameters and their state.
+    """Base of optimizers: holds parameters, each once however often it is given, and their state.
 
     Raises:
-        ValueError: if there are no parameters or ``lr`` is negative.
+        TypeError: if ``parameters`` are something else, such as one Parameter, pairs with names, or results of ops.
+        ValueError: if there are no parameters, or a number is out of its range.
     """
 
-    def __init__(self, parameters: Iterable[Parameter], lr: float) -> None:
-        self.parameters = list(parameters)
+    def __init__(self, parameters: Iterable[Parameter], lr: float, weight_decay: float = 0.0) -> None:
+        if isinstance(parameters, Tensor) or not isinstance(parameters, Iterable):
+            raise TypeError(
+                f"parameters must be a list of them, such as model.parameters(), not a {type(parameters).__name__}"
+            )
+        self.parameters = list({id(each): each for each in parameters}.values())
         if not self.parameters:
             raise ValueError("parameters must hold at least one Parameter: pass model.parameters()")
-        if not lr >= 0:
-            raise ValueError(f"lr must not be negative, but is {lr}")
-        self.lr = lr
+        for each in self.parameters:
+            if not isinstance(each, Parameter) and not (isinstance(each, Tensor) and each.requires_grad):
+                raise TypeError(
+                    f"parameters must hold Parameters, as model.parameters() does, but one is a {type(each).__name__}"
+                )
+            if each._node is not None:
+                raise TypeError(
+                    "parameters must hold Parameters, but one is the result of an op, which no step changes"
+                )
+        self.lr, self.weight_decay = _checked_size("lr", lr), _checked_size("weight_decay", weight_decay)
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
@@ -74,9 +87,17 @@ def _blocks(gradient: Array, *changed: Array) -> Iterator[tuple[Array, ...]]:
         yield tuple(array[start : start + BLOCK] for array in flat)
 
 
-def _checked_rate(name: str, value: float) -> None:
-    if not 0 <= value < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, not {value}")
+def _checked_size(name: str, value: float) -> float:
+    """Return ``value`` as a Python float, which leaves float32 what it is; raise unless finite and not negative."""
+    if not isinstance(value, (int, float, np.number)) or not 0 <= value < math.inf:
+        raise ValueError(f"{name} must be a finite number that is not negative, not {value!r}")
+    return float(value)
+
+
+def _checked_rate(name: str, value: float) -> float:
+    if not isinstance(value, (int, float, np.number)) or not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, not {value!r}")
+    return float(value)
 
 
 class SGDSettings(NamedTuple):
@@ -199,17 +220,17 @@ class SGD(Optimizer):
     def __init__(
         self, parameters: Iterable[Parameter], lr: float = 0.01, momentum: float = 0.0, weight_decay: float = 0.0
     ) -> None:
-        super().__init__(parameters, lr)
-        _checked_rate("momentum", momentum)
-        self.momentum, self.weight_decay = momentum, weight_decay
-        self.velocity = [np.zeros_like(p.data) if momentum else None for p in self.parameters]
+        super().__init__(parameters, lr, weight_decay)
+        self.momentum = _checked_rate("momentum", momentum)
+        self.velocity = [np.zeros_like(p.data) if self.momentum else None for p in self.parameters]
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
-        settings = SGDSettings(self.lr, self.momentum, self.weight_decay)
+        settings = SGDSettings(float(self.lr), self.momentum, self.weight_decay)
         with region(STEP):
             for parameter, velocity in zip(self.parameters, self.velocity, strict=True):
                 if parameter.grad is not None:
+                    mark_changed((parameter.data,))
                     _selected.get()[-1].sgd(parameter.data, parameter.grad, velocity, settings)
 
     def state_arrays(self) -> Iterator[Array]:
@@ -240,10 +261,11 @@ class Adam(Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(parameters, lr)
-        _checked_rate("betas[0]", betas[0])
-        _checked_rate("betas[1]", betas[1])
-        self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
+        super().__init__(parameters, lr, weight_decay)
+        if not isinstance(betas, Sequence) or len(betas) != 2:
+            raise ValueError(f"betas must be two numbers, not {betas!r}")
+        self.betas = _checked_rate("betas[0]", betas[0]), _checked_rate("betas[1]", betas[1])
+        self.eps = _checked_size("eps", eps)
         self.steps = 0
         self.first = [np.zeros_like(p.data) for p in self.parameters]
         self.second = [np.zeros_like(p.data) for p in self.parameters]
@@ -256,15 +278,17 @@ class Adam(Optimizer):
     def _step(self) -> None:
         self.steps += 1
         root = math.sqrt(1 - self.betas[1] ** self.steps)
-        rate = self.lr / (1 - self.betas[0] ** self.steps) * root
+        lr = float(self.lr)
+        rate = lr / (1 - self.betas[0] ** self.steps) * root
         decay = self.weight_decay
-        shrink, added = (1 - self.lr * decay, 0.0) if self.decoupled else (1.0, decay)
+        shrink, added = (1 - lr * decay, 0.0) if self.decoupled else (1.0, decay)
         settings = AdamSettings(self.betas, rate, self.eps * root, shrink, added)
         parts = [
             AdamPart(parameter.data, parameter.grad, first, second)
             for parameter, first, second in zip(self.parameters, self.first, self.second, strict=True)
             if parameter.grad is not None
         ]
+        mark_changed(part.values for part in parts)
         _selected.get()[-1].adam(parts, settings)
 
     def state_arrays(self) -> Iterator[Array]:

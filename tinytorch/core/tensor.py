@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import count
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tinytorch.core.op import Array, Implementation, Op, Saved, Shape, Spec
 
+#: Numbers recorded ops and changes in place, in the order of the program.
 _recorded = count()
+#: Arrays that were changed in place, by id, and the number of the last change of each.
+_changed: dict[int, tuple[weakref.ref[Array], int]] = {}
 #: dtypes that a gradient can have.
 _DIFFERENTIABLE = "f"
+
+
+def mark_changed(arrays: Iterable[Array]) -> None:
+    """Say that elements of ``arrays`` are others from now on: a backward that needs the old ones raises.
+
+    An optimizer's step, `Module.load_state_dict` and ``tensor.data += 1`` say so themselves. What writes into an array
+    through NumPy, as ``tensor.data[...] = 0`` does, is not seen.
+    """
+    number = next(_recorded)
+    for array in arrays:
+        key = id(array)
+        found = _changed.get(key)
+        _changed[key] = (found[0] if found else weakref.ref(array, partial(_changed.pop, key)), number)
+
+
+def changes_after(number: int) -> list[tuple[Array, int]]:
+    """Return the arrays that were changed in place after the op of that number was recorded, and when."""
+    if not _changed:
+        return []
+    found = [(reference(), when) for reference, when in tuple(_changed.values()) if when > number]
+    return [(array, when) for array, when in found if array is not None]
 
 
 class Node:
@@ -83,9 +110,9 @@ class Tensor:
                [6., 8.]], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_node", "data", "grad", "requires_grad")
+    __slots__ = ("__weakref__", "_data", "_node", "grad", "requires_grad")
 
-    data: Array
+    _data: Array
     grad: Array | None
     requires_grad: bool
     _node: Node | None
@@ -109,7 +136,7 @@ class Tensor:
             array = np.asarray(data, dtype=dtype)
         if requires_grad and array.dtype.kind not in _DIFFERENTIABLE:
             raise TypeError(f"requires_grad needs a floating dtype, not {array.dtype}: pass dtype=np.float32")
-        self.data = array
+        self._data = array
         self.grad = None
         self.requires_grad = requires_grad
         self._node = None
@@ -119,40 +146,58 @@ class Tensor:
         """Return an op's output as a Tensor; only `dispatch.apply` has use for it."""
         made = Tensor.__new__(Tensor)
         # NumPy turns results without axes into scalars.
-        made.data = output if output.__class__ is np.ndarray else np.asarray(output)
+        made._data = output if output.__class__ is np.ndarray else np.asarray(output)
         made.grad = None
         made.requires_grad = node is not None
         made._node = node
         return made
 
+    if TYPE_CHECKING:
+
+        @property
+        def data(self) -> Array:
+            """The array of the elements."""
+
+        @data.setter
+        def data(self, array: Array) -> None: ...
+
+    else:
+
+        def _put(self, array: Array) -> None:
+            if array is self._data:  # what ``tensor.data += 1`` does, once it has changed the elements
+                mark_changed((array,))
+            self._data = array
+
+        data = property(attrgetter("_data"), _put, doc="The array of the elements.")
+
     @property
     def shape(self) -> Shape:
         """Length along each axis."""
-        return self.data.shape
+        return self._data.shape
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy dtype of the elements."""
-        return self.data.dtype
+        return self._data.dtype
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return self.data.ndim
+        return self._data.ndim
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.data.size
+        return self._data.size
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        return self.data.nbytes
+        return self._data.nbytes
 
     def numpy(self) -> Array:
         """Return the array itself, not a copy."""
-        return self.data
+        return self._data
 
     def item(self) -> float | int:
         """Return the only element as a Python number.
@@ -160,14 +205,14 @@ class Tensor:
         Raises:
             ValueError: if there is not exactly one.
         """
-        if self.data.size != 1:
+        if self._data.size != 1:
             raise ValueError(f"item() needs a tensor of one element, not one of shape {self.shape}")
-        value: float | int = self.data.item()
+        value: float | int = self._data.item()
         return value
 
     def detach(self) -> Tensor:
         """Return a Tensor of the same array that does not know how it was made."""
-        return Tensor._made(self.data, None)
+        return Tensor._made(self._data, None)
 
     def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:
         """Add the gradient of this tensor to ``grad`` of every leaf that requires one.
@@ -184,14 +229,14 @@ class Tensor:
 
     def __repr__(self) -> str:
         grad = ", requires_grad=True" if self.requires_grad else ""
-        elements = np.array2string(self.data, separator=", ", threshold=60, prefix="Tensor(")
+        elements = np.array2string(self._data, separator=", ", threshold=60, prefix="Tensor(")
         return f"Tensor({elements}, dtype={self.dtype}{grad})"
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self._data)
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
-        return np.array(self.data, dtype=dtype, copy=copy)
+        return np.array(self._data, dtype=dtype, copy=copy)
 
     def __add__(self, other: Any) -> Tensor:
         return dispatch.apply(ops.add, self, other)
@@ -239,22 +284,22 @@ class Tensor:
 
     # Comparisons have no gradient, so they are plain NumPy and make no op.
     def __eq__(self, other: object) -> Any:
-        return self.data == (other.data if isinstance(other, Tensor) else other)
+        return self._data == (other.data if isinstance(other, Tensor) else other)
 
     def __ne__(self, other: object) -> Any:
-        return self.data != (other.data if isinstance(other, Tensor) else other)
+        return self._data != (other.data if isinstance(other, Tensor) else other)
 
     def __le__(self, other: Any) -> Any:
-        return self.data <= (other.data if isinstance(other, Tensor) else other)
+        return self._data <= (other.data if isinstance(other, Tensor) else other)
 
     def __ge__(self, other: Any) -> Any:
-        return self.data >= (other.data if isinstance(other, Tensor) else other)
+        return self._data >= (other.data if isinstance(other, Tensor) else other)
 
     def __lt__(self, other: Any) -> Any:
-        return self.data < (other.data if isinstance(other, Tensor) else other)
+        return self._data < (other.data if isinstance(other, Tensor) else other)
 
     def __gt__(self, other: Any) -> Any:
-        return self.data > (other.data if isinstance(other, Tensor) else other)
+        return self._data > (other.data if isinstance(other, Tensor) else other)
 
     __hash__ = object.__hash__
 
