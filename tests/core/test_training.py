@@ -155,5 +155,5 @@ def test_a_schedule_scales_the_rate_from_0_towards_1_and_is_undone() -> None:
 
 def test_epochs_are_at_least_one() -> None:
     model = Linear(1, 1, seed=0)
-    with pytest.raises(ValueError, match="epochs must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="epochs must be a whole number above 0, not 0"):
         fit(model, DataLoader(np.ones(2), np.ones(2)), MSELoss(), SGD(model.parameters()), 0)

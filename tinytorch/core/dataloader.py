@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,28 @@ from tinytorch.core.tensor import Tensor
 
 #: Name of the region in which a batch is made.
 REGION = "data loading"
+
+
+def input_batches(data: Any, name: str = "data") -> Iterator[Any]:
+    """Yield the inputs of each batch of ``data``, as a model takes them.
+
+    Args:
+        data: a Tensor or array, which is one batch; or a `DataLoader`, list or generator of batches, each the inputs or
+            a tuple that begins with them, as `tinytorch.core.training.fit` takes them.
+        name: what an error calls it.
+
+    Raises:
+        TypeError: if it is none of these.
+    """
+    if isinstance(data, (Tensor, np.ndarray)):
+        yield data
+        return
+    if not isinstance(data, Iterable) or isinstance(data, (str, dict)):
+        raise TypeError(
+            f"{name} must be a batch of inputs, a DataLoader or a list of batches, not {type(data).__name__}"
+        )
+    for batch in data:
+        yield batch[0] if isinstance(batch, tuple) else batch
 
 
 @whole_numbers

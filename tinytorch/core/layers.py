@@ -25,6 +25,7 @@ __all__ = [
     "Sequential",
     "Softmax",
     "as_indices",
+    "check_scores",
     "checked_positive",
 ]
 
@@ -48,6 +49,15 @@ def as_indices(tokens: Any, name: str = "tokens") -> Array:
     if array.dtype.kind == "f" and np.isfinite(array).all() and (np.floor(array) == array).all():
         return array.astype(np.int64)
     raise TypeError(f"{name} must be whole numbers, such as Tensor([[0, 1]]), but of dtype {array.dtype} some are none")
+
+
+def check_scores(scores: Array, name: str = "logits") -> None:
+    """Raise ValueError unless each row of scores (..., classes) has a largest that is a number.
+
+    Minus infinity beside it rules a class out. NaN has no order, and of what is infinite no share can be drawn.
+    """
+    if not np.isfinite(scores.max(axis=-1)).all():
+        raise ValueError(f"{name} must have a largest score that is finite, but NaN or infinity is among them")
 
 
 @whole_numbers

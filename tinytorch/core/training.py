@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from rich.progress import Progress
 
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.dispatch import region
+from tinytorch.core.layers import checked_positive
 from tinytorch.core.module import Module
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
@@ -19,7 +20,7 @@ from tinytorch.core.tensor import Tensor
 
 @dataclass(frozen=True)
 class History:
-    """Record of `fit`: the mean loss of each epoch."""
+    """Record of `fit`: the mean loss of each epoch, in which each example counts alike."""
 
     losses: list[float] = field(default_factory=list)
 
@@ -56,7 +57,7 @@ def train_step(
 
 def fit(
     model: Module,
-    batches: DataLoader,
+    batches: DataLoader | Sequence[tuple[Any, Any]],
     loss: Callable[[Tensor, Any], Tensor],
     optimizer: Optimizer,
     epochs: int,
@@ -66,12 +67,16 @@ def fit(
 ) -> History:
     """Train ``model`` on (inputs, targets) batches; leaves it in eval mode and returns the losses.
 
+    The optimizer's learning rate is afterwards what it was before, also after an error.
+
     Args:
+        batches: a `DataLoader`, or a list of pairs; it is gone through once an epoch.
         schedule: factor of the learning rate at each fraction (0 to 1) of the training done.
         name: what the progress bar says; it is shown on a terminal only.
 
     Raises:
-        ValueError: if ``epochs`` is below 1.
+        TypeError: if ``batches`` can be gone through only once, as a generator can.
+        ValueError: if ``epochs`` is no whole number above 0, or there are no batches.
         FloatingPointError: if the loss is not finite, which names the epoch.
 
     Examples:
@@ -87,15 +92,23 @@ def fit(
         >>> history.losses[1] < history.losses[0]
         True
     """
-    if epochs < 1:
-        raise ValueError(f"epochs must be at least 1, not {epochs}")
-    with region("training loop"):
-        return _fit(model, batches, loss, optimizer, epochs, schedule, name)
+    checked_positive(epochs=epochs)
+    if not isinstance(batches, Sized):
+        raise TypeError(f"batches must be a DataLoader or a list of (inputs, targets), not a {type(batches).__name__}")
+    if not len(batches):
+        raise ValueError("batches must hold at least one pair of (inputs, targets)")
+    rate = optimizer.lr
+    try:
+        with region("training loop"):
+            return _fit(model, batches, loss, optimizer, epochs, schedule, name)
+    finally:
+        optimizer.lr = rate
+        model.eval()
 
 
 def _fit(
     model: Module,
-    batches: DataLoader,
+    batches: DataLoader | Sequence[tuple[Any, Any]],
     loss: Callable[[Tensor, Any], Tensor],
     optimizer: Optimizer,
     epochs: int,
@@ -109,17 +122,15 @@ def _fit(
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(name, total=total)
         for epoch in range(epochs):
-            summed = 0.0
+            summed, examples = 0.0, 0
             for inputs, targets in batches:
                 optimizer.lr = rate * schedule(done / total) if schedule else rate
                 try:
-                    summed += train_step(model, inputs, targets, loss, optimizer)
+                    found = train_step(model, inputs, targets, loss, optimizer)
                 except FloatingPointError as error:
                     raise FloatingPointError(f"in epoch {epoch + 1}, {error}") from None
-                done += 1
+                summed, examples, done = summed + found * len(inputs), examples + len(inputs), done + 1
                 with region("progress bar"):
                     progress.advance(task)
-            history.losses.append(summed / len(batches))
-    optimizer.lr = rate
-    model.eval()
+            history.losses.append(summed / examples)
     return history

@@ -20,7 +20,7 @@ from tinytorch import core, datasets
 from tinytorch.core.activations import ReLU
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.dispatch import no_grad
-from tinytorch.core.layers import Flatten, Linear
+from tinytorch.core.layers import Flatten, Linear, check_scores
 from tinytorch.core.losses import CrossEntropyLoss
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import AdamW
@@ -267,7 +267,11 @@ def right_answers(logits: npt.NDArray[Any], name: str) -> npt.NDArray[np.bool_]:
     Args:
         logits: what `held_out_logits` returns.
         name: of the zoo's entry whose test part they are of.
+
+    Raises:
+        ValueError: if logits are NaN or infinite, so that no answer is the largest.
     """
+    check_scores(logits)
     data = entry(name).data()
     chosen = logits.argmax(axis=-1)
     if chosen.ndim == 1:

@@ -95,7 +95,6 @@ def test_used_bytes_grow_with_positions() -> None:
         (lambda k: (0, k[0], k), "key must have shape"),
         (lambda k: (0, k[:, :, :0], k), "T at least 1"),
         (lambda k: (0, k, k[:, :, :1]), "value must have the key's shape"),
-        (lambda k: (0, k.astype(np.float64), k), "dtype float32"),
         (lambda k: (0, np.repeat(k, 4, 2), np.repeat(k, 4, 2)), "cannot take 8 more"),
     ],
 )

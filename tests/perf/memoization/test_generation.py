@@ -162,7 +162,7 @@ def test_wrong_requests_raise_and_leave_the_cache_alone(arguments: Any, message:
 def test_wrong_sampling_raises(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generate(small_gpt(), tokens_of(1, 2), 1, **options)
-    with pytest.raises(TypeError, match="prompt must be integers"):
+    with pytest.raises(TypeError, match="prompt must be whole numbers"):
         generate(small_gpt(), tokens_of(1, 2) + 0.5, 1)
 
 

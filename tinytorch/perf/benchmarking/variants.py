@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tinytorch import datasets, models
 from tinytorch.core.dispatch import no_grad
+from tinytorch.core.layers import as_indices
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
@@ -112,6 +113,8 @@ def zoo_task(name: str) -> Task:
 def task_of(data: Any, model: Module | None = None) -> Task:
     """Return ``data`` as a task: a Task, a name of the zoo, a `datasets.Split`, (inputs, targets), or inputs alone.
 
+    A `DataLoader`, list or generator of batches is all of its examples, of inputs alone or with targets.
+
     None stands for what ``model`` has of its own: ``example_input`` and, if there is one, ``example_target``.
 
     Raises:
@@ -128,7 +131,18 @@ def task_of(data: Any, model: Module | None = None) -> Task:
         return scoring(data.test_inputs, data.test_targets)
     if isinstance(data, tuple) and len(data) == 2:
         return scoring(*data)
+    if isinstance(data, Iterable) and not isinstance(data, (Tensor, np.ndarray, dict)):
+        inputs, *targets = _joined(data)
+        return scoring(inputs, targets[0] if targets else None)
     return scoring(data)
+
+
+def _joined(batches: Iterable[Any]) -> list[npt.NDArray[Any]]:
+    """Return the inputs of all batches, and their targets if they have some."""
+    parts = [[_array(part) for part in (batch if isinstance(batch, tuple) else (batch,))] for batch in batches]
+    if not parts or len({len(batch) for batch in parts}) != 1 or not 1 <= len(parts[0]) <= 2:
+        raise ValueError("data must hold at least one batch, and all of them inputs alone or all (inputs, targets)")
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def _array(values: Any) -> npt.NDArray[Any]:
@@ -150,7 +164,12 @@ def _array(values: Any) -> npt.NDArray[Any]:
 def _forward(model: Any, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
     with no_grad():
         output = callable_of(model)(models.as_input(inputs))
-    return output.data if isinstance(output, Tensor) else np.asarray(output)
+    answers = output.data if isinstance(output, Tensor) else np.asarray(output)
+    if not answers.size:
+        raise ValueError(
+            f"outputs must hold an answer for each of {len(inputs)} inputs, but are empty: {answers.shape}"
+        )
+    return answers
 
 
 def _largest_is_right(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> Right:
@@ -162,18 +181,32 @@ def _largest_is_right(outputs: npt.NDArray[Any], targets: npt.NDArray[Any]) -> R
     chosen = outputs.argmax(axis=-1)
     if chosen.shape != targets.shape:
         raise ValueError(f"targets must name one class for each output {chosen.shape}, not be {targets.shape}")
-    _check_classes(targets, outputs.shape[-1])
+    targets = _classes(targets, outputs.shape[-1])
     right = (chosen == targets) | (targets == datasets.IGNORED)
     return np.asarray(right.reshape(len(right), -1).all(axis=1))
 
 
-def _check_classes(targets: npt.NDArray[Any], classes: int) -> None:
-    """Raise ValueError if a target is no class: no whole number from 0 on, below the number of classes."""
-    if targets.dtype.kind not in "iu":
-        raise ValueError(f"targets must be whole numbers, each the number of a class, not of dtype {targets.dtype}")
+def _classes(given: npt.NDArray[Any], classes: int) -> npt.NDArray[Any]:
+    """Return targets as integers.
+
+    Raises:
+        ValueError: if one is no class, that is no whole number from 0 on, below the number of classes; or if all of an
+            example's are ignored, which would be right whatever the outputs are.
+    """
+    try:
+        targets = as_indices(given, "targets")
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    unscored = (targets == datasets.IGNORED).reshape(len(targets), -1).all(axis=1)
+    if unscored.any():
+        raise ValueError(
+            f"targets must name a class for each example, but {unscored.sum()} of {len(targets)} only say "
+            f"{datasets.IGNORED}, ignored"
+        )
     wrong = targets[(targets != datasets.IGNORED) & ((targets < 0) | (targets >= classes))]
     if wrong.size:
         raise ValueError(f"targets must name classes from 0 to {classes - 1}, but {wrong[0]} is among them")
+    return targets
 
 
 def _generated(model: Any, prompts: npt.NDArray[Any]) -> npt.NDArray[Any]:

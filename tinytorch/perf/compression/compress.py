@@ -145,7 +145,7 @@ class StepReport:
     Attributes:
         step: its name; `ORIGINAL` for the model as it was given.
         setting: in words.
-        parameters: numbers that training changes.
+        parameters: numbers that training changes: frozen ones do not count.
         sparsity: zeros among the weights in per cent, see `measure_sparsity`.
         stored: bytes of its state, as `Module.save` writes them.
         seconds: of one forward pass of the inputs, in turns with the models of all other steps; None without inputs.
@@ -308,7 +308,7 @@ def _reports(
             StepReport(
                 name,
                 setting,
-                sum(each.size for each in model.parameters()),
+                sum(each.size for each in model.parameters() if each.requires_grad),
                 measure_sparsity(model),
                 stored_bytes(model),
                 None if seconds is None else seconds[at],

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch import models
+from tinytorch.core import ops
 from tinytorch.core.dataloader import DataLoader
-from tinytorch.core.dispatch import no_grad
+from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.losses import CrossEntropyLoss
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
@@ -90,14 +91,17 @@ class KnowledgeDistillation:
         return soft + self._labels_loss(student_logits, targets) * (1 - self.alpha)
 
     def _divergence(self, logits: Tensor, taught: Array, counted: npt.NDArray[np.bool_]) -> Tensor:
-        """Return the mean over counted positions of Σ p (ln p - ln q)."""
-        log_p = _log_softmax(taught / self.temperature)
-        p = np.exp(log_p)
-        scaled = logits * (1 / self.temperature)
-        shifted = scaled - scaled.data.max(axis=-1, keepdims=True)
-        log_q = shifted - shifted.exp().sum(axis=-1, keepdims=True).log()
-        weights = (p * (counted / counted.sum())[..., None]).astype(logits.dtype)
-        return (log_q * -1 * Tensor(weights)).sum() + float((weights * log_p).sum())
+        """Return the mean over counted positions of Σ p (ln p - ln q), in which a class of p = 0 counts 0."""
+        log_p = _log_softmax(np.where(counted[..., None], taught, 0) / self.temperature)
+        weights = np.exp(log_p) * (counted / counted.sum())[..., None]
+        if not counted.all():
+            logits = apply(ops.where, counted[..., None], logits, 0.0)
+        log_q = apply(ops.log_softmax, logits * (1 / self.temperature))
+        # Where a weight is 0, its logarithm may be infinite, and so may the student's.
+        some = weights > 0
+        taken = apply(ops.where, some, log_q, 0.0)
+        entropy = float((weights * np.where(some, log_p, 0)).sum())
+        return (taken * -1 * Tensor(weights.astype(logits.dtype))).sum() + entropy
 
     def teacher_logits(self, inputs: npt.NDArray[Any]) -> Array:
         """Return the teacher's logits of all ``inputs``, a few at a time, without gradients."""

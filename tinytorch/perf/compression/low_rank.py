@@ -96,7 +96,7 @@ class LowRankLinear(Module):
         checked_rank(linear, rank)
         u, s, v = _truncated(linear.weight.data, self.rank)
         root = np.sqrt(s)
-        self.left, self.right = Parameter(u * root), Parameter(root[:, None] * v)
+        self.left, self.right = (Parameter(part, linear.weight.requires_grad) for part in (u * root, root[:, None] * v))
         self.bias = None if linear.bias is None else Parameter(linear.bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -116,7 +116,8 @@ class LowRankLinear(Module):
             raise ValueError(f"rank must be 1 to {self.rank}, this layer's own, not {rank}")
         made = copy.deepcopy(self)
         made.rank = rank
-        made.left, made.right = Parameter(self.left.data[:, :rank].copy()), Parameter(self.right.data[:rank].copy())
+        made.left = Parameter(self.left.data[:, :rank], self.left.requires_grad)
+        made.right = Parameter(self.right.data[:rank], self.right.requires_grad)
         return made
 
     def _described(self) -> str:
@@ -135,6 +136,8 @@ def checked_rank(linear: Linear, rank: int) -> None:
 
 def low_rank_model(model: Module, ranks: float | Mapping[str, int] = 0.5, keep: Sequence[str] = ()) -> Module:
     """Return a copy of ``model`` with linear layers replaced by `LowRankLinear`; it stays as it was.
+
+    Layers that share a weight share what it becomes.
 
     Args:
         model: any module tree.
@@ -170,7 +173,10 @@ def low_rank_model(model: Module, ranks: float | Mapping[str, int] = 0.5, keep: 
         except ValueError as error:
             raise ValueError(f"layer {name!r}: {error}") from None
     made: dict[int, Module] = {}
+    shared: dict[tuple[int, int], LowRankLinear] = {}
     for name, rank in chosen.items():
-        made[id(layers[name])] = LowRankLinear(layers[name], rank)
-        made[id(layers[name])].training = layers[name].training
+        twin = LowRankLinear(layers[name], rank)
+        first = shared.setdefault((id(layers[name].weight), rank), twin)
+        twin.left, twin.right, twin.training = first.left, first.right, layers[name].training
+        made[id(layers[name])] = twin
     return replaced(model, made)

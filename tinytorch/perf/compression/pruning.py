@@ -32,6 +32,7 @@ class MaskedParameter(Parameter):
     Args:
         data: values; they are copied, and set to zero where pruned.
         pruned: bool, of the same shape.
+        requires_grad: see `Parameter`.
 
     Raises:
         ValueError: if the shapes differ.
@@ -39,9 +40,9 @@ class MaskedParameter(Parameter):
 
     __slots__ = ("pruned",)
 
-    def __init__(self, data: Any, pruned: Mask) -> None:
+    def __init__(self, data: Any, pruned: Mask, requires_grad: bool | None = None) -> None:
         self.pruned: Mask = np.array(pruned, dtype=np.bool_)
-        super().__init__(data)
+        super().__init__(data, requires_grad)
         if self.pruned.shape != self.data.shape:
             raise ValueError(f"pruned must have the shape {self.data.shape} of data, not {self.pruned.shape}")
         np.copyto(self.data, 0, where=self.pruned)
@@ -69,10 +70,11 @@ def prunable(model: Module) -> dict[str, Linear | Conv2d]:
 
 
 def chosen_layers(model: Module, keep: Sequence[str] = ()) -> dict[str, Linear | Conv2d]:
-    """Return the `prunable` layers that ``keep`` does not name.
+    """Return the `prunable` layers that ``keep`` does not name; of layers that share a weight, the first.
 
     Raises:
-        ValueError: if none is left, ``keep`` names something else, or a weight is not finite.
+        ValueError: if none is left, ``keep`` names something else or only some of the layers that share a weight, or a
+            weight is not finite.
     """
     layers = prunable(model)
     if not layers:
@@ -80,7 +82,12 @@ def chosen_layers(model: Module, keep: Sequence[str] = ()) -> dict[str, Linear |
     unknown = sorted(set(keep) - layers.keys())
     if unknown:
         raise ValueError(f"keep must name linear or convolution layers, but {unknown} are not in {[*layers]}")
-    chosen = {name: layer for name, layer in layers.items() if name not in keep}
+    first: dict[int, str] = {}
+    for name, layer in layers.items():
+        named = first.setdefault(id(layer.weight), name)
+        if (name in keep) != (named in keep):
+            raise ValueError(f"keep must name both or none of {named!r} and {name!r}, which share one weight")
+    chosen = {name: layers[name] for name in first.values() if name not in keep}
     if not chosen:
         raise ValueError("keep must leave at least one layer to prune, but names all of them")
     for name, layer in chosen.items():
@@ -103,7 +110,7 @@ def with_masks(model: Model, masks: Mapping[str, Mask]) -> Model:
     for name, mask in masks.items():
         weight = layers[name].weight
         held = mask | weight.pruned if isinstance(weight, MaskedParameter) else mask
-        made[id(weight)] = MaskedParameter(weight.data, held)
+        made[id(weight)] = MaskedParameter(weight, held)
     # What deepcopy finds in its memo it takes for copied already: shared weights stay shared.
     return copy.deepcopy(model, made)
 
@@ -128,10 +135,10 @@ def hold_zeros(model: Model) -> Model:
 
 
 def remade(parameter: Parameter, change: Callable[[Array], Array]) -> Parameter:
-    """Return a new parameter of ``change`` of the values, with its mask changed alike if it has one."""
+    """Return a new parameter of ``change`` of the values, frozen as it is, its mask changed alike if it has one."""
     if isinstance(parameter, MaskedParameter):
-        return MaskedParameter(change(parameter.data), change(parameter.pruned))
-    return Parameter(change(parameter.data))
+        return MaskedParameter(change(parameter.data), change(parameter.pruned), parameter.requires_grad)
+    return Parameter(change(parameter.data), parameter.requires_grad)
 
 
 Scope = Literal["global", "layer"]

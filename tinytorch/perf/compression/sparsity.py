@@ -63,7 +63,7 @@ class SparseLinear(Module):
         self.in_features, self.out_features = linear.in_features, linear.out_features
         by_output = np.ascontiguousarray(weight.T)
         outputs, inputs = np.nonzero(by_output)
-        self.values = Parameter(by_output[outputs, inputs].astype(np.float32))
+        self.values = Parameter(by_output[outputs, inputs].astype(np.float32), linear.weight.requires_grad)
         self.indices = Tensor(inputs.astype(index_dtype(linear.in_features)))
         self.starts = Tensor(np.searchsorted(outputs, np.arange(linear.out_features + 1)).astype(np.int32))
         self.bias = None if linear.bias is None else Parameter(linear.bias)
@@ -96,6 +96,8 @@ class SparseLinear(Module):
 def sparse_model(model: Module, least_sparsity: float | None = None) -> Module:
     """Return a copy of ``model`` with sparse linear layers stored as `SparseLinear`; it stays as it was.
 
+    Layers that share a weight share what it becomes.
+
     Args:
         model: any module tree.
         least_sparsity: share of zeros from which a layer is replaced; by default where it then takes fewer bytes.
@@ -113,10 +115,14 @@ def sparse_model(model: Module, least_sparsity: float | None = None) -> Module:
     if least_sparsity is not None and not 0 <= least_sparsity <= 1:
         raise ValueError(f"least_sparsity must be a share from 0 to 1, not {least_sparsity!r}")
     made: dict[int, Module] = {}
+    shared: dict[int, SparseLinear] = {}
     for _, layer in model.named_modules():
         if type(layer) is Linear and _is_sparse_enough(layer, least_sparsity):
-            made[id(layer)] = SparseLinear(layer)
-            made[id(layer)].training = layer.training
+            twin = SparseLinear(layer)
+            first = shared.setdefault(id(layer.weight), twin)
+            twin.values, twin.indices, twin.starts = first.values, first.indices, first.starts
+            twin.training = layer.training
+            made[id(layer)] = twin
     if not made:
         raise ValueError("model must hold a linear layer that is sparse enough, but holds none: prune it first")
     return replaced(model, made)

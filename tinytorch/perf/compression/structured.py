@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tinytorch.core import activations, spatial
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.layers import Dropout, Flatten, Linear
-from tinytorch.core.module import Module, Sequential
+from tinytorch.core.module import Module, Parameter, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
@@ -254,7 +254,8 @@ def remove_units(model: Model, removed: Units) -> Model:
     """Return a copy of ``model`` without the units named, by group (see `unit_groups`): a physically smaller model.
 
     Raises:
-        ValueError: if a group or unit is unknown, or no unit of a group would be left.
+        ValueError: if a group or unit is unknown, no unit of a group would be left, or a layer that would be cut shares
+            its weight with another.
 
     Examples:
         >>> import numpy as np
@@ -270,6 +271,7 @@ def remove_units(model: Model, removed: Units) -> Model:
     _check(unit_groups(model), removed)
     smaller = copy.deepcopy(model)
     groups = unit_groups(smaller)
+    _check_unshared(smaller, {name: groups[name] for name, units in removed.items() if units})
     for name, units in removed.items():
         group = groups[name]
         kept = np.setdiff1d(np.arange(group.units), [*units])
@@ -325,6 +327,20 @@ def _check(groups: Mapping[str, UnitGroup], removed: Units) -> None:
         count = groups[name].units
         if any(not 0 <= unit < count for unit in units) or len(set(units)) >= count:
             raise ValueError(f"removed must leave a unit of {name!r} and name units below {count}, not {sorted(units)}")
+
+
+def _check_unshared(model: Module, groups: Mapping[str, UnitGroup]) -> None:
+    holders = Counter(
+        id(value)
+        for _, module in model.named_modules()
+        for value in vars(module).values()
+        if isinstance(value, Parameter)
+    )
+    for name, group in groups.items():
+        heads = group.producer
+        cut = (heads.qkv, heads.projection) if isinstance(heads, MultiHeadAttention) else (heads, group.consumer)
+        if any(holders[id(product.weight)] > 1 for product in cut):
+            raise ValueError(f"keep must name {name!r}, whose layers share a weight with another that stays whole")
 
 
 def _positions(units: Array, spread: int) -> Array:

@@ -140,14 +140,15 @@ class KVCache:
 
         Args:
             layer_idx: 0 for the first layer.
-            key: (batch_size, num_heads, T, head_dim), Tensor or array, of T new positions.
+            key: (batch_size, num_heads, T, head_dim), Tensor or array of any numeric dtype, of T new positions.
             value: the same.
 
         Returns:
             Two Tensors (batch_size, num_heads, seq_pos + T, head_dim).
 
         Raises:
-            ValueError: if a shape or dtype does not fit, or T positions do not; nothing is written then.
+            ValueError: if a shape does not fit, or T positions do not; nothing is written then.
+            TypeError: if they are not numeric.
             IndexError: if there is no such layer.
         """
         keys, values = self.append(layer_idx, *self._checked(layer_idx, key, value))
@@ -295,7 +296,7 @@ class KVCache:
     def _checked(self, layer_idx: int, key: Any, value: Any) -> tuple[Array, Array]:
         """Return keys and values as arrays; raise unless they fit this cache as it stands."""
         self._check_layer(layer_idx)
-        keys, values = (x.data if isinstance(x, Tensor) else np.asarray(x) for x in (key, value))
+        keys, values = (Tensor(x).data for x in (key, value))
         wanted: Shape = (self.batch_size, self.num_heads, self.head_dim)
         for name, array in (("key", keys), ("value", values)):
             shape = array.shape
@@ -303,12 +304,10 @@ class KVCache:
                 raise ValueError(
                     f"{name} must have shape ({wanted[0]}, {wanted[1]}, T, {wanted[2]}) with T at least 1, not {shape}"
                 )
-            if array.dtype != self.dtype:
-                raise ValueError(f"{name} must have dtype {self.dtype} as the cache has, not {array.dtype}")
         if keys.shape != values.shape:
             raise ValueError(f"value must have the key's shape {keys.shape}, not {values.shape}")
         self._check_room(keys.shape[2])
-        return keys, values
+        return keys.astype(self.dtype, copy=False), values.astype(self.dtype, copy=False)
 
     def __repr__(self) -> str:
         return (

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.dispatch import apply, no_grad
-from tinytorch.core.layers import Embedding, LayerNorm, Linear
+from tinytorch.core.layers import Embedding, LayerNorm, Linear, as_indices
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, TransformerBlock
@@ -36,7 +36,7 @@ class DecodingGPT(GPT):
 
     def forward(self, tokens: Any, last: bool = False) -> Tensor:
         """Return what `GPT.forward` does."""
-        indices = np.asarray(tokens.data if isinstance(tokens, Tensor) else tokens)
+        indices = as_indices(tokens)
         cache = self.memory
         if not isinstance(cache, KVCache) or indices.ndim != 2 or indices.shape[1] != 1:
             return super().forward(indices, last)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.core.dispatch import no_grad
+from tinytorch.core.layers import as_indices, check_scores
 from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.random import Seed, generator_from
 from tinytorch.core.transformers import GPT
@@ -34,15 +35,16 @@ def generate(
 
     Args:
         model: reads token numbers, and gives logits.
-        prompt: integers (B, P), P at least 1.
+        prompt: whole numbers (B, P), P at least 1.
         new_tokens: how many to add, at least 1. The last one is not read, so P + new_tokens - 1 positions must fit.
         temperature: 0 takes the likeliest token; above it tokens are drawn from softmax(logits / temperature).
         top_k: draws only among the k likeliest; all if None.
         seed: of the draws.
 
     Raises:
-        ValueError: if the prompt's shape, or a number, is out of range, or the positions do not fit.
-        TypeError: if the prompt is not of integers.
+        ValueError: if the prompt's shape, or a number, is out of range, the positions do not fit, or the model's logits
+            are NaN or infinite.
+        TypeError: if the prompt is not of whole numbers.
 
     Examples:
         >>> import numpy as np
@@ -78,7 +80,7 @@ def sample_tokens(logits: Array, temperature: float, top_k: int | None, draw: np
     Among the k likeliest, equal logits at the edge are broken towards the smaller token.
 
     Raises:
-        ValueError: if ``temperature`` or ``top_k`` is out of its range.
+        ValueError: if ``temperature`` or ``top_k`` is out of its range, or a row's largest logit is not finite.
 
     Examples:
         >>> import numpy as np
@@ -88,6 +90,7 @@ def sample_tokens(logits: Array, temperature: float, top_k: int | None, draw: np
         array([1, 0])
     """
     _check_sampling(temperature, top_k)
+    check_scores(logits)
     if temperature == 0:
         return np.asarray(logits.argmax(axis=-1), np.int64)
     if top_k is not None and top_k < logits.shape[1]:
@@ -103,9 +106,7 @@ def sample_tokens(logits: Array, temperature: float, top_k: int | None, draw: np
 
 
 def _checked_prompt(prompt: Any) -> Tokens:
-    tokens = np.asarray(prompt)
-    if tokens.dtype.kind not in "iu":
-        raise TypeError(f"prompt must be integers, not {tokens.dtype}")
+    tokens = as_indices(prompt, "prompt")
     if tokens.ndim != 2 or not tokens.size:
         raise ValueError(f"prompt must have shape (batch, positions), both at least 1, not {tokens.shape}")
     return tokens.astype(np.int64)
@@ -114,8 +115,8 @@ def _checked_prompt(prompt: Any) -> Tokens:
 def _check_sampling(temperature: float, top_k: int | None) -> None:
     if not 0 <= temperature < np.inf:
         raise ValueError(f"temperature must be 0 or above and finite, not {temperature}")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be at least 1, or None for all, not {top_k}")
+    if top_k is not None and (not isinstance(top_k, (int, np.integer)) or top_k < 1):
+        raise ValueError(f"top_k must be a whole number of at least 1, or None for all, not {top_k}")
 
 
 def _check_plan(model: GPT, tokens: Tokens, new_tokens: int, temperature: float, top_k: int | None) -> None:

@@ -141,7 +141,8 @@ def next_token_divergence(expected: Array, logits: Array) -> npt.NDArray[np.floa
         return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
     p, q = log_softmax(expected), log_softmax(logits)
-    return np.asarray(np.maximum((np.exp(p) * (p - q)).sum(axis=-1), 0))
+    terms = np.exp(p) * np.subtract(p, q, out=np.zeros_like(p), where=p > -np.inf)  # a class of p = 0 counts 0
+    return np.asarray(np.maximum(terms.sum(axis=-1), 0))
 
 
 def mean_interval(values: npt.NDArray[np.float64], confidence: float = 0.95, seed: int = 0) -> Interval:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.core.dataloader import input_batches
 from tinytorch.core.dispatch import Observer, no_grad, observed_by
 from tinytorch.core.layers import Embedding
 from tinytorch.core.module import Module
@@ -44,7 +45,8 @@ def quantize_model(
 
     Args:
         model: any module tree; attention's projections and the like are found inside of it.
-        calibration_data: a batch of model inputs, or a list of them; needed for static layers only.
+        calibration_data: a batch of model inputs, or a `DataLoader`, list or generator of batches, of inputs alone or
+            with targets; needed for static layers only.
         plan: how; by default dynamic with 8-bit weights per channel, or static if there is calibration data.
         keep: names of layers that stay float (see `sensitivity_scan`).
         plans: plans of layers by name, where they differ from ``plan``.
@@ -70,9 +72,7 @@ def quantize_model(
     observers = {name: observer(chosen[name].activation_scheme) for name in static}
     if static:
         if calibration_data is None:
-            raise ValueError(
-                "calibration_data must be given for static layers: pass a batch of inputs or a list of them"
-            )
+            raise ValueError("calibration_data must be given for static layers: pass a batch of inputs or a DataLoader")
         _calibrate(model, calibration_data, observers)
     made: dict[int, Module] = {}
     for name, layer_plan in chosen.items():
@@ -102,10 +102,9 @@ def chosen_plans(
 
 
 def _calibrate(model: Module, calibration_data: Any, observers: dict[str, RangeObserver]) -> None:
-    batches = calibration_data if isinstance(calibration_data, (list, tuple)) else [calibration_data]
     watcher = _InputWatcher(lambda path, x: observers[path].observe(x), observers)
     with undisturbed(model), evaluating(model), no_grad(), observed_by(watcher):
-        for batch in batches:
+        for batch in input_batches(calibration_data, "calibration_data"):
             model(batch)
     unseen = [name for name, each in observers.items() if not each.batches]
     if unseen:
@@ -315,6 +314,8 @@ def sensitivity_scan(
     plan = plan or Plan()
     layers = quantizable(model)
     data = inputs if calibration_data is None and plan.mode == "static" else calibration_data
+    if data is not None:  # it is gone through once for each layer, which a generator cannot be
+        data = [*input_batches(data, "calibration_data")]
     rows = []
     with undisturbed(model), evaluating(model), no_grad():
         expected = model(inputs).data

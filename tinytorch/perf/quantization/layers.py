@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 
 from tinytorch.core import ops
+from tinytorch.core.dataloader import input_batches
 from tinytorch.core.dispatch import apply
-from tinytorch.core.layers import Embedding, Linear
+from tinytorch.core.layers import Embedding, Linear, as_indices
 from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import Conv2d
@@ -112,18 +112,18 @@ class QuantizedProduct(QuantizedModule):
         self.plan = replace(self.plan, mode="static")
         self._arrange()
 
-    def calibrate(self, inputs: Sequence[Any], observer: RangeObserver | None = None) -> Self:
-        """Set the range of the input from a list of its batches (Tensors or arrays); return self, in static mode.
+    def calibrate(self, inputs: Any, observer: RangeObserver | None = None) -> Self:
+        """Set the range of the input from batches of it (Tensors or arrays); return self, in static mode.
 
         Args:
-            inputs: batches of inputs of this layer.
+            inputs: inputs of this layer, in any form that `input_batches` takes.
             observer: how; a fresh `MinMaxObserver` by default.
 
         Raises:
             ValueError: if there is no batch, or one is empty, not floating or not finite; nothing is changed then.
         """
         observer = observer or MinMaxObserver(self.plan.activation_scheme)
-        for batch in inputs:
+        for batch in input_batches(inputs, "inputs"):
             observer.observe(batch)
         self.set_range(observer)
         return self
@@ -281,9 +281,8 @@ class QuantizedEmbedding(QuantizedModule, Embedding):
         return self.dequantized()
 
     def forward(self, indices: Any) -> Tensor:
-        """Return float32 (..., embedding_dim) of integers (...), each in 0..num_embeddings - 1."""
-        picked = np.asarray(indices.data if isinstance(indices, Tensor) else indices)
-        return apply(quantized_embedding, picked, *self._weight_operands(), **self._weight_params())
+        """Return float32 (..., embedding_dim) of whole numbers (...), each in 0..num_embeddings - 1."""
+        return apply(quantized_embedding, as_indices(indices), *self._weight_operands(), **self._weight_params())
 
     def project(self, x: Tensor) -> Tensor:
         """Return x times the table, transposed: (..., num_embeddings); the table is never float32 as a whole."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
-from tinytorch.core.layers import Embedding, Linear
+from tinytorch.core.layers import Embedding, Linear, as_indices
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Gradients, Op, Saved, per_element
 from tinytorch.core.spatial import Conv2d
@@ -118,7 +118,7 @@ class FakeQuantized(Module):
         """Return what the layer makes of x with rounded weights and, as the plan says, rounded x."""
         layer = self.layer
         if isinstance(layer, Embedding):
-            return apply(ops.embedding, np.asarray(x.data if isinstance(x, Tensor) else x), self.weight)
+            return apply(ops.embedding, as_indices(x), self.weight)
         inputs = [self._rounded(x), self.weight, *([] if layer.bias is None else [layer.bias])]
         if isinstance(layer, Linear):
             return apply(ops.linear, *inputs)

@@ -76,8 +76,12 @@ class ColumnParallelLinear(Module):
 
     def __init__(self, whole: Linear, communicator: Communicator) -> None:
         _check_division("out_features", whole.out_features, communicator)
-        self.weight = Parameter(_own_part(whole.weight.data, communicator))
-        self.bias = None if whole.bias is None else Parameter(_own_part(whole.bias.data, communicator))
+        self.weight = Parameter(_own_part(whole.weight.data, communicator), whole.weight.requires_grad)
+        self.bias = (
+            None
+            if whole.bias is None
+            else Parameter(_own_part(whole.bias.data, communicator), whole.bias.requires_grad)
+        )
         self._communicator = communicator
 
     def forward(self, x: Tensor) -> Tensor:
@@ -97,8 +101,8 @@ class RowParallelLinear(Module):
 
     def __init__(self, whole: Linear, communicator: Communicator) -> None:
         _check_division("in_features", whole.in_features, communicator)
-        self.weight = Parameter(_own_part(whole.weight.data.T, communicator).T)
-        self.bias = None if whole.bias is None else Parameter(whole.bias.data)
+        self.weight = Parameter(_own_part(whole.weight.data.T, communicator).T, whole.weight.requires_grad)
+        self.bias = None if whole.bias is None else Parameter(whole.bias)
         self._communicator = communicator
 
     def forward(self, x: Tensor) -> Tensor:
@@ -120,9 +124,9 @@ class HeadParallelAttention(Module):
         self.causal = whole.causal
         width = whole.embed_dim // communicator.size
         self.qkv = Linear(whole.embed_dim, 3 * width)
-        self.qkv.weight = Parameter(_heads_part(whole.qkv.weight.data, communicator))
+        self.qkv.weight = Parameter(_heads_part(whole.qkv.weight.data, communicator), whole.qkv.weight.requires_grad)
         assert whole.qkv.bias is not None
-        self.qkv.bias = Parameter(_heads_part(whole.qkv.bias.data, communicator))
+        self.qkv.bias = Parameter(_heads_part(whole.qkv.bias.data, communicator), whole.qkv.bias.requires_grad)
         self.projection = RowParallelLinear(whole.projection, communicator)
         self._communicator = communicator
 
