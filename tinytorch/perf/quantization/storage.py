@@ -43,6 +43,9 @@ class Arranged(Tensor):
     def data(self, array: Array) -> None:
         self._array = array
 
+    # Where a Tensor keeps its array: here too it is held once.
+    _data = data
+
     @property
     def array(self) -> Array:
         """The matrix, for reading; made anew if it lies otherwise."""

@@ -1,0 +1,91 @@
+"""Models made of others keep what is frozen in them, and what their layers share."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinytorch import Linear, Profiler, Sequential
+from tinytorch.core.activations import ReLU
+from tinytorch.core.module import Module
+from tinytorch.core.optimizers import SGD
+from tinytorch.core.spatial import BatchNorm2d, Conv2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.compression import (
+    LowRankLinear,
+    compress_model,
+    hold_zeros,
+    low_rank_model,
+    magnitude_prune,
+    n_m_prune,
+    sparse_model,
+    structured_prune,
+)
+from tinytorch.perf.quantization import quantize_model
+
+MADE: dict[str, Callable[[Any], Module]] = {
+    "magnitude": lambda model: magnitude_prune(model, 0.5),
+    "n of m": n_m_prune,
+    "held zeros": hold_zeros,
+    "structured": lambda model: structured_prune(model, 0.5),
+    "structured after magnitude": lambda model: structured_prune(magnitude_prune(model, 0.5), 0.5),
+    "low rank": lambda model: low_rank_model(model, 0.25),
+    "low rank, cut": lambda model: Sequential(LowRankLinear(model[0], 4).cut(2), *model.layers[1:]),
+    "sparse": lambda model: sparse_model(magnitude_prune(model, 0.95)),
+    "quantized": quantize_model,
+}
+
+
+@pytest.mark.parametrize("make", MADE.values(), ids=[*MADE])
+def test_what_is_frozen_stays_frozen(make: Callable[[Any], Module]) -> None:
+    model = Sequential(Linear(16, 32, seed=0), ReLU(), Linear(32, 16, seed=1), ReLU(), Linear(16, 4, seed=2))
+    for parameter in (*model[0].parameters(), *model[2].parameters()):
+        parameter.requires_grad = False
+    names = {name.split(".")[0]: parameter.requires_grad for name, parameter in make(model).named_parameters()}
+    assert names == {"0": False, "2": False, "4": True}
+
+
+def test_frozen_convolutions_and_norms_stay_frozen_and_do_not_count() -> None:
+    model = Sequential(Conv2d(3, 8, 3, seed=0), BatchNorm2d(8), ReLU(), Conv2d(8, 4, 3, seed=1))
+    for parameter in (*model[0].parameters(), *model[1].parameters()):
+        parameter.requires_grad = False
+    made = compress_model(model, {"structured_prune": 0.5, "magnitude_prune": 0.5})
+    counts = [row.parameters for row in made.steps]
+    assert counts == [8 * 4 * 9 + 4, 4 * 4 * 9 + 4, 4 * 4 * 9 + 4]
+    assert Profiler().count_parameters(made.model) == counts[-1]
+
+
+def tied() -> Sequential:
+    model = Sequential(Linear(8, 8, seed=0), ReLU(), Linear(8, 8, seed=1), ReLU(), Linear(8, 4, seed=2))
+    model[2].weight = model[0].weight
+    return model
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda m: magnitude_prune(m, 0.5), n_m_prune, lambda m: low_rank_model(m, 0.25)],
+    ids=["size", "2:4", "rank"],
+)
+def test_layers_that_share_a_weight_share_what_it_becomes(make: Callable[[Any], Any]) -> None:
+    made = make(tied())
+    for name in ("weight", "left", "right"):
+        assert getattr(made[0], name, None) is getattr(made[2], name, None)
+    x = Tensor(np.ones((2, 8), np.float32))
+    made(x).sum().backward()
+    SGD(made.parameters(), lr=0.1).step()
+    if hasattr(made[0], "weight"):
+        assert (made[0].weight.data == 0).sum() >= 30
+
+
+def test_a_shared_weight_counts_once_among_those_that_are_pruned() -> None:
+    zeros = sum(int((each.data == 0).sum()) for each in magnitude_prune(tied(), 0.5).parameters() if each.ndim == 2)
+    assert zeros == round(0.5 * (64 + 32))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda m: magnitude_prune(m, 0.5, keep=["2"]), lambda m: structured_prune(m, 0.5)], ids=["kept", "cut"]
+)
+def test_what_would_tear_a_shared_weight_apart_is_refused(make: Callable[[Any], Any]) -> None:
+    with pytest.raises(ValueError, match="share"):
+        make(tied())
