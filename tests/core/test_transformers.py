@@ -147,3 +147,49 @@ def test_bad_arguments_are_named(make: Callable[[], Any], message: str) -> None:
         make()
     with pytest.raises(IndexError, match=r"must lie in 0\.\.4, but run from 5 to 5"):
         GPT(5, 8, 1, 2, 4)(np.array([[5]]))
+
+
+MASKS: dict[str, Any] = {
+    "square": np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]]),
+    "of each sequence": np.array([[[1, 0, 0]] * 3, [[1, 1, 0]] * 3], bool),
+    "of each head": np.random.default_rng(0).integers(0, 2, (2, 2, 3, 3)) | np.eye(3, dtype=int),
+    "of a Tensor": Tensor(np.tril(np.ones((3, 3), np.float32))),
+}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("mask", MASKS.values(), ids=[*MASKS])
+def test_attention_looks_where_the_mask_says(mask: Any, causal: bool) -> None:
+    layer = MultiHeadAttention(8, 2, causal=causal, seed=0)
+    x = np.random.default_rng(1).normal(size=(2, 3, 8))
+    packed = x @ layer.qkv.weight.data + layer.qkv.bias.data  # type: ignore[union-attr]
+    q, k, v = packed.reshape(2, 3, 3, 2, 4).transpose(2, 0, 3, 1, 4)
+    shown = np.asarray(mask.data if isinstance(mask, Tensor) else mask)
+    shown = shown[:, None] if shown.ndim == 3 else shown
+    shown = shown * np.tril(np.ones((3, 3))) if causal else shown
+    if not shown.any(-1).all():
+        with pytest.raises(ValueError, match="mask"):
+            layer(Tensor(x), mask)
+        return
+    weights = np.exp(q @ k.swapaxes(2, 3) / 2) * shown
+    heads = (weights / weights.sum(-1, keepdims=True)) @ v
+    joined = heads.transpose(0, 2, 1, 3).reshape(2, 3, 8)
+    expected = joined @ layer.projection.weight.data + layer.projection.bias.data  # type: ignore[union-attr]
+    given = Tensor(x, requires_grad=True)
+    output = layer(given, mask)
+    np.testing.assert_allclose(output.data, expected, rtol=1e-6, atol=1e-7)
+    output.sum().backward()
+    assert given.grad is not None
+    assert np.isfinite(given.grad).all()
+
+
+@pytest.mark.parametrize("mask", [np.ones((2, 3)), np.full((3, 3), -np.inf), np.ones((3, 3, 3)), np.zeros((3, 3))])
+def test_attention_refuses_other_masks(mask: Any) -> None:
+    with pytest.raises(ValueError, match="mask"):
+        MultiHeadAttention(8, 2)(Tensor(np.zeros((2, 3, 8), np.float32)), mask)
+
+
+def test_a_mask_of_what_is_causal_is_causal_attention() -> None:
+    x = Tensor(np.random.default_rng(1).normal(size=(2, 5, 8)).astype(np.float32))
+    causal, open_ = (MultiHeadAttention(8, 2, causal=each, seed=0) for each in (True, False))
+    np.testing.assert_allclose(open_(x, np.tril(np.ones((5, 5)))).data, causal(x).data, atol=1e-6)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
+import math
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
@@ -48,15 +51,45 @@ class MultiHeadAttention(Module):
         self.qkv = Linear(embed_dim, 3 * embed_dim, seed=generator)
         self.projection = Linear(embed_dim, embed_dim, seed=generator)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return (B, T, embed_dim) of (B, T, embed_dim)."""
+    def forward(self, x: Tensor, mask: Any = None) -> Tensor:
+        """Return (B, T, embed_dim) of (B, T, embed_dim).
+
+        Args:
+            x: the positions.
+            mask: (T, T), (B, T, T) or (B, num_heads or 1, T, T), true or 1 where a query (row) may look at a key
+                (column), else false or 0. Scores are then held as a whole.
+
+        Raises:
+            ValueError: if ``mask`` has other shapes or values, hides every key from a query, or there is a memory.
+        """
         packed = self.qkv(x)
-        if self.memory is None:
+        if mask is not None:
+            heads = self._masked(packed, mask)
+        elif self.memory is None:
             heads = apply(ops.self_attention, packed, heads=self.num_heads, causal=self.causal)
         else:
             heads = self.memory.attend(packed)
         output: Tensor = self.projection(heads)
         return output
+
+    def _masked(self, packed: Tensor, mask: Any) -> Tensor:
+        """Return the heads' outputs side by side, (B, T, embed_dim), as the mask lets them look."""
+        if self.memory is not None:
+            raise ValueError("mask must be left out where a cache remembers: it attends causally")
+        (batch, length, _), depth = packed.shape, self.embed_dim // self.num_heads
+        given = np.asarray(mask.data if isinstance(mask, Tensor) else mask)
+        shown = given[:, None] if given.ndim == 3 else given
+        square = (length, length)
+        fits = shown.ndim in (2, 4) and shown.shape[-2:] == square and np.isin(given, (0, 1)).all()
+        if not fits or (shown.ndim == 4 and (shown.shape[0] != batch or shown.shape[1] not in (1, self.num_heads))):
+            raise ValueError(f"mask must be of 0 and 1, of shape {square} or {(batch, *square)}, not {given.shape}")
+        shown = shown.astype(bool) & np.tril(np.ones(square, bool)) if self.causal else shown.astype(bool)
+        if not shown.any(axis=-1).all():
+            raise ValueError("mask must let every query look at a key at least, but hides all from one")
+        parts = packed.reshape(batch, length, 3, self.num_heads, depth).transpose(2, 0, 3, 1, 4)
+        scores = (parts[0] @ parts[1].transpose(2, 3)) * (1 / math.sqrt(depth))
+        weights = apply(ops.softmax, apply(ops.where, shown, scores, -math.inf))
+        return (weights @ parts[2]).transpose(1, 2).reshape(batch, length, self.embed_dim)
 
     def _described(self) -> str:
         return f"{self.embed_dim}, num_heads={self.num_heads}, causal={self.causal}"
