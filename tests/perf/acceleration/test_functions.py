@@ -97,7 +97,7 @@ def test_steps_of_optimizers_are_those_of_float64(kind: type[Optimizer], momentu
     moved = []
     for dtype in (np.float32, np.float64):
         parameter = Parameter(start.astype(dtype))
-        optimizer = kind([parameter], lr=0.1, weight_decay=0.02, **more)  # type: ignore[call-arg]
+        optimizer = kind([parameter], lr=0.1, weight_decay=0.02, **more)
         with accelerated():
             for step in range(4):
                 parameter.grad = (slope * (step - 1.5)).astype(dtype)

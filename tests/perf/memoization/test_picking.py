@@ -7,7 +7,7 @@ import pytest
 
 from tinytorch import Tensor, models
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.benchmarking import scoring
+from tinytorch.perf.benchmarking.variants import scoring
 from tinytorch.perf.memoization import enable_kv_cache, fuse_decoding, generate
 from tinytorch.perf.memoization.generation import sample_tokens
 
