@@ -46,7 +46,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def made_machine(monkeypatch: pytest.MonkeyPatch) -> Ceilings:
     """Let the instruments take round ceilings for those that were measured on this machine, and return them."""
     made = made_ceilings()
-    monkeypatch.setattr(store, "ceilings", lambda threads=1, refresh=False: made_ceilings(threads=threads))
+    monkeypatch.setattr(
+        store, "ceilings", lambda threads=1, refresh=False, on_progress=None: made_ceilings(threads=threads)
+    )
     monkeypatch.setattr(store, "kept_ceilings", lambda threads=1: made_ceilings(threads=threads))
     return made
 

@@ -138,7 +138,7 @@ def test_who_waits_for_a_measurement_is_told(
         monkeypatch.setattr(store, "kept_ceilings", lambda threads: None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert main(["profile", "mlp"]) == 0
-    assert ("Measuring first" in capsys.readouterr().err) == (terminal and not known)
+    assert ("Measuring first" in capsys.readouterr().err) == (not known)
 
 
 def test_the_length_of_a_sequence_is_chosen(tmp_path: Path) -> None:
@@ -254,7 +254,7 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["fly"], ["profile"], ["profile", "mlp", "--sort-by", "colour"], ["profile", "mlp", "--batch", "x"]],
+    [[], ["fly"], ["profile", "mlp", "--sort-by", "colour"], ["profile", "mlp", "--batch", "x"]],
 )
 def test_arguments_that_do_not_parse_are_one_sentence_too(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

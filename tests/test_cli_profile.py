@@ -62,6 +62,8 @@ def test_options_before_the_script_are_ours_and_those_behind_it_its_own() -> Non
     ours = ["profile", "--html", "r.html", "train.py"]
     assert own_part([*ours, "--limit", "3", "x.py"]) == (ours, ["--limit", "3", "x.py"])
     assert own_part(["profile", "--memory", "train.py"]) == (["profile", "--memory", "train.py"], [])
+    assert own_part(["profile", "--html", "r.html", "-m", "a.b", "--x"]) == ([*ours[:3], "-m", "a.b"], ["--x"])
+    assert own_part(["profile", "-", "--x"]) == (["profile", "-"], ["--x"])
     assert own_part(["profile", "--trace", "odd.py", "mlp"]) == (["profile", "--trace", "odd.py", "mlp"], [])
     assert own_part(["profile", "mlp", "--batch", "3"]) == (["profile", "mlp", "--batch", "3"], [])
     assert own_part([]) == ([], [])
@@ -80,6 +82,9 @@ def test_a_script_becomes_a_page_that_needs_nothing_else(
     page.feed(html.read_text(encoding="utf-8"))
     assert page.headings == [
         f"Profile of {script} --rate 3",
+        "Lines",
+        "Functions",
+        "Calls into libraries",
         "Operations",
         "Modules and regions",
         "Flame graph",
@@ -126,6 +131,10 @@ def test_a_model_has_a_page_too(tmp_path: Path) -> None:
         (["--backward", "train.py"], "--backward is for a model, and train.py is a script"),
         (["--batch", "3", "train.py"], "--batch is for a model, and train.py is a script"),
         (["mlp", "--memory"], "--memory is for a script"),
+        (["--seconds", "0", "train.py"], "--seconds must be above 0"),
+        (["--seconds", "1", "mlp"], "--seconds is for a script"),
+        ([], "WHAT must be"),
+        (["-m", "no_such_module"], "no module"),
     ],
 )
 def test_what_cannot_be_done_is_said(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

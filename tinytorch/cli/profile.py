@@ -5,14 +5,19 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import fields
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch import models
 from tinytorch.cli.program_report import html_report
@@ -21,12 +26,14 @@ from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.events.trace import stacks_of
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.model_io import zeros_for
 from tinytorch.perf.onnx import OnnxModel, from_onnx
 from tinytorch.perf.profiling.breakdown import OpRow
+from tinytorch.perf.profiling.lines import tables_text
 from tinytorch.perf.profiling.model_profile import (
     LossFunction,
     checked_module,
@@ -36,9 +43,10 @@ from tinytorch.perf.profiling.model_profile import (
     run_once,
 )
 from tinytorch.perf.profiling.profiler import Profiler
-from tinytorch.perf.profiling.program import profile_program
+from tinytorch.perf.profiling.program import STDIN, ProgramProfile, profile_program
 from tinytorch.perf.profiling.repeated import repeated, save_repeated
 from tinytorch.perf.profiling.shares import recordings
+from tinytorch.perf.profiling.torch_ops import torch_text
 
 
 def add(commands: Commands) -> None:
@@ -48,9 +56,13 @@ def add(commands: Commands) -> None:
     profile.add_argument(
         "model",
         metavar="WHAT",
-        help=f"a script, such as train.py, with its own arguments behind it; {', '.join(models.ZOO)}; a file of another"
-        " framework (model.onnx); or module:factory, a function that returns a Module",
+        nargs="?",
+        help="a script, such as train.py, with its own arguments behind it, a folder with a __main__.py, or - for "
+        f"standard input; {', '.join(models.ZOO)}; a file of another framework (model.onnx); or module:factory, a "
+        "function that returns a Module",
     )
+    profile.add_argument("-m", dest="module", metavar="MODULE", help="a module, as `python -m` runs it")
+    profile.add_argument("--seconds", type=float, metavar="S", help="stop a script after S seconds, and report on it")
     profile.add_argument("--batch", type=int, default=1, metavar="N", help="inputs at a time (default 1)")
     profile.add_argument("--backward", action="store_true", help="run and profile backward too")
     profile.add_argument("--seq-len", type=int, metavar="T", help="positions, for a model that takes tokens")
@@ -90,11 +102,23 @@ _FILES = ("--trace", "--json", "--html", "--stacks", "--save")
 
 
 def own_part(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the command's arguments and, behind the name of a script, the script's own."""
+    """Return the command's arguments and, behind the name of a program, the program's own."""
     for index, argument in enumerate(arguments):
-        if index and arguments[0] == "profile" and argument.endswith(".py") and not _is_of(arguments[index - 1]):
+        if not index or arguments[0] != "profile":
+            continue
+        if argument == "-m":
+            return list(arguments[: index + 2]), list(arguments[index + 2 :])
+        if not _is_of(arguments[index - 1]) and _is_program(argument):
             return list(arguments[: index + 1]), list(arguments[index + 1 :])
     return list(arguments), []
+
+
+def _is_program(what: str) -> bool:
+    """Return whether it is a script, a folder of one, or standard input, and no model."""
+    if what in models.ZOO or what.startswith("--"):
+        return False
+    path = Path(what)
+    return what == STDIN or path.suffix in (".py", ".pyz") or path.is_dir() or (path.is_file() and not path.suffix)
 
 
 def _is_of(option: str) -> bool:
@@ -111,37 +135,69 @@ def _run(chosen: argparse.Namespace) -> int:
         raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
     if chosen.repeats < 1:
         raise UsageError(f"--repeats must be at least 1, not {chosen.repeats}")
+    if chosen.seconds is not None and not chosen.seconds > 0:
+        raise UsageError(f"--seconds must be above 0, not {chosen.seconds:g}")
+    if (chosen.model is None) == (chosen.module is None):
+        raise UsageError("WHAT must be a script, a model, or -m MODULE" + (", not both" if chosen.model else ""))
     for option in _FILES:
-        check_folder(option.removeprefix("--"), getattr(chosen, option.removeprefix("--")))
-    return _run_script(chosen) if chosen.model.endswith(".py") else _run_model(chosen)
+        name = option.removeprefix("--")
+        check_folder(name, getattr(chosen, name))
+        if getattr(chosen, name):  # of the folder where the command was given, wherever a script goes
+            setattr(chosen, name, str(Path(getattr(chosen, name)).absolute()))
+    return _run_script(chosen) if chosen.module or _is_program(chosen.model) else _run_model(chosen)
 
 
 def _run_script(chosen: argparse.Namespace) -> int:
+    script = chosen.module or chosen.model
     for option in ("backward", "seq_len", "input_shape", "given"):
         if getattr(chosen, option):
-            raise UsageError(f"--{option.replace('_', '-')} is for a model, and {chosen.model} is a script")
+            raise UsageError(f"--{option.replace('_', '-')} is for a model, and {script} is a script")
     if chosen.batch != 1:
-        raise UsageError(f"--batch is for a model, and {chosen.model} is a script")
-    _tell_of_options(chosen.model, chosen.arguments)
-    if chosen.html:
-        _tell_of_ceilings()
-        store.ceilings(thread_limit())
-    done = profile_program(chosen.model, chosen.arguments, chosen.memory)
+        raise UsageError(f"--batch is for a model, and {script} is a script")
+    _tell_of_options(script, chosen.arguments)
+    run = partial(profile_program, script, chosen.arguments, module=bool(chosen.module), seconds=chosen.seconds)
+    done = run(chosen.memory)
     sys.stdout.flush()
-    _write(chosen, done.name, done.profiler, [f"It ended with exit code {done.exit_code}."] if done.exit_code else [])
-    if chosen.save:
-
-        def record() -> list[Profile]:
-            with redirect_stdout(io.StringIO()):  # it has said already what it says
-                return [profile_program(chosen.model, chosen.arguments).profiler.run for _ in range(chosen.repeats)]
-
-        save_repeated(repeated(done.name, record), chosen.save)
+    if chosen.html and done.ran_ops:
+        _measure_ceilings()
+    _write(chosen, done.name, done.profiler, done)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
-    done.profiler.print_top_operations(chosen.limit, chosen.sort_by)
-    print()
-    done.profiler.print_by_layer()
+    print_program(done, chosen.limit, chosen.sort_by)
+    if chosen.save:
+        _save_script(chosen, done, run)
+    if done.stopped and any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(done.exit_code)  # Python would wait for threads that nothing ends
     return done.exit_code
+
+
+def _save_script(chosen: argparse.Namespace, done: ProgramProfile, run: Callable[[], ProgramProfile]) -> None:
+    """Run the script again, several times, and keep what each run took; one that did not end well is not repeated."""
+    if done.exit_code:
+        print(f"note: {chosen.save} is not written, because the script did not end well", file=sys.stderr)
+        return
+
+    def record() -> list[Profile]:
+        with redirect_stdout(io.StringIO()):  # it has said already what it says
+            return [run().profiler.run for _ in range(chosen.repeats)]
+
+    save_repeated(repeated(done.name, record), chosen.save)
+
+
+def print_program(done: ProgramProfile, limit: int, sort_by: str) -> None:
+    """Print the tables of a program: of its lines, of PyTorch's operations, and of ours if it ran any."""
+    print(tables_text(done.lines, limit))
+    print(*done.notes, sep="\n")
+    if done.torch_ops is not None and done.torch_ops.rows:
+        print()
+        print(torch_text(done.torch_ops, limit))
+    if done.ran_ops:
+        print()
+        done.profiler.print_top_operations(limit, sort_by)
+        print()
+        done.profiler.print_by_layer()
 
 
 def _tell_of_options(script: str, arguments: Sequence[str]) -> None:
@@ -151,30 +207,42 @@ def _tell_of_options(script: str, arguments: Sequence[str]) -> None:
         print(said, file=sys.stderr)
 
 
-def _tell_of_ceilings() -> None:
-    if sys.stderr.isatty() and store.kept_ceilings(thread_limit()) is None:
-        print("Measuring first, once, what this machine can do: up to a minute.", file=sys.stderr)
+def _measure_ceilings() -> None:
+    """Measure what this machine can do where that is not kept, which is told of, with how far it is on a terminal."""
+    if store.kept_ceilings(thread_limit()) is not None:
+        return
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    shown = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
+    print("Measuring first, once, what this machine can do: up to a minute.", file=sys.stderr, flush=True)
+    with shown:
+        task = shown.add_task("machine", total=1.0)
+        store.ceilings(
+            thread_limit(),
+            on_progress=lambda stage, part: shown.update(task, description=stage, completed=part, refresh=True),
+        )
 
 
-def _write(chosen: argparse.Namespace, name: str, profiler: Profiler, lines: Sequence[str] = ()) -> None:
+def _write(chosen: argparse.Namespace, name: str, profiler: Profiler, program: ProgramProfile | None = None) -> None:
     """Write the files that were asked for, of a script and of a model alike."""
     if chosen.trace:
-        profiler.export_chrome_trace(chosen.trace)
+        profiler.export_chrome_trace(chosen.trace, program.trace_events() if program else ())
     if chosen.stacks:
-        write_whole(chosen.stacks, profiler.collapsed_stacks())
+        write_whole(chosen.stacks, stacks_of(program.tree()) if program else profiler.collapsed_stacks())
     if chosen.html:
-        write_whole(chosen.html, html_report(name, profiler, store.kept_ceilings(profiler.run.blas_threads), lines))
+        known = store.kept_ceilings(profiler.run.blas_threads)
+        write_whole(chosen.html, html_report(name, profiler, known, program=program))
 
 
 def _run_model(chosen: argparse.Namespace) -> int:
     if chosen.memory:
         raise UsageError(f"--memory is for a script; of a model such as {chosen.model} memory is always followed")
+    if chosen.seconds is not None:
+        raise UsageError(f"--seconds is for a script, and {chosen.model} is a model")
     model, inputs, loss = _subject(chosen)
     if not chosen.backward or chosen.html:
-        _tell_of_ceilings()
+        _measure_ceilings()
     done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
-    if chosen.html:
-        store.ceilings(thread_limit())
     _write(chosen, chosen.model, done.profiler)
     if chosen.save:
         with undisturbed(model):

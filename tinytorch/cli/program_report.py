@@ -10,11 +10,13 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
-from tinytorch.perf.events.call_tree import call_tree
+from tinytorch.perf.events.call_tree import Frame, call_tree
 from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.machine import Ceilings, identity
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import BETWEEN, OpRow
+from tinytorch.perf.profiling.lines import at
+from tinytorch.perf.profiling.program import ProgramProfile
 from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.perf.roofline.placement import Placed, place_ops
 from tinytorch.report import tables
@@ -42,7 +44,13 @@ REMEDIES: dict[Bottleneck, str] = {
 }
 
 
-def html_report(name: str, profiler: Profiler, ceilings: Ceilings | None, lines: Sequence[str] = ()) -> str:
+def html_report(
+    name: str,
+    profiler: Profiler,
+    ceilings: Ceilings | None,
+    lines: Sequence[str] = (),
+    program: ProgramProfile | None = None,
+) -> str:
     """Return the page: it needs no other file and asks no other host for anything.
 
     Args:
@@ -50,21 +58,89 @@ def html_report(name: str, profiler: Profiler, ceilings: Ceilings | None, lines:
         profiler: that recorded it; memory that was joined is shown.
         ceilings: of this machine for the threads that ran, for roofline and verdicts; None if they are not known.
         lines: what else is to be said at the top, a sentence each.
+        program: what else was seen of it, if it is one: lines, threads, PyTorch's operations.
     """
     run = profiler.run
-    placed = _placed(run, ceilings)
-    parts = [
-        _paragraphs([*lines, *profiler.notes()]),
-        _section("Operations", _operations(profiler)),
-        _section("Modules and regions", _layers(profiler)),
-        _section("Flame graph", _flames(run)),
-        _section("Timeline", _timeline(run)),
-        _section("Memory over time", _memory(run, _joined_memory(profiler))),
-        _section("Roofline", _roofline(placed, ceilings)),
-        _section("What each verdict calls for", _remedies(placed)),
-        _section("The machine", _machine(ceilings)),
+    if program is None:
+        said, parts = [*lines, *profiler.notes()], []
+    else:
+        ended = [f"It ended with exit code {program.exit_code}."] if program.exit_code else []
+        said, parts = [*ended, *lines, *program.notes], _program(program)
+    parts.insert(0, _paragraphs(said))
+    if program is None or program.ran_ops:
+        parts += [
+            _section("Operations", _operations(profiler)),
+            _section("Modules and regions", _layers(profiler)),
+        ]
+    parts += [
+        _section("Flame graph", _flames(program.tree() if program else call_tree(run))),
+        _section("Timeline", _timelines(run, program)),
+        _section("Memory over time", _memory(run, _joined_memory(profiler), program)),
     ]
+    if program is None or program.ran_ops:
+        placed = _placed(run, ceilings)
+        parts += [
+            _section("Roofline", _roofline(placed, ceilings)),
+            _section("What each verdict calls for", _remedies(placed)),
+        ]
+    parts.append(_section("The machine", _machine(ceilings)))
     return standalone_page(f"Profile of {name}", "\n".join(parts), style=STYLE, script=SCRIPT)
+
+
+_SPLIT = (
+    Column("seconds", "time", "s"),
+    Column("share", "share of the run", "%"),
+    Column("own_share", "own Python", "%"),
+    Column("compiled_share", "compiled code", "%"),
+    Column("library_share", "libraries", "%"),
+)
+_WITH_CALLEES = Column("with_callees", "with what it called", "%")
+
+
+def _program(program: ProgramProfile) -> list[str]:
+    """Return the sections on lines, functions, calls, threads and PyTorch's operations."""
+    lines = program.lines
+    if not lines.lines:
+        return [_section("Lines", _paragraphs(["The program was over before it could be looked at."]))]
+    thread = [Column("thread", "thread")] if len(lines.threads) > 1 else []
+    tabled: list[tuple[str, Sequence[Any], list[Column], str]] = [
+        ("Lines", lines.lines, [Column("place", "line"), *thread, *_SPLIT, Column("source", "source")], ""),
+        (
+            "Functions",
+            lines.functions,
+            [Column("function", "function"), Column("place", "line"), *_SPLIT, _WITH_CALLEES],
+            "",
+        ),
+        (
+            "Calls into libraries",
+            lines.calls,
+            [Column("library", "library"), Column("what", "call"), Column("place", "line"), *_SPLIT[:2]],
+            "",
+        ),
+    ]
+    if thread:
+        tabled.append(("Threads", lines.threads, [*thread, *_SPLIT, Column("busiest", "busiest line")], ""))
+    if program.torch_ops is not None and program.torch_ops.rows:
+        columns = [
+            Column("op", "operation"),
+            Column("calls", "calls", "1"),
+            Column("seconds", "own time", "s"),
+            Column("with_inner", "with operations inside", "s"),
+            Column("flops", "FLOPs", "FLOP"),
+        ]
+        said = "As PyTorch's own profiler counts them, whose cost is in the times."
+        tabled.append(("PyTorch's operations", program.torch_ops.rows, columns, said))
+    return [_section(one[0], _tabled(*one)) for one in tabled if one[1]]
+
+
+def _tabled(title: str, rows: Sequence[Any], columns: Sequence[Column], said: str) -> str:
+    """Return the first rows as a table."""
+    shown = [asdict(row) for row in rows[:_OPS]]
+    for row in shown:
+        if "file" in row:
+            row["place"] = at(row["file"], row["line"])
+    left = f"The longest of {len(rows)}. " if len(rows) > _OPS else ""
+    return tables.to_html(shown, columns, caption=f"{left}{said}", key=title.split()[0].lower().replace("'", ""))
 
 
 def _section(title: str, body: str) -> str:
@@ -117,20 +193,35 @@ def _layers(profiler: Profiler) -> str:
     return tables.to_html(rows, columns, caption=caption, key="layers")
 
 
-def _flames(run: Profile) -> str:
+def _flames(root: Frame) -> str:
     how = (
         "Width is time; what runs in a frame stands below it. A click or Enter zooms, Escape leaves, arrows walk, "
         "and / searches."
     )
-    return f"<p>{how}</p>\n{boxes_html(flame_boxes(call_tree(run)), key='flames', label='Flame graph of the run')}"
+    return f"<p>{how}</p>\n{boxes_html(flame_boxes(root), key='flames', label='Flame graph of the run')}"
 
 
-def _timeline(run: Profile) -> str:
-    boxes = timeline_boxes(run)
-    if not boxes:
+def _timelines(run: Profile, program: ProgramProfile | None) -> str:
+    """Return the timeline of the ops, and of each thread and of PyTorch's operations in a program."""
+    drawn = [("operations", timeline_boxes(run))] if program is None or program.ran_ops else []
+    if program is not None:
+        for one in program.lines.samples:
+            for track in one.tracks:
+                found = program.lines.intervals(track, one.stacks)
+                drawn.append((program.lines.name(track), timeline_boxes(run, found)))
+        if program.torch_ops is not None:
+            calls = ((call.start, call.end, 0, call.op, "op") for call in program.torch_ops.calls)
+            drawn.append(("operations of PyTorch", timeline_boxes(run, calls)))
+    shown = [(label, boxes) for label, boxes in drawn if boxes]
+    if not shown:
         return _paragraphs(["Nothing ran that took a visible part of the time."])
     how = "From left to right as it ran; what is too short to be seen is left out."
-    return f"<p>{how}</p>\n{boxes_html(boxes, key='timeline', label='Timeline of the run')}"
+    parts = [
+        (f"<h3>{escape(label)}</h3>\n" if len(shown) > 1 else "")
+        + boxes_html(boxes, key=f"timeline-{number}", label=f"Timeline: {label}")
+        for number, (label, boxes) in enumerate(shown)
+    ]
+    return f"<p>{how}</p>\n" + "\n".join(parts)
 
 
 def _joined_memory(profiler: Profiler) -> MemoryProfile | None:
@@ -140,9 +231,18 @@ def _joined_memory(profiler: Profiler) -> MemoryProfile | None:
         return None
 
 
-def _memory(run: Profile, memory: MemoryProfile | None) -> str:
+def _memory(run: Profile, memory: MemoryProfile | None, program: ProgramProfile | None) -> str:
+    held = program.lines.samples[0].resident if program else []
+    process = _resident(run, held) if held else ""
     if memory is None or not memory.steps:
-        return _paragraphs(["Memory was not recorded: `--memory` runs the script a second time for it."])
+        more = ["Memory was not recorded."] if program is None else []
+        if memory is None and program is not None and program.ran_ops:
+            more = ["Arrays by what they are for were not recorded: `--memory` runs the script a second time for it."]
+        if memory is not None:
+            more = ["No operation of the package ran, whose arrays could be followed."]
+        elif not process and program is not None:
+            more += ["This system does not say how much memory the process held."]
+        return process + _paragraphs(more)
     figure, ax = subplots(height=3.0)
     _draw_memory(ax, run, memory)
     settle(figure)
@@ -150,6 +250,21 @@ def _memory(run: Profile, memory: MemoryProfile | None) -> str:
     alt = f"Live bytes of arrays after each operation, by what they are for; the most are of {most}."
     svg, _ = both_layouts(figure, key="memory", alt=alt)
     peak = f"{memory.peak / 2**20:,.2f} MiB at the peak, traced in a run of its own, on the clock of the timed one."
+    return f"{process}<figure>{svg}<figcaption>{escape(peak)}</figcaption></figure>"
+
+
+def _resident(run: Profile, held: Sequence[tuple[int, int]]) -> str:
+    """Return the memory that the process held, drawn over time."""
+    figure, ax = subplots(height=3.0)
+    every = max(len(held) // 500, 1)  # of which each shows the most since the one before
+    most = [max(value for _, value in held[first : first + every]) for first in range(0, len(held), every)]
+    ax.step([(when - run.start) * 1e-9 for when, _ in held[::every]], [value / 2**20 for value in most], where="post")
+    ax.set_ylim(bottom=0)
+    ax.set_xlabel("time (s)")
+    ax.set_ylabel("memory of the process (MiB)")
+    settle(figure)
+    peak = f"{max(most) / 2**20:,.0f} MiB of memory at the peak, of the whole process with Python and its libraries."
+    svg, _ = both_layouts(figure, key="resident", alt=f"Memory that the process held over time: {peak}")
     return f"<figure>{svg}<figcaption>{escape(peak)}</figcaption></figure>"
 
 

@@ -7,7 +7,7 @@ script. `SCRIPT` adds the zoom, the search, the keys and what a box says when it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -68,12 +68,20 @@ def flame_boxes(
     return boxes
 
 
-def timeline_boxes(profile: Profile) -> list[Box]:
-    """Return the boxes of a run by time: regions, modules, ops and the collector as they ran, the longest of them."""
+#: Start, end, rank of two alike, name and kind of what is drawn on a timeline.
+Interval = tuple[int, int, int, str, str]
+
+
+def timeline_boxes(profile: Profile, intervals: Iterable[Interval] | None = None) -> list[Box]:
+    """Return the boxes of a run by time: regions, modules, ops and the collector as they ran, the longest of them.
+
+    ``intervals`` are drawn in place of these, of what else was seen of the same run.
+    """
     whole = max(profile.end - profile.start, 1)
     boxes: list[Box] = []
     running: list[int] = []
-    for start, end, _, name, kind in sorted(_intervals(profile, whole), key=lambda one: (one[0], -one[1], one[2])):
+    found = _intervals(profile, whole) if intervals is None else _within(intervals, profile, LEAST * whole)
+    for start, end, _, name, kind in sorted(found, key=lambda one: (one[0], -one[1], one[2])):
         while running and running[-1] <= start:
             running.pop()
         left = (start - profile.start) / whole
@@ -83,7 +91,14 @@ def timeline_boxes(profile: Profile) -> list[Box]:
     return boxes
 
 
-def _intervals(profile: Profile, whole: int) -> Iterator[tuple[int, int, int, str, str]]:
+def _within(intervals: Iterable[Interval], profile: Profile, least: float) -> Iterator[Interval]:
+    for start, end, rank, name, kind in intervals:
+        first, last = max(start, profile.start), min(end, profile.end)
+        if last - first >= least:
+            yield first, last, rank, name, kind
+
+
+def _intervals(profile: Profile, whole: int) -> Iterator[Interval]:
     """Yield start, end, rank of two alike, name and kind of all that is wide enough to be seen."""
     least = LEAST * whole
     for region in profile.regions:
@@ -143,6 +158,7 @@ def _box(box: Box, first: bool) -> str:
 #: Colours of boxes by their look; dark words can be read on each, on a light page and on a dark one.
 _FILLS = {
     "run": "#d5d5cf", "region": "#b9a9dd", "module": "#8cc7d3", "op": "#f2b45c", "collector": "#e58f8f",
+    "thread": "#d5d5cf", "own": "#f2b45c", "library": "#8cc7d3", "compiled": "#a8d08d",
     "faster": "#7fb3f5", "slower": "#f39a6b", "the same": "#dcdcd6", "open": "#eeeeea", "only one": "#d8b4d0",
 }  # fmt: skip
 _OTHER = "#c9d3d6"

@@ -11,7 +11,7 @@ import numpy as np
 
 from tinytorch.perf.events.stream import COLLECTOR, Event, Profile, Region, Span, inside
 
-Kind = Literal["run", "region", "collector", "module", "op"]
+Kind = Literal["run", "region", "collector", "module", "op", "thread", "own", "library", "compiled"]
 
 
 @dataclass(slots=True)

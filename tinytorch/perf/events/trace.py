@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
-from tinytorch.perf.events.call_tree import call_tree, frames_of
+from tinytorch.perf.events.call_tree import Frame, call_tree, frames_of
 from tinytorch.perf.events.stream import COLLECTOR, Event, Profile
 
 Json = dict[str, Any]
@@ -49,8 +49,11 @@ def chrome_trace(profile: Profile, memory: MemoryProfile | None = None) -> Json:
     return {"traceEvents": events, "displayTimeUnit": "ms"}
 
 
-def trace_text(profile: Profile, memory: MemoryProfile | None = None) -> str:
-    """Return `chrome_trace` as JSON, of many ops in far less time: what ops of one kind share is written once."""
+def trace_text(profile: Profile, memory: MemoryProfile | None = None, more: Iterable[Json] = ()) -> str:
+    """Return `chrome_trace` as JSON, of many ops in far less time: what ops of one kind share is written once.
+
+    ``more`` are events of other instruments that looked at the same run.
+    """
     columns = profile.columns
     frame = chrome_trace(replace(profile, events=()))["traceEvents"]
     frame[2]["args"]["ops"] = len(columns)
@@ -78,7 +81,7 @@ def trace_text(profile: Profile, memory: MemoryProfile | None = None) -> str:
         for one in backward_stretches(profile)
     ]
     before = [json.dumps(event) for event in [*frame, *stretches]]
-    after = [json.dumps(event) for event in _counters(profile, memory, where)]
+    after = [json.dumps(event) for event in (*_counters(profile, memory, where), *more)]
     return f'{{"traceEvents": [{", ".join([*before, *ops, *after])}], "displayTimeUnit": "ms"}}'
 
 
@@ -148,7 +151,11 @@ def collapsed_stacks(profile: Profile) -> str:
     The numbers are the own times of the frames of `call_tree` and sum to the wall time of the run. A backward is a
     frame of its own, named ``op backward``. Format: B. Gregg, FlameGraph, stackcollapse.
     """
-    root = call_tree(profile)
+    return stacks_of(call_tree(profile))
+
+
+def stacks_of(root: Frame) -> str:
+    """Return the lines of `collapsed_stacks` of a call tree."""
     lines = [f"{NOT_NAMED} {root.self_ns}\n"] if root.self_ns else []
     for names, frame in root.stacks():
         if frame.self_ns or frame.kind == "op":

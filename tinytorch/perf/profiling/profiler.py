@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -241,15 +241,16 @@ class Profiler:
             said.append(f"uncounted, no formula: {', '.join(run.uncounted)}")
         return said
 
-    def export_chrome_trace(self, path: str | Path) -> Path:
+    def export_chrome_trace(self, path: str | Path, more: Iterable[dict[str, Any]] = ()) -> Path:
         """Write the run as Chrome trace JSON, which Perfetto opens; return the path.
 
-        Modules nest, forward and backward are marked, and a joined memory run is a counter.
+        Modules nest, forward and backward are marked, and a joined memory run is a counter. ``more`` are events of
+        other instruments that looked at the same run.
 
         Raises:
             RuntimeError: if no timed run is recorded.
         """
-        return write_whole(path, trace.trace_text(self._timed_run(), self._memory))
+        return write_whole(path, trace.trace_text(self._timed_run(), self._memory, more))
 
     def collapsed_stacks(self) -> str:
         """Return ``module;submodule;op nanoseconds`` lines for flame graphs."""

@@ -1,0 +1,206 @@
+"""Programs of any kind under the profiler, by the command: each is reported, whatever it does and however it ends."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tinytorch.cli import main
+from tinytorch.perf.profiling.lines import library_of
+from tinytorch.perf.profiling.program import profile_program
+
+pytestmark = pytest.mark.usefixtures("made_machine")
+
+#: Work of the interpreter's own, of about the same time in each call.
+SPIN = "def spin(n):\n    s = 0\n    for i in range(n):\n        s += i * i\n    return s\n"
+
+
+def report_of(path: Path, *arguments: str, seconds: float | None = None, module: bool = False) -> Any:
+    """Return what the profile of a program has as JSON."""
+    return profile_program(str(path), arguments, seconds=seconds, module=module).to_json()
+
+
+def command(folder: Path, *arguments: str, stdin: str | None = None) -> tuple[int, Any, str]:
+    """Return exit code, the JSON that the command wrote (None without), and all that it said."""
+    target = folder / "report.json"
+    asked = [sys.executable, "-m", "tinytorch", "profile", "--json", target.name, *arguments]
+    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(asked, cwd=folder, env=here, input=stdin, capture_output=True, text=True, timeout=200)
+    return done.returncode, json.loads(target.read_text()) if target.is_file() else None, done.stdout + done.stderr
+
+
+ENDS = {
+    "of itself": ("spin(300000)", None, 0),
+    "in another folder": ("import os, tempfile\nspin(300000)\nos.chdir(tempfile.mkdtemp())", None, 0),
+    "by sys.exit": ("import sys\nspin(300000)\nsys.exit(3)", None, 3),
+    "by an exception": ("spin(300000)\nraise KeyError('lost')", None, 1),
+    "by an exception that is no error": ("spin(300000)\nraise GeneratorExit", None, 1),
+    "by Ctrl-C": ("import os, signal\nspin(300000)\nos.kill(os.getpid(), signal.SIGINT)\nspin(10**9)", None, 130),
+    "by KeyboardInterrupt": ("spin(300000)\nraise KeyboardInterrupt", None, 130),
+    "terminated": ("import os, signal\nspin(300000)\nos.kill(os.getpid(), signal.SIGTERM)\nspin(10**9)", None, 143),
+    "never": ("while True:\n    spin(10000)", 0.7, 124),
+    "never, and catches errors": (
+        "while True:\n    try:\n        spin(10000)\n    except Exception:\n        pass",
+        0.7,
+        124,
+    ),
+    "never, and sleeps": ("import time\nspin(300000)\ntime.sleep(1000)", 0.7, 124),
+    "by os._exit": ("import os\nspin(300000)\nos._exit(5)", None, 5),
+}
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_there_is_a_report_however_a_program_ends(ends: str, tmp_path: Path) -> None:
+    text, seconds, code = ENDS[ends]
+    (tmp_path / "train.py").write_text(f"{SPIN}{text}\n")
+    report = report_of(tmp_path / "train.py", seconds=seconds)
+    assert report["exit_code"] == code
+    assert "spin" in {row["function"] for row in report["functions"]}
+
+
+def test_the_command_reports_on_a_program_whose_threads_never_end_and_leaves(tmp_path: Path) -> None:
+    text = f"{SPIN}import os, threading\nos.chdir('/')\nthreading.Thread(target=spin, args=(10**12,)).start()\n"
+    (tmp_path / "train.py").write_text(text)
+    code, report, said = command(tmp_path, "--seconds", "1", "train.py")
+    assert (code, report["exit_code"]) == (124, 124), said
+    assert "spin" in said
+
+
+@pytest.mark.parametrize("kind", ["-m package.module", "-m package", "-m module", "folder", "archive", "-", "script"])
+def test_a_program_is_named_as_python_names_it(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"{SPIN}import sys\nprint(__name__, sys.argv[1:])\nspin(500000)\n"
+    name = f"pack{abs(hash(kind))}"  # a module that is loaded is not found anew
+    (tmp_path / name).mkdir()
+    for file in ("__init__", "module", "__main__"):
+        (tmp_path / name / f"{file}.py").write_text("" if "init" in file else text)
+    for file in (f"{name}_module.py", "script"):
+        (tmp_path / file).write_text(text)
+    with zipfile.ZipFile(tmp_path / "archive.pyz", "w") as archive:
+        archive.writestr("__main__.py", text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    what = {"folder": name, "archive": "archive.pyz"}.get(kind, kind.removeprefix("-m "))
+    what = what.replace("package", name) if "package" in what else what.replace("module", f"{name}_module")
+    assert main(["profile", "--json", "r.json", *(["-m"] if "-m" in kind else []), what, "--limit", "x"]) == 0
+    assert "__main__ ['--limit', 'x']" in capsys.readouterr().out
+    shares = {row["function"]: row["own_share"] for row in json.loads((tmp_path / "r.json").read_text())["functions"]}
+    assert shares["spin"] > 0.3
+
+
+def test_own_time_library_time_and_compiled_time_are_apart(tmp_path: Path) -> None:
+    text = f"""{SPIN}import json, time
+text = json.dumps(list(range(20)))
+def until(seconds, do):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        do()
+def own():
+    spin(20000)
+def compiled():
+    time.sleep(0.02)
+def library():
+    json.loads(json.dumps({{str(i): [i] * 9 for i in range(300)}}, indent=1))
+for each in (own, compiled, library):
+    until(0.6, each)
+"""
+    (tmp_path / "train.py").write_text(text)
+    report = report_of(tmp_path / "train.py")
+    rows = {row["function"]: row for row in report["functions"]}
+    for name, mostly in (("spin", "own"), ("compiled", "compiled"), ("library", "library")):
+        assert rows[name][f"{mostly}_share"] == pytest.approx(0.6 / report["wall_seconds"], rel=0.25), name
+        assert rows[name][f"{mostly}_share"] > 0.7 * rows[name]["share"]
+    assert rows["until"]["with_callees"] > 0.8
+    assert {row["what"] for row in report["library_calls"]} >= {"time.sleep"}
+    assert sum(row["share"] for row in report["lines"]) == pytest.approx(1, abs=0.05)
+
+
+def test_a_blocking_call_of_compiled_code_is_its_lines(tmp_path: Path) -> None:
+    """`sum` keeps the lock, so that no thread can look meanwhile."""
+    (tmp_path / "train.py").write_text("a = range(30_000_000)\nb = sum(a)\nc = 1\nd = len(a)\n")
+    report = report_of(tmp_path / "train.py")
+    (line, *_) = report["lines"]
+    assert (line["line"], line["source"]) == (2, "b = sum(a)")
+    assert line["compiled_share"] > 0.8
+
+
+def test_threads_have_rows_of_their_own(tmp_path: Path) -> None:
+    text = f"""{SPIN}import threading, time
+a = threading.Thread(target=spin, args=(3000000,), name="busy")
+b = threading.Thread(target=time.sleep, args=(0.3,), name="waits")
+a.start(), b.start(), a.join(), b.join()
+"""
+    (tmp_path / "train.py").write_text(text)
+    report = report_of(tmp_path / "train.py")
+    rows = {row["thread"]: row for row in report["threads"]}
+    assert rows.keys() == {"MainThread", "busy", "waits"}
+    assert rows["busy"]["own_share"] > 0.9 * rows["busy"]["share"]
+
+
+def test_processes_are_followed_or_named(tmp_path: Path) -> None:
+    text = f"""{SPIN}import multiprocessing, os, subprocess, sys
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        pool.map(spin, [4000000])
+    started = multiprocessing.get_context("spawn").Process(target=spin, args=(4000000,))
+    started.start(), started.join()
+    subprocess.run([sys.executable, "other.py"])
+    subprocess.run(["sleep", "0.01"])
+    if os.fork() == 0:
+        spin(4000000)
+    else:
+        os.wait()
+        print("the end")
+"""
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "other.py").write_text(f"{SPIN}spin(4000000)\n")
+    found, report, said = command(tmp_path, "train.py")
+    assert (found, said.count("the end")) == (0, 1), said
+    busy = {
+        row["thread"].split(",")[0] for row in report["lines"] if row["own_share"] > 0 and row["function"] == "spin"
+    }
+    assert len(busy) == 4, report["remarks"]
+    (unseen,) = [remark for remark in report["remarks"] if "not seen" in remark]
+    assert "sleep 0.01" in unseen
+    assert "other.py" not in unseen
+
+
+def test_what_the_processs_state_was_before_it_is_after_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os, sys\nos.chdir('/')\nsys.path.append('x')\nsys.argv.append('y')\n")
+    before = (os.getcwd(), list(sys.path), list(sys.argv), sys.modules["__main__"], dict(os.environ))
+    profile_program(str(tmp_path / "train.py"))
+    assert (os.getcwd(), list(sys.path), list(sys.argv), sys.modules["__main__"], dict(os.environ)) == before
+
+
+def test_looking_costs_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(f"{SPIN}spin(5000000)\n")
+    before = time.thread_time()
+    done = profile_program(str(tmp_path / "train.py"))
+    took = time.thread_time() - before
+    assert 0 < done.lines.cost < 0.05
+    assert done.lines.cost * done.profiler.run.wall_seconds < 0.1 * took
+
+
+@pytest.mark.parametrize(
+    ("file", "library"),
+    [
+        ("/home/a/train.py", None),
+        ("/home/a/venv/lib/python3.11/site-packages/numpy/linalg/_linalg.py", "numpy"),
+        ("/usr/lib/python3/dist-packages/six.py", "six"),
+        (json.__file__, "json"),
+        ("<frozen importlib._bootstrap>", "importlib"),
+        ("<__array_function__ internals>", "code without a file"),
+        ("<stdin>", None),
+    ],
+)
+def test_a_file_is_of_a_library_or_the_programs_own(file: str, library: str | None) -> None:
+    assert library_of(file) == library
+    assert library_of(file, (str(Path(file).parent),)) is None or file.startswith("<")

@@ -1,0 +1,116 @@
+"""PyTorch's own operations in a program that uses it, by name, as PyTorch's profiler counts them."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from tinytorch.perf.events.stack_samples import OURS
+from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.measuring.text_table import Column, number, text_table, whole
+
+#: Seconds that are recorded at most: PyTorch's profiler keeps every call in memory, and takes as long to count them.
+LONGEST = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class TorchRow:
+    """All calls of one operation of PyTorch.
+
+    Attributes:
+        op: its name, such as ``aten::addmm``.
+        seconds: time of the calls, without operations inside.
+        with_inner: with them.
+        flops: by PyTorch's own formulas, of products and convolutions; None where it has none.
+    """
+
+    op: str
+    calls: int
+    seconds: float
+    with_inner: float
+    flops: int | None
+
+
+class TorchCall(NamedTuple):
+    """One call: when it began and ended, ns of ``time.perf_counter_ns``, its operation, and its thread's number."""
+
+    start: int
+    end: int
+    op: str
+    thread: int
+
+
+class TorchOps:
+    """Records PyTorch's operations of this thread, and of its backward, from now until `stop`, or for `LONGEST`.
+
+    ``rows``, ``calls`` and ``remarks`` are there afterwards.
+
+    Raises:
+        RuntimeError: from PyTorch, if a profiler of it runs already.
+    """
+
+    def __init__(self, longest: float = LONGEST) -> None:
+        # Not torch.profiler, which loads some 800 modules more.
+        from torch.autograd.profiler import profile
+
+        self.rows: list[TorchRow] = []
+        self.calls: list[TorchCall] = []
+        self.remarks: list[str] = []
+        self._longest = longest
+        self._clock = time.perf_counter_ns() - time.time_ns()
+        self._profiler: Any = profile(use_kineto=True, with_flops=True)
+        self._profiler.__enter__()
+        # Only the thread that began it can end it: the interpreter is asked to call this there.
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._over)
+        self._timer = threading.Timer(longest, ctypes.pythonapi.Py_AddPendingCall, (self._call, None))
+        self._timer.name, self._timer.daemon = f"{OURS}end of PyTorch's profiler", True
+        self._timer.start()
+
+    def _over(self, _: int | None) -> int:
+        if self._profiler is not None:
+            self.stop()
+            self.remarks.append(f"PyTorch's operations are those of the first {self._longest:g} s since its import")
+        return 0
+
+    def stop(self) -> None:
+        """Record no more, and make the rows, the longest first."""
+        if self._profiler is None:
+            return
+        profiler, self._profiler = self._profiler, None
+        self._timer.cancel()
+        profiler.__exit__(None, None, None)
+        for one in profiler.key_averages():
+            seconds, inner = one.self_cpu_time_total * 1e-6, one.cpu_time_total * 1e-6
+            self.rows.append(TorchRow(one.key, one.count, seconds, inner, one.flops or None))
+        self.rows.sort(key=lambda row: -row.seconds)
+        for one in profiler.kineto_results.events():
+            start = one.start_ns() + self._clock
+            self.calls.append(TorchCall(start, start + one.duration_ns(), one.name(), one.start_thread_id()))
+
+    def trace_events(self, run: Profile) -> Iterator[dict[str, Any]]:
+        """Yield the calls as events of Chrome's trace format."""
+        for thread in sorted({call.thread for call in self.calls}):
+            where = {"pid": run.process, "tid": thread}
+            yield {"name": "thread_name", "ph": "M", **where, "args": {"name": "operations of PyTorch"}}
+        for call in self.calls:
+            timing = {"ts": (call.start - run.start) / 1e3, "dur": (call.end - call.start) / 1e3}
+            where = {"pid": run.process, "tid": call.thread}
+            yield {"name": call.op, "cat": "torch", "ph": "X", **timing, **where, "args": {}}
+
+
+COLUMNS = (
+    Column("op", "operation of PyTorch", numeric=False),
+    Column("calls", "calls", whole),
+    Column("seconds", "self (ms)", number(3, 1e3)),
+    Column("with_inner", "total (ms)", number(3, 1e3)),
+    Column("flops", "MFLOPs", number(3, 1e-6)),
+)
+
+
+def torch_text(ops: TorchOps, limit: int) -> str:
+    """Return the first rows as text."""
+    return text_table(ops.rows[:limit], COLUMNS)
