@@ -1,6 +1,7 @@
 """The command line: what it prints and writes, and one sentence with exit code 2 for what it cannot do."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.perf.onnx.made_models import image_net, token_net
 from tinytorch import models
 from tinytorch.cli import main
 from tinytorch.perf.machine import store
+from tinytorch.perf.onnx import from_onnx
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.roofline.bounds import WORDS, Bottleneck
 
@@ -139,6 +141,42 @@ def test_who_waits_for_a_measurement_is_told(
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert main(["profile", "mlp"]) == 0
     assert ("Measuring first" in capsys.readouterr().err) == (not known)
+
+
+def test_a_files_inputs_are_those_that_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    token_net().file(tmp_path, "tokens.ONNX")
+    arrays = {each.name: np.ones((3, 5), each.dtype) for each in from_onnx("tokens.ONNX").inputs}
+    np.savez("inputs.npz", **arrays)  # type: ignore[arg-type]
+    assert main(["profile", "tokens.ONNX", "--inputs", "inputs.npz", "--json", "profile.json"]) == 0
+    assert json.loads(Path("profile.json").read_text())["input_shape"] == [3, 5]
+    read = from_onnx("tokens.ONNX")
+    first, *later = arrays
+    expected = read(*arrays.values())
+    read.stand_ins = {name: arrays[name] for name in later}
+    np.testing.assert_array_equal(read(arrays[first]).data, expected.data)
+    read.stand_ins = {name: 0 * arrays[name] for name in later}
+    assert not np.array_equal(read(arrays[first]).data, expected.data)
+    np.savez("other.npz", nothing=np.ones(3))
+    capsys.readouterr()
+    for options, said in (
+        (["tokens.ONNX", "--inputs", "other.npz"], "must hold the inputs"),
+        (["tokens.ONNX", "--inputs", "tokens.ONNX"], "cannot be read"),
+        (["tokens.ONNX", "--inputs", "inputs.npz", "--batch", "2"], "--batch"),
+        (["mlp", "--inputs", "inputs.npz"], "brings its own input"),
+        (["model.pt"], "torch.onnx.export"),
+    ):
+        assert main(["profile", *options]) == 2
+        assert said in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert re.fullmatch(r"tinytorch \d+\.\d+.*\n", capsys.readouterr().out)
 
 
 def test_the_length_of_a_sequence_is_chosen(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from tinytorch.cli import bench, compare, diff, links, machine, measure, profile, report
 from tinytorch.cli.usage import Parser, UsageError, sentence
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="tinytorch", description="Instruments for the performance of models.")
+    parser.add_argument("--version", action="version", version=f"tinytorch {version('tinytorch')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in (profile, diff, machine, bench, compare, report, measure, links):
         command.add(commands)

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import threading
+import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import fields
@@ -80,6 +81,11 @@ def add(commands: Commands) -> None:
         help="fix an input of a file that is a setting and no data, such as rate=16000; may be given several times",
     )
     profile.add_argument(
+        "--inputs",
+        metavar="FILE.npz",
+        help="arrays that numpy.savez wrote, in place of zeros: of a file by the names of its inputs",
+    )
+    profile.add_argument(
         "--sort-by",
         default="self_seconds",
         choices=columns,
@@ -149,7 +155,7 @@ def _run(chosen: argparse.Namespace) -> int:
 
 def _run_script(chosen: argparse.Namespace) -> int:
     script = chosen.module or chosen.model
-    for option in ("backward", "seq_len", "input_shape", "given"):
+    for option in ("backward", "seq_len", "input_shape", "given", "inputs"):
         if getattr(chosen, option):
             raise UsageError(f"--{option.replace('_', '-')} is for a model, and {script} is a script")
     if chosen.batch != 1:
@@ -216,11 +222,15 @@ def _measure_ceilings() -> None:
     shown = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
     print("Measuring first, once, what this machine can do: up to a minute.", file=sys.stderr, flush=True)
     with shown:
-        task = shown.add_task("machine", total=1.0)
-        store.ceilings(
-            thread_limit(),
-            on_progress=lambda stage, part: shown.update(task, description=stage, completed=part, refresh=True),
-        )
+        task, told = shown.add_task("machine", total=1.0), set[str]()
+
+        def tell(stage: str, part: float) -> None:
+            shown.update(task, description=stage, completed=part, refresh=True)
+            if stage not in told and not console.is_terminal:
+                print(f"  {part:.0%}: {stage}", file=sys.stderr, flush=True)
+            told.add(stage)
+
+        store.ceilings(thread_limit(), on_progress=tell)
 
 
 def _write(chosen: argparse.Namespace, name: str, profiler: Profiler, program: ProgramProfile | None = None) -> None:
@@ -247,7 +257,9 @@ def _run_model(chosen: argparse.Namespace) -> int:
     if chosen.save:
         with undisturbed(model):
             once = partial(run_once, model, inputs, chosen.backward, loss)
-            made = repeated(chosen.model, partial(recordings, once, chosen.repeats))
+            mode = "forward and backward" if chosen.backward else "forward"
+            setting = f"{mode}, input {inputs.dtype}{list(inputs.shape)}"
+            made = repeated(chosen.model, partial(recordings, once, chosen.repeats), setting)
         save_repeated(made, chosen.save)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
@@ -257,9 +269,14 @@ def _run_model(chosen: argparse.Namespace) -> int:
 
 def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction | None]:
     """Return the model, its input, and the loss if the zoo knows one."""
-    if chosen.model.endswith(".onnx"):
+    if chosen.inputs and (chosen.input_shape or chosen.seq_len or chosen.batch != 1):
+        raise UsageError("--inputs has a shape already: --batch, --input-shape and --seq-len do not go with it")
+    suffix = Path(chosen.model).suffix.lower()
+    if suffix == ".onnx":
         read = from_onnx(chosen.model, given=_given_numbers(chosen.given))
         return read, _file_input(read, chosen), None
+    if suffix in _OTHERS:
+        raise UsageError(f"{chosen.model} must be exported first: {_OTHERS[suffix]}")
     if chosen.given:
         raise UsageError(f"--given is for a file such as model.onnx, not for {chosen.model}")
     if chosen.model not in models.ZOO:
@@ -268,6 +285,8 @@ def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction |
             raise UsageError(f"WHAT must be {known}, not {chosen.model!r}")
         model = checked_module(made_by(chosen.model), chosen.model)
         return model, _given_input(model, chosen), None
+    if chosen.inputs:
+        raise UsageError(f"--inputs is for a file or module:factory; {chosen.model} of the zoo brings its own input")
     if chosen.input_shape:
         raise UsageError(f"--input-shape is for module:factory; {chosen.model} of the zoo brings its own input")
     entry = models.entry(chosen.model)
@@ -299,8 +318,43 @@ def _given_numbers(given: Sequence[str]) -> dict[str, float]:
     return numbers
 
 
+_TORCH = "in PyTorch, torch.onnx.export(model.eval(), (example,), 'model.onnx') writes a file that can be read"
+#: Files of other formats, by suffix, and how a file that can be read is made of them.
+_OTHERS = {
+    **dict.fromkeys((".pt", ".pth", ".ckpt", ".safetensors"), _TORCH),
+    **dict.fromkeys((".h5", ".keras"), "in Keras, model.export('model.onnx', format='onnx') writes what can be read"),
+    ".tflite": "tf2onnx writes a .onnx file of it",
+}
+
+
+def _arrays(path: str) -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays of ``--inputs`` by name, or raise UsageError."""
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            if not isinstance(found, np.lib.npyio.NpzFile) or not found.files:
+                raise UsageError(f"--inputs must be a file of arrays that numpy.savez wrote, and {path} is none")
+            return {name: found[name] for name in found.files}
+    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise UsageError(f"--inputs {path} cannot be read: {error}") from None
+
+
+def _file_arrays(model: OnnxModel, path: str) -> Tensor:
+    """Return the first input of a file from ``--inputs``, and have the others stand for those that are left out."""
+    arrays, names = _arrays(path), [each.name for each in model.inputs]
+    if set(arrays) != set(names):
+        raise UsageError(f"--inputs must hold the inputs {', '.join(names)}, and {path} holds {', '.join(arrays)}")
+    model.stand_ins = {name: arrays[name] for name in names[1:]}
+    return Tensor(arrays[names[0]])
+
+
 def _file_input(model: OnnxModel, chosen: argparse.Namespace) -> Tensor:
-    """Return zeros for the first input of a file: of the shape that it declares, or of the one that is asked for."""
+    """Return the first input of a file: of ``--inputs``, or zeros of its shape or of the one that is asked for."""
+    if chosen.inputs:
+        return _file_arrays(model, chosen.inputs)
+    numbers = [each.name for each in model.inputs[1:] if each.shape in ((), (1,)) and "mask" not in each.name.lower()]
+    if numbers:
+        said = " ".join(f"--given {name}=NUMBER" for name in numbers)
+        print(f"note: {', '.join(numbers)} of {chosen.model} is 0 unless it is given: {said}", file=sys.stderr)
     if chosen.input_shape or chosen.seq_len is None:
         return _given_input(model, chosen) if chosen.input_shape else model.example(chosen.batch)[0]
     if len(model.inputs[0].shape) != 2:
@@ -309,7 +363,12 @@ def _file_input(model: OnnxModel, chosen: argparse.Namespace) -> Tensor:
 
 
 def _given_input(model: Module, chosen: argparse.Namespace) -> Tensor:
-    """Return zeros of ``--input-shape``, or rows of ``example_input`` of the model, ``--batch`` of them."""
+    """Return ``--inputs``, zeros of ``--input-shape``, or rows of its ``example_input``: ``--batch`` of them."""
+    if chosen.inputs:
+        arrays = _arrays(chosen.inputs)
+        if len(arrays) != 1:
+            raise UsageError(f"--inputs must hold one array for {chosen.model}, not {len(arrays)}")
+        return Tensor(next(iter(arrays.values())))
     if chosen.input_shape:
         if chosen.seq_len is not None:
             raise UsageError("--seq-len and --input-shape exclude each other: the shape holds the positions")

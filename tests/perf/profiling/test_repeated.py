@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from tests.perf.profiling.test_attribution import event, made_run
 from tinytorch.cli import main
-from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.events.stream import Profile, median_profile
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.profiling.repeated import (
@@ -54,6 +55,25 @@ def test_noise_as_large_as_the_difference_cannot_be_told_and_equal_ones_are_no_r
     assert set(verdicts(runs(200, 100, 60), runs(205, 102, 60)).values()) == {Verdict.OPEN}
     assert set(verdicts(runs(200, 100), runs(200, 100), matters=0.5).values()) == {Verdict.NO_DIFFERENCE}
     assert not compare_profiles(repeated("p", lambda: runs(200, 100)), repeated("p", lambda: runs(200, 100))).slower
+
+
+def test_the_median_of_runs_has_no_pause_of_one_of_them() -> None:
+    """Each of three runs pauses in another place; without the pauses it is 200, 100 and 100 ms."""
+    plain = run(200, 100, 0)
+    paused = [run(900, 100, 0), run(200, 700, 0), dataclasses.replace(plain, end=plain.end + 10**9)]
+    made = median_profile(paused)
+    assert (made.wall_seconds, made.op_seconds) == (plain.wall_seconds, plain.op_seconds)
+    assert [one.self_ns for one in made.events] == [one.self_ns for one in plain.events]
+    other = dataclasses.replace(plain, events=plain.events[:1])
+    assert median_profile([paused[0], other, plain]) in (other, plain)  # they have no moments in common
+
+
+def test_profiles_of_different_work_have_no_verdict() -> None:
+    base, new = (repeated("p", partial(runs, ms, ms), f"input {ms}") for ms in (100, 300))
+    found = compare_profiles(base, new)
+    assert not found.slower
+    assert found.whole.speedup.verdict == Verdict.WITHHELD
+    assert "input 300" in found.warnings[0]
 
 
 def drawn(seed: int, longer: float) -> RepeatedProfile:

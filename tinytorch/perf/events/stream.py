@@ -13,7 +13,7 @@ from array import array as numbers
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar, cast, overload
 
@@ -468,6 +468,48 @@ def _self_times(start: Integers, end: Integers, others: Sequence[Region | Span])
             lengths[running[-1]] -= last - first
         running.append(index)
     return lengths[: len(own)]
+
+
+def median_profile(runs: Sequence[Profile]) -> Profile:
+    """Return one run in which each stretch between two moments takes the median of what it took in all ``runs``.
+
+    Moments are the beginnings and ends of ops, module calls and regions, so that a pause of one run is no part of it.
+    Runs that did not do the same in the same order have none: then it is the one whose wall time is the median.
+    """
+    middle = sorted(runs, key=lambda run: run.wall_seconds)[len(runs) // 2]
+    if len({_structure(run) for run in runs}) > 1:
+        return middle
+    each = np.array([_moments(run) for run in runs])
+    order = np.argsort(each[0], kind="stable")
+    if (np.diff(each[:, order]) < 0).any():
+        return middle
+    passed = np.concatenate([[0], np.cumsum(np.median(np.diff(each[:, order]), axis=0))])
+    made = np.empty(each.shape[1], np.int64)
+    made[order] = np.round(passed).astype(np.int64) + middle.start
+    ends = iter(made[2:].tolist())
+    spans = tuple(replace(span, start=next(ends), end=next(ends)) for span in middle.spans)
+    regions = tuple(replace(region, start=next(ends), end=next(ends)) for region in middle.regions)
+    start, end = made[2 + 2 * (len(spans) + len(regions)) :].reshape(2, -1)
+    own = _self_times(start, end, [*spans, *regions])
+    events = Columns(middle.columns.kinds, middle.columns.kind, start, end, own)
+    begun, over = made[:2].tolist()
+    as_tuple = cast("tuple[Event, ...]", events)
+    return replace(middle, events=as_tuple, spans=spans, regions=regions, start=begun, end=over)
+
+
+def _structure(run: Profile) -> tuple[Any, ...]:
+    """Return what ran, without its times."""
+    columns = run.columns
+    kinds = tuple((one.op, one.phase, one.implementation, one.path, one.inputs, one.output) for one in columns.kinds)
+    spans = tuple((span.path, span.depth) for span in run.spans)
+    return kinds, columns.kind.tobytes(), spans, tuple(region.name for region in run.regions)
+
+
+def _moments(run: Profile) -> Integers:
+    """Return the moments of a run: its own, those of its module calls and regions, and of its ops."""
+    parts: list[Span | Region] = [*run.spans, *run.regions]
+    named = [moment for one in parts for moment in (one.start, one.end)]
+    return np.concatenate([np.array([run.start, run.end, *named], np.int64), run.columns.start, run.columns.end])
 
 
 class Recording:

@@ -142,8 +142,9 @@ Part = Step | Run
 class OnnxModel(Block):
     """The model of an ONNX file; `from_onnx` makes it.
 
-    Called with the graph's inputs in its order (``inputs`` has them). Later ones may be left out: masks are ones then,
-    all else is zeros. It returns a Tensor, or a tuple if the graph has several outputs. It starts in eval mode.
+    Called with the graph's inputs in its order (``inputs`` has them). Later ones may be left out: then they are what
+    ``stand_ins`` holds for them by name, else ones for masks and zeros for all else. It returns a Tensor, or a tuple if
+    the graph has several outputs. It starts in eval mode.
 
     Examples:
         >>> from tinytorch import Module
@@ -165,6 +166,7 @@ class OnnxModel(Block):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.constants = dict(constants)
         self.input_dtype = inputs[0].dtype
+        self.stand_ins: dict[str, Array] = {}
         self.parts: list[Part] = []
         self._known_names = known
         self._known: dict[tuple[Any, ...], Values] = {}
@@ -228,7 +230,13 @@ class OnnxModel(Block):
             raise ValueError(f"the model takes 1 to {len(self.inputs)} inputs ({declared}), not {len(inputs)}")
         lengths: dict[str, int] = {}
         given: dict[str, Tensor] = {}
-        for declared_input, value in zip(self.inputs, inputs, strict=False):
+        for number, declared_input in enumerate(self.inputs):
+            if number < len(inputs):
+                value = inputs[number]
+            else:  # of as many examples as the first input has
+                value = self.stand_ins.get(declared_input.name)
+                along = declared_input.shape[0] if declared_input.shape else None
+                value = value[: lengths[along]] if value is not None and along in lengths else value
             if value is None:
                 continue
             tensor = _as_tensor(value)

@@ -16,7 +16,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
 from tinytorch.perf.events.flops import flops_of, loss_of, record_forward, record_training
-from tinytorch.perf.events.stream import Profile, recording
+from tinytorch.perf.events.stream import Profile, median_profile, recording
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, measure, sample
@@ -31,8 +31,8 @@ from tinytorch.perf.roofline.placement import checked_threads, place
 _SAMPLES = 30
 _SECONDS = 5.0
 _WARMUP = 3
-#: Runs that are recorded, of which the one in the middle is kept.
-_RECORDED = 5
+#: Runs that are recorded, of which the median is kept.
+_FEWEST, _RECORDED = 3, 5
 _RECORDED_SECONDS = 2.0
 
 #: What bounds a call whose work nobody counted.
@@ -182,12 +182,12 @@ def _name_of(model: Any) -> str:
 
 
 def typical(record: Callable[[], Profile]) -> Profile:
-    """Return the recorded run whose wall time is the median of up to five, fewer once two seconds are over."""
+    """Return the median of recorded runs, three of them, and up to five as long as two seconds are not over."""
     runs: list[Profile] = []
     began = time.perf_counter()
-    while len(runs) < _RECORDED and (not runs or time.perf_counter() - began < _RECORDED_SECONDS):
+    while len(runs) < _FEWEST or (len(runs) < _RECORDED and time.perf_counter() - began < _RECORDED_SECONDS):
         runs.append(record())
-    return sorted(runs, key=lambda run: run.wall_seconds)[len(runs) // 2]
+    return median_profile(runs)
 
 
 def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[dict[str, Any], Profile]:

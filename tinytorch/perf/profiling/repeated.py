@@ -29,7 +29,7 @@ from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.profiling.breakdown import between_rows, layer_rows, op_rows
 
 _NAME: Final = "tinytorch-repeated-profile"
-SCHEMA: Final = f"{_NAME}-3"
+SCHEMA: Final = f"{_NAME}-4"
 #: Times by name, of one run.
 Times = Mapping[str, float]
 
@@ -48,6 +48,7 @@ class RepeatedProfile:
 
     Attributes:
         name: what ran.
+        setting: on what, such as the shape of the input; "" of a script.
         machine: where, and on what, in words.
         others: cores that other processes kept busy meanwhile, in the mean.
         whole: wall time of each run.
@@ -59,6 +60,7 @@ class RepeatedProfile:
 
     schema: str
     name: str
+    setting: str
     machine: str
     others: float
     whole: Annotated[Measurement, "s"]
@@ -68,11 +70,12 @@ class RepeatedProfile:
     irregular: tuple[str, ...]
 
 
-def repeated(name: str, record: Callable[[], Sequence[Profile]]) -> RepeatedProfile:
+def repeated(name: str, record: Callable[[], Sequence[Profile]], setting: str = "") -> RepeatedProfile:
     """Return what recorded runs of one program say together.
 
     Args:
         name: what runs.
+        setting: on what, such as the shape of the input.
         record: runs it, and returns the runs; what other processes do meanwhile is looked at.
 
     Raises:
@@ -105,6 +108,7 @@ def repeated(name: str, record: Callable[[], Sequence[Profile]]) -> RepeatedProf
     return RepeatedProfile(
         SCHEMA,
         name,
+        setting,
         machine_label(),
         others,
         with_between_run_spread(Measurement(name, whole, "s", conditions)),
@@ -218,7 +222,7 @@ def compare_profiles(base: RepeatedProfile, new: RepeatedProfile, matters: float
     hold together with 95 % (Bonferroni), where the whole has half of what may go wrong; those on stacks, which only
     colour a drawing, among themselves. A dozen runs in a row never rule out noise that wanders from run to run: then
     one side is faster or slower only if each of its runs is beyond all runs of the other, too. There are no verdicts
-    between different machines, nor where other programs took the machine's time from one side.
+    between different machines or inputs, nor where other programs took the machine's time from one side.
 
     Raises:
         ValueError: if ``matters`` is below 0.
@@ -247,6 +251,8 @@ def _objection(base: RepeatedProfile, new: RepeatedProfile) -> str | None:
             "no verdict, because the profiles were recorded on different machines or libraries: "
             f"{base.machine}; {new.machine}"
         )
+    if base.setting != new.setting:
+        return f"no verdict, because the profiles are of different work: {base.setting}; {new.setting}"
     because = why_incomparable([base.whole.conditions], [new.whole.conditions], (base.others, new.others))
     return because and f"no verdict, because {because}"
 
