@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from tinytorch.cli import main
+from tinytorch.cli.program_report import html_report
+from tinytorch.perf.events.trace import stacks_of
 from tinytorch.perf.profiling.lines import library_of
 from tinytorch.perf.profiling.program import profile_program
 
@@ -52,6 +54,8 @@ ENDS = {
         124,
     ),
     "never, and sleeps": ("import time\nspin(300000)\ntime.sleep(1000)", 0.7, 124),
+    "with its output elsewhere": ("import io, sys\nsys.stdout = sys.stderr = io.StringIO()\nspin(300000)", None, 0),
+    "deep in a recursion": ("def down(n):\n    spin(500)\n    if n: down(n - 1)\ndown(900)", None, 0),
     "by os._exit": ("import os\nspin(300000)\nos._exit(5)", None, 5),
 }
 
@@ -60,9 +64,13 @@ ENDS = {
 def test_there_is_a_report_however_a_program_ends(ends: str, tmp_path: Path) -> None:
     text, seconds, code = ENDS[ends]
     (tmp_path / "train.py").write_text(f"{SPIN}{text}\n")
-    report = report_of(tmp_path / "train.py", seconds=seconds)
-    assert report["exit_code"] == code
-    assert "spin" in {row["function"] for row in report["functions"]}
+    done = profile_program(str(tmp_path / "train.py"), seconds=seconds)
+    assert done.exit_code == code
+    assert "spin" in {row["function"] for row in done.to_json()["functions"]}
+    assert "spin" in html_report(done.name, done.profiler, None, program=done)
+    assert sum(int(line.rsplit(" ", 1)[1]) for line in stacks_of(done.tree()).splitlines()) == pytest.approx(
+        done.profiler.run.wall_seconds * 1e9, rel=0.01
+    )
 
 
 def test_the_command_reports_on_a_program_whose_threads_never_end_and_leaves(tmp_path: Path) -> None:

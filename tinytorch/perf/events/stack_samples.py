@@ -30,6 +30,8 @@ LEAST, MOST = 0.001, 0.01
 _LOOKS = 200
 #: Looking may take this part of the time: with many threads or deep stacks there are fewer looks.
 MOST_OF_THE_TIME = 0.02
+#: Frames of a stack that are looked at, from the innermost one on.
+DEEPEST = 2000
 #: What names of threads begin with that are none of the program's.
 OURS = "tinytorch: "
 
@@ -137,7 +139,7 @@ class StackSampler:
                 continue
             stack: list[int] = []
             at: Any = frame
-            while at is not None and at.f_code is not self._below:
+            while at is not None and at.f_code is not self._below and len(stack) < 2 * DEEPEST:
                 code = at.f_code
                 self._codes.setdefault(id(code), code)
                 stack += (id(code), at.f_lasti)

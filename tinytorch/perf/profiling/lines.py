@@ -257,8 +257,16 @@ class Lines:
         return root
 
     def _frames(self, places: tuple[Place, ...]) -> Iterator[tuple[str, Whose]]:
-        """Yield name and kind of each frame of a stack, with the compiled code that its last line called."""
-        for place in places:
+        """Yield name and kind of each frame of a stack, with the compiled code that its last line called.
+
+        Of a deep recursion the frames in the middle are one.
+        """
+        left = len(places) - 2 * _DRAWN
+        for depth, place in enumerate(places):
+            if left > 0 and _DRAWN <= depth < _DRAWN + left:
+                if depth == _DRAWN:
+                    yield "…", "library"
+                continue
             if self._is_own(place):
                 yield f"{place.function} {at(place.file, place.line)}", "own"
             else:
@@ -303,6 +311,8 @@ class Lines:
             yield running[depth][0], last, depth, *running[depth][1:]
 
 
+#: Frames that are drawn at either end of a deep stack.
+_DRAWN = 50
 #: Number of the first row of threads in a trace, where those of the system's numbers do not stand.
 _FIRST_ROW = 2**31
 

@@ -356,7 +356,8 @@ def _exit_code(code: Any) -> int:
 
 @contextmanager
 def _as_it_was() -> Iterator[None]:
-    """Put back what a program changes of the process: the current folder, its arguments, the search path, its name."""
+    """Put back what a program changes of the process: the current folder, its arguments, where it reads and writes."""
+    streams = sys.stdin, sys.stdout, sys.stderr
     argv, search, main, folder = sys.argv, sys.path, sys.modules["__main__"], os.getcwd()
     sys.path, loud = list(search), os.environ.get("KINETO_LOG_LEVEL")
     os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # what PyTorch's profiler says of itself
@@ -366,6 +367,7 @@ def _as_it_was() -> Iterator[None]:
         if loud is None:
             os.environ.pop("KINETO_LOG_LEVEL", None)
         sys.argv, sys.path, sys.modules["__main__"] = argv, search, main
+        sys.stdin, sys.stdout, sys.stderr = streams
         with suppress(OSError):
             os.chdir(folder)
 

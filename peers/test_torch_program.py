@@ -1,0 +1,45 @@
+"""A program of PyTorch under the profiler: its operations by name, as often as they ran and with their arithmetic."""
+
+import time
+from pathlib import Path
+
+from tinytorch.perf.profiling.program import profile_program
+from tinytorch.perf.profiling.torch_ops import TorchOps
+
+SCRIPT = """
+import torch
+from torch import nn
+a, layer = torch.ones(64, 32), nn.Linear(32, 16)
+def step():
+    layer(a).sum().backward()
+for _ in range(7):
+    step()
+"""
+
+
+def test_operations_of_pytorch_have_rows(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = profile_program(str(tmp_path / "train.py"))
+    assert done.torch_ops is not None
+    rows = {row.op: row for row in done.torch_ops.rows}
+    assert rows["aten::addmm"].calls == 7
+    assert rows["aten::addmm"].flops == 7 * 2 * 64 * 32 * 16
+    assert rows["aten::addmm"].with_inner >= rows["aten::addmm"].seconds > 0
+    run = done.profiler.run
+    calls = [call for call in done.torch_ops.calls if call.op == "aten::addmm"]
+    assert len(calls) == 7
+    assert all(run.start < call.start < call.end < run.end for call in calls), "on the clock of the run"
+    assert any(event["name"] == "aten::addmm" for event in done.trace_events())
+
+
+def test_recording_ends_after_its_time() -> None:
+    import torch
+
+    ops = TorchOps(longest=0.2)
+    end = time.perf_counter() + 1.5
+    while time.perf_counter() < end:
+        torch.ones(3).add(1)
+    ops.stop()
+    assert ops.remarks
+    last = max(call.end for call in ops.calls) * 1e-9
+    assert last < end - 0.5
