@@ -35,7 +35,9 @@ def add(commands: Commands) -> None:
         "--suite", default="mlp", choices=[*models.ZOO], metavar="NAME", help=f"{', '.join(models.ZOO)} (default mlp)"
     )
     subject.add_argument(
-        "--model", metavar="MODULE:FACTORY", help="a function that returns a Module, or a mapping of names to Modules"
+        "--model",
+        metavar="MODULE:FACTORY",
+        help="a function that returns a Module, or a mapping of names to Modules; or a file such as model.onnx",
     )
     bench.add_argument("--json", metavar="FILE", required=True, help="where the results are kept, after each process")
     bench.add_argument("--batches", default="1,64", metavar="SIZES", help="batch sizes (default 1,64)")

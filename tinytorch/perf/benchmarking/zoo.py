@@ -6,6 +6,7 @@ import copy
 import sys
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,23 +31,29 @@ from tinytorch.perf.compression import (
     sparse_model,
     structured_prune,
 )
+from tinytorch.perf.onnx import from_onnx
 from tinytorch.perf.profiling.model_profile import checked_module, example_of, made_by
 from tinytorch.perf.quantization import quantize_model
 
 
 def subject_of(name: str, input_shape: tuple[int, ...] | None = None) -> tuple[Task, dict[str, Variant]]:
-    """Return the task and the variants of a suite of the zoo, or of a user's ``module:factory``.
+    """Return the task and the variants of a suite of the zoo, of a user's ``module:factory``, or of a file.
 
     The factory returns a Module, or a mapping of names to modules or variants, of which the first is the baseline. The
     inputs are its ``example_input``, or zeros of ``input_shape``; ``example_target``, if there is one, are the right
-    answers: then ``example_input`` is the test set.
+    answers: then ``example_input`` is the test set. A file, ``model.onnx``, is measured as it is read, on zeros.
 
     Raises:
         ValueError: if ``name`` is neither, or the factory cannot be used; one sentence says why.
     """
+    if name.lower().endswith(".onnx"):
+        read = from_onnx(name)
+        inputs = read.example()[0] if input_shape is None else example_of(read, name, 1, input_shape)
+        return scoring(inputs), variants_of({Path(name).stem: read})
     if ":" not in name:
         if name not in models.ZOO:
-            raise ValueError(f"the suite must be one of {', '.join(models.ZOO)}, or module:factory, not {name!r}")
+            known = f"one of {', '.join(models.ZOO)}, module:factory, or a file such as model.onnx"
+            raise ValueError(f"the suite must be {known}, not {name!r}")
         return zoo_task(name), suite(name)
     made = made_by(name)
     if not isinstance(made, Mapping):
