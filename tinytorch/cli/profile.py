@@ -103,6 +103,8 @@ def add(commands: Commands) -> None:
     profile.set_defaults(run=_run, arguments=[])
 
 
+#: Operations whose tables take so long that a reader is told.
+_MANY = 100_000
 #: Options that name a file to write.
 _FILES = ("--trace", "--json", "--html", "--stacks", "--save")
 
@@ -164,6 +166,8 @@ def _run_script(chosen: argparse.Namespace) -> int:
     run = partial(profile_program, script, chosen.arguments, module=bool(chosen.module), seconds=chosen.seconds)
     done = run(chosen.memory)
     sys.stdout.flush()
+    if (many := len(done.profiler.run.events)) >= _MANY:
+        print(f"{many:,} operations ran: adding them up takes a while.", file=sys.stderr, flush=True)
     if chosen.html and done.ran_ops:
         _measure_ceilings()
     _write(chosen, done.name, done.profiler, done)

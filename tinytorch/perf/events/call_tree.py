@@ -61,13 +61,29 @@ class Frame:
 
 
 def call_tree(profile: Profile) -> Frame:
-    """Return the whole run as a frame. The own times of all frames in it sum to the wall time of the run."""
+    """Return the whole run as a frame. The own times of all frames in it sum to the wall time of the run.
+
+    It is made once for a profile, whose read-outs all need it, and not to be changed.
+    """
+    kept: dict[str, Frame] = profile.__dict__  # as a cached property would have it
+    if _KEPT not in kept:
+        kept[_KEPT] = _made(profile)
+    return kept[_KEPT]
+
+
+_KEPT = "call tree"
+
+
+def _made(profile: Profile) -> Frame:
     root = Frame("run", "run", calls=1, waited=profile.waited or 0)
-    changes, innermost = _enclosing(profile, root)
+    changes, entered = _enclosing(profile, root)
+    innermost = list({id(frame): frame for frame in entered}.values())
     columns = profile.columns
     if len(columns):
         known = {span.path: span.module for span in profile.spans}
-        around = np.array([number for number, _ in changes], np.int64)
+        number_of = {id(frame): number for number, frame in enumerate(innermost)}
+        which_frame = np.array([number_of[id(frame)] for frame in entered], np.int64)
+        around = which_frame[np.array([number for number, _ in changes], np.int64)]
         times = np.array([when for _, when in changes], np.int64)
         place = around[np.searchsorted(times, columns.start, side="right") - 1]
         pair, which, calls = np.unique(

@@ -570,6 +570,40 @@ def profiler_overhead() -> Measurement:
     )
 
 
+class _Nothing(Module):
+    """Does nothing, so that a call of it costs what a call costs."""
+
+    def forward(self, value: int) -> int:  # type: ignore[override, unused-ignore]
+        return value
+
+
+_CALLS_OF_A_SAMPLE = 50
+
+
+def module_overhead() -> float | None:
+    """Return the seconds that recording adds to a call of a module, measured now, in some milliseconds.
+
+    It is the median of five differences, each of a row of calls with a `Recorder` and one without; None where an
+    observer is installed.
+    """
+    if is_observed():
+        return None
+    module = _Nothing()
+
+    def taken() -> int:
+        start = time.perf_counter_ns()
+        for _ in range(_CALLS_OF_A_SAMPLE):
+            module(0)
+        return time.perf_counter_ns() - start
+
+    added = []
+    for _ in range(5):
+        without = taken()
+        with observed_by(Recorder()):
+            added.append(taken() - without)
+    return max(sorted(added)[2], 0) * 1e-9 / _CALLS_OF_A_SAMPLE
+
+
 def counted(events: Sequence[Event]) -> list[tuple[Event, int]]:
     """Return events of which each is asked for alike, and how many there are of each: of many, far fewer."""
     if isinstance(events, Columns):

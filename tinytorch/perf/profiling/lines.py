@@ -7,6 +7,7 @@ import linecache
 import sysconfig
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
 from itertools import pairwise
@@ -229,7 +230,7 @@ class Lines:
 
         They are of the looks that no op, module or region covers, and each has its part of that time.
         """
-        root, covered = call_tree(run), _Covered(run)
+        root, covered = deepcopy(call_tree(run)), _Covered(run)
         several = len([one for one in self.samples for track in one.tracks if track.looks]) > 1
         first, sums = True, 0
         hung: list[tuple[Frame, int]] = []

@@ -14,7 +14,7 @@ from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events import trace
 from tinytorch.perf.events.array_life import MemoryProfile, MemoryRecording, recording_memory
-from tinytorch.perf.events.stream import SHORT, Profile, Recording, recording
+from tinytorch.perf.events.stream import SHORT, Profile, Recording, module_overhead, recording
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -63,6 +63,7 @@ class Profiler:
         self._profile: Profile | None = None
         self._memory: MemoryProfile | None = None
         self._timed = False
+        self._module_call: float | None = None
 
     def __enter__(self) -> Self:
         if self._body is not None:
@@ -87,6 +88,7 @@ class Profiler:
         elif self._recording is not None:
             self._profile, self._timed = self._recording.profile, True
         self._recording = None
+        self._module_call = module_overhead() if self._timed else None
 
     def watch(self, *held: Module | Optimizer | Tensor) -> None:
         """Follow in a memory run also the state of optimizers, and tensors whose gradients are of interest.
@@ -235,6 +237,11 @@ class Profiler:
                 cost, low, high = (seconds * 1e6 for seconds in ends)
                 known = f"{cost:.2f} µs an op (interval {low:.2f} to {high:.2f})"
                 said.append(f"recording cost {known if low > 0 else f'at most {high:.2f} µs an op, by what is known'}")
+            share = (self._module_call or 0.0) * len(run.spans) / run.wall_seconds
+            if self._module_call and share >= LITTLE:
+                cost = self._module_call * 1e6
+                where = f"which is in the {breakdown.MODULES}"
+                said.append(f"recording cost {cost:.1f} µs a call of a module, {share:.0%} of the time, {where}")
         if run.unseen:
             said.append(f"not in here: ops on {', '.join(run.unseen)}, which a Profiler on that thread would record")
         if run.uncounted:
@@ -378,6 +385,7 @@ class Profiler:
     def _kept(self, keys: dict[str, Any], run: Profile) -> dict[str, Any]:
         """Keep the run of a study for the tables; return its keys."""
         self._profile, self._memory, self._timed = run, None, True
+        self._module_call = module_overhead()
         return keys
 
 
@@ -428,6 +436,8 @@ def quick_profile(model: Any, input_tensor: Tensor | Array, profiler: Profiler |
 
 #: Share of a run without a name, or of waiting, from which on tables say so.
 MUCH = 0.05
+#: Share of a run that recording calls of modules may take before tables say so.
+LITTLE = 0.01
 
 
 def _unnamed(run: Profile) -> list[str]:
