@@ -100,7 +100,7 @@ class StackSampler:
     def __init__(self, below: CodeType | None = None) -> None:
         self._below = below
         self._main = threading.get_ident()
-        self._older = {thread.ident for thread in threading.enumerate()} - {self._main}
+        self._older = set(sys._current_frames()) - {self._main}
         self._codes: dict[int, CodeType] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
         self._threads: dict[tuple[int, str], int] = {}
