@@ -92,8 +92,8 @@ class ProgramProfile:
 
     @property
     def ran_ops(self) -> bool:
-        """Whether it ran ops of this package."""
-        return bool(len(self.profiler.run.events))
+        """Whether it ran ops of this package, be it on threads of which they are not recorded."""
+        return bool(len(self.profiler.run.events) or self.profiler.run.unseen)
 
     @property
     def notes(self) -> list[str]:
