@@ -11,7 +11,7 @@ import pytest
 
 from tests.perf.onnx.graphs import Made, answers, assert_same, normal, reference
 from tinytorch.core.op import Array
-from tinytorch.perf.onnx import from_onnx
+from tinytorch.perf.onnx import from_onnx, quantized
 from tinytorch.perf.onnx.reading import operators
 
 
@@ -295,7 +295,7 @@ def test_answers_are_the_reference_s(one: Case, tmp_path: Path) -> None:
 
 
 def test_every_operator_has_a_case() -> None:
-    elsewhere = {"Constant", "If", "Scatter", "Shape", "Size", "Upsample", "Swish"}
+    elsewhere = {"Constant", "If", "Scatter", "Shape", "Size", "Upsample", "Swish", *quantized.TRANSLATIONS}
     assert {one.kind for one in CASES} | elsewhere == set(operators())
 
 

@@ -145,7 +145,7 @@ def _two(values: tuple[int, ...], row: int) -> tuple[int, ...]:
     return tuple(map(int, values)) if len(values) > 1 else (row, int(values[0]))
 
 
-def _as_image(x: Any) -> Tensor:
+def as_image(x: Any) -> Tensor:
     """Return (N, C) and (N, C, L) as (N, C, H, W), all else as it is."""
     if x.ndim >= 4:
         return tensor_of(x)
@@ -154,12 +154,13 @@ def _as_image(x: Any) -> Tensor:
     return reshaped(x, (*x.shape[:2], 1, x.shape[2] if x.ndim == 3 else 1))
 
 
-def _from_image(maps: Tensor, rank: int) -> Tensor:
-    """Undo `_as_image`."""
+def from_image(maps: Tensor, rank: int) -> Tensor:
+    """Undo `as_image`."""
     return maps if rank >= 4 else reshaped(maps, maps.shape[:2] if rank == 2 else (*maps.shape[:2], maps.shape[3]))
 
 
-def _surrounded(x: Tensor, widths: Widths, value: float) -> Tensor:
+def surrounded(x: Tensor, widths: Widths, value: float) -> Tensor:
+    """Return images with so much of a value around them."""
     if not any(map(any, widths)):
         return x
     return apply(picking.pad, x, widths=((0, 0), (0, 0), *widths), mode="constant", value=value)
@@ -173,10 +174,10 @@ class OnImage(Module):
 
     def forward(self, x: Any) -> Tensor:
         """Return the layer's output in the rank of the input."""
-        image = _as_image(x)
+        image = as_image(x)
         if self.window is not None:
-            image = _surrounded(image, self.window.widths(image.shape[2:]), 0.0)
-        return _from_image(self.layer(image), x.ndim)
+            image = surrounded(image, self.window.widths(image.shape[2:]), 0.0)
+        return from_image(self.layer(image), x.ndim)
 
 
 class BatchNorm(BatchNorm2d):
@@ -185,7 +186,7 @@ class BatchNorm(BatchNorm2d):
     def forward(self, x: Any) -> Tensor:
         """Return each channel normalized."""
         flat = x if x.ndim < 5 else reshaped(x, (*x.shape[:3], math.prod(x.shape[3:])))
-        return reshaped(super().forward(_as_image(flat)), x.shape)
+        return reshaped(super().forward(as_image(flat)), x.shape)
 
 
 def _convolved(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> Tensor:
@@ -194,12 +195,12 @@ def _convolved(x: Any, weight: Any, bias: Any, window: Window, groups: int) -> T
     if len(kernel) == 2:
         padding = tuple(low for low, _ in pads)
         if any(low != high for low, high in pads):
-            x, padding = _surrounded(x, pads, 0.0), (0, 0)
+            x, padding = surrounded(x, pads, 0.0), (0, 0)
         operands = (x, weight) if bias is None else (x, weight, bias)
         how = {"stride": window.stride, "padding": padding, "dilation": window.dilation, "groups": groups}
         return apply(ops.conv2d, *operands, **how)
     inner = Window(kernel[1:], window.stride[1:], window.dilation[1:], pads[1:], "NOTSET", False)
-    x = _surrounded(x, (pads[0], *[(0, 0)] * (len(kernel) - 1)), 0.0)
+    x = surrounded(x, (pads[0], *[(0, 0)] * (len(kernel) - 1)), 0.0)
     step, apart = window.stride[0], window.dilation[0]
     places = (x.shape[2] - apart * (kernel[0] - 1) - 1) // step + 1
     order = (0, 2, 1, *range(3, x.ndim))
@@ -264,7 +265,7 @@ def _convolution_by_data(node: Node, groups: int) -> Runner:
         usual = windows.setdefault(spatial, Window.of(node, (1,) * spatial))
         window = replace(usual, kernel=_two(weight.shape[2:], 1))
         filters = reshaped(weight, (*weight.shape[:2], *window.kernel))
-        return _from_image(_convolved(_as_image(x), filters, bias, window, groups), x.ndim)
+        return from_image(_convolved(as_image(x), filters, bias, window, groups), x.ndim)
 
     for name in ("auto_pad", "pads"):
         node.get(name, None)
@@ -280,7 +281,7 @@ def _transposed_convolution(node: Node) -> Runner:
     added = _two(tuple(node.get("output_padding", (0,) * (weight.ndim - 2))), 0)
 
     def run(x: Any, given: Any, bias: Operand = None) -> Tensor:
-        image = _as_image(x)
+        image = as_image(x)
         whole = [
             window.stride[axis] * (image.shape[2 + axis] - 1) + window.dilation[axis] * (window.kernel[axis] - 1) + 1
             for axis in range(2)
@@ -304,7 +305,7 @@ def _transposed_convolution(node: Node) -> Runner:
         if any(map(any, pads)):
             inside = tuple(slice(low, length - high) for (low, high), length in zip(pads, lengths, strict=True))
             made = apply(ops.getitem, made, index=(slice(None), slice(None), *inside))
-        return _from_image(made, x.ndim)
+        return from_image(made, x.ndim)
 
     return run
 
@@ -337,13 +338,13 @@ def _max_pool(node: Node) -> Runner:
     window = _pool_window(node)
 
     def run(x: Any) -> Tensor:
-        image = _as_image(x)
+        image = as_image(x)
         is_float, padding = image.dtype.kind == "f", window.symmetric()
         if padding is None or not is_float:
             least = -math.inf if is_float else np.iinfo(image.dtype).min
-            image, padding = _surrounded(image, window.widths(image.shape[2:]), least), None
+            image, padding = surrounded(image, window.widths(image.shape[2:]), least), None
         made = _pooled(ops.max_pool2d, image, window, padding or (0,) * len(window.kernel))
-        return _from_image(made, x.ndim)
+        return from_image(made, x.ndim)
 
     return run
 
@@ -352,11 +353,11 @@ def _average_pool(node: Node) -> Runner:
     window, counts_pads = _pool_window(node), bool(node.get("count_include_pad", 0))
 
     def run(x: Any) -> Tensor:
-        image = _as_image(x)
+        image = as_image(x)
         lengths = image.shape[2:]
         widths, padding = window.widths(lengths), window.symmetric()
         if padding is None:
-            image = _surrounded(image, widths, 0.0)
+            image = surrounded(image, widths, 0.0)
         made = _pooled(ops.avg_pool2d, image, window, padding or (0,) * len(window.kernel))
         factors = [
             _over_counted(axis, lengths[axis], widths[axis], made.shape[2 + axis], window, counts_pads)
@@ -364,7 +365,7 @@ def _average_pool(node: Node) -> Runner:
         ]
         if any((factor != 1).any() for factor in factors):
             made = apply(ops.multiply, made, reduce(np.multiply.outer, factors).astype(made.dtype))
-        return _from_image(made, x.ndim)
+        return from_image(made, x.ndim)
 
     return run
 
@@ -517,7 +518,7 @@ def _local_response_norm(node: Node) -> Runner:
 
     def run(x: Any) -> Tensor:
         rows = reshaped(apply(ops.multiply, x, x), (x.shape[0], 1, x.shape[1], math.prod(x.shape[2:])))
-        around = _surrounded(rows, beside[::-1], 0.0)
+        around = surrounded(rows, beside[::-1], 0.0)
         means = apply(ops.avg_pool2d, around, kernel=(size, 1), stride=(1, 1), padding=(0, 0))
         scale = apply(ops.add, apply(ops.multiply, reshaped(means, x.shape), alpha), bias)
         return apply(ops.divide, x, apply(ops.power, scale, exponent=float(beta)))

@@ -41,7 +41,10 @@ class Untranslatable(Exception):  # noqa: N818 - caught by the reader of the gra
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its operator with the version of the operator set, attributes, and the constants among its operands."""
+    """A node: its operator with the version of the operator set, attributes, and the constants among its operands.
+
+    ``coding`` is what `quantized` knows of it.
+    """
 
     kind: str
     name: str
@@ -56,6 +59,7 @@ class Node:
     tied: Mapping[str, str] = field(default_factory=dict)
     #: Names of the attributes that the translation looked at.
     looked_at: set[str] = field(default_factory=set)
+    coding: Any = None
 
     def constant(self, index: int) -> Array | None:
         """Return an operand if it is a constant of the file."""

@@ -18,7 +18,7 @@ from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.onnx import elementwise, layers, shapes
+from tinytorch.perf.onnx import elementwise, layers, quantized, shapes
 from tinytorch.perf.onnx.model import Block, Guards, Input, OnnxModel, Part, Run, Step
 from tinytorch.perf.onnx.node import Node, Runner, Translation, Untranslatable, UntranslatedError
 
@@ -26,6 +26,7 @@ _TRANSLATIONS: dict[str, Translation] = {
     **elementwise.TRANSLATIONS,
     **shapes.TRANSLATIONS,
     **layers.TRANSLATIONS,
+    **quantized.TRANSLATIONS,
 }
 #: What tells of shapes is known whenever the inputs' shapes are.
 _OF_SHAPES = {"Shape": shapes.shape_of, "Size": shapes.size_of}
@@ -134,6 +135,7 @@ class _Reader:
         self._opsets.setdefault("", self._opsets.get("ai.onnx", 1))
         self._constants: dict[str, Array] = {}
         self._initialized: set[str] = set()
+        self._coded: dict[str, quantized.Coded] = {}
         self._add_initializers(file.graph)
         self._total = len(file.graph.node)
         self._missing: Counter[str] = Counter()
@@ -180,6 +182,8 @@ class _Reader:
                     self._miss("Constant of text or sparse numbers", node)
                 else:
                     self._constants[node.output[0]] = value
+            elif (plain := self._expanded(node)) is not None:
+                waiting.extendleft(reversed(plain))
             elif node.op_type == "If" and not self._is_choice(node):
                 waiting.extendleft(reversed(self._branches(node)))
             elif self._folding.is_pure(node) and all(name in self._constants for name in node.input if name):
@@ -200,6 +204,17 @@ class _Reader:
         lost = [f"{name} (for {reader})" for reader, name in readers if name and name not in made]
         if lost:
             raise ValueError(f"{self._name} reads what no node makes and no file holds: {', '.join(lost[:5])}")
+
+    def _expanded(self, node: Any) -> list[Any] | None:
+        """Return what an operator of codes stands for; None for others."""
+        try:
+            made = quantized.expanded(node, self._constants)
+        except Untranslatable as reason:
+            self._miss(f"{node.op_type} with {reason}", node)
+            return []
+        for each in made or ():
+            self._guards.update((name, self._guards.get(node.output[0], ())) for name in each.output)
+        return made
 
     @staticmethod
     def _is_choice(node: Any) -> bool:
@@ -240,6 +255,15 @@ class _Reader:
         return _sorted(branch.node, self._name), [own.get(each.name, each.name) for each in branch.output]
 
     def _fold(self, node: Any) -> None:
+        own = self._node(node, 0)
+        weight = quantized.coded(own)
+        if weight is None and node.input and node.input[0] in self._coded:
+            weight = quantized.moved(own, self._coded[node.input[0]])
+        if weight is not None:
+            self._coded[node.output[0]] = weight
+            self._constants[node.output[0]] = weight.numbers()
+            self._initialized.add(node.output[0])
+            return
         operands = [self._constants.get(name) for name in node.input]
         try:
             made = self._folded(node, operands)
@@ -285,7 +309,9 @@ class _Reader:
         nodes = self._needed(wanted)
         known = self._known_names(nodes)
         self._tied = self._tied_names(nodes)
-        made = [self._translated(node, known) for node in self._with_biases(nodes, wanted)]
+        read = [self._node(proto, number) for number, proto in enumerate(nodes)]
+        read = self._with_biases(quantized.joined(read, wanted, self._coded, self._guards), wanted)
+        made = [self._translated(node, known) for node in read]
         self._refuse_missing(nodes)
         return self._assembled([each for each in made if each is not None], wanted, known)
 
@@ -330,14 +356,13 @@ class _Reader:
                 known.update(name for name in node.output if name)
         return frozenset(known)
 
-    def _with_biases(self, nodes: Sequence[Any], outputs: Sequence[str]) -> list[Node]:
+    def _with_biases(self, nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:
         """Return the nodes, a product with a constant matrix and the row that is added to it as one."""
-        readers = Counter(name for node in nodes for name in node.input)
+        readers = Counter(name for node in nodes for name in node.inputs)
         readers.update(outputs)
         made: list[Node] = []
         makers: dict[str, int] = {}
-        for number, proto in enumerate(nodes):
-            node = self._node(proto, number)
+        for node in nodes:
             if node.kind == "Add" and len(node.inputs) == 2:
                 for product, row in (node.inputs, node.inputs[::-1]):
                     at = makers.get(product)
@@ -404,7 +429,7 @@ class _Reader:
                 for index in translation.known
                 if node.has(index) and node.inputs[index] not in known and node.constant(index) is None
             }
-            runner = self._made(node, translation)
+            runner = quantized.in_codes(node, self._made(node, translation))
             if translation.for_floats and (others := self._referred(node)) is not None:
                 runner = _by_numbers(runner, others[1])
             return node, _looking_at(from_data, runner) if from_data else runner, translation, False
@@ -438,7 +463,9 @@ class _Reader:
 
     def _referred(self, node: Node) -> tuple[Node, Runner, Translation, bool] | None:
         """Return what runs a node by the reference; None if it does not know it."""
-        proto = self._protos[node.outputs]
+        proto = self._protos.get(node.outputs)
+        if proto is None or tuple(proto.input) != node.inputs:  # it was joined with others
+            return None
         outer = [name for name in _outer_names(proto) if name not in node.inputs]
         reads = (*node.inputs, *outer)
         try:

@@ -411,6 +411,9 @@ def _resize(node: Node) -> Runner:
 
     def run(x: Any, *operands: Operand) -> Tensor:
         scales, sizes = (*operands[1:], None, None)[:2] if second else ((*operands, factors)[0], None)
+        given = tensor_of(x).dtype
+        if given.kind in "iu" and mode != "nearest":
+            x = tensor_of(x).astype(np.dtype(np.float32))
         along = tuple(range(x.ndim)) if named is None else tuple(axis % x.ndim for axis in named)
         if sizes is not None and np.size(sizes):
             news = list(whole(sizes))
@@ -432,7 +435,7 @@ def _resize(node: Node) -> Runner:
                 )
             else:
                 x = apply(picking.blend, x, kernel.matrix(new, length, scale, tensor_of(x).dtype), axis=axis)
-        return tensor_of(x)
+        return tensor_of(x) if x.dtype == given else x.astype(given)  # what lies between whole numbers is cut off
 
     return run
 

@@ -15,7 +15,7 @@ from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.ops.affine import Ranges, Scheme, quantize
+from tinytorch.perf.ops.affine import Quantized, Ranges, Scheme, quantize
 from tinytorch.perf.ops.packed_codes import TILE, PanelLayout, TileLayout, in_rows, in_tiles
 from tinytorch.perf.ops.quantized import Activations, convolution_weight, quantized_conv2d, quantized_linear
 from tinytorch.perf.ops.weight_only import quantized_embedding, weight_only_linear, weight_only_projection
@@ -79,10 +79,11 @@ class QuantizedProduct(QuantizedModule):
     activation_scale: Tensor | None
     activation_zero_point: Tensor | None
 
-    def _begin(self, matrix: Array, layer: Linear | Conv2d, plan: Plan | None) -> None:
+    def _begin(self, matrix: Array, layer: Linear | Conv2d, plan: Plan | None, made: Quantized | None) -> None:
         self.plan = plan or Plan()
         parameters = [layer.weight] if layer.bias is None else [layer.weight, layer.bias]
-        self._store(quantize(matrix, self.plan.weights, self.plan.ranges), sum(each.nbytes for each in parameters))
+        made = made or quantize(matrix, self.plan.weights, self.plan.ranges)
+        self._store(made, sum(each.nbytes for each in parameters))
         self.columns = matrix.shape[1]
         if self.plan.mode != "weight-only":
             self._arrange()
@@ -107,7 +108,10 @@ class QuantizedProduct(QuantizedModule):
         """
         if observer.scheme != self.plan.activation_scheme:
             raise ValueError(f"observer must have the scheme {self.plan.activation_scheme}, not {observer.scheme}")
-        scale, zero_point = observer.parameters()
+        self.set_parameters(*observer.parameters())
+
+    def set_parameters(self, scale: Array, zero_point: Array) -> None:
+        """Take scale and zero point of int8 codes of the input, of shape (): the layer is static from now on."""
         self.activation_scale, self.activation_zero_point = Tensor(scale), Tensor(zero_point)
         self.plan = replace(self.plan, mode="static")
         self._arrange()
@@ -164,6 +168,7 @@ class QuantizedLinear(QuantizedProduct):
     Args:
         linear: the layer to quantize; it is copied from, not changed.
         plan: how; by default 8 bits per output, dynamic.
+        made: codes of the weight matrix, where they are known; else the plan's scheme makes them.
 
     Raises:
         ValueError: if a weight is NaN or infinite.
@@ -181,9 +186,9 @@ class QuantizedLinear(QuantizedProduct):
         (16640, True)
     """
 
-    def __init__(self, linear: Linear, plan: Plan | None = None) -> None:
+    def __init__(self, linear: Linear, plan: Plan | None = None, made: Quantized | None = None) -> None:
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self._begin(linear.weight.data, linear, plan)
+        self._begin(linear.weight.data, linear, plan, made)
         if self.plan.mode == "weight-only":
             self._tile()
 
@@ -227,12 +232,12 @@ class QuantizedConv2d(QuantizedProduct):
         (1, 8, 6, 6)
     """
 
-    def __init__(self, convolution: Conv2d, plan: Plan | None = None) -> None:
+    def __init__(self, convolution: Conv2d, plan: Plan | None = None, made: Quantized | None = None) -> None:
         self.in_channels, self.out_channels = convolution.in_channels, convolution.out_channels
         self.kernel_size, self.groups = convolution.kernel_size, convolution.groups
         self.stride, self.padding, self.dilation = convolution.stride, convolution.padding, convolution.dilation
         matrix = convolution.weight.data.transpose(2, 3, 1, 0).reshape(-1, self.out_channels)
-        self._begin(matrix, convolution, plan)
+        self._begin(matrix, convolution, plan, made)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return float32 (N, out_channels, oh, ow) of (N, in_channels, H, W)."""
@@ -261,6 +266,7 @@ class QuantizedEmbedding(QuantizedModule, Embedding):
     Args:
         embedding: the layer to quantize; it is copied from, not changed.
         plan: only ``weights`` and ``ranges`` matter: an embedding has no float input.
+        made: codes of the table, where they are known.
 
     Examples:
         >>> from tinytorch.core.layers import Embedding
@@ -269,11 +275,11 @@ class QuantizedEmbedding(QuantizedModule, Embedding):
         (1, 2, 8)
     """
 
-    def __init__(self, embedding: Embedding, plan: Plan | None = None) -> None:
+    def __init__(self, embedding: Embedding, plan: Plan | None = None, made: Quantized | None = None) -> None:
         plan = plan or Plan()
         self.num_embeddings, self.embedding_dim = embedding.num_embeddings, embedding.embedding_dim
         weights = Scheme(plan.weights.bits, plan.weights.symmetric, plan.weights.per, 0, plan.weights.group)
-        self._store(quantize(embedding.weight, weights, plan.ranges), embedding.weight.nbytes)
+        self._store(made or quantize(embedding.weight, weights, plan.ranges), embedding.weight.nbytes)
 
     @property
     def weight(self) -> Tensor:  # type: ignore[override]

@@ -1,7 +1,5 @@
 """Training that knows of quantization: weights and activations are rounded in the forward, gradients pass through."""
 
-# ruff: noqa: ARG001 - every backward has the signature of the seam
-
 from __future__ import annotations
 
 import copy
@@ -14,9 +12,10 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Embedding, Linear, as_indices
 from tinytorch.core.module import Module
-from tinytorch.core.op import Array, Gradients, Op, Saved, per_element
+from tinytorch.core.op import Array
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.ops import codes
 from tinytorch.perf.ops.affine import Scheme, extremes, floats, quantize, range_parameters, spread
 from tinytorch.perf.ops.quantized import activation_parameters, convolution_weight
 from tinytorch.perf.quantization.convert import chosen_plans, quantizable, replaced
@@ -25,31 +24,6 @@ from tinytorch.perf.quantization.observers import MinMaxObserver
 
 #: Share of a new batch in the moving range of a static activation, as in PyTorch's moving average.
 _RATE = np.float32(0.01)
-
-
-def _fake_quantize_forward(
-    keep: bool, x: Array, scale: Array, zero_point: Array, *, low: int, high: int
-) -> tuple[Array, Saved]:
-    """Return the numbers that the codes of x stand for; keep which were not clipped."""
-    offset = np.asarray(zero_point, x.dtype)
-    level = np.asarray(x / np.asarray(scale, x.dtype))
-    np.rint(level, out=level)
-    level += offset
-    inside = (level >= low) & (level <= high) if keep else None
-    np.clip(level, low, high, out=level)
-    level -= offset
-    return level * np.asarray(scale, x.dtype), (inside,) if keep else ()
-
-
-def _fake_quantize_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    """Straight-through: as if rounding were the identity, and clipping what it is.
-
-    Source: Y. Bengio, N. Léonard and A. Courville, arXiv:1308.3432; the same as torch.fake_quantize_per_tensor_affine.
-    """
-    return np.multiply(gradient, saved[0], out=gradient if owned else None), None, None
-
-
-fake_quantize_op = Op("fake_quantize", _fake_quantize_forward, _fake_quantize_backward, per_element(5, 1))
 
 
 def fake_quantize(x: Tensor, scale: Any, zero_point: Any, scheme: Scheme) -> Tensor:
@@ -80,7 +54,7 @@ def fake_quantize(x: Tensor, scale: Any, zero_point: Any, scheme: Scheme) -> Ten
     scales = np.asarray(scale)
     if not ((scales > 0) & np.isfinite(scales)).all():
         raise ValueError(f"scale must be above 0 and finite, not {scale}")
-    return apply(fake_quantize_op, x, scales, np.asarray(zero_point), low=scheme.low, high=scheme.high)
+    return apply(codes.fake_quantize, x, scales, np.asarray(zero_point), low=scheme.low, high=scheme.high)
 
 
 class FakeQuantized(Module):
