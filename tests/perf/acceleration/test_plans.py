@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.perf.onnx.made_models import token_net
 from tinytorch import models
 from tinytorch.core import ops
 from tinytorch.core.activations import GELU, ReLU, Sigmoid, Tanh
@@ -29,6 +31,9 @@ from tinytorch.perf.acceleration.plans import Plan, plan
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.entries import rows
 from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.onnx import from_onnx
+from tinytorch.perf.ops import picking, pointwise
+from tinytorch.perf.ops.transposed import conv2d_transposed
 from tinytorch.perf.quantization import quantize_model
 
 
@@ -144,6 +149,10 @@ UNARY = {
     "absolute": ops.absolute,
     "negative": ops.negative,
     "log_softmax": ops.log_softmax,
+    "erf": pointwise.erf,
+    "softplus": pointwise.softplus,
+    "floor": pointwise.floor,
+    "ceil": pointwise.ceil,
 }
 
 
@@ -360,17 +369,99 @@ class Picking(Module):
         return x[np.array([1, 0])]
 
 
-def test_ops_without_an_entry_point_are_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="getitem picks elements by an array"):
-        plan(Picking(), floats(2, 3))
-    with pytest.raises(ValueError, match=r"quantized_linear in Sequential.* has no entry point|quantized_linear"):
-        plan(quantize_model(models.mlp()), floats(1, 1, 8, 8))
-    with pytest.raises(ValueError, match="float64"):
-        plan(One(ops.cast, dtype=np.dtype(np.float64)), floats(2, 3))
+class Several(Module):
+    """Two inputs, of which one picks; two outputs, one of whole numbers; ops with and without an entry point."""
+
+    def __init__(self) -> None:
+        self.linear, self.table = Linear(6, 6, seed=0), Embedding(9, 6, seed=1)
+
+    def forward(self, x: Tensor, picked: Any) -> tuple[Tensor, Tensor]:
+        y = self.linear(x) + self.table(picked)
+        z = apply(pointwise.erf, apply(picking.pad, y, widths=((0, 0), (1, 2)), mode="constant", value=0.5))
+        return self.linear(z[:, 1:7]), apply(picking.argmax, y, axis=1)
+
+
+class Up(Module):
+    """A transposed convolution between convolutions, whose maps lie channels last."""
+
+    def __init__(self) -> None:
+        self.first, self.weight = Conv2d(3, 4, 3, padding=1, seed=0), Tensor(floats(4, 5, 2, 2))
+        self.last = Conv2d(5, 2, 3, seed=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        how = {"stride": (2, 2), "dilation": (1, 1), "groups": 1, "padding": (0, 0), "lengths": (12, 10)}
+        return self.last(apply(conv2d_transposed, ReLU()(self.first(x)), self.weight, **how))
+
+
+AS_ARRAYS: dict[str, tuple[Callable[[], Module], tuple[Array, ...]]] = {
+    "several inputs and outputs": (Several, (floats(5, 6), tokens(1, 5, 9)[0])),
+    "an index that is an array": (Picking, (floats(2, 3),)),
+    "a transposed convolution": (Up, (floats(2, 3, 6, 5),)),
+    "float64 in between": (lambda: One(ops.cast, dtype=np.dtype(np.float64)), (floats(2, 3),)),
+    "codes": (lambda: quantize_model(models.mlp()), (floats(3, 1, 8, 8),)),
+    "codes of maps": (lambda: quantize_model(models.cnn()), (floats(3, 1, 8, 8),)),
+    "softplus": (lambda: One(pointwise.softplus), (floats(2, 3),)),
+    "the smaller one": (lambda: Pair(pointwise.minimum), (floats(2, 3), floats(2, 1) * 0.1)),
+    "a comparison": (lambda: Pair(pointwise.less), (floats(2, 3), floats(2, 1) * 0.1)),
+}
+
+
+class Pair(Module):
+    def __init__(self, op: Any) -> None:
+        self.op = op
+
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return apply(self.op, a, b)
+
+
+@pytest.mark.parametrize("name", AS_ARRAYS)
+def test_what_no_table_holds_alone(name: str) -> None:
+    make, inputs = AS_ARRAYS[name]
+    model = settled(make())
+    made = plan(model, *inputs)
+    assert not any(each.training for _, each in model.named_modules())
+    for others in (inputs, tuple(each[::-1].copy() for each in inputs)):
+        with no_grad():
+            expected = model(*map(as_input, others))
+        plain = made(*map(as_input, others))
+        with recording() as recorded:
+            seen = made(*map(as_input, others))
+        assert recorded.profile.events
+        for found in (plain, seen):
+            for mine, own in zip(
+                *(each if isinstance(each, tuple) else (each,) for each in (found, expected)), strict=True
+            ):
+                assert mine.dtype == own.dtype
+                atol = 1e-5 * max(np.abs(own.data).max(), 1)
+                np.testing.assert_allclose(mine.data, own.data, rtol=0, atol=atol)
+    assert all(each.seconds.minimum > 0 for each in made.step_times(*map(as_input, inputs), repeats=2))
+
+
+def test_what_has_no_plan_is_refused() -> None:
+    two = plan(settled(Several()), *AS_ARRAYS["several inputs and outputs"][1])
+    with pytest.raises(ValueError, match="made for 2 inputs, not 1"):
+        two(floats(5, 6))
+    with pytest.raises(ValueError, match="made for 1 input, not 2"):
+        plan(models.mlp(), floats(1, 1, 8, 8))(floats(1, 1, 8, 8), floats(1))
+    with pytest.raises(IndexError, match="within the rows"):
+        two(floats(5, 6), tokens(1, 5, 9)[0] + 9)
     with pytest.raises(ValueError, match="at least one sample"):
         plan(models.mlp(), floats(0, 1, 8, 8))
     with pytest.raises(ValueError, match="by ops"):
         plan(Embedding(3, 4).eval() and Sequential(), floats(2, 3))
+
+
+def test_a_model_of_a_file_has_an_example_for_each_input(tmp_path: Path) -> None:
+    graph = token_net()
+    model = from_onnx(graph.file(tmp_path))
+    tokens_in, mask = tokens(2, 5, 20), np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    with pytest.raises(ValueError, match="one for each of the model's 2 inputs"):
+        plan(model, tokens_in)
+    made = plan(model, tokens_in, mask)
+    for other in (mask, np.ones_like(mask)):
+        with no_grad():
+            expected = model(tokens_in, other).data
+        np.testing.assert_allclose(made(tokens_in, other).data, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def test_a_profiler_sees_each_step_and_its_work() -> None:

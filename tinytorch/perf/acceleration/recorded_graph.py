@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +21,14 @@ _AFTER_PRODUCT: dict[Op, str] = {ops.relu: "relu", ops.gelu: "gelu"}
 
 
 class Graph:
-    """Ops of one forward in the order in which they ran; ``source`` is the input and ``result`` the output."""
+    """Ops of one forward in the order in which they ran, between its inputs and its outputs."""
 
-    def __init__(self, source: Value, nodes: list[Node], result: Value) -> None:
-        self.source, self.nodes, self.result = source, nodes, result
+    def __init__(self, sources: tuple[Value, ...], nodes: list[Node], results: tuple[Value, ...]) -> None:
+        self.sources, self.nodes, self.results = sources, nodes, results
 
     def readers(self) -> dict[Value, int]:
-        """Return how often each value is read, the result once more."""
-        counts: dict[Value, int] = {self.result: 1}
+        """Return how often each value is read, a result once more."""
+        counts: dict[Value, int] = dict.fromkeys(self.results, 1)
         for node in self.nodes:
             for operand in node.operands:
                 if isinstance(operand, Value):
@@ -39,11 +39,11 @@ class Graph:
 class _Recorder(Observer):
     """Writes down ops. It keeps every array until the end, so that each has an identity of its own."""
 
-    def __init__(self, source: Array) -> None:
-        self.source = Value(source.shape, source.dtype)
+    def __init__(self, sources: Sequence[Array]) -> None:
+        self.sources = tuple(Value(source.shape, source.dtype) for source in sources)
         self.nodes: list[Node] = []
-        self._values: dict[int, Value] = {id(source): self.source}
-        self._kept: list[Any] = [source]
+        self._values = dict(zip(map(id, sources), self.sources, strict=True))
+        self._kept: list[Any] = [*sources]
 
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
         """Add a node, or a constant if nothing that the op reads depends on the input."""
@@ -53,7 +53,7 @@ class _Recorder(Observer):
         self._kept += [inputs, output]
         operands = tuple(self._value(each) if isinstance(each, np.ndarray) else each for each in inputs)
         depends = any(isinstance(each, Value) and each.array is None for each in operands)
-        made = Value(output.shape, output.dtype, None if depends else output)
+        made = Value(output.shape, output.dtype, None if depends else output, _strides(output))
         self._values[id(output)] = made
         if depends:
             node = Node(call.op, operands, dict(call.params), made, _work(call), call.op.name, call.path)
@@ -63,9 +63,14 @@ class _Recorder(Observer):
         """Return the value of an array: what made it, or a constant."""
         return self._values.setdefault(id(array), Value(array.shape, array.dtype, array))
 
-    def result(self, output: Array) -> Value:
-        """Return the value of the forward's output."""
-        return self._value(output)
+    def results(self, outputs: Sequence[Array]) -> tuple[Value, ...]:
+        """Return the values of the forward's outputs."""
+        return tuple(map(self._value, outputs))
+
+
+def _strides(array: Array) -> tuple[int, ...]:
+    """Return the strides in elements of a new array in this one's order of the axes."""
+    return tuple(stride // array.itemsize for stride in np.empty_like(array).strides)
 
 
 def _work(call: Call) -> Work | None:
@@ -75,18 +80,29 @@ def _work(call: Call) -> Work | None:
         return None
 
 
-def record(run: Callable[[Any], Any], example: Array, given: Any) -> Graph:
-    """Return the graph of ``run(given)``, whose array is ``example``.
+def tensors(output: Any) -> tuple[Tensor, ...]:
+    """Return the outputs of a forward, one or several.
 
     Raises:
-        TypeError: if what is returned is no Tensor.
+        TypeError: if what is returned are no Tensors.
     """
-    recorder = _Recorder(example)
+    outputs = output if isinstance(output, tuple) else (output,)
+    for each in outputs:
+        if not isinstance(each, Tensor):
+            raise TypeError(f"model must return Tensors, not {type(each).__name__}")
+    return outputs
+
+
+def record(run: Callable[..., Any], examples: Sequence[Array], given: Sequence[Any]) -> Graph:
+    """Return the graph of ``run(*given)``, whose arrays are ``examples``.
+
+    Raises:
+        TypeError: if what is returned are no Tensors.
+    """
+    recorder = _Recorder(examples)
     with no_grad(), observed_by(recorder):
-        output = run(given)
-    if not isinstance(output, Tensor):
-        raise TypeError(f"model must return a Tensor, not {type(output).__name__}")
-    return Graph(recorder.source, recorder.nodes, recorder.result(output.data))
+        outputs = tensors(run(*given))
+    return Graph(recorder.sources, recorder.nodes, recorder.results([each.data for each in outputs]))
 
 
 def joined(graph: Graph) -> Graph:
@@ -96,7 +112,7 @@ def joined(graph: Graph) -> Graph:
     behind it become linear, and an activation or a residual sum belongs to the product before it, if nothing else reads
     what lies between.
     """
-    graph = Graph(graph.source, [_as_linear(node) for node in graph.nodes], graph.result)
+    graph = Graph(graph.sources, [_as_linear(node) for node in graph.nodes], graph.results)
     for join in (_join_normalization, _join_bias, _join_activation, _join_residual):
         graph = _rewritten(graph, join)
     return graph
@@ -132,7 +148,7 @@ def _rewritten(graph: Graph, join: _Join) -> Graph:
                 break
         nodes.append(node)
         makers[node.output] = node
-    return Graph(graph.source, nodes, graph.result)
+    return Graph(graph.sources, nodes, graph.results)
 
 
 def _both(before: Node, node: Node, **changes: Any) -> Node:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import erf, expit
 
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.runtime import vector_math
@@ -40,7 +40,14 @@ GRID = np.concatenate([np.linspace(-110, 95, 100_003), np.linspace(-1, 1, 20_001
 
 
 @pytest.mark.parametrize(
-    ("name", "exact", "bound"), [("exp", np.exp, 1.5), ("sigmoid", expit, 2.6), ("tanh", np.tanh, 4.0)]
+    ("name", "exact", "bound"),
+    [
+        ("exp", np.exp, 1.5),
+        ("sigmoid", expit, 2.6),
+        ("tanh", np.tanh, 4.0),
+        ("erf", erf, 1.5),
+        ("softplus", lambda x: np.logaddexp(x, 0), 4.0),
+    ],
 )
 def test_error_in_units_of_the_last_place(name: str, exact: Callable[[Array], Array], bound: float) -> None:
     x = GRID.astype(np.float32)
@@ -63,6 +70,9 @@ def test_special_values_are_numpys() -> None:
     np.testing.assert_array_equal(found, exact)
     np.testing.assert_array_equal(np.signbit(found[1:]), np.signbit(exact[1:]))
     np.testing.assert_array_equal(applied(vector_math.sigmoid)(x), expit(x))
+    np.testing.assert_array_equal(applied(vector_math.erf)(x), erf(x))
+    log_2 = np.log(2.0)
+    np.testing.assert_allclose(applied(vector_math.softplus)(x), [np.nan, np.inf, 0, log_2, log_2], rtol=1e-6)
 
 
 @kernel

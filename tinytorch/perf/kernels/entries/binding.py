@@ -27,11 +27,15 @@ _BEHIND = 64
 
 @dataclass(eq=False)
 class Value:
-    """An array of a recorded forward: a constant where ``array`` is given, else what an op made, or the input."""
+    """An array of a recorded forward: a constant where ``array`` is given, else what an op made, or an input.
+
+    ``strides`` are those, in elements, of what an op made.
+    """
 
     shape: Shape
     dtype: np.dtype[Any]
     array: Array | None = None
+    strides: tuple[int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -124,6 +128,21 @@ class Step:
     divisible: bool
 
 
+@dataclass(eq=False)
+class ArrayStep:
+    """An op that no entry runs: its implementation does, on arrays, and what it makes is copied to ``writes``.
+
+    ``operands`` are views, or arrays, numbers and None as they are.
+    """
+
+    op: Op
+    operands: tuple[Any, ...]
+    params: dict[str, Any]
+    writes: View
+    name: str
+    path: str
+
+
 class UnplannedError(ValueError):
     """An op that no entry point runs, or operands that none takes; the message names them."""
 
@@ -165,7 +184,7 @@ class Binder:
 
     def __init__(self, constants: Constants, status: Array) -> None:
         self.status = View(Buffer("constant", 1, status), 0, (1,), (1,), None, 8)
-        self.steps: list[Step] = []
+        self.steps: list[Step | ArrayStep] = []
         self.buffers: list[Buffer] = []
         self._views: dict[Value, View] = {}
         self._constants = constants
@@ -174,6 +193,29 @@ class Binder:
     def place(self, value: Value, view: View) -> None:
         """Say where a value lies."""
         self._views[value] = view
+
+    def own(self, value: Value) -> View:
+        """Return memory that is a value's alone, of its dtype and order."""
+        memory = np.zeros(max(1, math.prod(value.shape)), value.dtype)
+        strides = value.strides or row_strides(value.shape)
+        view = View(Buffer("constant", memory.size, memory), 0, value.shape, strides, None, memory.itemsize)
+        self.place(value, view)
+        return view
+
+    def run_as_arrays(self, node: Node) -> None:
+        """Add the step that runs a node by its implementation."""
+        operands = tuple(
+            self.view(each) if isinstance(each, Value) and each.array is None else getattr(each, "array", each)
+            for each in node.operands
+        )
+        self.keep([each for each in operands if isinstance(each, View)])
+        self.steps.append(ArrayStep(node.op, operands, node.params, self.own(node.output), node.name, node.path))
+
+    def keep(self, views: Sequence[View]) -> None:
+        """Let what is seen live up to the next step."""
+        for view in views:
+            view.buffer.first = len(self.steps) if view.buffer.first < 0 else view.buffer.first
+            view.buffer.last = len(self.steps)
 
     def begin(self, node: Node) -> None:
         """Attribute the steps that follow to ``node``."""
@@ -249,11 +291,7 @@ class Binder:
         carries its work.
         """
         assert self._node is not None
-        number = len(self.steps)
-        for view in (*reads, writes, *scratch):
-            buffer = view.buffer
-            buffer.first = number if buffer.first < 0 else buffer.first
-            buffer.last = number
+        self.keep([*reads, writes, *scratch])
         work = Work() if name else self._node.work
         assert len(words) < SHARE
         called = name or self._node.name
@@ -336,6 +374,11 @@ def new_arena(floats: int) -> Array:
     return arena
 
 
+def memory_of(buffer: Buffer, arena: Array) -> Array:
+    """Return the memory of an arena buffer or a constant, flat, from its first element on."""
+    return arena[buffer.start + _front(buffer) :] if buffer.array is None else buffer.array.reshape(-1)
+
+
 class Table:
     """The rows of a forward's steps, with the arena that holds what lies in between.
 
@@ -371,10 +414,7 @@ class Table:
         assert len(self.frame) == FRAME
 
     def _memory(self, buffer: Buffer) -> Array:
-        """Return the memory of an arena buffer or a constant, flat, from its first element on."""
-        if buffer.array is not None:
-            return buffer.array.reshape(-1)
-        return self.arena[buffer.start + _front(buffer) :]
+        return memory_of(buffer, self.arena)
 
     def array(self, view: View, x: Array, out: Array) -> Array:
         """Return the memory of a view as an array, for a block of input and of output."""

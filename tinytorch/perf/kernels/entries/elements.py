@@ -128,6 +128,32 @@ def _logarithm(x: Any) -> Any:
 
 
 @kernel
+def _floor(x: Any) -> Any:
+    return vector_math.floor(x)
+
+
+@kernel
+def _ceil(x: Any) -> Any:
+    return vector_math.ceil(x)
+
+
+@kernel
+def _square(x: Any) -> Any:
+    return x * x
+
+
+@kernel
+def _cube(x: Any) -> Any:
+    return x * x * x
+
+
+@kernel
+def _smaller(a: Any, b: Any) -> Any:
+    """Return the smaller one; NaN if either is."""
+    return a if a < b or a != a else b
+
+
+@kernel
 def _add(a: Any, b: Any) -> Any:
     return a + b
 
@@ -164,6 +190,10 @@ _SINGLE: dict[Op, Entry] = {
     ops.sqrt: _each(_square_root, "sqrt"),
     ops.negative: _each(_negative, "negative"),
     ops.absolute: _each(_absolute, "absolute"),
+    pointwise.erf: _each(vector_math.erf, "erf"),
+    pointwise.softplus: _each(vector_math.softplus, "softplus"),
+    pointwise.floor: _each(_floor, "floor"),
+    pointwise.ceil: _each(_ceil, "ceil"),
     ops.power: Entry(_power),
     ops.leaky_relu: Entry(_leaky_relu),
     pointwise.clip: Entry(_clip),
@@ -175,7 +205,10 @@ _PAIRS: dict[Op, Entry] = {
     ops.multiply: _pair(_multiply, "multiply"),
     ops.divide: _pair(_divide, "divide"),
     ops.maximum: _pair(_larger, "maximum"),
+    pointwise.minimum: _pair(_smaller, "minimum"),
 }
+#: Powers that need no power.
+_POWERS = {2.0: _each(_square, "square"), 3.0: _each(_cube, "cube"), 0.5: _SINGLE[ops.sqrt]}
 _PARAMETERS = {
     ops.power: ("exponent",),
     ops.leaky_relu: ("slope",),
@@ -189,8 +222,9 @@ def _bind_single(node: Node, binder: Binder) -> View:
     x = binder.view(node.operands[0])
     x = x if _is_dense(x) else binder.contiguous(x)
     output = binder.new(x.shape, x.strides, x.size)
-    numbers = [bits_of_float(node.params[name]) for name in _PARAMETERS.get(node.op, ())]
-    binder.emit(_SINGLE[node.op], (x, output, x.size, *numbers), (x,), output, divisible=not numbers)
+    entry = _POWERS.get(node.params["exponent"]) if node.op is ops.power else None
+    numbers = [] if entry else [bits_of_float(node.params[name]) for name in _PARAMETERS.get(node.op, ())]
+    binder.emit(entry or _SINGLE[node.op], (x, output, x.size, *numbers), (x,), output, divisible=not numbers)
     return output
 
 

@@ -39,6 +39,19 @@ def _multiply_add(_typing: Any, _x: Any, _y: Any, _z: Any) -> Any:
     return types.float32(types.float32, types.float32, types.float32), emit
 
 
+def _whole(name: str) -> Any:
+    """Return the intrinsic that rounds a float32 to a whole number."""
+
+    def rounded(_typing: Any, _x: Any) -> Any:
+        def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+            shape = ir.FunctionType(vectors.FLOAT, [vectors.FLOAT])
+            return builder.call(cgutils.get_or_insert_function(builder.module, shape, f"llvm.{name}.f32"), arguments)
+
+        return types.float32(types.float32), emit
+
+    return intrinsic(rounded)
+
+
 def _bits_of(_typing: Any, _x: Any) -> Any:
     """Type and emit `bits_of`."""
 
@@ -130,6 +143,8 @@ larger = intrinsic(_larger)
 add_in_any_order = intrinsic(_add_in_any_order)
 #: ``x * y + z`` of float32, rounded once.
 multiply_add = intrinsic(_multiply_add)
+#: The nearest whole number that is not above a float32, and that is not below.
+floor, ceil = _whole("floor"), _whole("ceil")
 #: The 32 bits of a float32 as an int32.
 bits_of = intrinsic(_bits_of)
 #: 2 ** exponent as a float32, for an int32 exponent from -126 to 127.
@@ -212,6 +227,51 @@ def tanh(x: Any) -> Any:
     below = multiply_add(exp2_fraction_less_one(fraction_of(down, shifted - ROUNDER)), scale, scale - _ONE)
     value = -below / (_TWO + below)
     return -value if x < 0 else (value if x > 0 else x)
+
+
+@kernel
+def erf(x: Any) -> Any:
+    """Return the error function of a float32, within 2 ulp: a polynomial near 0, 1 - e**p(|x|) beyond.
+
+    Source of the polynomials: N. Juffa, a minimax approximation of erff.
+    """
+    t = abs(x)
+    t = np.float32(4) if t > np.float32(4) else t
+    s = t * t
+    p = multiply_add(np.float32(-1.72853470e-5), t, np.float32(3.83197126e-4))
+    q = multiply_add(np.float32(-3.88396438e-3), t, np.float32(2.42546219e-2))
+    p = multiply_add(p, s, q)
+    p = multiply_add(p, t, np.float32(-1.06777877e-1))
+    p = multiply_add(p, t, np.float32(-6.34846687e-1))
+    p = multiply_add(p, t, np.float32(-1.28717512e-1))
+    far = _ONE - exp_of_negative(multiply_add(p, t, -t))
+    r = multiply_add(np.float32(-5.96761703e-4), s, np.float32(4.99119423e-3))
+    r = multiply_add(r, s, np.float32(-2.67681349e-2))
+    r = multiply_add(r, s, np.float32(1.12819925e-1))
+    r = multiply_add(r, s, np.float32(-3.76125336e-1))
+    r = multiply_add(r, s, np.float32(1.28379166e-1))
+    value = far if t > np.float32(0.927734375) else multiply_add(r, t, t)
+    return -value if x < 0 else (value if x > 0 else x)
+
+
+@kernel
+def softplus(x: Any) -> Any:
+    """Return log(1 + e**x) of a float32 without overflow: log(1 + u) is 2 artanh(u / (2 + u)).
+
+    The series of artanh up to z**17 errs by less than 1e-9 for z up to 1/3.
+    """
+    u = exp(-abs(x))
+    z = u / (_TWO + u)
+    s = z * z
+    p = multiply_add(np.float32(1 / 17), s, np.float32(1 / 15))
+    p = multiply_add(p, s, np.float32(1 / 13))
+    p = multiply_add(p, s, np.float32(1 / 11))
+    p = multiply_add(p, s, np.float32(1 / 9))
+    p = multiply_add(p, s, np.float32(1 / 7))
+    p = multiply_add(p, s, np.float32(1 / 5))
+    p = multiply_add(p, s, np.float32(1 / 3))
+    small = _TWO * multiply_add(p * s, z, z)
+    return small if x < 0 else x + small
 
 
 #: x (1 + tanh(u)) / 2 is x / (1 + 2**v) with v = -2 log2(e) u = x (_LINEAR + _CUBIC x^2).

@@ -1,0 +1,234 @@
+"""The steps of a forward with several inputs or outputs, or with ops that no entry point runs.
+
+What entry points run is laid out as one table for each stretch of it; between them an op runs as it does outside of
+plans, by its fastest implementation, on arrays that stay where they are from call to call.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from tinytorch.core.dispatch import apply
+from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved, Shape
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.acceleration.recorded_graph import Graph
+from tinytorch.perf.kernels.entries.binding import (
+    ArrayStep,
+    Binder,
+    Node,
+    Step,
+    Table,
+    UnplannedError,
+    View,
+    lay_out,
+    memory_of,
+    most_shares,
+    new_arena,
+)
+from tinytorch.perf.kernels.entries.driver import replay, replay_row, replay_together, timed_replay
+from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
+from tinytorch.perf.kernels.registry import kernel_implementations
+from tinytorch.perf.kernels.runtime import threads
+
+_NOTHING = np.zeros(1, np.float32)
+
+
+@dataclass(eq=False)
+class _Stretch:
+    """Consecutive steps that entry points run, and a table of them for each thread that runs its share."""
+
+    steps: list[Step]
+    arena: Array
+
+    def __post_init__(self) -> None:
+        works = [step.work for step in self.steps if step.work is not None]
+        self.ns = 2 * sum(work.macs for work in works) / FLOPS_PER_NS
+        self._tables: dict[int, list[Table]] = {}
+        self._frames: dict[int, Array] = {}
+        self._meeting = np.zeros(1, np.int64)
+
+    def frames(self, count: int) -> Array:
+        """Return what so many threads run together."""
+        if count not in self._frames:
+            tables = [Table(self.steps, self.arena, (0, 0), (number, count)) for number in range(count)]
+            self._tables[count] = tables
+            self._frames[count] = np.stack([table.frame for table in tables])
+        return self._frames[count]
+
+    def run(self, worth_ns: float) -> None:
+        """Run them all."""
+        count = threads.shares(most_shares(), self.ns) if self.ns > worth_ns and threads.POSSIBLE else 1
+        if count > 1:
+            self._meeting[0] = 0
+            frames = self.frames(count)
+            threads.split(replay_together, count, self.ns / count, frames, _NOTHING, _NOTHING, self._meeting)
+        else:
+            replay(0, 1, self.frames(1), _NOTHING, _NOTHING, 1)
+
+
+class _Read:
+    """What an operand is at each call: an array over its memory, or a copy where a reshape has another order."""
+
+    __slots__ = ("_array", "_shape")
+
+    def __init__(self, array: Any, shape: Shape | None = None) -> None:
+        self._array, self._shape = array, shape
+
+    def __call__(self) -> Any:
+        """Return it."""
+        return self._array if self._shape is None else self._array.reshape(self._shape)
+
+
+@dataclass(eq=False)
+class _ByArrays:
+    """A step that an implementation runs on arrays."""
+
+    step: ArrayStep
+    operands: list[_Read]
+    made: Array
+
+    def __post_init__(self) -> None:
+        self._forward = kernel_implementations().get(self.step.op, self.step.op.reference).forward
+
+    def run(self, worth_ns: float) -> None:
+        """Run it, and keep what it makes."""
+        del worth_ns
+        made, _ = self._forward(False, *[read() for read in self.operands], **self.step.params)
+        np.copyto(self.made, made)
+
+
+class ArrayProgram:
+    """The steps of one forward; its inputs and outputs are copied to and from memory of its own.
+
+    Args:
+        graph: the forward as it was recorded.
+        bind: binds a node to an entry point, or raises UnplannedError.
+        binder: to which that adds steps.
+        worth_ns: nanoseconds of a stretch from which on threads do it together.
+
+    Attributes:
+        steps: what it does, in order.
+        rounds: whether a step rounds to codes, where a last digit can move a number by a whole step.
+    """
+
+    def __init__(self, graph: Graph, bind: Callable[[Node, Binder], View], binder: Binder, worth_ns: float) -> None:
+        self._inputs = [binder.own(source) for source in graph.sources]
+        for node in graph.nodes:
+            before = len(binder.steps)
+            binder.begin(node)
+            try:
+                binder.place(node.output, bind(node, binder))
+            except UnplannedError:
+                del binder.steps[before:]
+                binder.run_as_arrays(node)
+        if not binder.steps:
+            raise ValueError("model must compute its output from its input by ops, but no op that it ran does")
+        results = [binder.view(each) if each.array is None else None for each in graph.results]
+        binder.keep([view for view in results if view is not None])
+        self._arena = new_arena(lay_out(binder.buffers))
+        self._worth_ns = worth_ns
+        self.steps: list[Step | ArrayStep] = list(binder.steps)
+        self.rounds = any("quantize" in step.name or "dynamic_parameters" in step.name for step in self.steps)
+        self._given = [self._array(view) for view in self._inputs]
+        self._results = [
+            _Read(value.array) if view is None else self._read(view)
+            for value, view in zip(graph.results, results, strict=True)
+        ]
+        self._parts = [part for is_step, some in groupby(self.steps, _is_bound) for part in self._made(is_step, some)]
+
+    def _made(self, is_step: bool, some: Any) -> list[_Stretch | _ByArrays]:
+        if is_step:
+            return [_Stretch(list(some), self._arena)]
+        return [
+            _ByArrays(
+                step,
+                [self._read(each) if isinstance(each, View) else _Read(each) for each in step.operands],
+                self._array(step.writes),
+            )
+            for step in some
+        ]
+
+    def _read(self, view: View) -> _Read:
+        return _Read(self._array(view)) if view.source is None else _Read(self._array(view.source), view.shape)
+
+    def _array(self, view: View) -> Array:
+        """Return the memory of a view as an array."""
+        flat = memory_of(view.buffer, self._arena)
+        return as_strided(flat[view.offset :], view.shape, [stride * flat.itemsize for stride in view.strides])
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Return the outputs."""
+        self._take(inputs)
+        for part in self._parts:
+            part.run(self._worth_ns)
+        return self._copied()
+
+    def _take(self, inputs: Sequence[Array]) -> None:
+        for memory, given in zip(self._given, inputs, strict=True):
+            np.copyto(memory, given)
+
+    def _copied(self) -> list[Array]:
+        return [np.array(read(), order="C") for read in self._results]
+
+    def run_observed(self, inputs: Sequence[Array]) -> list[Array]:
+        """Return the outputs, each step run through the seam, so that observers are told of it."""
+        self._take(inputs)
+        for part in self._parts:
+            if isinstance(part, _ByArrays):
+                np.copyto(part.made, apply(part.step.op, *[read() for read in part.operands], **part.step.params).data)
+                continue
+            for number, step in enumerate(part.steps):
+                reads = [self._read(view)() for view in step.reads]
+                apply(self._step_op(part, number, step), *reads)
+        return self._copied()
+
+    def _step_op(self, part: _Stretch, number: int, step: Step) -> Op:
+        frame, made, work = part.frames(1)[0], self._array(step.writes), step.work
+
+        def forward(keep: bool, *operands: Array) -> tuple[Array, Saved]:
+            """Run the step, whose operands the table knows."""
+            del keep, operands
+            replay_row(frame, _NOTHING, _NOTHING, 0, number)
+            return made, ()
+
+        op = Op(step.name, forward, no_backward, None if work is None else lambda _: work)
+        op.default = Implementation("plan", forward, no_backward)
+        return op
+
+    def step_times(self, inputs: Sequence[Array]) -> Array:
+        """Return the nanoseconds of each step."""
+        self._take(inputs)
+        found: list[float] = []
+        for part in self._parts:
+            if isinstance(part, _ByArrays):
+                start = time.perf_counter_ns()
+                part.run(self._worth_ns)
+                found.append(time.perf_counter_ns() - start)
+            else:
+                times = np.empty(len(part.steps) + 1, np.int64)
+                timed_replay(part.frames(1)[0], _NOTHING, _NOTHING, 0, times)
+                found += np.diff(times).tolist()
+        return np.array(found)
+
+
+def _is_bound(step: Step | ArrayStep) -> bool:
+    return isinstance(step, Step)
+
+
+def no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    """Raise: a plan has no gradients."""
+    del gradient, saved, needs, owned
+    raise RuntimeError("a plan is for inference: train the model, and make a plan of it again afterwards")
+
+
+def as_outputs(made: Sequence[Array]) -> Any:
+    """Return arrays as a forward returns them: a Tensor, or a tuple of several."""
+    outputs = tuple(Tensor._made(each, None) for each in made)
+    return outputs[0] if len(outputs) == 1 else outputs
