@@ -13,6 +13,7 @@ from tinytorch.core.layers import Embedding, Flatten, Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import SGD
+from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import train_step
 from tinytorch.perf.profiling import Profiler
@@ -290,3 +291,11 @@ def test_errors_by_hand() -> None:
     assert decibels(a, b) == pytest.approx(20)
     assert (relative_error(a, a), decibels(a, a)) == (0, float("inf"))
     assert np.isnan(relative_error(np.zeros(2), a))
+
+
+def test_convolutions_in_groups_stay_float() -> None:
+    layers = (Conv2d(4, 8, 1, seed=0), Conv2d(8, 8, 3, groups=8, seed=1), Conv2d(8, 4, 3, groups=2, seed=2))
+    quantized = quantize_model(Sequential(*layers))
+    assert [type(layer) for _, layer in quantized.named_children()] == [QuantizedConv2d, Conv2d, Conv2d]
+    with pytest.raises(ValueError, match="without groups"):
+        quantize_model(Sequential(*layers[1:]))

@@ -14,6 +14,7 @@ from tinytorch.core.dispatch import Observer, no_grad, observed_by
 from tinytorch.core.layers import Embedding
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Call, Saved
+from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, one_at_a_time, undisturbed
 from tinytorch.perf.measuring import interleave
@@ -29,8 +30,16 @@ _PRODUCTS = ("linear", "conv2d", "embedding")
 
 
 def quantizable(model: Module) -> dict[str, Module]:
-    """Return the layers of ``model`` that can be quantized, by dotted name ("" if it is one itself)."""
-    return {name: module for name, module in model.named_modules() if is_quantizable(module)}
+    """Return the layers of ``model`` that are quantized, by dotted name ("" if it is one itself).
+
+    A convolution in groups, such as a depthwise one, is none of them: it has few products for each number that would
+    have to be rounded, no kernel of codes does it, and its weights are few.
+    """
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if is_quantizable(module) and not (isinstance(module, Conv2d) and module.groups > 1)
+    }
 
 
 def quantize_model(
@@ -42,6 +51,8 @@ def quantize_model(
     observer: Callable[[Scheme], RangeObserver] = MinMaxObserver,
 ) -> Module:
     """Return a copy of ``model`` with its linear, convolution and embedding layers quantized; it stays as it was.
+
+    Convolutions in groups, such as depthwise ones, stay float: in codes they would be slower.
 
     Args:
         model: any module tree; attention's projections and the like are found inside of it.
@@ -93,7 +104,7 @@ def chosen_plans(
         ValueError: if there are no layers, or ``keep`` or ``plans`` name others.
     """
     if not layers:
-        raise ValueError("model must hold a Linear, Conv2d or Embedding layer to quantize, but holds none")
+        raise ValueError("model must hold a Linear, Conv2d without groups or Embedding to quantize, but holds none")
     for argument, names in (("keep", keep), ("plans", plans)):
         unknown = sorted(set(names) - layers.keys())
         if unknown:
