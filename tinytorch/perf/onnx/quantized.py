@@ -17,7 +17,7 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Embedding
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
@@ -635,7 +635,8 @@ def _product_of_blocks(node: Node) -> Runner:
         zero = zero.reshape(scale.shape)
     order = node.weights(4) if node.has(4) else np.arange(inner) // block
     wide = [each[:, order].astype(np.float32) for each in (scale, zero)]
-    layer = linear_of(((numbers - wide[1]) * wide[0]).astype(scale.dtype).T, bias)
+    weight = Parameter(((numbers - wide[1]) * wide[0]).astype(scale.dtype).T)
+    layer = linear_of(weight, None if bias is None else Parameter(bias))
     if scale.dtype != _FLOAT or zero.dtype != np.uint8 or not np.array_equal(order, np.arange(inner) // block):
         return layer
     half = 2 ** (bits - 1)
