@@ -62,7 +62,7 @@ def test_a_failed_build_keeps_all_results_and_a_good_one_the_latest_of_each_page
             old = book.folder / "_build" / CACHE_FOLDER / page / f"old-{age}"
             old.mkdir(parents=True)
             os.utime(old, (1e9 - age, 1e9 - age))
-    (book.source / "_toc.yml").write_text(CONTENTS.replace("two", "twoo"))
+    (book.source / "_toc.yml").write_text(CONTENTS.replace("two", "gone"))
     failed = book.build()
     assert failed.code == 1
     assert [len(kept(book, page)) for page in ("one", "two", "gone")] == [5, 1, 4]
