@@ -19,7 +19,7 @@ from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Implementation
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import accelerated
-from tinytorch.perf.events import recording
+from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import collector_off
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import quantize_model

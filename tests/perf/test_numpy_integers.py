@@ -15,7 +15,8 @@ from tinytorch.core.spatial import AvgPool2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.compression import break_even_rank, csr_nbytes, low_rank_model
-from tinytorch.perf.distributed import GivenLink, ring_cost
+from tinytorch.perf.distributed import ring_cost
+from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink
 from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_flops
 from tinytorch.perf.memoization import KVCache
 from tinytorch.perf.profiling import FLOPCounter, Profiler

@@ -12,7 +12,8 @@ from tinytorch.core.losses import CrossEntropyLoss
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import SGD
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.distributed import Communicator, DataParallel, Pipeline, counted_targets, world
+from tinytorch.perf.distributed import Communicator, DataParallel, Pipeline, world
+from tinytorch.perf.distributed.training.data_parallel import counted_targets
 
 #: Targets of four examples, of which the first two do not count.
 IGNORED = -100
