@@ -30,7 +30,7 @@ class Profiler:
 
     Time and memory are never one run, because tracing memory slows a program down: run the same body under
     both and `join` the memory to the time. All tables, the trace and the stacks are read-outs of one
-    recorded run, and equal however often they are read. Ops of other threads are not in them; `notes` names these
+    recorded run, and equal however often they are read. Ops of other threads are not in them; ``notes`` names these
     threads.
 
     The studies (``count_*``, ``measure_*``, ``profile_*``) need no body; those of a pass leave the run that

@@ -177,7 +177,7 @@ class DataParallel:
         """Make one step on this rank's (inputs, targets); return the mean loss over all ranks before it.
 
         A part without a term of the loss, such as one of padding alone, adds nothing. An error that only one rank has
-        ends all of them; see `Communicator.together`.
+        ends all of them; see ``Communicator.together``.
 
         Raises:
             ValueError: if no rank has a term of the loss, on all ranks.
