@@ -12,6 +12,7 @@ import pytest
 from tests.perf.onnx.graphs import Made, answers, assert_same, normal, reference
 from tinytorch.core.op import Array
 from tinytorch.perf.onnx import from_onnx, quantized
+from tinytorch.perf.onnx.fused import TRANSLATIONS as FUSED
 from tinytorch.perf.onnx.reading import operators
 
 
@@ -49,6 +50,7 @@ def case(
 X = normal(2, 3, 4)
 MAPS = normal(2, 4, 9, 8)
 LINE = normal(2, 4, 11)
+PLACES = normal(2, 5, 3, 2)
 VOLUME = normal(2, 4, 5, 6, 7)
 WHOLE = np.array([[7, -7, 3], [2, 9, -4]], np.int64)
 POSITIVE = np.abs(X) + 0.5
@@ -153,6 +155,17 @@ MOVING = [
     case("Pad", X, np.array([1, 1, 1, 0, 2, 3]), mode="edge"),
     case("Pad", X, np.array([1, 2]), None, np.array([2])),
     case("Pad", X, opset=2, pads=[0, 1, 2, 0, 0, 1], value=1.5),
+    *(
+        case("GridSample", MAPS, PLACES, mode=mode, padding_mode=outside, align_corners=aligned, opset=20)
+        for mode, outside, aligned in (
+            ("linear", "zeros", 0),
+            ("linear", "border", 1),
+            ("linear", "reflection", 0),
+            ("nearest", "zeros", 1),
+            ("cubic", "zeros", 0),
+            ("cubic", "reflection", 1),
+        )
+    ),
     case("DepthToSpace", normal(2, 12, 2, 3), blocksize=2),
     case("DepthToSpace", normal(2, 12, 2, 3), blocksize=2, mode="CRD"),
     case("SpaceToDepth", normal(2, 3, 4, 6), blocksize=2),
@@ -250,6 +263,18 @@ LAYERS = [
     case("LayerNormalization", X, normal(4), axis=2),
     case("LayerNormalization", X, normal(3, 4), normal(3, 4, seed=1), axis=1),
     case("RMSNormalization", X, normal(4), opset=23),
+    *(
+        case("Resize", MAPS, None, np.array([1, 1, high, wide], np.float32), mode=mode, **how)
+        for high, wide, mode, how in (
+            (2, 0.5, "cubic", {}),
+            (2, 3, "cubic", {"cubic_coeff_a": -0.5, "exclude_outside": 1}),
+            (2, 3, "cubic", {"coordinate_transformation_mode": "align_corners"}),
+            (0.7, 0.6, "linear", {"antialias": 1}),
+            (0.7, 0.6, "cubic", {"antialias": 1}),
+        )
+    ),
+    case("Resize", MAPS, None, np.array([2, 0.5], np.float32), axes=[2, 3], mode="linear"),
+    case("Resize", MAPS, None, None, np.array([7, 8]), axes=[2, 3], keep_aspect_ratio_policy="not_larger"),
     case("Resize", MAPS, None, np.array([1, 1, 2, 2], np.float32)),
     case("Resize", MAPS, None, np.array([1, 1, 2, 3], np.float32), mode="linear"),
     case("Resize", MAPS, None, None, np.array([2, 4, 5, 16]), mode="linear"),
@@ -295,7 +320,8 @@ def test_answers_are_the_reference_s(one: Case, tmp_path: Path) -> None:
 
 
 def test_every_operator_has_a_case() -> None:
-    elsewhere = {"Constant", "If", "Scatter", "Shape", "Size", "Upsample", "Swish", *quantized.TRANSLATIONS}
+    known = {"Constant", "If", "Scatter", "Shape", "Size", "Upsample", "Swish"}
+    elsewhere = {*FUSED, *quantized.TRANSLATIONS, *known}
     assert {one.kind for one in CASES} | elsewhere == set(operators())
 
 

@@ -36,6 +36,11 @@ def is_counted(kind: str) -> bool:
     return kind not in _UNKNOWN
 
 
+def has_formula(kind: str) -> bool:
+    """Return whether an operator is a contraction."""
+    return kind in _FORMULAS
+
+
 def macs(kind: str, attributes: Mapping[str, Any], inputs: Shapes, output: Shape) -> int | None:
     """Return the multiply-accumulates of an operator that is a contraction; None for all others.
 

@@ -458,7 +458,8 @@ def _layer_norm_by_data(first: int, epsilon: float) -> Runner:
     return run
 
 
-def _root_mean_square_norm(node: Node) -> Runner:
+def root_mean_square_norm(node: Node) -> Runner:
+    """Return what divides by the root of the mean of squares along the last axes, and multiplies by a weight."""
     first, epsilon = node.get("axis", -1), node.get("epsilon", 1e-5)
 
     def run(x: Any, weight: Any) -> Tensor:
@@ -558,6 +559,6 @@ TRANSLATIONS: dict[str, Translation] = {
     "LayerNormalization": Translation(_layer_norm, ignores=("stash_type",), outputs=3),
     "MatMul": Translation(_product),
     "MaxPool": Translation(_max_pool, ignores=("storage_order",)),
-    "RMSNormalization": Translation(_root_mean_square_norm, ignores=("stash_type",)),
+    "RMSNormalization": Translation(root_mean_square_norm, ignores=("stash_type",)),
     "RNN": Translation(plain_recurrent, reads=(0, 5, 4), ignores=("hidden_size", "output_sequence"), outputs=2),
 }

@@ -15,10 +15,10 @@ import numpy as np
 from tinytorch.core.dispatch import no_grad, unobserved
 from tinytorch.core.layers import Embedding, Linear
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, Shape
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.onnx import elementwise, layers, quantized, shapes
+from tinytorch.perf.onnx import elementwise, fused, layers, quantized, shapes
 from tinytorch.perf.onnx.model import Block, Guards, Input, OnnxModel, Part, Run, Step
 from tinytorch.perf.onnx.node import Node, Runner, Translation, Untranslatable, UntranslatedError
 
@@ -27,6 +27,7 @@ _TRANSLATIONS: dict[str, Translation] = {
     **shapes.TRANSLATIONS,
     **layers.TRANSLATIONS,
     **quantized.TRANSLATIONS,
+    **fused.TRANSLATIONS,
 }
 #: What tells of shapes is known whenever the inputs' shapes are.
 _OF_SHAPES = {"Shape": shapes.shape_of, "Size": shapes.size_of}
@@ -172,7 +173,7 @@ class _Reader:
     def _live_nodes(self) -> list[Any]:
         """Return the nodes that depend on an input; the others are folded into constants."""
         live: list[Any] = []
-        waiting = deque(_sorted(self._graph.node, self._name))
+        waiting = deque(sorted_nodes(self._graph.node, self._name))
         self._refuse_lost(waiting)
         while waiting:
             node = waiting.popleft()
@@ -252,7 +253,7 @@ class _Reader:
         self._add_initializers(branch)
         self._total += len(branch.node)
         self._guards.update((each, guards) for inner in branch.node for each in inner.output)
-        return _sorted(branch.node, self._name), [own.get(each.name, each.name) for each in branch.output]
+        return sorted_nodes(branch.node, self._name), [own.get(each.name, each.name) for each in branch.output]
 
     def _fold(self, node: Any) -> None:
         own = self._node(node, 0)
@@ -510,11 +511,11 @@ class _Reader:
         _drop_when_read([step for _, step, _ in steps], {*outputs, *constants, *known})
         blocks: dict[tuple[str, ...], Block] = {(): model}
         for node, _, layer in steps:
-            scope, own = _named_scope(node.name)
+            scope, own = named_scope(node.name)
             block = _block(blocks, scope)
             if layer is not None:
                 block.named(own, layer)
-        model.parts = _grouped([(_named_scope(node.name)[0], step) for node, step, _ in steps], (), blocks)
+        model.parts = _grouped([(named_scope(node.name)[0], step) for node, step, _ in steps], (), blocks)
         model.eval()
         return model
 
@@ -538,7 +539,7 @@ class _Reader:
         return found
 
 
-def _sorted(nodes: Sequence[Any], file: str) -> list[Any]:
+def sorted_nodes(nodes: Sequence[Any], file: str) -> list[Any]:
     """Return nodes in an order in which each comes behind those that it reads; the order of a sorted graph stays.
 
     Raises:
@@ -627,6 +628,42 @@ def _outer_names(node: Any) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def bound_inputs(graph: Any, first: Shape | None, lengths: Mapping[str, int]) -> list[Input]:
+    """Return the inputs of a graph with a number for each length: of ``lengths`` by name, or of the ``first`` input.
+
+    Raises:
+        ValueError: if a length stays open, or the shape of the first does not fit.
+    """
+    held = {tensor.name for tensor in graph.initializer}
+    inputs = [_declared(each) for each in graph.input if each.name not in held]
+    known, bound = dict(lengths), list[Input]()
+    declared = inputs[0].shape if inputs else ()
+    if first is None and declared:
+        front = known.get(declared[0], 1) if isinstance(declared[0], str) else declared[0] or 1
+        first = (front, *(known.get(each, -1) if isinstance(each, str) else each or -1 for each in declared[1:]))
+    for each in inputs:
+        if first is not None and each is inputs[0]:
+            if -1 in first:
+                raise ValueError(f"input_shape must be given for input {each.described()}, which leaves lengths open")
+            each.bind(first, known)
+            bound.append(replace(each, shape=first))
+        else:
+            bound.append(replace(each, shape=each.example(known, first or ()).shape))
+    return bound
+
+
+def is_learned(node: Any, index: int, initialized: bool) -> bool:
+    """Return whether a constant in this place is a weight: no shape or the like, and no statistics.
+
+    What is not ``initialized``, but the constant of a node, is one where a layer holds it.
+    """
+    if not initialized and node.op_type not in layers.TRANSLATIONS:
+        return False
+    translation = _TRANSLATIONS.get(node.op_type)
+    numbers = translation.known if translation is not None else ()
+    return index not in ((3, 4) if node.op_type == "BatchNormalization" else numbers)
+
+
 def _declared(value: Any) -> Input:
     """Return an input as the graph declares it."""
     from onnx import helper
@@ -679,7 +716,7 @@ def _drop_when_read(steps: Sequence[Step], kept: set[str]) -> None:
         seen.update(last)
 
 
-def _named_scope(name: str) -> tuple[tuple[str, ...], str]:
+def named_scope(name: str) -> tuple[tuple[str, ...], str]:
     """Return the scopes in a node's name and its own, as PyTorch and TensorFlow write them: /encoder/layer.0/MatMul."""
     *scope, own = [re.sub(r"[^\w.\-]", "_", part) for part in name.split("/") if part] or ["node"]
     return tuple(scope), own

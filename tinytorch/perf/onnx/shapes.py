@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.dispatch import apply
+from tinytorch.core.dispatch import apply, gradients_enabled
 from tinytorch.core.op import Array, Op, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx.elementwise import tensor_of, without_gradient
@@ -484,21 +485,74 @@ class _Blending:
         weights, columns = np.zeros((length, new)), np.arange(new)
         for step in range(2 * reach):
             old = first + step
-            share = self._share(np.abs(old - at) * stretch)
+            share = self.share(np.abs(old - at) * stretch)
             share = np.where((old < 0) | (old >= length), 0, share) if self.inside_only else share
             np.add.at(weights, (np.clip(old, 0, length - 1), columns), share)
         if self.inside_only or self.smooth:
             weights /= weights.sum(axis=0)
         return weights.astype(dtype)
 
-    def _share(self, away: Array) -> Array:
-        """Source of the cubic: R. Keys, 1981."""
+    def share(self, away: Array) -> Array:
+        """Return the weight of what lies so far away. Source of the cubic: R. Keys, 1981."""
         if self.cubic is None:
             return np.maximum(1 - away, 0)
         a = self.cubic
         near = ((a + 2) * away - (a + 3)) * away**2 + 1
         far = ((away - 5) * away + 8) * away * a - 4 * a
         return np.where(away <= 1, near, np.where(away < 2, far, 0))
+
+
+def _sampled(node: Node) -> Runner:
+    """GridSample: each place of the grid is a weighted sum of the elements around it."""
+    mode = node.only("mode", "linear", "bilinear", "nearest", "cubic", "bicubic")
+    outside = node.only("padding_mode", "zeros", "border", "reflection")
+    aligned, reach = bool(node.get("align_corners", 0)), 2 if "cubic" in mode else 1
+    fixed, share = node.constant(1), _Blending("", -0.75 if "cubic" in mode else None, False, False).share
+
+    def run(x: Any, grid: Any) -> Tensor:
+        if fixed is None and gradients_enabled() and tensor_of(grid).requires_grad:
+            raise ValueError(f"the places of GridSample {node.name} must require no gradient: it has none here")
+        places = tensor_of(grid).data.astype(np.float64)
+        count, channels, *lengths = x.shape
+        near = []
+        for axis, length in enumerate(lengths):
+            at = places[..., len(lengths) - 1 - axis]
+            at = (at + 1) / 2 * (length - 1) if aligned else ((at + 1) * length - 1) / 2
+            if outside != "zeros" and "cubic" not in mode:
+                at = _inside(at, length, outside, aligned)
+            first = np.rint(at) if mode == "nearest" else np.floor(at) - reach + 1
+            near.append(
+                [
+                    (first + step, np.ones_like(at) if mode == "nearest" else share(np.abs(first + step - at)))
+                    for step in range(1 if mode == "nearest" else 2 * reach)
+                ]
+            )
+        flat, total = reshaped(x, (count, channels, math.prod(lengths))), None
+        for corner in product(*near):
+            weight, index = np.ones(places.shape[:-1]), np.zeros(places.shape[:-1], np.int64)
+            for (old, of_axis), length in zip(corner, lengths, strict=True):
+                kept = _inside(old, length, outside, aligned) if outside != "zeros" else old
+                weight = weight * of_axis * ((kept >= 0) & (kept <= length - 1))
+                index = index * length + np.clip(np.rint(kept), 0, length - 1).astype(np.int64)
+            part = apply(picking.gather_along, flat, index.reshape(count, 1, -1).repeat(channels, axis=1), axis=2)
+            part = apply(ops.multiply, part, weight.reshape(count, 1, -1).astype(part.dtype))
+            total = part if total is None else apply(ops.add, total, part)
+        assert total is not None
+        return reshaped(total, (count, channels, *places.shape[1:-1]))
+
+    return run
+
+
+def _inside(at: Array, length: int, outside: str, aligned: bool) -> Array:
+    """Return places moved into an axis: to its ends, or mirrored at them."""
+    if outside == "border":
+        return np.clip(at, 0, length - 1)
+    low, high = (0, length - 1) if aligned else (-0.5, length - 0.5)
+    span = high - low
+    if span == 0:
+        return np.zeros_like(at)
+    turned = np.abs(at - low) % (2 * span)
+    return np.clip(low + np.minimum(turned, 2 * span - turned), 0, length - 1)
 
 
 TRANSLATIONS: dict[str, Translation] = {
@@ -512,6 +566,7 @@ TRANSLATIONS: dict[str, Translation] = {
     "Flatten": Translation(_flatten),
     "GatherElements": Translation(_gather_elements),
     "GatherND": Translation(_gather_tuples),
+    "GridSample": Translation(_sampled),
     "LogSoftmax": _softmax(ops.log_softmax),
     "NonZero": Translation(_places),
     "OneHot": Translation(_one_hot, (1,)),

@@ -1,0 +1,372 @@
+"""ONNX operators that join several: attention, and those that ONNX Runtime writes into a file that it optimized."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply
+from tinytorch.core.layers import Embedding, LayerNorm
+from tinytorch.core.module import Module
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.onnx import elementwise, layers
+from tinytorch.perf.onnx.elementwise import tensor_of, without_gradient
+from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable
+from tinytorch.perf.onnx.shapes import reshaped
+from tinytorch.perf.ops import picking, pointwise
+
+#: From scores what is added to them or left of them, before they become weights.
+Masking = Callable[[Tensor], Tensor]
+
+
+def _split(x: Any, heads: int) -> Tensor:
+    """Return (B, heads, T, width) of (B, T, heads * width); what has four axes as it is."""
+    if x.ndim == 4:
+        return tensor_of(x)
+    parts = reshaped(x, (*x.shape[:2], heads, x.shape[2] // heads))
+    return apply(ops.transpose, parts, axes=(0, 2, 1, 3))
+
+
+def _joined(x: Tensor) -> Tensor:
+    """Undo `_split`."""
+    count, heads, length, width = x.shape
+    return reshaped(apply(ops.transpose, x, axes=(0, 2, 1, 3)), (count, length, heads * width))
+
+
+def _repeated(x: Tensor, heads: int) -> Tensor:
+    """Return keys or values for ``heads`` queries, each for several of them that follow each other."""
+    count, own, length, width = x.shape
+    if own == heads:
+        return x
+    each = reshaped(x, (count, own, 1, length, width))
+    wide = apply(picking.broadcast, each, shape=(count, own, heads // own, length, width))
+    return reshaped(wide, (count, heads, length, width))
+
+
+def _attended(q: Tensor, k: Tensor, v: Tensor, scale: float | None, masked: Masking) -> Tensor:
+    """Return softmax(masked(q kᵀ scale)) v of (B, heads, T, width)."""
+    factor = scale if scale else 1 / math.sqrt(q.shape[-1])
+    turned = apply(ops.transpose, _repeated(k, q.shape[1]), axes=(0, 1, 3, 2))
+    scores = apply(ops.matmul, apply(ops.multiply, q, q.dtype.type(factor)), turned)
+    return apply(ops.matmul, _weights(masked(scores)), _repeated(v, q.shape[1]))
+
+
+def _weights(scores: Tensor) -> Tensor:
+    """Return the softmax along the last axis, 0 for a query to which every key is hidden."""
+    blind = np.isneginf(scores.data.max(axis=-1, keepdims=True))
+    if not blind.any():
+        return apply(ops.softmax, scores, axis=-1)
+    shown = apply(ops.where, blind, scores.dtype.type(0), scores)
+    return apply(ops.where, blind, scores.dtype.type(0), apply(ops.softmax, shown, axis=-1))
+
+
+def _hidden(scores: Tensor, shown: Any, filled: float = -math.inf) -> Tensor:
+    return apply(ops.where, without_gradient(shown), scores, scores.dtype.type(filled))
+
+
+def _causal(scores: Tensor, past: int, filled: float = -math.inf) -> Tensor:
+    """Hide from each query the keys behind it; ``past`` keys lie before the first query."""
+    queries, keys = scores.shape[-2:]
+    return _hidden(scores, np.tri(queries, keys, past, dtype=bool), filled)
+
+
+def _attention(node: Node) -> Runner:
+    """Attention of the standard, from version 23."""
+    scale, causal, cap = node.get("scale", None), bool(node.get("is_causal", 0)), node.get("softcap", 0.0)
+    heads = node.get("q_num_heads", 0), node.get("kv_num_heads", 0)
+    if node.has(6):
+        raise Untranslatable("lengths of keys")
+    if cap and (node.has(3) or causal):
+        raise Untranslatable("softcap and a mask")
+
+    def run(q: Any, k: Any, v: Any, mask: Operand = None, *past: Operand) -> tuple[Tensor, ...]:
+        queries, keys, values = _split(q, heads[0]), _split(k, heads[1]), _split(v, heads[1])
+        before = 0
+        if past and past[0] is not None:
+            before = past[0].shape[2]
+            keys, values = (
+                apply(ops.concatenate, old, new, axis=2) for old, new in zip(past, (keys, values), strict=True)
+            )
+
+        def masked(scores: Tensor) -> Tensor:
+            if cap:
+                scores = apply(ops.multiply, apply(ops.tanh, apply(ops.divide, scores, cap)), cap)
+            if causal:
+                scores = _causal(scores, before)
+            if mask is None:
+                return scores
+            given = tensor_of(mask)
+            missing = scores.shape[-1] - given.shape[-1]
+            if missing and given.shape[-1] > 1:
+                given = apply(
+                    picking.pad,
+                    given,
+                    widths=(*[(0, 0)] * (given.ndim - 1), (0, missing)),
+                    mode="constant",
+                    value=False if given.dtype == bool else -math.inf,
+                )
+            return _hidden(scores, given) if given.dtype == bool else apply(ops.add, scores, given)
+
+        made = _attended(queries, keys, values, scale, masked)
+        return (made if q.ndim == 4 else _joined(made)), keys, values
+
+    return run
+
+
+class FusedAttention(Module):
+    """Attention of ONNX Runtime with its joint projection of queries, keys and values."""
+
+    def __init__(self, packed: Module, heads: int, widths: tuple[int, ...], how: dict[str, Any]) -> None:
+        self.packed, self.heads, self.widths, self.how = packed, heads, widths, how
+
+    def forward(self, x: Any, mask: Operand = None, bias: Operand = None) -> Tensor:
+        """Return (B, T, width) of (B, T, features)."""
+        made, first = self.packed(x), 0
+        parts = []
+        for width in self.widths:
+            index = (slice(None), slice(None), slice(first, first + width))
+            parts.append(_split(apply(ops.getitem, made, index=index), self.heads))
+            first += width
+        q, k, v = parts
+        return _joined(_attended(q, k, v, self.how["scale"], _runtime_mask(mask, bias, **self.how)))
+
+
+def _runtime_mask(mask: Operand, bias: Operand, scale: float | None, causal: bool, filled: float) -> Masking:
+    """Return what ONNX Runtime does to scores: a mask of whole numbers, 1 for what is seen, and a bias."""
+    del scale
+
+    def masked(scores: Tensor) -> Tensor:
+        if bias is not None:
+            scores = apply(ops.add, scores, bias)
+        if causal:
+            scores = _causal(scores, 0, filled)
+        if mask is None:
+            return scores
+        numbers = tensor_of(mask).data
+        if numbers.ndim == 1:
+            numbers = np.arange(scores.shape[-1]) < numbers[: scores.shape[0], None]
+        axes = {2: (slice(None), None, None), 3: (slice(None), None)}.get(numbers.ndim, ())
+        hides = (1 - (numbers[axes] != 0)) * scores.dtype.type(filled)
+        return apply(ops.add, scores, hides.astype(scores.dtype))
+
+    return masked
+
+
+def _how(node: Node) -> dict[str, Any]:
+    causal, filled = bool(node.get("unidirectional", 0)), node.get("mask_filter_value", -10000.0)
+    return {"scale": node.get("scale", None), "causal": causal, "filled": filled}
+
+
+def _packed_attention(node: Node) -> Runner:
+    weight = node.weights(1)
+    if node.has(4) or node.has(6):
+        raise Untranslatable("a past")
+    widths = tuple(node.get("qkv_hidden_sizes", ())) or (weight.shape[1] // 3,) * 3
+    packed = layers.linear_of(node.parameter(1), node.parameter(2) if node.has(2) else None)
+    return FusedAttention(packed, node.get("num_heads", 1), widths, _how(node))
+
+
+def _heads_attention(node: Node) -> Runner:
+    """MultiHeadAttention of ONNX Runtime: queries, keys and values apart."""
+    heads, how = node.get("num_heads", 1), _how(node)
+    if not node.has(1) or not node.has(2):
+        raise Untranslatable("packed operands")
+    if any(node.has(index) for index in range(6, 10)):
+        raise Untranslatable("a past")
+
+    def run(q: Any, k: Any, v: Any, bias: Operand = None, mask: Operand = None, added: Operand = None) -> Tensor:
+        if k.ndim == 5:
+            raise ValueError(f"keys of {node.name} must have 3 or 4 axes, not shape {k.shape}")
+        given, first = [], 0
+        for x in (q, k, v):
+            if bias is not None:
+                width = x.shape[-1] * (x.shape[1] if x.ndim == 4 else 1)
+                part = apply(ops.getitem, bias, index=slice(first, first + width))
+                first += width
+                x = apply(ops.add, x, part if x.ndim == 3 else reshaped(part, (1, heads, 1, x.shape[-1])))
+            given.append(_split(x, heads))
+        queries, keys, values = given
+        return _joined(_attended(queries, keys, values, how["scale"], _runtime_mask(mask, added, **how)))
+
+    return run
+
+
+class Activated(Module):
+    """A layer, what is added to its output, and a function of both."""
+
+    def __init__(self, layer: Any, function: Runner) -> None:
+        self.layer, self.function = layer, function
+
+    def forward(self, x: Any, added: Operand = None) -> Tensor:
+        """Return the function of the layer's output."""
+        made = self.layer(x)
+        return self.function(made if added is None else apply(ops.add, made, added))
+
+
+_ARGUMENTS = {"LeakyRelu": ("alpha",), "Clip": ("min", "max"), "HardSigmoid": ("alpha", "beta"), "Elu": ("alpha",)}
+
+
+def _activation(node: Node) -> Runner:
+    """Return the function that a fused operator names, with its numbers."""
+    kind = node.get("activation", "")
+    if not kind:
+        return lambda x: x
+    names, given = _ARGUMENTS.get(kind, ()), tuple(node.get("activation_params", ()))
+    numbers = {name: node.get(f"activation_{name}", None) for name in ("alpha", "beta", "gamma")}
+    said = dict(zip(names, given, strict=False)) or {
+        name: value for name, value in numbers.items() if value is not None
+    }
+    translation = elementwise.TRANSLATIONS.get(kind)
+    if translation is None:
+        raise Untranslatable(f"activation={kind!r}")
+    return translation.make(replace(node, kind=kind, inputs=("",), attributes=said, version=11))
+
+
+def _fused_convolution(node: Node) -> Runner:
+    layer, function = layers.TRANSLATIONS["Conv"].make(node), _activation(node)
+    if not isinstance(layer, Module):
+        raise Untranslatable("weights that are no constant")
+    return Activated(layer, function)
+
+
+def _fused_general_product(node: Node) -> Runner:
+    product, function = layers.TRANSLATIONS["Gemm"].make(node), _activation(node)
+    return Activated(product, function) if isinstance(product, Module) else lambda *given: function(product(*given))
+
+
+def _fused_product(node: Node) -> Runner:
+    alpha, turns = node.get("alpha", 1.0), (node.get("transA", 0), node.get("transB", 0))
+    node.only("transBatchA", 0)
+    node.only("transBatchB", 0)
+
+    def run(*operands: Any) -> Tensor:
+        a, b = (
+            apply(ops.transpose, x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2)) if turn and x.ndim > 1 else x
+            for x, turn in zip(operands, turns, strict=True)
+        )
+        made = apply(ops.matmul, a, b)
+        return made if alpha == 1 else apply(ops.multiply, made, alpha)
+
+    return run
+
+
+def _biased(function: Callable[[Any], Tensor]) -> Callable[[Node], Runner]:
+    return lambda node: lambda x, bias=None: function(x if bias is None else apply(ops.add, x, bias))
+
+
+def _exact_gelu(x: Any) -> Tensor:
+    wide = apply(pointwise.erf, apply(ops.multiply, x, math.sqrt(0.5)))
+    return apply(ops.multiply, apply(ops.multiply, x, 0.5), apply(ops.add, wide, 1.0))
+
+
+def _fast_gelu(x: Any) -> Tensor:
+    return apply(ops.gelu, x)
+
+
+def _quick_gelu(node: Node) -> Runner:
+    alpha = node.get("alpha", 1.702)
+    return lambda x: apply(ops.multiply, x, apply(ops.sigmoid, apply(ops.multiply, x, alpha)))
+
+
+class SkipNorm(Module):
+    """Layer normalization of a sum, with the sum as its fourth output."""
+
+    def __init__(self, layer: LayerNorm) -> None:
+        self.layer = layer
+
+    def forward(self, x: Any, skip: Any, bias: Operand = None) -> tuple[Tensor | None, ...]:
+        """Return the normalized sum, twice nothing, and the sum."""
+        total = apply(ops.add, x, skip)
+        total = total if bias is None else apply(ops.add, total, bias)
+        return self.layer(total), None, None, total
+
+
+def _norm_of(node: Node, weight: int, bias: int) -> LayerNorm:
+    scale = node.weights(weight)
+    layer = LayerNorm(len(scale), eps=node.get("epsilon", 1e-12))
+    layer.weight = node.parameter(weight)
+    if node.has(bias):
+        layer.bias = node.parameter(bias)
+    return layer
+
+
+def _skip_norm(node: Node) -> Runner:
+    if any(node.outputs[1:3]):
+        raise Untranslatable("mean and deviation as outputs")
+    return SkipNorm(_norm_of(node, 2, 3))
+
+
+def _skip_root_norm(node: Node) -> Runner:
+    if any(node.outputs[1:3]):
+        raise Untranslatable("mean and deviation as outputs")
+    normalized: Any = layers.root_mean_square_norm(node)
+
+    def run(x: Any, skip: Any, weight: Any, bias: Operand = None) -> tuple[Any, ...]:
+        total = apply(ops.add, x, skip)
+        total = total if bias is None else apply(ops.add, total, bias)
+        return normalized(total, weight), None, None, total
+
+    return run
+
+
+class EmbeddedNorm(Module):
+    """Sum of the embeddings of tokens, places and kinds, normalized."""
+
+    def __init__(self, tables: list[Embedding | None], layer: LayerNorm) -> None:
+        self.tokens, self.places, self.kinds = tables
+        self.layer = layer
+
+    def forward(self, tokens: Any, kinds: Operand = None, mask: Operand = None, places: Operand = None) -> Any:
+        """Return (B, T, width), how many tokens the mask shows of each row, and what was normalized."""
+        assert self.tokens is not None
+        assert self.places is not None
+        at = np.arange(tokens.shape[1])[None] if places is None else places
+        total = apply(ops.add, self.tokens(tokens), self.places(at))
+        if self.kinds is not None and kinds is not None:
+            total = apply(ops.add, total, self.kinds(kinds))
+        shown = (
+            np.zeros(tokens.shape[0], np.int32) if mask is None else tensor_of(mask).data.sum(axis=1, dtype=np.int32)
+        )
+        return self.layer(total), shown, total
+
+
+def _embedded_norm(node: Node) -> Runner:
+    node.only("mask_index_type", 0, 1)
+    tables: list[Embedding | None] = []
+    for index in (2, 3, 4):
+        table = Embedding(1, 1) if node.has(index) else None
+        if table is not None:
+            table.num_embeddings, table.embedding_dim = node.weights(index).shape
+            table.weight = node.parameter(index)
+        tables.append(table)
+    return EmbeddedNorm(tables, _norm_of(node, 5, 6))
+
+
+TRANSLATIONS: dict[str, Translation] = {
+    "Attention": Translation(
+        _attention, ignores=("qk_matmul_output_mode", "softmax_precision"), outputs=3, for_floats=True
+    ),
+    "SimplifiedLayerNormalization": Translation(layers.root_mean_square_norm, ignores=("stash_type",)),
+    **{
+        f"com.microsoft.{kind}": translation
+        for kind, translation in {
+            "Attention": Translation(_packed_attention, reads=(0, 3, 5)),
+            "BiasGelu": Translation(_biased(_exact_gelu)),
+            "EmbedLayerNormalization": Translation(_embedded_norm, reads=(0, 1, 7, 8), outputs=3),
+            "FastGelu": Translation(_biased(_fast_gelu)),
+            "FusedConv": Translation(_fused_convolution, reads=(0, 3), ignores=("kernel_shape",)),
+            "FusedGemm": Translation(_fused_general_product),
+            "FusedMatMul": Translation(_fused_product),
+            "Gelu": Translation(_biased(_exact_gelu)),
+            "MultiHeadAttention": Translation(_heads_attention),
+            "QuickGelu": Translation(_quick_gelu),
+            "SkipLayerNormalization": Translation(_skip_norm, reads=(0, 1, 4), outputs=4),
+            "SkipSimplifiedLayerNormalization": Translation(_skip_root_norm, outputs=4),
+        }.items()
+    },
+}
