@@ -86,6 +86,10 @@ def own_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "own_models_of_the_test.py").write_text(FACTORY)
     (tmp_path / "other.onnx").write_text("no model")
     token_net().file(tmp_path, "tokens.onnx")
+    (tmp_path / "OTHER.ONNX").write_text("no model")
+    deep = Made()
+    deep.output(deep.node("Relu", deep.input("x", ["N", 1000])))
+    deep.file(tmp_path, "deep.onnx")
     strange = Made()
     strange.output(strange.node("Own", strange.input("x", [2, 2]), domain="other"))
     strange.file(tmp_path, "strange.onnx")
@@ -265,6 +269,9 @@ def test_a_file_with_several_outputs(own_models: Path) -> None:
         (["gpt", "--seq-len", "0"], "--seq-len must be at least 1"),
         (["gpt", "--seq-len", "1000"], "tokens must have 1 to 20 positions, not 1000"),
         (["no_such_file.onnx"], "No such file"),
+        (["OTHER.ONNX"], "OTHER.ONNX"),
+        (["model.pt"], "torch.onnx.export"),
+        (["deep.onnx", "--batch", "1000000000000"], "--batch"),
         (["other.onnx"], "other.onnx is no ONNX file"),
         (["tokens.onnx"], "leaves lengths open"),
         (["tokens.onnx", "--input-shape", "4", "--seq-len", "4"], "exclude each other"),

@@ -152,7 +152,12 @@ def _run(chosen: argparse.Namespace) -> int:
         check_folder(name, getattr(chosen, name))
         if getattr(chosen, name):  # of the folder where the command was given, wherever a script goes
             setattr(chosen, name, str(Path(getattr(chosen, name)).absolute()))
-    return _run_script(chosen) if chosen.module or _is_program(chosen.model) else _run_model(chosen)
+    if chosen.module or _is_program(chosen.model):
+        return _run_script(chosen)
+    try:
+        return _run_model(chosen)
+    except MemoryError as error:
+        raise UsageError(f"--batch {chosen.batch} needs more memory than there is: give a smaller one") from error
 
 
 def _run_script(chosen: argparse.Namespace) -> int:

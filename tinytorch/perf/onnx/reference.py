@@ -58,7 +58,9 @@ class Evaluated:
             graph = helper.make_graph([self._node], "node", reads, writes)
             self._evaluator = ReferenceEvaluator(graph, opsets=self._opsets)
         given = {name: _plain(operand) for name, operand in zip(self._reads, operands, strict=True) if name}
-        made = dict(zip((name for name in self._node.output if name), self._evaluator.run(None, given), strict=True))
+        with np.errstate(all="ignore"):  # a file may take the logarithm of 0
+            results = self._evaluator.run(None, given)
+        made = dict(zip((name for name in self._node.output if name), results, strict=True))
         outputs = tuple(_as_value(made[name]) if name else None for name in self._node.output)
         return outputs if len(outputs) > 1 else outputs[0]
 
