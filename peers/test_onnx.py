@@ -11,6 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
+from onnxruntime.capi import onnxruntime_pybind11_state as errors
 from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -266,7 +267,11 @@ OWN = case("ConvTranspose", normal(2, 4, 5, 6), normal(4, 2, 3, 3), group=2, str
 def test_operators_answer_as_in_onnx_runtime(one: Case, tmp_path: Path) -> None:
     """All that the tests hold to the onnx package's reference, which does not know groups of the last one."""
     path, x = one.made().file(tmp_path), np.asarray(one.data)
-    assert_same(answers(from_onnx(path), (torch.from_numpy(x),)), runtime(path, (torch.from_numpy(x),), ["x"]))
+    try:
+        theirs = runtime(path, (torch.from_numpy(x),), ["x"])
+    except (errors.NotImplemented, errors.Fail) as error:
+        pytest.skip(f"ONNX Runtime does not run {one.kind} of {x.dtype}: {error}")
+    assert_same(answers(from_onnx(path), (torch.from_numpy(x),)), theirs)
 
 
 @pytest.mark.parametrize(

@@ -432,7 +432,7 @@ class _Reader:
             }
             runner = quantized.in_codes(node, self._made(node, translation))
             if translation.for_floats and (others := self._referred(node)) is not None:
-                runner = _by_numbers(runner, others[1])
+                runner = _by_numbers(runner, others[1], keeps_dtype=node.kind.startswith("Reduce"))
             return node, _looking_at(from_data, runner) if from_data else runner, translation, False
         except Untranslatable as reason:
             referred = self._referred(node)
@@ -600,12 +600,18 @@ def _array(operand: Any) -> Any:
     return operand.data if isinstance(operand, Tensor) else operand
 
 
-def _by_numbers(runner: Runner, others: Runner) -> Runner:
-    """Return what runs a node on floats by its translation, and on other numbers, or none at all, otherwise."""
+def _by_numbers(runner: Runner, others: Runner, keeps_dtype: bool) -> Runner:
+    """Return what runs a node on floats by its translation, and on other numbers, or none at all, otherwise.
+
+    With ``keeps_dtype`` the result has the dtype of the first operand, which the reference's sums widen.
+    """
 
     def run(*operands: Any) -> Any:
         first = operands[0]
-        return (runner if first.dtype.kind == "f" and first.size else others)(*operands)
+        if first.dtype.kind == "f" and first.size:
+            return runner(*operands)
+        made = others(*operands)
+        return made.astype(first.dtype) if keeps_dtype and made.dtype != first.dtype else made
 
     return run
 
