@@ -14,7 +14,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-import tinytorch
 from tinytorch.perf.events.call_tree import Frame, call_tree
 from tinytorch.perf.events.stack_samples import Place, Samples, Track, told
 from tinytorch.perf.events.stream import Profile
@@ -343,7 +342,7 @@ def at(file: str, line: int) -> str:
     return f"{Path(file).name}:{line}" if file else NO_LINE
 
 
-_PACKAGE = str(Path(tinytorch.__file__).parent)
+_PACKAGE = str(Path(__file__).parents[2])
 _STANDARD = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib")})
 _INSTALLED = ("site-packages", "dist-packages")
 

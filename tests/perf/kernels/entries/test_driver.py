@@ -91,5 +91,5 @@ def test_views_see_the_same_memory_and_the_first_step_of_an_op_carries_its_work(
     copied = binder.contiguous(turned)
     assert isinstance(copied, View)
     assert copied.buffer is not whole.buffer
-    assert [step.work for step in binder.steps] == [Work()]
+    assert [getattr(step, "work", None) for step in binder.steps] == [Work()]
     assert binder.contiguous(whole).buffer is whole.buffer
