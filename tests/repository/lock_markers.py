@@ -18,7 +18,7 @@ def applies(requirement: Requirement, python: str, platform: tuple[str, str]) ->
     """
     facts = {"python_version": python, "python_full_version": f"{python}.0", "implementation_name": "cpython"}
     facts |= {"platform_python_implementation": "CPython", "sys_platform": platform[0], "platform_system": platform[1]}
-    facts |= {"os_name": "posix", "extra": ""}
+    facts |= {"os_name": "posix", "extra": "", "platform_machine": {"Linux": "x86_64", "Darwin": "arm64"}[platform[1]]}
     if requirement.marker is None:
         return True
     for name in re.findall(r"[a-z_]+(?= (?:[<>=!~]|in |not in ))", re.sub(r'"[^"]*"', '""', str(requirement.marker))):

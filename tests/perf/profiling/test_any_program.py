@@ -44,7 +44,12 @@ ENDS = {
     "by sys.exit": ("import sys\nspin(300000)\nsys.exit(3)", None, 3),
     "by an exception": ("spin(300000)\nraise KeyError('lost')", None, 1),
     "by an exception that is no error": ("spin(300000)\nraise GeneratorExit", None, 1),
-    "by Ctrl-C": ("import os, signal\nspin(300000)\nos.kill(os.getpid(), signal.SIGINT)\nspin(10**9)", None, 130),
+    "by Ctrl-C": (  # which a program in the background of a shell has switched off
+        "import os, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "spin(300000)\nos.kill(os.getpid(), signal.SIGINT)\nspin(10**9)",
+        None,
+        130,
+    ),
     "by KeyboardInterrupt": ("spin(300000)\nraise KeyboardInterrupt", None, 130),
     "terminated": ("import os, signal\nspin(300000)\nos.kill(os.getpid(), signal.SIGTERM)\nspin(10**9)", None, 143),
     "never": ("while True:\n    spin(10000)", 0.7, 124),

@@ -1,5 +1,7 @@
 """Faster ways to run the same ops: what the chapter on acceleration teaches and measures."""
 
+from typing import TYPE_CHECKING, Any
+
 from tinytorch.perf.acceleration.functions import (
     col2im,
     fused_attention,
@@ -13,10 +15,12 @@ from tinytorch.perf.acceleration.functions import (
     unfused_gelu,
 )
 from tinytorch.perf.acceleration.fusion import fuse
-from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.acceleration.products import tiled_matmul, vectorized_matmul
 from tinytorch.perf.kernels.registry import accelerated
-from tinytorch.perf.roofline import arithmetic_intensity
+
+if TYPE_CHECKING:
+    from tinytorch.perf.acceleration.plans import plan
+    from tinytorch.perf.roofline import arithmetic_intensity
 
 __all__ = [
     "accelerated",
@@ -36,3 +40,16 @@ __all__ = [
     "unfused_gelu",
     "vectorized_matmul",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return `plan` or `arithmetic_intensity`, loaded when asked for: with both comes Numba, which takes long."""
+    if name == "plan":
+        from tinytorch.perf.acceleration.plans import plan
+
+        return plan
+    if name == "arithmetic_intensity":
+        from tinytorch.perf.roofline import arithmetic_intensity
+
+        return arithmetic_intensity
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

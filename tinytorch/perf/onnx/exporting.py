@@ -29,7 +29,7 @@ def from_torch(module: Any, example: Any) -> OnnxModel:
     It is exported with the sizes of the example, but for the first, the batch, where the exporter can leave that open.
 
     Args:
-        module: a `torch.nn.Module`.
+        module: a ``torch.nn.Module``.
         example: a tensor of PyTorch, or a tuple of several, as the module is called with.
 
     Raises:

@@ -190,13 +190,13 @@ def _one_hot(node: Node) -> Runner:
 
     def run(indices: Any, depth: Any, values: Any) -> Tensor:
         count, numbers = whole(depth)[0], tensor_of(indices).data
-        off, on = np.asarray(tensor_of(values).data)
+        both = np.asarray(tensor_of(values).data)
         inside = np.where(numbers < 0, numbers + count, numbers)
         at = np.expand_dims(inside, axis if axis >= 0 else numbers.ndim + 1 + axis)
         lengths = [1] * at.ndim
         lengths[axis] = count
         hit = apply(pointwise.equal, at, np.arange(count).reshape(lengths))
-        return apply(ops.where, hit, on, off)
+        return apply(ops.where, hit, both[1:], both[:1])
 
     return run
 

@@ -120,7 +120,7 @@ class QuantizedProduct(QuantizedModule):
         """Set the range of the input from batches of it (Tensors or arrays); return self, in static mode.
 
         Args:
-            inputs: inputs of this layer, in any form that `input_batches` takes.
+            inputs: inputs of this layer, in any form that `quantize_model` takes its calibration data.
             observer: how; a fresh `MinMaxObserver` by default.
 
         Raises:
