@@ -69,16 +69,6 @@ class Seen:
         return [f"[{', '.join(places)}] {problem}" for problem, places in self.problems.items()]
 
 
-#: A section is laid out when a reader comes near: two frames later what watches its widths has heard of it.
-_COME_NEAR_SECTIONS = """async () => {
-  for (const section of document.querySelectorAll("article section")) {
-    section.scrollIntoView();
-    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-  }
-  scrollTo(0, 0);
-}"""
-
-
 def look(browser: Browser, base: str, site: Path, seen: Seen, widths: Sequence[int] = (PHONE, SCREEN)) -> None:
     """Load a page once, try it at each of these widths, and add what is wrong with it to ``seen``."""
     with opened(browser, Mode(widths[0], "light")) as page:
@@ -102,7 +92,6 @@ def look(browser: Browser, base: str, site: Path, seen: Seen, widths: Sequence[i
 def _look_at(page: Page, seen: Seen, width: int, *, colors: bool) -> None:
     """Add what is wrong with an open page that is this wide, and with its ``colors``, which are alike at all widths."""
     where = f"{width} px"
-    seen.timed("load", lambda: page.evaluate(_COME_NEAR_SECTIONS))
     wide = seen.timed("width", lambda: gate_width.check(page, WIDTHS[width]))
     for problem, found in wide.items():
         seen.add([problem], ", ".join(f"{each} px" for each in found))

@@ -16,8 +16,9 @@ from tests.book.sphinx_process import OPTIONS, SphinxProcess
 
 ROOT = Path(__file__).resolve().parents[2]
 # In a process of its own, which can be killed.
-SPHINX = """
+SPHINX = f"""
 import sys
+sys.path.insert(0, {str(ROOT / "book" / "_ext")!r})
 sys.modules["rfc3987_syntax"] = None
 from sphinx.cmd.build import main
 sys.exit(main())
@@ -50,7 +51,6 @@ def start(book: Book) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", BUILD, str(book.folder)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT / "book" / "_ext")},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -163,12 +163,12 @@ def test_a_speed_on_a_slow_machine_is_printed_and_decides_nothing(
 @pytest.mark.parametrize(
     ("later", "host", "said"),
     [
-        ((97, 96, 94, 99), 2000, ""),
-        ((94, 92, 96, 99), 2000, "performance is 94"),
+        ((91, 88, 83, 97), 2000, ""),
+        ((90, 92, 94, 83), 2000, "performance is 94"),
         ((), 500, ""),  # a machine too slow to tell: no second look
     ],
 )
-def test_the_median_of_five_visits_says_whether_a_page_is_slow(later: tuple[int, ...], host: float, said: str) -> None:
+def test_the_best_of_five_visits_says_whether_a_page_is_slow(later: tuple[int, ...], host: float, said: str) -> None:
     speeds = iter((94, *later))
     asked: list[list[str]] = []
 
