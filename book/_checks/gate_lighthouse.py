@@ -3,8 +3,8 @@
 It looks at some pages of each kind: the frame is the same on all. What it scores as speed depends on the machine that
 runs the gate and on what else runs there: where Lighthouse itself finds the machine too slow to judge by, the score is
 only printed. Its causes are judged anywhere, as far as they count alike; bytes are the gate of weight's.
-What else runs on a machine makes a page slower and never faster: a page whose score is too low is visited again, and the
-best of five decides, as the least of several times does (`timeit`). One page, unchanged, was given 83 to 97.
+What else runs on a machine makes a page slower and never faster: a page whose score is too low is visited again, and
+the best of five decides, as the least of several times does (`timeit`). One page, unchanged, was given 83 to 97.
 """
 
 from __future__ import annotations
