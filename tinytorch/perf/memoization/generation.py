@@ -75,7 +75,7 @@ def generate(
 
 
 def sample_tokens(logits: Array, temperature: float, top_k: int | None, draw: np.random.Generator) -> Tokens:
-    """Return one token for each row of logits (B, vocab_size), shape (B,): see `generate` for the arguments.
+    """Return one token for each row of logits (B, V), shape (B,): see `generate` for the arguments.
 
     Among the k likeliest, equal logits at the edge are broken towards the smaller token.
 

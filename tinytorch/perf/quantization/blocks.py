@@ -24,7 +24,7 @@ def _format_bytes(format_name: str) -> int:
 
 
 def quantize_blocks(x: Any, format_name: BlockFormat) -> Array:
-    """Return the bytes of ``x``, uint8 (..., columns / 32 * bytes of a block), as ggml's reference code makes them.
+    """Return the bytes of ``x``, uint8 (..., columns / 32 * bytes of a block), as reference code of ggml makes them.
 
     Q8_0: scale = max|x| / 127 as float16, then code = round(x / scale), halves away from zero, int8. The codes come
     of the scale in float32, before it is rounded to float16.

@@ -60,7 +60,7 @@ def tradeoffs(
     batch: int = 64,
     repeats: int = 15,
 ) -> dict[str, Tradeoff]:
-    """Return the tradeoff of a float model of the zoo, as "float32", and of each of its ``versions`` under their names.
+    """Return the trade-off of a float model of the zoo, as "float32", and of its ``versions`` under their names.
 
     Args:
         name: which model of the zoo ``model`` is.
