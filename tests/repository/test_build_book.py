@@ -87,7 +87,7 @@ print("much else")
 tell(event="plan", pages=[{"page": "roofline", "cells": 2, "runs": True, "why": "its cells changed",
      "seconds": 61.2, "left_out": False}])
 tell(event="page", page="roofline")
-tell(event="warning", where="/somewhere/book/roofline.md:100", text="page 'roofline' has recorded no number 'peak'")
+tell(event="warning", where="/somewhere/book/machine.md:100", text="page 'roofline' has recorded no number 'peak'")
 tell(event="failed-cell", page="roofline", source="roofline.md", cell=3, line=2, code="1 / 0", source_line=40,
      error="ZeroDivisionError: division by zero")
 sys.exit(2)
@@ -101,7 +101,7 @@ sys.exit(2)
     ]
     assert lines[3].startswith("The book was not built because of 1 warning (")
     assert lines[4:] == [
-        "  book/roofline.md:100: page 'roofline' has recorded no number 'peak'",
+        "  book/machine.md:100: page 'roofline' has recorded no number 'peak'",  # and no emoji of ":100:"
         "  Page roofline, code cell 3, its line 2 (roofline.md:40) failed:",
         "      1 / 0",
         "  ZeroDivisionError: division by zero",
