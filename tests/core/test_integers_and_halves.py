@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -62,15 +63,16 @@ def drawn(shape: tuple[int, ...], low: int, high: int) -> Array:
 
 
 @pytest.mark.parametrize("kernels", [nullcontext, accelerated], ids=["numpy", "compiled"])
-@pytest.mark.parametrize("dtype", [*DTYPES, "float16"])
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    # NumPy has no difference of truth values.
+    [one for one in product(LAYERS, [*DTYPES, "float16"]) if one != ("MSELoss", "bool")],
+)
 def test_a_layer_gives_of_integers_and_halves_what_it_gives_of_floats(
     name: str, dtype: str, kernels: Callable[[], Any]
 ) -> None:
     make, shape = LAYERS[name]
     given = drawn(shape, *DTYPES.get(dtype, (-300, 300))).astype(dtype)
-    if name == "MSELoss" and dtype == "bool":
-        pytest.skip("NumPy refuses the difference of truth values by name")
     expected = make()(Tensor(given.astype(np.float64 if name != "Dropout" else np.float32))).data
     with kernels():
         found = make()(Tensor(given)).data

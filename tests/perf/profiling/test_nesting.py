@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.core.test_threads import later, numbers, stream
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.call_tree import call_tree
 from tinytorch.perf.measuring import interleave, measure
@@ -26,18 +27,6 @@ from tinytorch.perf.profiling import (
 from tinytorch.perf.profiling.function_profile import result_bytes
 
 MIB = 2**20
-
-
-def numbers() -> Iterator[int]:
-    yield 1
-
-
-async def later() -> int:
-    return 1
-
-
-async def stream() -> Any:
-    yield 1
 
 
 class Yields:
