@@ -13,8 +13,7 @@ import numpy.typing as npt
 from tinytorch.perf.kernels.int8.instructions import DOTS
 from tinytorch.perf.kernels.probes import LINE_BYTES
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.machine.levels import Level
-from tinytorch.perf.machine.memory_ladder import STREAMS
+from tinytorch.perf.machine.levels import STREAMS, Level
 from tinytorch.perf.measuring import (
     Counted,
     Measurement,

@@ -16,7 +16,7 @@ from tinytorch.perf.host.identity import Identity
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.machine import Ceilings, ceilings, identity
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution, busy_neighbour, collapsing_blas, narrow_blas
-from tinytorch.perf.machine.memory_ladder import CURVES
+from tinytorch.perf.machine.levels import CURVES
 from tinytorch.perf.machine.store import machine_document
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole

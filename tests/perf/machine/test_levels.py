@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.perf.synthetic_machine import CACHES, LATENCIES, RATES, REPORTED, made_curves
-from tinytorch.perf.machine.levels import find_levels
-from tinytorch.perf.machine.memory_ladder import CURVES, Point
+from tinytorch.perf.machine.levels import CURVES, Point, find_levels
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 

@@ -15,8 +15,7 @@ from tests.perf.synthetic_machine import CACHES, synthetic_ceilings
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.kernels.int8.instructions import available_dots
 from tinytorch.perf.machine import Ceilings, ceilings, store
-from tinytorch.perf.machine.measured_ceilings import StageProgress
-from tinytorch.perf.machine.store import ceilings_from_json, kept_ceilings, settled_ceilings
+from tinytorch.perf.machine.store import StageProgress, ceilings_from_json, kept_ceilings, settled_ceilings
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import to_json
 from tinytorch.perf.measuring.conditions import ComputeProbe
@@ -124,7 +123,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return replace(fresh, recorder=one.recorder if one else fresh.recorder.scaled(len(made)))
 
     monkeypatch.setattr(store, "KEPT", tmp_path / "kept")
-    monkeypatch.setattr(store, "measured_ceilings", measured)
+    monkeypatch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", measured)
     monkeypatch.setattr(store, "_in_process", {})
     monkeypatch.setattr(store, "measured_threads", made, raising=False)
     return tmp_path / "kept"

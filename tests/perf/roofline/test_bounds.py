@@ -18,7 +18,7 @@ from tinytorch.core.op import Spec, UncountedError, Work
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.machine.memory_ladder import Curve, Point
+from tinytorch.perf.machine.levels import Curve, Point
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import BetweenRuns
 from tinytorch.perf.measuring.judge import Verdict

@@ -6,15 +6,33 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from tinytorch.perf.machine.memory_ladder import CLEAR_OF_CACHE, SMALLEST_STEP, STREAMS, Curve, Point
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.measurement import BytesPerSecond, Seconds
 from tinytorch.perf.measuring.statistics import median
+
+Curve = Literal["read", "copy", "triad", "latency"]
+CURVES: tuple[Curve, ...] = get_args(Curve)
+#: Arrays that a stream goes through; a sum reads one, a copy reads one and writes one.
+ARRAYS: Mapping[Curve, int] = {"read": 1, "copy": 2, "triad": 3}
+STREAMS = tuple(ARRAYS)
+#: Memory alone is seen from this many times the size on at which a cache still helped.
+CLEAR_OF_CACHE = 4
+#: Rates that differ by less than this factor are those of one level.
+SMALLEST_STEP = 1.25
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One step of a ladder: the ``working_set`` in bytes (all arrays of all threads) and what it ``reached``."""
+
+    working_set: int
+    reached: Measurement
+
 
 #: A level has at least this many points: one alone is a disturbance.
 FEWEST_POINTS = 2

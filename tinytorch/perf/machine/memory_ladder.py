@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -13,36 +12,20 @@ from tinytorch.perf.host.memory_pages import Arena
 from tinytorch.perf.host.pinned_threads import Team
 from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.probes import LINE_BYTES, LINE_ELEMENTS, STREAM_MULTIPLE
+from tinytorch.perf.machine.levels import ARRAYS, CLEAR_OF_CACHE, SMALLEST_STEP, STREAMS, Curve, Point
 from tinytorch.perf.machine.probing import REPEATS, Probe, Progress, calibrated_rounds, sample_seconds, team_conditions
 from tinytorch.perf.measuring import Measurement, collector_off
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import MemoryProbe
 
-Curve = Literal["read", "copy", "triad", "latency"]
-CURVES: tuple[Curve, ...] = get_args(Curve)
-#: Arrays that a stream goes through; a sum reads one, a copy reads one and writes one.
-ARRAYS: Mapping[Curve, int] = {"read": 1, "copy": 2, "triad": 3}
-STREAMS = tuple(ARRAYS)
 SMALLEST = 8 * 2**10
 LARGEST = 128 * 2**20
 #: No ladder is to go far beyond this for a cache that is reported to be huge, of which a virtual machine gets a part.
 MOST = 384 * 2**20
 STEPS_PER_OCTAVE = 2
-#: Memory alone is seen from this many times the size on at which a cache still helped.
-CLEAR_OF_CACHE = 4
-#: Rates that differ by less than this factor are those of one level.
-SMALLEST_STEP = 1.25
 #: Arrays begin at a page and this much further each, so that no store hits the address bits of a load close by.
 _STAGGER = 21 * LINE_BYTES
 _PAGE = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One step of a ladder: the ``working_set`` in bytes (all arrays of all threads) and what it ``reached``."""
-
-    working_set: int
-    reached: Measurement
 
 
 def working_sets(threads: int, largest: int = LARGEST, also: Iterable[int] = ()) -> list[int]:

@@ -1,27 +1,117 @@
-"""Ceilings measured once and kept: their file, its checks, and who may use it."""
+"""Ceilings of this machine as one value, measured once and kept: their file, its checks, and who may use it."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from tinytorch.kept import keep, kept_folder
 from tinytorch.perf.host.identity import Identity, identity
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution
-from tinytorch.perf.machine.measured_ceilings import Ceilings, StageProgress, measured_ceilings
-from tinytorch.perf.machine.memory_ladder import CURVES
+from tinytorch.perf.machine.call_costs import CallCosts
+from tinytorch.perf.machine.levels import CURVES, Curve, Level, Point
 from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.codec import from_json, to_json
+from tinytorch.perf.measuring.codec import SIGNED, from_json, to_json
+from tinytorch.perf.measuring.measurement import FlopsPerSecond, Hertz, OpsPerSecond, Seconds
 
 Json = dict[str, Any]
+#: Told what is measured now, and how far the whole is, from 0 to 1.
+StageProgress = Callable[[str, float], None]
 #: Of the document that `machine_document` makes; raised when a field changes its meaning or goes away.
 DOCUMENT_VERSION = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """The measuring of ceilings.
+
+    Attributes:
+        when: in UTC, ISO 8601.
+        seconds: that it took.
+        load_before: load average over the minute before; None where the system keeps none.
+        huge_page_policy: the system's, in its word; None where it has none.
+        huge_page_bytes: bytes of the probes' memory that were on huge pages; None where the system does not say.
+        bytes_of_memory: bytes of that memory.
+        note: why kept ceilings could not be used; None if there were none.
+    """
+
+    when: str
+    seconds: float
+    load_before: float | None
+    huge_page_policy: str | None
+    huge_page_bytes: int | None
+    bytes_of_memory: int
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The ceilings of this machine for ``threads`` threads.
+
+    Attributes:
+        threads: threads that every probe ran on, and that BLAS was told to use; see the conditions of ``sgemm``.
+        fp32_peak: FLOP/s, 2 per multiply-add: the larger of the two below, which ``fp32_from`` names.
+        fp32_from: ``"compiled multiply-add"`` or ``"sgemm"``.
+        multiply_add: the sweep: (FLOPs per element, FLOP/s of a block in the first cache).
+        sgemm: FLOP/s of a product of two float32 matrices, 2048 wide, by the BLAS of NumPy.
+        int8_peak: OP/s, 2 per multiply-accumulate of 8-bit numbers into 32 bits, by the fastest way that this CPU has.
+        int8_from: the instruction that multiplies them, such as "vpdpbusd zmm".
+        levels: from the innermost cache to memory. A cache ends where the bandwidth falls, or at its reported size.
+        curves: the ladder of each of "read", "copy", "triad" (B/s) and "latency" (s), by growing working set.
+        clock: Hz, of a chain of dependent integer operations of one cycle each.
+        page_fault: seconds that the first touch of a fresh page of memory takes.
+        calls: what a call of each op takes at least, by NumPy and by its kernel. For several threads this and
+            ``recorder`` are those of the ceilings of one, if these were kept.
+        recorder: seconds that recording adds to an op: a difference, of which a sample may be below 0.
+        evidence: for each probe the packed vector instructions found in its assembly, and how often.
+        taken: when and how they were measured.
+
+    Examples:
+        >>> from tinytorch.perf.machine import ceilings
+        >>> here = ceilings()
+        >>> here.fp32_peak.unit, here.levels[-1].name
+        ('FLOP/s', 'memory')
+        >>> here.level_of(1024).name
+        'L1'
+    """
+
+    threads: int
+    fp32_peak: FlopsPerSecond
+    fp32_from: str
+    multiply_add: tuple[tuple[int, FlopsPerSecond], ...]
+    sgemm: FlopsPerSecond
+    int8_peak: OpsPerSecond
+    int8_from: str
+    levels: tuple[Level, ...]
+    curves: Mapping[Curve, tuple[Point, ...]]
+    clock: Hertz
+    page_fault: Seconds
+    calls: CallCosts
+    recorder: Annotated[Seconds, SIGNED]
+    evidence: Mapping[str, Mapping[str, int]]
+    taken: Taken
+
+    @property
+    def peak_in_turns(self) -> bool:
+        """Whether the FP32 peak was sampled in turns with the bandwidths, as the compiled one is, and no product."""
+        return self.fp32_from != "sgemm"
+
+    def level_of(self, working_set: int) -> Level:
+        """Return the innermost level whose capacity holds ``working_set`` bytes, else memory.
+
+        Raises:
+            ValueError: if ``working_set`` is below 0.
+        """
+        if working_set < 0:
+            raise ValueError(f"working_set must be at least 0 bytes, not {working_set}")
+        fitting = (level for level in self.levels if working_set <= (level.capacity or 0))
+        return next(fitting, self.levels[-1])
 
 
 def machine_document(
@@ -100,6 +190,8 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
         found, note = _kept(facts)
         if found is not None:
             return found
+    from tinytorch.perf.machine.measured_ceilings import measured_ceilings  # and the compiler, which takes seconds
+
     one = kept_ceilings(1) if threads > 1 else None
     made = measured_ceilings(threads, on_progress or _untold, one)
     made = replace(made, taken=replace(made.taken, note=note))

@@ -27,8 +27,7 @@ from itertools import combinations, pairwise
 from tinytorch.core.op import UncountedError
 from tinytorch.perf.events.stream import Event, counted
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.machine.levels import Level
-from tinytorch.perf.machine.memory_ladder import STREAMS
+from tinytorch.perf.machine.levels import STREAMS, Level
 from tinytorch.perf.machine.probing import same_rounds
 from tinytorch.perf.machine.time_bound import TimeBound, added, at_rate
 from tinytorch.perf.measuring import Counted, Measurement, quotient
