@@ -312,6 +312,30 @@ def test_arguments_that_do_not_parse_are_one_sentence_too(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (["--help"], {"numpy"}),
+        (["--version"], {"numpy"}),
+        (["fly"], {"numpy"}),
+        (["profile", "mlp", "--batch", "x"], {"numba", "scipy", "matplotlib", "onnx"}),
+        (["profile", "script.py"], {"numba", "scipy", "matplotlib", "onnx"}),
+        *[([command, "--colour"], {"numba", "matplotlib"}) for command in ("diff", "machine", "compare", "report")],
+    ],
+)
+def test_nobody_waits_for_what_a_command_does_not_use(tmp_path: Path, arguments: list[str], unused: set[str]) -> None:
+    (tmp_path / "script.py").write_text("print('ran')")
+    code = f"""import sys
+from tinytorch.cli import main
+try:
+    main({arguments})
+except SystemExit:
+    pass
+sys.exit(", ".join(sorted({unused} & set(sys.modules))) or 0)"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_python_m_tinytorch_is_the_command_line() -> None:
     done = subprocess.run([sys.executable, "-m", "tinytorch", "--help"], capture_output=True, text=True, check=True)
     assert "profile" in done.stdout

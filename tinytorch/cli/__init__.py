@@ -6,9 +6,22 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
+from types import ModuleType
 
-from tinytorch.cli import bench, compare, diff, links, machine, measure, profile, report
 from tinytorch.cli.usage import Parser, UsageError, sentence
+
+#: The commands, and what each does.
+_COMMANDS = {
+    "profile": "show where the time of a script, or of a model, goes",
+    "diff": "say what got faster and slower between two profiles of repeated runs",
+    "machine": "show what this machine is, and what it can do at most",
+    "bench": "measure time, throughput, memory and accuracy of a suite of models",
+    "compare": "compare two files of results: exit code 1 on a proven regression",
+    "report": "write files of results as one page",
+    "measure": "run the book's pages on this machine, for the page “Your machine” and for measurements/",
+    "links": "measure messages and collectives between ranks, and fit alpha + beta x bytes to them: between those that "
+    "mpiexec -n N or a scheduler started, or else new ones on this machine",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,8 +30,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     `compare` and `diff` have 1 for a proven regression, `profile` the code of a script, `measure --check` 1 for a file
     that cannot be used; an interruption is 130.
     """
-    own, behind = profile.own_part(sys.argv[1:] if arguments is None else arguments)
-    chosen = _parser().parse_args(own)
+    own, behind = list(sys.argv[1:] if arguments is None else arguments), list[str]()
+    parser = Parser(prog="tinytorch", description="Instruments for the performance of models.")
+    parser.add_argument("--version", action="version", version=f"tinytorch {version('tinytorch')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parsers = {name: commands.add_parser(name, help=what) for name, what in _COMMANDS.items()}
+    if own and own[0] in parsers:
+        command = _module(own[0])
+        command.add(parsers[own[0]])
+        if own[0] == "profile":
+            own, behind = command.own_part(own)
+    chosen = parser.parse_args(own)
     if behind:
         chosen.arguments = behind
     code = 0
@@ -33,10 +55,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> Parser:
-    parser = Parser(prog="tinytorch", description="Instruments for the performance of models.")
-    parser.add_argument("--version", action="version", version=f"tinytorch {version('tinytorch')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (profile, diff, machine, bench, compare, report, measure, links):
-        command.add(commands)
-    return parser
+def _module(name: str) -> ModuleType:
+    """Return a command's module, which alone is loaded: what the others import would be waited for in vain."""
+    match name:
+        case "profile":
+            from tinytorch.cli import profile
+
+            return profile
+        case "diff":
+            from tinytorch.cli import diff
+
+            return diff
+        case "machine":
+            from tinytorch.cli import machine
+
+            return machine
+        case "bench":
+            from tinytorch.cli import bench
+
+            return bench
+        case "compare":
+            from tinytorch.cli import compare
+
+            return compare
+        case "report":
+            from tinytorch.cli import report
+
+            return report
+        case "measure":
+            from tinytorch.cli import measure
+
+            return measure
+        case _:
+            from tinytorch.cli import links
+
+            return links

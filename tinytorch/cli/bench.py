@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tinytorch import models
 from tinytorch.cli.benchmark_report import conditions, performance_rows
-from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
+from tinytorch.cli.usage import Parser, UsageError, check_folder, sizes
 from tinytorch.perf.benchmarking import Results, load_results, save_results
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.benchmarking.results import Json, Plan
@@ -27,9 +27,8 @@ from tinytorch.report.provenance import package_provenance
 INTERRUPTED = 130
 
 
-def add(commands: Commands) -> None:
-    """Add the command's options to the command line."""
-    bench = commands.add_parser("bench", help="measure time, throughput, memory and accuracy of a suite of models")
+def add(bench: Parser) -> None:
+    """Add the command's options to its parser."""
     subject = bench.add_mutually_exclusive_group()
     subject.add_argument(
         "--suite", default="mlp", choices=[*models.ZOO], metavar="NAME", help=f"{', '.join(models.ZOO)} (default mlp)"

@@ -12,7 +12,6 @@ from tinytorch.perf.benchmarking.regressions import ResultsChange
 from tinytorch.perf.benchmarking.results import Results
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.report import tables
-from tinytorch.report.figures import INK, page_svg, settle
 from tinytorch.report.numbers import format_number
 from tinytorch.report.standalone import standalone_page
 from tinytorch.report.tables import Column
@@ -103,6 +102,8 @@ def _section(one: Results, key: str) -> str:
 
 
 def _figure(performances: Mapping[str, Performance], key: str) -> str:
+    from tinytorch.report.figures import INK, page_svg, settle  # with what draws, which takes a second to load
+
     figure = plot_performance_comparison(performances, ink=INK)
     settle(figure)
     names = ", ".join(performances)

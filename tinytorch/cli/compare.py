@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from tinytorch.cli.benchmark_report import change_rows
-from tinytorch.cli.usage import Commands, add_matters, share
+from tinytorch.cli.usage import Parser, add_matters, share
 from tinytorch.perf.benchmarking import load_results
 from tinytorch.perf.benchmarking.comparing import MATTERS
 from tinytorch.perf.benchmarking.regressions import compare_results
@@ -16,9 +16,8 @@ from tinytorch.report import tables
 REGRESSION = 1
 
 
-def add(commands: Commands) -> None:
-    """Add the command's options to the command line."""
-    compare = commands.add_parser("compare", help="compare two files of results: exit code 1 on a proven regression")
+def add(compare: Parser) -> None:
+    """Add the command's options to its parser."""
     compare.add_argument("base", metavar="BASE", help="results of the older version")
     compare.add_argument("new", metavar="NEW", help="results of the newer version")
     add_matters(compare, MATTERS)

@@ -7,7 +7,7 @@ import sys
 from html import escape
 
 from tinytorch.cli.compare import REGRESSION
-from tinytorch.cli.usage import Commands, UsageError, add_matters, check_folder, share
+from tinytorch.cli.usage import Parser, UsageError, add_matters, check_folder, share
 from tinytorch.perf.events.call_tree import Frame
 from tinytorch.perf.events.trace import NOT_NAMED, stack_text
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -37,9 +37,8 @@ _COLUMNS = (
 _LOOKS = {Verdict.OPEN: "open", Verdict.WITHHELD: "open", Verdict.NO_DIFFERENCE: "the same"}
 
 
-def add(commands: Commands) -> None:
-    """Add the command's options to the command line."""
-    diff = commands.add_parser("diff", help="say what got faster and slower between two profiles of repeated runs")
+def add(diff: Parser) -> None:
+    """Add the command's options to its parser."""
     diff.add_argument("base", metavar="BASE", help="what `tinytorch profile --save` wrote of the older version")
     diff.add_argument("new", metavar="NEW", help="the same of the newer version")
     diff.add_argument("--html", metavar="FILE", help="write tables and a flame graph as one page")

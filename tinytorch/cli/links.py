@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tinytorch.chapters.distributed.messages import link_rows
-from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
+from tinytorch.cli.usage import Parser, UsageError, check_folder, sizes
 from tinytorch.perf.distributed.collectives.link_fit import FEWEST_SIZES, TOLERANCE
 from tinytorch.perf.distributed.collectives.measured import (
     SIZES,
@@ -31,13 +31,8 @@ _HEADINGS = {
 }
 
 
-def add(commands: Commands) -> None:
-    """Add the command's options to the command line."""
-    links = commands.add_parser(
-        "links",
-        help="measure messages and collectives between ranks, and fit alpha + beta x bytes to them: between those that "
-        "mpiexec -n N or a scheduler started, or else new ones on this machine",
-    )
+def add(links: Parser) -> None:
+    """Add the command's options to its parser."""
     links.add_argument("--ranks", type=int, metavar="N", help="new ranks to start (default one a core)")
     links.add_argument("--sizes", metavar="BYTES", help="of messages, such as 8,1024,1048576 (default 8 B to 2 MiB)")
     links.add_argument("--at-most-seconds", type=float, default=10.0, metavar="S", help="for the samples (default 10)")

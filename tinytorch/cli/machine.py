@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tinytorch.cli.usage import Commands, check_folder
+from tinytorch.cli.usage import Parser, check_folder
 from tinytorch.perf.host.identity import Identity
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.machine import Ceilings, ceilings, identity
@@ -25,9 +25,8 @@ from tinytorch.report.numbers import format_measurement
 from tinytorch.report.provenance import bytes_text, identity_rows
 
 
-def add(commands: Commands) -> None:
-    """Add the command's options to the command line."""
-    machine = commands.add_parser("machine", help="show what this machine is, and what it can do at most")
+def add(machine: Parser) -> None:
+    """Add the command's options to its parser."""
     machine.add_argument("--refresh", action="store_true", help="measure anew what is kept from an earlier run")
     machine.add_argument("--json", metavar="FILE", help="write everything as JSON")
     machine.set_defaults(run=_run)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch.cli.page_runs import ChapterError, built_page, checkout, expected_seconds, measuring_pages, run_page
-from tinytorch.cli.usage import Commands, UsageError, check_folder
+from tinytorch.cli.usage import Parser, UsageError, check_folder
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report.measurements import as_text, document, page_entry, problems, read_measurements
@@ -29,11 +29,8 @@ LONGEST_LABEL, LONGEST_NOTE = 80, 300
 INTERRUPTED = 130
 
 
-def add(commands: Commands) -> None:
-    """Add the command's options to the command line."""
-    measure = commands.add_parser(
-        "measure", help="run the book's pages on this machine, for the page “Your machine” and for measurements/"
-    )
+def add(measure: Parser) -> None:
+    """Add the command's options to its parser."""
     task = measure.add_mutually_exclusive_group(required=True)
     task.add_argument("--json", metavar="FILE", help="measure, and write this file after each page")
     task.add_argument("--check", metavar="FILE", nargs="+", help="only say whether these files can be used")

@@ -14,15 +14,14 @@ from contextlib import redirect_stdout
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch import models
-from tinytorch.cli.program_report import html_report
-from tinytorch.cli.usage import Commands, UsageError, check_folder, sizes
+from tinytorch.cli.usage import Parser, UsageError, check_folder, sizes
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
@@ -32,7 +31,6 @@ from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.model_io import zeros_for
-from tinytorch.perf.onnx import OnnxModel, from_onnx
 from tinytorch.perf.profiling.breakdown import OpRow
 from tinytorch.perf.profiling.lines import tables_text
 from tinytorch.perf.profiling.model_profile import (
@@ -49,11 +47,13 @@ from tinytorch.perf.profiling.repeated import repeated, save_repeated
 from tinytorch.perf.profiling.shares import recordings
 from tinytorch.perf.profiling.torch_ops import torch_text
 
+if TYPE_CHECKING:
+    from tinytorch.perf.onnx import OnnxModel
 
-def add(commands: Commands) -> None:
-    """Add the command's options to the command line."""
+
+def add(profile: Parser) -> None:
+    """Add the command's options to its parser."""
     columns = [field.name for field in fields(OpRow)]
-    profile = commands.add_parser("profile", help="show where the time of a script, or of a model, goes")
     profile.add_argument(
         "model",
         metavar="WHAT",
@@ -249,6 +249,8 @@ def _write(chosen: argparse.Namespace, name: str, profiler: Profiler, program: P
     if chosen.stacks:
         write_whole(chosen.stacks, stacks_of(program.tree()) if program else profiler.collapsed_stacks())
     if chosen.html:
+        from tinytorch.cli.program_report import html_report  # with what draws, which takes a second to load
+
         known = store.kept_ceilings(profiler.run.blas_threads)
         write_whole(chosen.html, html_report(name, profiler, known, program=program))
 
@@ -282,6 +284,8 @@ def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction |
         raise UsageError("--inputs has a shape already: --batch, --input-shape and --seq-len do not go with it")
     suffix = Path(chosen.model).suffix.lower()
     if suffix == ".onnx":
+        from tinytorch.perf.onnx import from_onnx
+
         read = from_onnx(chosen.model, given=_given_numbers(chosen.given))
         return read, _file_input(read, chosen), None
     if suffix in _OTHERS:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 
 from tinytorch.cli.benchmark_report import html_report, markdown_report
-from tinytorch.cli.usage import Commands, UsageError, check_folder
+from tinytorch.cli.usage import Parser, UsageError, check_folder
 from tinytorch.perf.benchmarking import load_results
 from tinytorch.perf.measuring.atomic_io import write_whole
 
 
-def add(commands: Commands) -> None:
-    """Add the command's options to the command line."""
-    report = commands.add_parser("report", help="write files of results as one page")
+def add(report: Parser) -> None:
+    """Add the command's options to its parser."""
     report.add_argument("files", nargs="+", metavar="FILE", help="what `tinytorch bench --json` wrote")
     report.add_argument("--html", metavar="OUT", help="write a page of HTML that needs no other file")
     report.add_argument("--markdown", metavar="OUT", help="write Markdown")

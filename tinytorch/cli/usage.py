@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
-
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction["Parser"]
-else:
-    Commands = object
+from typing import NoReturn
 
 
 class UsageError(Exception):

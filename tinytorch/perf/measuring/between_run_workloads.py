@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from tinytorch.perf.measuring import blas_threads, interleave
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -65,6 +64,8 @@ def _workloads() -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
 
 def one_process(seed: int) -> Process:
     """Return what this process makes of the workloads."""
+    from scipy.special import ndtri  # takes longer to import than all else here
+
     block, when = rounds_in_block(_SAMPLES), time.time()
     with blas_threads(1):
         functions = {f"{name}, {way}": call for name, pair in _workloads().items() for way, call in enumerate(pair)}
