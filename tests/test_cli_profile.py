@@ -85,6 +85,7 @@ def test_a_script_becomes_a_page_that_needs_nothing_else(
         "Lines",
         "Functions",
         "Calls into libraries",
+        "What takes the most",
         "Operations",
         "Modules and regions",
         "Flame graph",

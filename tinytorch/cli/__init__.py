@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command.add(parsers[own[0]])
         if own[0] == "profile":
             own, behind = command.own_part(own)
-    chosen = parser.parse_args(own)
+    chosen = parser.parse_args(own, argparse.Namespace(line=shlex.join(["tinytorch", *own, *behind])))
     if behind:
         chosen.arguments = behind
     code = 0

@@ -86,6 +86,11 @@ def add(profile: Parser) -> None:
         help="arrays that numpy.savez wrote, in place of zeros: of a file by the names of its inputs",
     )
     profile.add_argument(
+        "--beside",
+        metavar="FLOAT.onnx",
+        help="the file that a quantized one was made from: say what it saves and gains, and how far outputs differ",
+    )
+    profile.add_argument(
         "--sort-by",
         default="self_seconds",
         choices=columns,
@@ -162,7 +167,7 @@ def _run(chosen: argparse.Namespace) -> int:
 
 def _run_script(chosen: argparse.Namespace) -> int:
     script = chosen.module or chosen.model
-    for option in ("backward", "seq_len", "input_shape", "given", "inputs"):
+    for option in ("backward", "seq_len", "input_shape", "given", "inputs", "beside"):
         if getattr(chosen, option):
             raise UsageError(f"--{option.replace('_', '-')} is for a model, and {script} is a script")
     if chosen.batch != 1:
@@ -242,7 +247,9 @@ def _measure_ceilings() -> None:
         store.ceilings(thread_limit(), on_progress=tell)
 
 
-def _write(chosen: argparse.Namespace, name: str, profiler: Profiler, program: ProgramProfile | None = None) -> None:
+def _write(
+    chosen: argparse.Namespace, name: str, profiler: Profiler, program: ProgramProfile | None = None, **of_model: Any
+) -> None:
     """Write the files that were asked for, of a script and of a model alike."""
     if chosen.trace:
         profiler.export_chrome_trace(chosen.trace, program.trace_events() if program else ())
@@ -252,7 +259,7 @@ def _write(chosen: argparse.Namespace, name: str, profiler: Profiler, program: P
         from tinytorch.cli.program_report import html_report  # with what draws, which takes a second to load
 
         known = store.kept_ceilings(profiler.run.blas_threads)
-        write_whole(chosen.html, html_report(name, profiler, known, program=program))
+        write_whole(chosen.html, html_report(name, profiler, known, program=program, **of_model))
 
 
 def _run_model(chosen: argparse.Namespace) -> int:
@@ -263,8 +270,12 @@ def _run_model(chosen: argparse.Namespace) -> int:
     model, inputs, loss = _subject(chosen)
     if not chosen.backward or chosen.html:
         _measure_ceilings()
+    from tinytorch.cli.model_report import beside, model_facts  # with what reads files and shows numbers
+
+    compared = beside(model, inputs, chosen) if chosen.beside else []
     done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
-    _write(chosen, chosen.model, done.profiler)
+    facts = model_facts(done, model, inputs, chosen)
+    _write(chosen, chosen.model, done.profiler, facts=facts, beside=compared, model=model)
     if chosen.save:
         with undisturbed(model):
             once = partial(run_once, model, inputs, chosen.backward, loss)
@@ -275,6 +286,8 @@ def _run_model(chosen: argparse.Namespace) -> int:
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
     done.print_report(chosen.limit, chosen.sort_by)
+    for what, value in [*(fact for fact in facts if fact.what.startswith(("input", "stays"))), *compared]:
+        print(f"{what}: {value}")
     return 0
 
 

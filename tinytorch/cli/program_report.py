@@ -9,21 +9,24 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from tinytorch.core.module import Module
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
 from tinytorch.perf.events.call_tree import Frame, call_tree
-from tinytorch.perf.events.stream import Profile
+from tinytorch.perf.events.stream import OpKey, Profile
+from tinytorch.perf.events.trace import NOT_NAMED
 from tinytorch.perf.machine import Ceilings, identity
 from tinytorch.perf.profiling import Profiler
-from tinytorch.perf.profiling.breakdown import BETWEEN, OpRow
+from tinytorch.perf.profiling.breakdown import BETWEEN, MODULES, REGION, OpRow
 from tinytorch.perf.profiling.lines import at
 from tinytorch.perf.profiling.program import ProgramProfile
 from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.perf.roofline.placement import Placed, place_ops
 from tinytorch.report import tables
+from tinytorch.report.colors import color
 from tinytorch.report.figures import both_layouts, settle, subplots
 from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes, timeline_boxes
 from tinytorch.report.numbers import format_measurement, format_number
-from tinytorch.report.provenance import identity_rows
+from tinytorch.report.provenance import Fact, identity_rows
 from tinytorch.report.roofline_figure import roofline_figure
 from tinytorch.report.standalone import standalone_page
 from tinytorch.report.tables import Column
@@ -50,6 +53,9 @@ def html_report(
     ceilings: Ceilings | None,
     lines: Sequence[str] = (),
     program: ProgramProfile | None = None,
+    facts: Sequence[Fact] = (),
+    beside: Sequence[Fact] = (),
+    model: Module | None = None,
 ) -> str:
     """Return the page: it needs no other file and asks no other host for anything.
 
@@ -59,18 +65,29 @@ def html_report(
         ceilings: of this machine for the threads that ran, for roofline and verdicts; None if they are not known.
         lines: what else is to be said at the top, a sentence each.
         program: what else was seen of it, if it is one: lines, threads, PyTorch's operations.
+        facts: what ran and what it took as a whole, if it is a model.
+        beside: what it gains beside another.
+        model: whose parameters are counted by module.
     """
     run = profiler.run
+    placed = _placed(run, ceilings) if program is None or program.ran_ops else {}
     if program is None:
         said, parts = [*lines, *profiler.notes()], []
     else:
         ended = [f"It ended with exit code {program.exit_code}."] if program.exit_code else []
         said, parts = [*ended, *lines, *program.notes], _program(program)
     parts.insert(0, _paragraphs(said))
+    if facts:
+        parts.insert(0, _section("The model", _facts(facts, "What ran, and what it took as a whole.", "model")))
+    if beside:
+        parts.append(_section("Beside its origin", _facts(beside, "Both ran in turns, on the same inputs.", "beside")))
     if program is None or program.ran_ops:
         parts += [
-            _section("Operations", _operations(profiler)),
-            _section("Modules and regions", _layers(profiler)),
+            _section("What takes the most", _paragraphs([_largest(profiler, placed)])),
+            _section(
+                "Operations", _operations(profiler, "The median of several recorded runs." if facts else "One run.")
+            ),
+            _section("Modules and regions", _layers(profiler, model)),
         ]
     parts += [
         _section("Flame graph", _flames(program.tree() if program else call_tree(run))),
@@ -78,10 +95,9 @@ def html_report(
         _section("Memory over time", _memory(run, _joined_memory(profiler), program)),
     ]
     if program is None or program.ran_ops:
-        placed = _placed(run, ceilings)
         parts += [
-            _section("Roofline", _roofline(placed, ceilings)),
-            _section("What each verdict calls for", _remedies(placed)),
+            _section("Roofline", _roofline([*placed.values()], ceilings)),
+            _section("What each verdict calls for", _remedies([*placed.values()])),
         ]
     parts.append(_section("The machine", _machine(ceilings)))
     return standalone_page(f"Profile of {name}", "\n".join(parts), style=STYLE, script=SCRIPT)
@@ -151,11 +167,43 @@ def _paragraphs(sentences: Sequence[str]) -> str:
     return "\n".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
 
 
+def _facts(facts: Sequence[Fact], caption: str, key: str) -> str:
+    columns = [Column("what", "what"), Column("value", "value")]
+    return tables.to_html([fact._asdict() for fact in facts], columns, caption=caption, key=key)
+
+
+#: What helps against time that no operation takes.
+_BETWEEN: dict[str, str] = {
+    MODULES: "Python between the operations limits it: larger batches, fewer and larger modules, or a plan "
+    "(`tinytorch.perf.acceleration.plan`), which runs the same operations without it",
+    NOT_NAMED: 'it has no name: put `with region("..."):` around what may take it, to see what it is',
+}
+
+
+def _largest(profiler: Profiler, placed: Mapping[OpKey, Placed]) -> str:
+    """Return what takes the most time, what bounds it, and what to do next, in a few sentences."""
+    rows = profiler.attribution()
+    if not rows:
+        return "Nothing ran."
+    row = rows[0]
+    name = row.op if row.phase in ("forward", BETWEEN) else f"{row.op}, {row.phase}"
+    said = f"{name}: {format_number(row.share or 0.0, '%').text} of the run."
+    if row.phase == BETWEEN:
+        own = "it is no operation of the package: shorten it, or profile it as a script to see its lines"
+        return f"{said} What to do next: {_BETWEEN.get(row.op, own)}."
+    found = placed.get((row.op, row.phase, row.implementation))
+    if found is None:
+        return f"{said} What bounds it is not known, without what this machine can do or without counted arithmetic."
+    verdict = found.verdict
+    bound = f"It is {verdict.sentence_word}: {verdict.because}."
+    return f"{said} {bound} What to do next: {REMEDIES[verdict.bottleneck]}."
+
+
 def _with_rate(row: OpRow) -> Row:
     return asdict(row) | {"rate": row.gflops_per_second and row.gflops_per_second * 1e9}
 
 
-def _operations(profiler: Profiler) -> str:
+def _operations(profiler: Profiler, recorded: str) -> str:
     rows = profiler.attribution()
     columns = [
         Column("op", "operation"),
@@ -170,16 +218,20 @@ def _operations(profiler: Profiler) -> str:
     left = sum(row.share or 0 for row in rows[_OPS:])
     others = f"; these are the longest, and those left out take {format_number(left, '%').text}" if rows[_OPS:] else ""
     caption = (
-        f'One recorded run. Rows with the phase "{BETWEEN}" are regions, the Python of modules, the garbage collector, '
+        f'{recorded} Rows with the phase "{BETWEEN}" are regions, the Python of modules, the garbage collector, '
         f"and what has no name. All rows sum to the run{others}."
     )
     return tables.to_html([*map(_with_rate, rows[:_OPS])], columns, caption=caption, key="operations")
 
 
-def _layers(profiler: Profiler) -> str:
-    rows: list[Row] = [
-        asdict(row) | {"path": "\u2003" * row.depth + (row.path or "outside of modules")} for row in profiler.by_layer()
-    ]
+def _layers(profiler: Profiler, model: Module | None) -> str:
+    sizes = {} if model is None else {name: each.size for name, each in model.named_parameters()}
+    rows: list[Row] = []
+    for row in profiler.by_layer():
+        within = row.path.partition(".")[2]  # behind the class of the model
+        own = [size for name, size in sizes.items() if not within or f"{name}.".startswith(f"{within}.")]
+        shown = {"path": "\u2003" * row.depth + (row.path or "outside of modules")}
+        rows.append(asdict(row) | shown | {"parameters": sum(own) if row.module not in ("", REGION) else None})
     columns = [
         Column("path", "module or region"),
         Column("module", "class"),
@@ -187,6 +239,8 @@ def _layers(profiler: Profiler) -> str:
         Column("total_seconds", "time in operations", "s"),
         Column("between_seconds", "time between them", "s"),
         Column("calls", "calls", "1"),
+        *([Column("parameters", "parameters", "1")] if sizes else []),
+        Column("flops", "FLOPs", "FLOP"),
         Column("bound", "verdict"),
     ]
     caption = "Modules with those in them, and regions: the rows that are not indented sum to the run."
@@ -269,21 +323,22 @@ def _resident(run: Profile, held: Sequence[tuple[int, int]]) -> str:
 
 
 def _draw_memory(ax: Any, run: Profile, memory: MemoryProfile) -> None:
-    ends = [(event.end - run.start) * 1e-6 for event in run.events]
-    held = {kind: [step.live[at] / 2**20 for step in memory.steps] for at, kind in enumerate(CATEGORIES)}
+    ends = [0.0, *((event.end - run.start) * 1e-6 for event in run.events)]
+    steps = [memory.steps[0], *memory.steps]  # each until its operation's end, so that also a single one is seen
+    held = {kind: [step.live[at] / 2**20 for step in steps] for at, kind in enumerate(CATEGORIES)}
     shown = {kind: values for kind, values in held.items() if any(values)}
-    shades = ("#076375", "#8f9386", "#4a71c7", "#ba6700", "#b381a7", "#6e541c", "#7d8ae8")
-    ax.stackplot(ends, *shown.values(), labels=list(shown), colors=shades[: len(shown)], step="post")
+    shades = [color(hue) for hue in ("teal", "grey", "blue", "orange", "rose", "olive", "lilac")]
+    ax.stackplot(ends, *shown.values(), labels=list(shown), colors=shades[: len(shown)], step="pre")
     ax.set_xlabel("time (ms)")
     ax.set_ylabel("live arrays (MiB)")
     ax.legend(loc="upper left", frameon=False)
 
 
-def _placed(run: Profile, ceilings: Ceilings | None) -> list[Placed]:
+def _placed(run: Profile, ceilings: Ceilings | None) -> dict[OpKey, Placed]:
     """Return the ops that have a place under the roof, the longest first."""
     if ceilings is None or not len(run.events):
-        return []
-    return sorted(place_ops(run, ceilings).values(), key=lambda one: -one.seconds.median)
+        return {}
+    return dict(sorted(place_ops(run, ceilings).items(), key=lambda pair: -pair[1].seconds.median))
 
 
 def _roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
@@ -302,7 +357,7 @@ def _roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
         "verdict.sentence_word": "verdict",
         "verdict.because": "because",
     }
-    caption = "One recorded run: its verdicts are said of that run."
+    caption = "Its verdicts are said of the recorded run."
     shown, rows = tables.declared(points, columns, "roofline", quoted=(), totals={})
     table = tables.to_html(rows, shown, caption=caption, key="roofline")
     return f"<figure>{svg}<figcaption>Roofs of this machine, and what ran.</figcaption></figure>\n{table}"

@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from html import escape
 
+from tinytorch.report.colors import HUES
+
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 88rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
-.measured-table { overflow-x: auto; } table { border-collapse: collapse; }
+.measured-table { overflow-x: auto; overflow-wrap: normal; } table { border-collapse: collapse; }
 caption { text-align: left; padding-bottom: .5rem; }
-th, td { padding: .2rem .6rem; border-bottom: 1px solid #8888; text-align: left; white-space: nowrap; }
-.numeric { text-align: right; font-variant-numeric: tabular-nums; } .spread, .unit { opacity: .75; }
+th, td { padding: .2rem .6rem; border-bottom: 1px solid #8888; text-align: left; vertical-align: top; }
+tbody th { white-space: nowrap; } td:not(.numeric) { min-width: 7rem; }
+.numeric { text-align: right; font-variant-numeric: tabular-nums; }
+td.numeric { white-space: nowrap; } #table-model td, #table-beside td { overflow-wrap: anywhere; }
+.spread, .unit { opacity: .75; }
 figure { margin: 1rem 0; max-width: 44rem; } figure > svg { width: 100%; height: auto; }
 figure > svg.narrow { display: none; }
-@media (max-width: 40rem) { figure > svg.wide { display: none; } figure > svg.narrow { display: block; } }
+@media (max-width: 40rem) {
+tbody th { white-space: normal; } figure > svg.wide { display: none; } figure > svg.narrow { display: block; }
+.stack :is(table, caption, tbody, tr, th) { display: block; } .stack thead { display: none; }
+.stack tbody tr { padding: .5rem 0; border-bottom: 1px solid #8888; }
+.stack tbody :is(th, td) { padding: .1rem 0; border: 0; white-space: normal; overflow-wrap: anywhere; }
+.stack tbody td { display: flex; flex-wrap: wrap; gap: 0 .4rem; }
+.stack tbody td::before { content: attr(data-label); margin-right: auto; opacity: .75; } }
 """
+#: The colours of drawings on a dark page.
+_DARK = "@media screen and (prefers-color-scheme: dark) {{\n{}\n}}\n".format(
+    "\n".join(
+        f'figure [style*="{what}: {light}"] {{ {what}: {dark} !important }}'
+        for light, dark in HUES.values()
+        for what in ("fill", "stroke")
+    )
+)
 
 
 def standalone_page(title: str, body: str, *, style: str = "", script: str = "") -> str:
@@ -25,6 +44,6 @@ def standalone_page(title: str, body: str, *, style: str = "", script: str = "")
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{allowed}">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}{style}</style>\n</head>\n<body>\n<main>\n"
+        f"<title>{escape(title)}</title>\n<style>{_STYLE}{_DARK}{style}</style>\n</head>\n<body>\n<main>\n"
         f"<h1>{escape(title)}</h1>\n{body}\n</main>{runs}\n</body>\n</html>\n"
     )

@@ -14,9 +14,9 @@ from tinytorch.perf.host import pinned_threads as team_module
 from tinytorch.perf.host.memory_pages import HUGE_PAGE, Arena, huge_page_policy, minor_page_faults
 from tinytorch.perf.host.pinned_threads import Team, keep_to, kept_on, may_pin, usable_cores
 from tinytorch.perf.machine import memory_ladder
+from tinytorch.perf.machine.levels import STREAMS
 from tinytorch.perf.machine.memory_ladder import (
     LARGEST,
-    STREAMS,
     ladder_end,
     make_arenas,
     shows_memory,

@@ -64,6 +64,8 @@ def test_the_median_of_runs_has_no_pause_of_one_of_them() -> None:
     made = median_profile(paused)
     assert (made.wall_seconds, made.op_seconds) == (plain.wall_seconds, plain.op_seconds)
     assert [one.self_ns for one in made.events] == [one.self_ns for one in plain.events]
+    waiting = [dataclasses.replace(one, waited=one.end - one.start - 3 * 10**8) for one in paused]
+    assert median_profile(waiting).waited == 10**8  # each run ran for 300 ms, and without its pause took 400
     other = dataclasses.replace(plain, events=plain.events[:1])
     assert median_profile([paused[0], other, plain]) in (other, plain)  # they have no moments in common
 

@@ -488,13 +488,23 @@ def median_profile(runs: Sequence[Profile]) -> Profile:
     made[order] = np.round(passed).astype(np.int64) + middle.start
     ends = iter(made[2:].tolist())
     spans = tuple(replace(span, start=next(ends), end=next(ends)) for span in middle.spans)
-    regions = tuple(replace(region, start=next(ends), end=next(ends)) for region in middle.regions)
+    regions = tuple(
+        replace(region, start=(began := next(ends)), end=(ended := next(ends)), waited=_waited(alike, ended - began))
+        for region, *alike in zip(middle.regions, *(run.regions for run in runs), strict=True)
+    )
     start, end = made[2 + 2 * (len(spans) + len(regions)) :].reshape(2, -1)
     own = _self_times(start, end, [*spans, *regions])
     events = Columns(middle.columns.kinds, middle.columns.kind, start, end, own)
     begun, over = made[:2].tolist()
     as_tuple = cast("tuple[Event, ...]", events)
-    return replace(middle, events=as_tuple, spans=spans, regions=regions, start=begun, end=over)
+    waited = None if any(run.waited is None for run in runs) else _waited(runs, over - begun)
+    return replace(middle, events=as_tuple, spans=spans, regions=regions, start=begun, end=over, waited=waited)
+
+
+def _waited(alike: Sequence[Profile] | Sequence[Region], lasted: int) -> int:
+    """Return what a median stretch waits that ``lasted`` so long: all but the median of the time in which it ran."""
+    ran = float(np.median([one.end - one.start - (one.waited or 0) for one in alike]))
+    return max(lasted - round(ran), 0)
 
 
 def _structure(run: Profile) -> tuple[Any, ...]:

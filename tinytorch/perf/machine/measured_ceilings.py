@@ -19,14 +19,10 @@ from tinytorch.perf.kernels.probes import MULTIPLY_ADDS
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.machine import peaks
 from tinytorch.perf.machine.call_costs import measured_call_costs
-from tinytorch.perf.machine.levels import find_levels
+from tinytorch.perf.machine.levels import CLEAR_OF_CACHE, STREAMS, Curve, Point, find_levels
 from tinytorch.perf.machine.memory_ladder import (
-    CLEAR_OF_CACHE,
     LARGEST,
     MOST,
-    STREAMS,
-    Curve,
-    Point,
     ladder_end,
     latency_curve,
     make_arenas,

@@ -177,7 +177,7 @@ class OnnxModel(Block):
         Raises:
             ValueError: if there are too many, or a shape does not fit.
         """
-        given = self._completed(inputs)
+        given = self.completed(inputs)
         shapes = tuple(tensor.shape for tensor in given)
         values: Values = {**self.constants, **self._known.get(shapes, {})}
         values.update(zip((each.name for each in self.inputs), given, strict=True))
@@ -221,10 +221,14 @@ class OnnxModel(Block):
                 "of one input, such as --input-shape 3,224,224"
             )
         made = np.zeros(fixed if first.shape else (), first.dtype)
-        return self._completed((Tensor(made),))
+        return self.completed((Tensor(made),))
 
-    def _completed(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
-        """Return a Tensor for each input of the graph, of its dtype; what is missing is made up."""
+    def completed(self, inputs: Sequence[Any]) -> tuple[Tensor, ...]:
+        """Return a Tensor for each input of the graph, of its dtype; what is missing is made up, as `OnnxModel` says.
+
+        Raises:
+            ValueError: if there are too many, or a shape does not fit.
+        """
         if not inputs or len(inputs) > len(self.inputs):
             declared = "; ".join(each.described() for each in self.inputs)
             raise ValueError(f"the model takes 1 to {len(self.inputs)} inputs ({declared}), not {len(inputs)}")

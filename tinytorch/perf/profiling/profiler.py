@@ -8,6 +8,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
 
+import numpy as np
+
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Shape
 from tinytorch.core.optimizers import Optimizer
@@ -244,6 +246,8 @@ class Profiler:
                 said.append(f"recording cost {cost:.1f} µs a call of a module, {share:.0%} of the time, {where}")
         if run.unseen:
             said.append(f"not in here: ops on {', '.join(run.unseen)}, which a Profiler on that thread would record")
+        if any(kind.output.dtype == np.float16 and kind.work for kind in run.columns.kinds):
+            said.append("float16 is computed as float32, number by number, and turned back: in float32 it is faster")
         if run.uncounted:
             said.append(f"uncounted, no formula: {', '.join(run.uncounted)}")
         return said

@@ -1,0 +1,127 @@
+"""What a model's report says above its tables, against counts by hand and the onnx package's own evaluator."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from bs4 import BeautifulSoup
+
+from tests.perf.onnx.graphs import Made, normal, reference
+from tinytorch.cli import main
+
+pytestmark = pytest.mark.usefixtures("made_machine")
+
+WEIGHT, DEPTHWISE = normal(16, 8, 3, 3, seed=1), normal(16, 1, 3, 3, seed=2)
+#: Of each channel: the largest weight is 127.
+SCALES = [np.abs(each).max((1, 2, 3)) / np.float32(127) for each in (WEIGHT, DEPTHWISE)]
+
+
+def convolutions(quantized: bool, dtype: type[np.floating] = np.float32, name: str = "x") -> Made:
+    """Return a convolution and a depthwise one, of floats or of 8-bit codes."""
+    graph = Made(21)
+    x = graph.input(name, ["N", 8, 12, 12], dtype=dtype)
+    for weight, scale, step in zip((WEIGHT, DEPTHWISE), SCALES, (0.03, 0.3), strict=True):
+        if quantized:
+            codes = np.round(weight / scale[:, None, None, None]).astype(np.int8)
+            parts = [graph.constant(each) for each in (codes, scale, np.zeros(len(scale), np.int8))]
+            kernel = graph.node("DequantizeLinear", *parts, axis=0)
+            by = [graph.constant(np.float32(step)), graph.constant(np.uint8(128))]
+            x = graph.node("DequantizeLinear", graph.node("QuantizeLinear", x, *by), *by)
+        else:
+            kernel = graph.constant(weight.astype(dtype))
+        x = graph.node("Conv", x, kernel, group=8 // weight.shape[1] if weight is WEIGHT else 16, pads=[1, 1, 1, 1])
+    graph.output(x)
+    return graph
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    convolutions(False).file(tmp_path, "float.onnx")
+    convolutions(True).file(tmp_path, "codes.onnx")
+    convolutions(False, np.float16).file(tmp_path, "half.onnx")
+    convolutions(False, name="other").file(tmp_path, "other.onnx")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def facts(page: BeautifulSoup, key: str) -> dict[str, str]:
+    rows = page.select(f"#table-{key} tbody tr")
+    return {row.select("th")[0].get_text(): row.select("td")[0].get_text().replace("\xa0", " ") for row in rows}
+
+
+def test_the_page_says_what_ran_and_what_it_took(files: Path) -> None:
+    asked = ["profile", "float.onnx", "--batch", "3", "--html", "report.html"]
+    assert main(asked) == 0
+    page = BeautifulSoup((files / "report.html").read_text("utf-8"), "html.parser")
+    found = facts(page, "model")
+    sample = 2 * 144 * (WEIGHT.size + DEPTHWISE.size)
+    assert found["parameters"] == f"{WEIGHT.size + DEPTHWISE.size:,}"
+    assert found["weights"] == f"{4 * (WEIGHT.size + DEPTHWISE.size):,} B"
+    assert found["FLOPs"] == f"{3 * sample:,}, of one sample {sample:,}"
+    assert found["input x"].startswith("(3, 8, 12, 12) of float32, all 0")
+    assert found["batch"] == "3"
+    assert re.search(r"\d [µm]s", found["latency"])
+    assert found["command"] == " ".join(["tinytorch", *asked])
+    assert re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d", found["date"])
+    heads = [each.get_text() for each in page.select("#table-layers thead .label")]
+    rows = {
+        row.th.get_text().strip(): dict(zip(heads, row.select("th, td"), strict=True))
+        for row in page.select("#table-layers tbody tr")
+        if row.th is not None
+    }
+    (layer,) = [row for name, row in rows.items() if name.endswith("Conv_0")]
+    assert float(str(layer["FLOPs"]["data-value"])) == 3 * 2 * 144 * WEIGHT.size
+    assert float(str(layer["parameters"]["data-value"])) == WEIGHT.size
+    (most,) = [each for each in page.select("section") if each.h2 is not None and "most" in each.h2.get_text()]
+    assert "next" in most.get_text()
+
+
+def test_a_file_of_codes_beside_the_one_of_floats_that_it_was_made_from(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = normal(2, 8, 12, 12, seed=4)
+    np.savez("inputs.npz", x=data)
+    assert main(["profile", "codes.onnx", "--beside", "float.onnx", "--inputs", "inputs.npz", "--html", "q.html"]) == 0
+    found = facts(BeautifulSoup((files / "q.html").read_text("utf-8"), "html.parser"), "beside")
+    made, wanted = (reference(onnx.load(name), {"x": data})[0] for name in ("codes.onnx", "float.onnx"))
+    apart = 100 * float(np.abs(made - wanted).max() / np.abs(wanted).max())
+    said = found["largest difference of outputs"]
+    assert float(said.partition("%")[0]) == pytest.approx(apart, abs=0.3)  # a code may be rounded to its neighbour
+    assert "inputs.npz" in said
+    assert f"against {4 * (WEIGHT.size + DEPTHWISE.size):,} B" in found["weights"]
+    assert "speedup" in found["time"]
+    printed = capsys.readouterr().out
+    assert said in printed.replace("\xa0", " ")
+    (kept,) = re.findall(r"stays float: (.*)", printed)
+    assert "depthwise" in kept
+    assert main(["profile", "codes.onnx", "--beside", "float.onnx"]) == 0
+    assert "random" in capsys.readouterr().out  # zeros would all agree
+
+
+@pytest.mark.parametrize(("file", "is_said"), [("half.onnx", True), ("float.onnx", False)])
+def test_halves_that_are_computed_as_floats_are_said(
+    files: Path, file: str, is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", file]) == 0
+    assert ("float16 is computed" in capsys.readouterr().out) == is_said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["mlp", "--beside", "float.onnx"], "--beside"),
+        (["codes.onnx", "--beside", "mlp"], "--beside"),
+        (["codes.onnx", "--beside", "other.onnx"], "must take the inputs"),
+        (["codes.onnx", "--beside", "lost.onnx"], "lost.onnx"),
+        (["--beside", "float.onnx", "train.py"], "--beside is for a model"),
+    ],
+)
+def test_what_cannot_stand_beside_is_said(
+    files: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["profile", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert captured.err.count("\n") == 1
