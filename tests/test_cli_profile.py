@@ -104,6 +104,21 @@ def test_a_script_becomes_a_page_that_needs_nothing_else(
     assert nanoseconds * 1e-9 == pytest.approx(document["wall_seconds"])
 
 
+@pytest.mark.parametrize("asked", [False, True])
+def test_an_option_that_was_given_is_not_recommended(
+    asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "odd.py").write_text(  # its second run, for its memory, runs another op
+        "from pathlib import Path\nfrom tinytorch import Tensor\nmark, x = Path('mark'), Tensor([2.0])\n"
+        "y = x + x if mark.exists() else x * x\nmark.touch()\n"
+    )
+    assert main(["profile", "--html", "odd.html", *["--memory"] * asked, "odd.py"]) == 0
+    page = (tmp_path / "odd.html").read_text(encoding="utf-8")
+    assert ("--memory" in page) == (not asked)
+    assert ("not shown" in page) == asked
+
+
 def test_a_scripts_exit_code_is_the_commands(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", script, "--fail"]) == 1
     assert "optimizer step" in capsys.readouterr().out

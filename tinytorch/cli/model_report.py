@@ -33,7 +33,7 @@ _MATTERS, _SECONDS = 0.05, 20.0
 def model_facts(done: ModelProfile, model: Module, inputs: Tensor, chosen: argparse.Namespace) -> list[Fact]:
     """Return what ran and what it took as a whole, in words."""
     keys = done.summary
-    weights, peak = stored_bytes(model), round(keys["peak_memory_mb"] * 2**20)
+    weights, peak = stored_bytes(model), done.profiler.memory.peak
     found = [
         Fact("parameters", f"{sum(each.size for each in model.parameters()):,}"),
         Fact("weights", format_number(weights, "B").text),

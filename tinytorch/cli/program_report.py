@@ -290,7 +290,7 @@ def _memory(run: Profile, memory: MemoryProfile | None, program: ProgramProfile 
     process = _resident(run, held) if held else ""
     if memory is None or not memory.steps:
         more = ["Memory was not recorded."] if program is None else []
-        if memory is None and program is not None and program.ran_ops:
+        if memory is None and program is not None and program.ran_ops and not program.asked_memory:
             more = ["Arrays by what they are for were not recorded: `--memory` runs the script a second time for it."]
         if memory is not None:
             more = ["No operation of the package ran, whose arrays could be followed."]

@@ -71,6 +71,7 @@ class ProgramProfile:
         lines: its lines, functions and calls into libraries, by samples, of all of its processes that were followed.
         torch_ops: PyTorch's own operations; None if the program did not import it.
         remarks: what a reader of the report has to know, a sentence each.
+        asked_memory: whether it was to run a second time for its memory, whatever came of it.
     """
 
     program: Program
@@ -79,6 +80,7 @@ class ProgramProfile:
     lines: Lines
     torch_ops: TorchOps | None = None
     remarks: tuple[str, ...] = ()
+    asked_memory: bool = False
 
     @property
     def name(self) -> str:
@@ -191,7 +193,7 @@ def profile_program(
         except ValueError:
             remarks.append("memory of arrays is not shown, because the second run ran other ops than the first")
     lines = Lines([samples, *workers.samples], main.own)
-    return ProgramProfile(program, ended.code, profiler, lines, ended.torch_ops, tuple(remarks))
+    return ProgramProfile(program, ended.code, profiler, lines, ended.torch_ops, tuple(remarks), memory)
 
 
 class _Stopped(BaseException):
