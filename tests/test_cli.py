@@ -242,6 +242,15 @@ def test_a_setting_of_a_file_is_given(own_models: Path, rate: str, flops: int) -
     assert json.loads((own_models / "profile.json").read_text())["summary"]["batch_flops"] == flops
 
 
+@pytest.mark.parametrize(("options", "code"), [([], 0), (["--batch", "3"], 0), (["--batch", "1"], 2)])
+def test_a_batch_that_a_file_fixes_is_taken_and_no_other(own_models: Path, options: list[str], code: int) -> None:
+    graph = Made()
+    graph.output(graph.node("Relu", graph.input("x", [3, 4])))
+    graph.file(own_models, "fixed.onnx")
+    assert main(["profile", "fixed.onnx", "--json", "profile.json", *options]) == code
+    assert code or json.loads((own_models / "profile.json").read_text())["input_shape"] == [3, 4]
+
+
 def test_a_file_with_several_outputs(own_models: Path) -> None:
     graph = image_net()
     graph.output("HardSwish_2")
@@ -271,7 +280,17 @@ def test_a_file_with_several_outputs(own_models: Path) -> None:
         (["no_such_file.onnx"], "No such file"),
         (["OTHER.ONNX"], "OTHER.ONNX"),
         (["model.pt"], "torch.onnx.export"),
-        (["deep.onnx", "--batch", "1000000000000"], "--batch"),
+        *[
+            ([what, "--batch", batch, *more], f"--batch {batch}")
+            for batch in (str(10**9), str(10**24))
+            for what, *more in (
+                ("mlp",),
+                ("gpt",),
+                ("deep.onnx",),
+                ("tokens.onnx", "--seq-len", "64"),
+                ("own_models_of_the_test:plain", "--input-shape", "500"),
+            )
+        ],
         (["other.onnx"], "other.onnx is no ONNX file"),
         (["tokens.onnx"], "leaves lengths open"),
         (["tokens.onnx", "--input-shape", "4", "--seq-len", "4"], "exclude each other"),

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tinytorch import models
 from tinytorch.cli.benchmark_report import conditions, performance_rows
-from tinytorch.cli.usage import Parser, UsageError, check_folder, sizes
+from tinytorch.cli.usage import Parser, UsageError, check_batch, check_folder, sizes
 from tinytorch.perf.benchmarking import Results, load_results, save_results
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.benchmarking.results import Json, Plan
@@ -88,9 +88,12 @@ def _plan(chosen: argparse.Namespace) -> Plan:
     shape = None if chosen.input_shape is None else sizes("--input-shape", chosen.input_shape)
     if shape is not None and chosen.model is None:
         raise UsageError("--input-shape is for --model: a suite brings its own inputs")
+    batches = tuple(sorted(set(sizes("--batches", chosen.batches))))
+    if chosen.model is None:
+        check_batch("--batches", max(batches), models.entry(chosen.suite).example_input(1).nbytes)
     return Plan(
         chosen.model or chosen.suite,
-        tuple(sorted(set(sizes("--batches", chosen.batches)))),
+        batches,
         chosen.processes,
         chosen.repeats,
         chosen.at_most_seconds,

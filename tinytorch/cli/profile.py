@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import math
 import os
 import sys
 import threading
@@ -21,7 +22,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch import models
-from tinytorch.cli.usage import Parser, UsageError, check_folder, sizes
+from tinytorch.cli.usage import Parser, UsageError, check_batch, check_folder, sizes
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
@@ -64,7 +65,7 @@ def add(profile: Parser) -> None:
     )
     profile.add_argument("-m", dest="module", metavar="MODULE", help="a module, as `python -m` runs it")
     profile.add_argument("--seconds", type=float, metavar="S", help="stop a script after S seconds, and report on it")
-    profile.add_argument("--batch", type=int, default=1, metavar="N", help="inputs at a time (default 1)")
+    profile.add_argument("--batch", type=int, metavar="N", help="inputs at a time (default 1, or what a file fixes)")
     profile.add_argument("--backward", action="store_true", help="run and profile backward too")
     profile.add_argument("--seq-len", type=int, metavar="T", help="positions, for a model that takes tokens")
     profile.add_argument(
@@ -140,7 +141,7 @@ def _is_of(option: str) -> bool:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    if chosen.batch < 1:
+    if chosen.batch is not None and chosen.batch < 1:
         raise UsageError(f"--batch must be at least 1, not {chosen.batch}")
     if chosen.seq_len is not None and chosen.seq_len < 1:
         raise UsageError(f"--seq-len must be at least 1, not {chosen.seq_len}")
@@ -170,7 +171,7 @@ def _run_script(chosen: argparse.Namespace) -> int:
     for option in ("backward", "seq_len", "input_shape", "given", "inputs", "beside"):
         if getattr(chosen, option):
             raise UsageError(f"--{option.replace('_', '-')} is for a model, and {script} is a script")
-    if chosen.batch != 1:
+    if chosen.batch is not None:
         raise UsageError(f"--batch is for a model, and {script} is a script")
     _tell_of_options(script, chosen.arguments)
     run = partial(profile_program, script, chosen.arguments, module=bool(chosen.module), seconds=chosen.seconds)
@@ -293,14 +294,17 @@ def _run_model(chosen: argparse.Namespace) -> int:
 
 def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction | None]:
     """Return the model, its input, and the loss if the zoo knows one."""
-    if chosen.inputs and (chosen.input_shape or chosen.seq_len or chosen.batch != 1):
+    if chosen.inputs and (chosen.input_shape or chosen.seq_len or chosen.batch):
         raise UsageError("--inputs has a shape already: --batch, --input-shape and --seq-len do not go with it")
     suffix = Path(chosen.model).suffix.lower()
     if suffix == ".onnx":
         from tinytorch.perf.onnx import from_onnx
 
         read = from_onnx(chosen.model, given=_given_numbers(chosen.given))
+        fixed = read.inputs[0].shape[:1]
+        chosen.batch = chosen.batch or (fixed[0] if fixed and isinstance(fixed[0], int) else 1)
         return read, _file_input(read, chosen), None
+    chosen.batch = chosen.batch or 1
     if suffix in _OTHERS:
         raise UsageError(f"{chosen.model} must be exported first: {_OTHERS[suffix]}")
     if chosen.given:
@@ -316,6 +320,7 @@ def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction |
     if chosen.input_shape:
         raise UsageError(f"--input-shape is for module:factory; {chosen.model} of the zoo brings its own input")
     entry = models.entry(chosen.model)
+    check_batch("--batch", chosen.batch, entry.example_input(1).nbytes)
     inputs, targets = entry.example_input(chosen.batch), entry.example_target(chosen.batch)
     if chosen.seq_len is not None:
         if inputs.dtype.kind not in "iu":
@@ -381,8 +386,12 @@ def _file_input(model: OnnxModel, chosen: argparse.Namespace) -> Tensor:
     if numbers:
         said = " ".join(f"--given {name}=NUMBER" for name in numbers)
         print(f"note: {', '.join(numbers)} of {chosen.model} is 0 unless it is given: {said}", file=sys.stderr)
-    if chosen.input_shape or chosen.seq_len is None:
-        return _given_input(model, chosen) if chosen.input_shape else model.example(chosen.batch)[0]
+    if chosen.input_shape:
+        return _given_input(model, chosen)
+    fixed = [length for length in model.inputs[0].shape[1:] if isinstance(length, int)]
+    check_batch("--batch", chosen.batch, model.inputs[0].dtype.itemsize * math.prod(fixed) * (chosen.seq_len or 1))
+    if chosen.seq_len is None:
+        return model.example(chosen.batch)[0]
     if len(model.inputs[0].shape) != 2:
         raise UsageError(f"--seq-len needs an input of shape (batch, positions), not {model.inputs[0].described()}")
     return zeros_for(model, (chosen.batch, chosen.seq_len))
@@ -398,7 +407,11 @@ def _given_input(model: Module, chosen: argparse.Namespace) -> Tensor:
     if chosen.input_shape:
         if chosen.seq_len is not None:
             raise UsageError("--seq-len and --input-shape exclude each other: the shape holds the positions")
-        return example_of(model, chosen.model, chosen.batch, sizes("--input-shape", chosen.input_shape))
+        shape = sizes("--input-shape", chosen.input_shape)
+        check_batch("--batch", chosen.batch, 4 * math.prod(shape))
+        return example_of(model, chosen.model, chosen.batch, shape)
+    if isinstance(one := getattr(model, "example_input", None), (Tensor, np.ndarray)) and one.size:
+        check_batch("--batch", chosen.batch, one.nbytes // len(one.data))
     inputs = example_of(model, chosen.model, chosen.batch)
     if chosen.seq_len is None:
         return inputs

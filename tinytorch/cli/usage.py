@@ -30,6 +30,14 @@ def check_folder(option: str, path: str | None) -> None:
         raise UsageError(f"--{option} {path} is in a folder that does not exist")
 
 
+def check_batch(option: str, batch: int, one: int) -> None:
+    """Raise UsageError if memory does not hold ``batch`` inputs of at least ``one`` byte each, before they are made."""
+    from tinytorch.perf.host.cgroup_limits import free_memory
+
+    if batch * one > free_memory():
+        raise UsageError(f"{option} {batch} needs more memory than there is: give a smaller one")
+
+
 def add_matters(parser: argparse.ArgumentParser, default: float) -> None:
     """Add the option of the relative difference that matters, in per cent; `share` reads it."""
     parser.add_argument(

@@ -13,7 +13,7 @@ from tinytorch.perf.distributed.ranks.communicator import Communicator, world
 from tinytorch.perf.distributed.ranks.launch import RankError, launch
 from tinytorch.perf.distributed.ranks.watch import watched
 from tinytorch.perf.distributed.training.batches import ShardedBatches
-from tinytorch.perf.distributed.training.data_parallel import DataParallel
+from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
 from tinytorch.perf.distributed.training.pipeline import Pipeline
 from tinytorch.perf.distributed.training.run import Checkpoints, train
 from tinytorch.perf.distributed.training.tensor_parallel import tensor_parallel
@@ -30,6 +30,7 @@ __all__ = [
     "Split",
     "Workload",
     "best_splits",
+    "counted_targets",
     "given_link",
     "launch",
     "possible_splits",

@@ -42,7 +42,13 @@ def examples(targets: Any) -> float:
 
 
 def counted_targets(ignore_index: int) -> Terms:
-    """Return the terms of `CrossEntropyLoss` with this ``ignore_index``: the targets that are another number."""
+    """Return the terms of `CrossEntropyLoss` with this ``ignore_index``: the targets that are another number.
+
+    Examples:
+        >>> from tinytorch.perf.distributed import counted_targets
+        >>> counted_targets(-100)([2, -100, 0])
+        2.0
+    """
 
     def terms(targets: Any) -> float:
         given = np.asarray(targets.data if isinstance(targets, Tensor) else targets)
