@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -187,10 +188,14 @@ class BatchNorm2d(Module):
             return apply(ops.batch_norm, x, self.weight, self.bias, mean, variance, epsilon=self.eps)
         statistics: list[Array] = []
         output = apply(ops.batch_norm, x, self.weight, self.bias, epsilon=self.eps, statistics=statistics)
+        self.follow(statistics)
+        return output
+
+    def follow(self, statistics: Sequence[Array]) -> None:
+        """Move the running mean and variance towards those of a batch, by ``momentum``."""
         for running, batch in zip((self.running_mean, self.running_var), statistics, strict=True):
             running.data *= 1 - self.momentum
             running.data += self.momentum * batch
-        return output
 
     def _described(self) -> str:
         return f"{self.weight.shape[0]}, eps={self.eps}, momentum={self.momentum}"

@@ -19,6 +19,7 @@ from tinytorch.perf.acceleration.products import tiled_matmul, vectorized_matmul
 from tinytorch.perf.kernels.registry import accelerated
 
 if TYPE_CHECKING:
+    from tinytorch.perf.acceleration.planned_step import plan_step
     from tinytorch.perf.acceleration.plans import plan
     from tinytorch.perf.roofline import arithmetic_intensity
 
@@ -36,6 +37,7 @@ __all__ = [
     "im2col",
     "im2col_conv2d",
     "plan",
+    "plan_step",
     "tiled_matmul",
     "unfused_gelu",
     "vectorized_matmul",
@@ -43,11 +45,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Return `plan` or `arithmetic_intensity`, loaded when asked for: with both comes Numba, which takes long."""
+    """Return what is loaded when it is asked for: with it comes Numba, which takes long."""
     if name == "plan":
         from tinytorch.perf.acceleration.plans import plan
 
         return plan
+    if name == "plan_step":
+        from tinytorch.perf.acceleration.planned_step import plan_step
+
+        return plan_step
     if name == "arithmetic_intensity":
         from tinytorch.perf.roofline import arithmetic_intensity
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from tinytorch.core import dispatch, ops
 from tinytorch.core.dispatch import no_grad
@@ -61,7 +62,7 @@ def forward(setting: str, model: Module, inputs: Array) -> Callable[[], Array]:
 
 
 def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss, optimizer: AdamWSettings) -> Training:
-    """Return ``model`` in training with our AdamW."""
+    """Return ``model`` in training with our AdamW, fused by a planned step."""
     names = list(model.state_dict())
     ready = model.train()
     if setting == "fused":
@@ -77,6 +78,12 @@ def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss
         value.backward()
         adam.step()
         return float(value.item())
+
+    if setting == "fused":
+        from tinytorch.perf.acceleration.planned_step import plan_step
+
+        planned = plan_step(ready, partial(our_loss, loss), adam, *batch)
+        step = partial(planned, *batch)
 
     # Fusion may name a tensor after the layer that it was joined with, but keeps their order.
     return Training(step, lambda: dict(zip(names, ready.state_dict().values(), strict=True)))

@@ -96,8 +96,8 @@ _ALL = (
     Engine("ONNX Runtime", ("onnx", "onnxruntime"), _ONNX, "onnx_runtime", "all", ("forward",)),
     Engine("JAX", ("jax",), "pip install jax", "jax_xla", "jit"),
 )
-#: Every engine by name. "tinytorch" is NumPy alone, "accelerated" its compiled kernels, and "fused" these on
-#: a fused model in training, and in a forward its plan, frozen for one shape.
+#: Every engine by name. "tinytorch" is NumPy alone, "accelerated" its compiled kernels, and "fused" these on a fused
+#: model's planned step in training, and in a forward on the model's plan, both frozen for one shape.
 ENGINES = {engine.name: engine for engine in _ALL}
 #: Names of the settings of our own.
 OURS = tuple(engine.name for engine in _ALL if engine.translation == "ours")
