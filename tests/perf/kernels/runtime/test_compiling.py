@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
@@ -50,6 +51,11 @@ def run(folder: Path, place: str = "alone") -> str:
 
 
 COMPILED = "pointwise._share.<locals>.share_relu pointwise.relu"
+
+
+def test_what_numba_does_not_promise_was_tried_with_this_release() -> None:
+    """After a new release: see that all of tests/perf/kernels passes, then write it into TRIED_WITH."""
+    assert numba.__version__.startswith(f"{compiling.TRIED_WITH}.")
 
 
 def test_a_second_process_reads_the_first_ones_code_and_seconds(tmp_path: Path) -> None:
