@@ -20,7 +20,9 @@ class Parser(argparse.ArgumentParser):
 
 
 def sentence(error: BaseException) -> str:
-    """Return an error's message on one line."""
+    """Return an error's message on one line; of a file that the system refuses, the file first."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
     return " ".join(str(error).split()) or type(error).__name__
 
 
