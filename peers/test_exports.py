@@ -170,7 +170,7 @@ def experts() -> Made:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         weights, best = m.router(x).softmax(-1).topk(2, -1)
         chosen = torch.zeros(x.shape[0], 4).scatter(1, best, weights)
-        return torch.einsum("bo,boi->bi", chosen, torch.stack([expert(x) for expert in m.experts]))
+        return torch.einsum("bo,boi->bi", chosen, torch.stack([expert(x) for expert in m.experts], 1))
 
     return Of(forward, router=nn.Linear(8, 4), experts=nn.ModuleList(nn.Linear(8, 6) for _ in range(4))), (row(5, 8),)
 

@@ -17,7 +17,9 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.perf.onnx.graphs import normal
-from tests.perf.onnx.test_operators import CASES, Case, called, case
+from tests.perf.onnx.test_bodies import CASES as BODIES
+from tests.perf.onnx.test_bodies import Case as Body
+from tests.perf.onnx.test_operators import CASES, CUT_OFF, Case, called, case
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
@@ -263,8 +265,8 @@ def assert_same(ours: list[Array], theirs: list[Array]) -> None:
 OWN = case("ConvTranspose", normal(2, 4, 5, 6), normal(4, 2, 3, 3), group=2, strides=[2, 2])
 
 
-@pytest.mark.parametrize("one", [*CASES, OWN], ids=called)
-def test_operators_answer_as_in_onnx_runtime(one: Case, tmp_path: Path) -> None:
+@pytest.mark.parametrize("one", [*CASES, *(one for one, _ in CUT_OFF), OWN, *BODIES], ids=called)
+def test_operators_answer_as_in_onnx_runtime(one: Case | Body, tmp_path: Path) -> None:
     """All that the tests hold to the onnx package's reference, which does not know groups of the last one."""
     path, x = one.made().file(tmp_path), np.asarray(one.data)
     try:

@@ -71,6 +71,7 @@ ELEMENTWISE = [
     case("Elu", X, alpha=0.7),
     case("HardSigmoid", X, alpha=1 / 6, beta=0.4),
     case("PRelu", X, normal(3, 1)),
+    case("PRelu", X, normal(3), opset=6),
     case("Gelu", X, opset=20),
     case("Gelu", X, opset=20, approximate="tanh"),
     case("Clip", X, np.float32(-0.5), np.float32(0.25)),
@@ -337,12 +338,14 @@ WHOLE_NUMBERS = [
         case("Pow", small, np.array(2, dtype)),
         case("Pow", small, np.array([2.0, 1.0, 3.0, 0.0], np.float32)),
         case("MatMul", small, small.T.copy()),
+        case("PRelu", small, np.array([2, -3, 4, 1], dtype)),
+        case("BitShift", small, np.array([1, 0, 2, 3], dtype), direction="LEFT", opset=28),
     )
 ]  # fmt: skip
 CASES = [*ELEMENTWISE, *MOVING, *REDUCING, *LAYERS, *RECURRENT, *WHOLE_NUMBERS]
 
 
-def called(one: Case) -> str:
+def called(one: Any) -> str:
     """Return what a case is called among the tests."""
     return "-".join(
         [
@@ -364,7 +367,7 @@ def test_answers_are_the_reference_s(one: Case, tmp_path: Path) -> None:
 def test_every_operator_has_a_case() -> None:
     known = {"Constant", "If", "Scatter", "Shape", "Size", "Upsample", "Swish"}
     elsewhere = {*FUSED, *quantized.TRANSLATIONS, *known}
-    assert {one.kind for one in CASES} - {"ReduceProd"} | elsewhere == set(operators())
+    assert {one.kind for one in CASES} - {"BitShift", "ReduceProd"} | elsewhere == set(operators())
 
 
 def _sigmoid(x: Array) -> Array:
@@ -406,12 +409,21 @@ def test_pools_of_whole_numbers_are_padded_with_the_least(tmp_path: Path) -> Non
     np.testing.assert_array_equal(most[0, 0], [[-1, -2, -3], [-4, -5, -6], [-7, -8, -9]])
 
 
-def test_sums_of_squares_keep_their_dtype(tmp_path: Path) -> None:
-    """The reference's are wider."""
-    whole = np.array([[3, -4], [1, 2]], np.int32)
-    (made,) = answers(from_onnx(case("ReduceSumSquare", whole, np.array([1])).made().file(tmp_path)), whole)
+SMALL = np.array([[3, -4], [1, 2]], np.int32)
+#: What ONNX Runtime runs of whole numbers and the reference does not, or in another dtype.
+CUT_OFF = [
+    (case("ReduceSumSquare", SMALL, np.array([1])), [[25], [5]]),
+    (case("ReduceLogSum", SMALL * SMALL, np.array([1])), [[3], [1]]),  # log 25 and log 5
+    (case("ReduceLogSumExp", SMALL * 5, np.array([1])), [[15], [10]]),
+    (case("Pow", SMALL, np.array([[-1], [-2]], np.int32)), [[0, 0], [1, 0]]),
+]
+
+
+@pytest.mark.parametrize(("one", "expected"), CUT_OFF, ids=lambda each: each.kind if isinstance(each, Case) else "")
+def test_whole_numbers_stay_whole(one: Case, expected: Any, tmp_path: Path) -> None:
+    (made,) = answers(from_onnx(one.made().file(tmp_path)), one.data)
     assert made.dtype == np.int32
-    np.testing.assert_array_equal(made, [[25], [5]])
+    np.testing.assert_array_equal(made, expected)
 
 
 def test_older_softmax_joins_the_axes_behind(tmp_path: Path) -> None:

@@ -109,7 +109,13 @@ def _leaky_relu(node: Node) -> Runner:
 
 
 def _parametric_relu(node: Node) -> Runner:
+    by_channel = node.version < 7
+
     def run(x: Any, slope: Any) -> Tensor:
+        if by_channel and slope.ndim == 1 and slope.shape[0] > 1:
+            slope = apply(ops.reshape, slope, shape=(-1, *[1] * (x.ndim - 2)))
+        if tensor_of(x).dtype.kind != "f":
+            return apply(ops.where, tensor_of(x).data > 0, x, apply(ops.multiply, x, slope))
         below = apply(pointwise.clip, x, low=-math.inf, high=0.0)
         return apply(ops.add, apply(ops.relu, x), apply(ops.multiply, below, slope))
 

@@ -74,6 +74,8 @@ def _minimum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], ow
 
 
 def _powers_forward(keep: bool, x: Array, exponents: Array) -> tuple[Array, Saved]:
+    if np.dtype(x.dtype).kind in "iu" and exponents.dtype.kind == "i" and (exponents < 0).any():
+        exponents = exponents.astype(np.float64)  # of whole numbers, what lies behind the point is cut off
     output = np.power(x, exponents).astype(x.dtype, copy=False)
     return output, (x, exponents, output) if keep else ()
 
