@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from tests.perf.onnx.graphs import normal
 from tests.perf.onnx.test_bodies import CASES as BODIES
 from tests.perf.onnx.test_bodies import Case as Body
-from tests.perf.onnx.test_operators import CASES, CUT_OFF, Case, called, case
+from tests.perf.onnx.test_fused import CASES as FUSED
+from tests.perf.onnx.test_fused import Fused
+from tests.perf.onnx.test_operators import CASES, CUT_OFF, Case, called, case, recurrent
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
@@ -262,12 +265,17 @@ def assert_same(ours: list[Array], theirs: list[Array]) -> None:
         np.testing.assert_allclose(mine, expected, rtol=0, atol=TOLERANCE * scale)
 
 
-OWN = case("ConvTranspose", normal(2, 4, 5, 6), normal(4, 2, 3, 3), group=2, strides=[2, 2])
+BOTH_WAYS = recurrent("LSTM", 4, 2, 2)
+#: What the onnx package's reference does not know: groups, and peepholes both ways.
+OWN = [
+    case("ConvTranspose", normal(2, 4, 5, 6), normal(4, 2, 3, 3), group=2, strides=[2, 2]),
+    replace(BOTH_WAYS, operands=(*BOTH_WAYS.operands, normal(2, 12, seed=9))),
+]
 
 
-@pytest.mark.parametrize("one", [*CASES, *(one for one, _ in CUT_OFF), OWN, *BODIES], ids=called)
-def test_operators_answer_as_in_onnx_runtime(one: Case | Body, tmp_path: Path) -> None:
-    """All that the tests hold to the onnx package's reference, which does not know groups of the last one."""
+@pytest.mark.parametrize("one", [*CASES, *(one for one, _ in CUT_OFF), *OWN, *BODIES, *FUSED], ids=called)
+def test_operators_answer_as_in_onnx_runtime(one: Case | Body | Fused, tmp_path: Path) -> None:
+    """All that the tests hold to the onnx package's reference or to formulas, and what the reference does not know."""
     path, x = one.made().file(tmp_path), np.asarray(one.data)
     try:
         theirs = runtime(path, (torch.from_numpy(x),), ["x"])

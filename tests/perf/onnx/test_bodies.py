@@ -72,7 +72,7 @@ SUMS = _body(
 )
 
 
-def _sums(parts: Sequence[Array], state: Array) -> list[Array]:
+def _sums(parts: Array, state: Array) -> list[Array]:
     """Return the last sum and the sums after each part."""
     made = [state := state + part for part in parts]
     return [state, np.stack(made)]

@@ -34,10 +34,11 @@ class Fused:
     attributes: dict[str, Any] = field(default_factory=dict)
     outputs: int = 1
     domain: str = RUNTIME
+    opset: int = 18
 
     def made(self) -> Made:
         """Return its graph."""
-        graph = Made(23 if self.kind == "Attention" and not self.domain else 18)
+        graph = Made(self.opset)
         x = graph.input("x", self.data.shape, self.data.dtype)
         names = ["" if value is None else graph.constant(value) for value in self.operands]
         attributes = {**self.attributes, "domain": self.domain}
@@ -95,6 +96,63 @@ def _convolved(x: Array, weight: Array, bias: Array, added: Any = 0.0) -> Array:
     return np.maximum(made + (0.0 if added is None else added), 0)
 
 
+def _angles(places: int, pairs: int) -> tuple[Array, Array]:
+    at = np.arange(places)[:, None] * 0.3 ** np.arange(pairs)
+    return np.cos(at).astype(np.float32), np.sin(at).astype(np.float32)
+
+
+def _spun(x: Array, cosines: Array, sines: Array, interleaved: int = 0) -> Array:
+    """Return (..., T, width) with its pairs as complex numbers times exp(i angle)."""
+    pairs, made = cosines.shape[-1], x.astype(np.float64)
+    left, right = (
+        (slice(0, 2 * pairs, 2), slice(1, 2 * pairs, 2)) if interleaved else (slice(pairs), slice(pairs, 2 * pairs))
+    )
+    spun = (x[..., left] + 1j * x[..., right]) * (cosines + 1j * sines)
+    made[..., left], made[..., right] = spun.real, spun.imag
+    return made
+
+
+def _rotated(interleaved: int, heads: int) -> Callable[..., Array]:
+    def expected(x: Array, places: Array, cosines: Array, sines: Array) -> Array:
+        at = places + np.arange(x.shape[-2]) if places.ndim == 1 else places[:, None]
+        split = x if x.ndim == 4 else _heads(x, heads)
+        made = _spun(split, cosines[at], sines[at], interleaved)
+        return made if x.ndim == 4 else made.transpose(0, 2, 1, 3).reshape(x.shape)
+
+    return expected
+
+
+def _of_groups(count: int, window: int, cap: float) -> Callable[..., Array]:
+    """Return attention of 4 heads over 2 of keys, each sequence and query by itself."""
+
+    def expected(
+        x: Array, k: Any, v: Any, old_k: Array, old_v: Array, ends: Array, most: Array, cosines: Any, sines: Any
+    ) -> Array:
+        q, k, v = np.split(x, [64, 96], axis=-1) if k is None else (x, k, v)
+        q, k, v = _heads(q, 4), _heads(k, 2), _heads(v, 2)
+        made = np.zeros((2, count, 4, 16))
+        for row, end in enumerate(ends + 1):
+            before = 0 if most == count else end - count
+            at = slice(before, before + count)
+            turned = [each[row] if cosines is None else _spun(each[row], cosines[at], sines[at]) for each in (q, k)]
+            keys, values = (
+                np.concatenate([old[row, :, :before], new], 1)[:, :end]
+                for old, new in ((old_k, turned[1]), (old_v, v[row]))
+            )
+            for head in range(4):
+                for query in range(count):
+                    scores = keys[head // 2] @ turned[0][head, query] / 4
+                    scores = np.tanh(scores / cap) * cap if cap else scores
+                    away = before + query - np.arange(len(scores))
+                    weights = np.exp(scores) * (away >= 0) * (away < (window if window > 0 else 99))
+                    made[row, query, head] = weights / max(weights.sum(), 1e-30) @ values[head // 2]
+        return made.reshape(2, count, 64)
+
+    return expected
+
+
+ANGLES, HALVED, WIDE = _angles(9, 4), _angles(9, 2), _angles(9, 8)
+PLACES = np.array([[0, 1, 2], [5, 6, 8]])
 WEIGHT, ROW, KEYS = normal(8, 24), normal(24), normal(2, 5, 8, seed=1)
 KINDS = np.array([[0, 1, 1], [0, 0, 0]], np.int32)
 CAUSAL = np.where(np.tri(5, dtype=bool), 0, -np.inf)
@@ -163,6 +221,44 @@ CASES = [
         {"is_causal": 1, "q_num_heads": 4, "kv_num_heads": 2},
         1,
         "",
+        23,
+    ),
+    *(
+        Fused("RotaryEmbedding", x, (PLACES, *tables), _rotated(interleaved, 4), {**how, "interleaved": interleaved})
+        for interleaved in (0, 1)
+        for x, tables, how in (
+            (normal(2, 3, 32), ANGLES, {}),
+            (normal(2, 4, 3, 8), ANGLES, {}),
+            (normal(2, 3, 32), HALVED, {"num_heads": 4, "rotary_embedding_dim": 4}),
+        )
+    ),
+    Fused("RotaryEmbedding", normal(2, 3, 32), (np.array([2]), *ANGLES), _rotated(0, 4)),
+    *(
+        Fused(
+            "RotaryEmbedding", normal(2, 3, 32), (*ANGLES, PLACES),
+            lambda x, cosines, sines, at, i=i: _rotated(i, 4)(x, at, cosines, sines),
+            {"num_heads": 4, "interleaved": i}, 1, "", 23,
+        )
+        for i in (0, 1)
+    ),
+    *(
+        Fused(
+            "GroupQueryAttention", normal(2, count, 128 if packed else 64),
+            (k, v, *past, np.array(ends, np.int32), np.array(most, np.int32), *(WIDE if turns else (None, None))),
+            _of_groups(count, window, cap),
+            {"num_heads": 4, "kv_num_heads": 2, "do_rotary": turns, "local_window_size": window, "softcap": cap},
+            3,
+        )
+        for count, packed, room, ends, most, turns, window, cap in (
+            (5, False, 0, (4, 4), 5, 0, -1, 0.0),
+            (5, False, 0, (4, 2), 5, 1, -1, 0.0),
+            (5, False, 0, (4, 4), 5, 1, 2, 2.0),
+            (5, True, 0, (4, 4), 5, 1, -1, 0.0),
+            (1, False, 5, (5, 5), 6, 1, -1, 0.0),
+            (1, False, 16, (5, 3), 6, 1, 3, 0.0),
+        )
+        for k, v in [(None, None) if packed else (normal(2, count, 32, seed=1), normal(2, count, 32, seed=2))]
+        for past in [tuple(normal(2, 2, room, 16, seed=seed) for seed in (3, 4))]
     ),
 ]  # fmt: skip
 

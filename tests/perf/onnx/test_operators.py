@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -290,7 +290,7 @@ LAYERS = [
 ]  # fmt: skip
 
 
-def _recurrent(kind: str, gates: int, states: int, directions: int, **attributes: Any) -> Case:
+def recurrent(kind: str, gates: int, states: int, directions: int, **attributes: Any) -> Case:
     """Return a recurrent node over 5 times, 2 sequences, 3 features and a state of 4."""
     weights = (normal(directions, gates * 4, 3, seed=1), normal(directions, gates * 4, 4, seed=2))
     starts = [normal(directions, 2, 4, seed=4 + index) for index in range(states)]
@@ -299,11 +299,13 @@ def _recurrent(kind: str, gates: int, states: int, directions: int, **attributes
     return Case(kind, normal(5, 2, 3), operands, {"hidden_size": 4, **way, **attributes}, 18, 1 + states)
 
 
+PEEPHOLES = recurrent("LSTM", 4, 2, 1)
 RECURRENT = [
-    _recurrent("GRU", 3, 1, 1),
-    _recurrent("LSTM", 4, 2, 1),
-    _recurrent("GRU", 3, 1, 1, linear_before_reset=1),
-    _recurrent("RNN", 1, 1, 1),
+    recurrent("GRU", 3, 1, 1),
+    recurrent("LSTM", 4, 2, 1),
+    recurrent("GRU", 3, 1, 1, linear_before_reset=1),
+    recurrent("RNN", 1, 1, 1),
+    replace(PEEPHOLES, operands=(*PEEPHOLES.operands, normal(1, 12, seed=9))),
 ]
 #: What whole numbers allow, for each of their dtypes: also where a negative has no place, or the least has no opposite.
 WHOLE_NUMBERS = [
@@ -339,10 +341,13 @@ WHOLE_NUMBERS = [
         case("Pow", small, np.array([2.0, 1.0, 3.0, 0.0], np.float32)),
         case("MatMul", small, small.T.copy()),
         case("PRelu", small, np.array([2, -3, 4, 1], dtype)),
-        case("BitShift", small, np.array([1, 0, 2, 3], dtype), direction="LEFT", opset=28),
     )
 ]  # fmt: skip
-CASES = [*ELEMENTWISE, *MOVING, *REDUCING, *LAYERS, *RECURRENT, *WHOLE_NUMBERS]
+SHIFTED = [
+    case("BitShift", np.array([[3, 0, 7, 255]], np.uint8), np.array([1, 0, 2, 3], np.uint8), direction=way)
+    for way in ("LEFT", "RIGHT")
+]
+CASES = [*ELEMENTWISE, *MOVING, *SHIFTED, *REDUCING, *LAYERS, *RECURRENT, *WHOLE_NUMBERS]
 
 
 def called(one: Any) -> str:
@@ -376,7 +381,7 @@ def _sigmoid(x: Array) -> Array:
 
 def test_an_lstm_goes_both_ways(tmp_path: Path) -> None:
     """By the equations: i, o, f, c of ONNX; the reference's own code knows no second direction."""
-    one = _recurrent("LSTM", 4, 2, 2)
+    one = recurrent("LSTM", 4, 2, 2)
     x, (w, r, b, _, h0, c0) = np.asarray(one.data, np.float64), one.operands
     expected = np.zeros((5, 2, 2, 4))
     for way, times in ((0, range(5)), (1, range(4, -1, -1))):

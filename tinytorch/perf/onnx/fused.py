@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -196,6 +197,128 @@ def _heads_attention(node: Node) -> Runner:
     return run
 
 
+def _turned(x: Tensor, cosines: Any, sines: Any, interleaved: bool) -> Tensor:
+    """Return x (B, heads, T, width) with pairs of its first elements turned by angles (B, T, pairs).
+
+    A pair lies side by side if ``interleaved``, else one in each half. Source: J. Su et al., arXiv:2104.09864.
+    """
+    pairs, width = cosines.shape[-1], x.shape[-1]
+    cosines, sines = (reshaped(each, (each.shape[0], 1, *each.shape[1:])) for each in (cosines, sines))
+
+    def part(first: int, last: int, step: int = 1) -> Tensor:
+        return apply(ops.getitem, x, index=(..., slice(first, last, step)))
+
+    if interleaved:
+        left, right = part(0, 2 * pairs, 2), part(1, 2 * pairs, 2)
+    else:
+        left, right = part(0, pairs), part(pairs, 2 * pairs)
+    made = [
+        apply(ops.subtract, apply(ops.multiply, left, cosines), apply(ops.multiply, right, sines)),
+        apply(ops.add, apply(ops.multiply, right, cosines), apply(ops.multiply, left, sines)),
+    ]
+    if interleaved:
+        beside = (reshaped(each, (*each.shape, 1)) for each in made)
+        made = [reshaped(apply(ops.concatenate, *beside, axis=-1), (*x.shape[:-1], 2 * pairs))]
+    if width > 2 * pairs:
+        made.append(part(2 * pairs, width))
+    return apply(ops.concatenate, *made, axis=-1) if len(made) > 1 else made[0]
+
+
+def _rows(table: Any, places: Any) -> Tensor:
+    """Return (B, T, pairs) of a table (places, pairs)."""
+    return apply(picking.gather, table, places, axis=0)
+
+
+def _rotary(node: Node) -> Runner:
+    """RotaryEmbedding: of the standard, from version 23, or with the places before the tables of ONNX Runtime."""
+    heads, interleaved = node.get("num_heads", 0), bool(node.get("interleaved", 0))
+    wanted, of_runtime = node.get("rotary_embedding_dim", 0), "." in node.kind
+    if of_runtime:
+        node.only("is_packed_batching", 0)
+        node.only("scale", 1.0)
+
+    def run(x: Any, *operands: Any) -> Tensor:
+        cosines, sines, places = (*operands[1:], operands[0]) if of_runtime else (*operands, None)[:3]
+        length = x.shape[-2]
+        if places is not None:
+            places = np.asarray(tensor_of(places).data)
+            places = places + np.arange(length)[None] if places.ndim == 1 else places
+            cosines, sines = _rows(cosines, places), _rows(sines, places)
+        split = _split(x, heads or x.shape[-1] // (wanted or 2 * cosines.shape[-1]))
+        made = _turned(split, cosines, sines, interleaved)
+        return made if x.ndim == 4 else _joined(made)
+
+    return run
+
+
+def _grouped(node: Node) -> Runner:
+    """GroupQueryAttention of ONNX Runtime: fewer keys than queries, with the keys of before."""
+    heads, of_keys = node.get("num_heads", 1), node.get("kv_num_heads", 1)
+    scale, cap, window = node.get("scale", None), node.get("softcap", 0.0), node.get("local_window_size", -1)
+    turns, interleaved = bool(node.get("do_rotary", 0)), bool(node.get("rotary_interleaved", 0))
+    causal = bool(node.get("causal", 1))
+    if any(node.has(index) for index in range(11, 16)):
+        raise Untranslatable("sinks, codes or norms of keys")
+    if bool(node.has(3)) != bool(node.has(4)):
+        raise Untranslatable("a past of keys or values alone")
+
+    def run(q: Any, k: Any, v: Any, *rest: Operand) -> tuple[Tensor, ...]:
+        old_keys, old_values, lengths, total, cosines, sines, places, bias = (*rest, *[None] * 8)[:8]
+        if k is None:
+            width = q.shape[-1] // (heads + 2 * of_keys)
+            ends = (0, heads * width, (heads + of_keys) * width, q.shape[-1])
+            q, k, v = (apply(ops.getitem, q, index=(..., slice(*pair))) for pair in pairwise(ends))
+        queries, keys, values = _split(q, heads), _split(k, of_keys), _split(v, of_keys)
+        steps = np.arange(queries.shape[2])
+        ends_at = _numbers(lengths).reshape(-1, 1) + 1
+        most = int(_numbers(total).item())
+        first = most == len(steps)
+        before = ends_at * 0 if first else ends_at - len(steps)
+        if turns:
+            at = before + steps
+            if places is not None:
+                given = _numbers(places)
+                at = given[:, :1] + steps if first else given
+            angles = _rows(cosines, at), _rows(sines, at)
+            queries, keys = (_turned(each, *angles, interleaved) for each in (queries, keys))
+        if old_keys is not None and old_values is not None:
+            keys, values = (_behind(old, new, before, most) for old, new in ((old_keys, keys), (old_values, values)))
+        seen = np.arange(keys.shape[2])
+        asks = (before + steps)[:, :, None]
+        shown = seen < ends_at[:, :, None]
+        shown = shown & (seen <= asks) if causal else shown
+        if window > 0:
+            shown = shown & (seen > asks - window)
+
+        def masked(scores: Tensor) -> Tensor:
+            if cap:
+                scores = apply(ops.multiply, apply(ops.tanh, apply(ops.divide, scores, cap)), cap)
+            if bias is not None:
+                scores = apply(ops.add, scores, bias)
+            return _hidden(scores, np.broadcast_to(shown[:, None], scores.shape))
+
+        return _joined(_attended(queries, keys, values, scale, masked)), keys, values
+
+    return run
+
+
+def _numbers(x: Any) -> Any:
+    """Return the array of an operand."""
+    return np.asarray(tensor_of(x).data)
+
+
+def _behind(old: Any, new: Tensor, before: Any, most: int) -> Tensor:
+    """Return keys or values (B, heads, T, width) with the first ``before`` old ones of each sequence in front."""
+    both, room = apply(ops.concatenate, old, new, axis=2), old.shape[2]
+    if (before == room).all():
+        return both
+    at = np.arange(max(room, most))
+    # Behind its end a sequence keeps what the old ones hold there.
+    places = np.where((at >= before) & (at < before + new.shape[2]), room + at - before, np.minimum(at, room - 1))
+    whole = (both.shape[0], both.shape[1], len(at), both.shape[3])
+    return apply(picking.gather_along, both, np.broadcast_to(places[:, None, :, None], whole), axis=2)
+
+
 class Activated(Module):
     """A layer, what is added to its output, and a function of both."""
 
@@ -351,6 +474,7 @@ TRANSLATIONS: dict[str, Translation] = {
     "Attention": Translation(
         _attention, ignores=("qk_matmul_output_mode", "softmax_precision"), outputs=3, for_floats=True
     ),
+    "RotaryEmbedding": Translation(_rotary),
     "SimplifiedLayerNormalization": Translation(layers.root_mean_square_norm, ignores=("stash_type",)),
     **{
         f"com.microsoft.{kind}": translation
@@ -362,9 +486,11 @@ TRANSLATIONS: dict[str, Translation] = {
             "FusedConv": Translation(_fused_convolution, reads=(0, 3), ignores=("kernel_shape",)),
             "FusedGemm": Translation(_fused_general_product),
             "FusedMatMul": Translation(_fused_product),
+            "GroupQueryAttention": Translation(_grouped, outputs=3),
             "Gelu": Translation(_biased(_exact_gelu)),
             "MultiHeadAttention": Translation(_heads_attention),
             "QuickGelu": Translation(_quick_gelu),
+            "RotaryEmbedding": Translation(_rotary),
             "SkipLayerNormalization": Translation(_skip_norm, reads=(0, 1, 4), outputs=4),
             "SkipSimplifiedLayerNormalization": Translation(_skip_root_norm, outputs=4),
         }.items()

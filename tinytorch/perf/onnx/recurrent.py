@@ -15,15 +15,17 @@ from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx.node import Node, Operand, Runner, Untranslatable
 
-#: From what the input gives at a time, the state's layer, and the states: the states after it, the output first.
-Cell = Callable[[Tensor, Linear, tuple[Any, ...]], tuple[Tensor, ...]]
-
 
 class Direction(Module):
-    """The weights of one direction."""
+    """The weights of one direction; ``peepholes`` (3 * hidden,) are those by which gates see the memory."""
 
-    def __init__(self, of_input: Linear, of_state: Linear, backwards: bool) -> None:
+    def __init__(self, of_input: Linear, of_state: Linear, backwards: bool, peepholes: Parameter | None) -> None:
         self.of_input, self.of_state, self.backwards = of_input, of_state, backwards
+        self.peepholes = peepholes
+
+
+#: From what the input gives at a time, the weights, and the states: the states after it, the output first.
+Cell = Callable[[Tensor, Direction, tuple[Any, ...]], tuple[Tensor, ...]]
 
 
 class Recurrent(Module):
@@ -71,7 +73,7 @@ class Recurrent(Module):
         order = range(length - 1, -1, -1) if direction.backwards else range(length)
         made: dict[int, Tensor] = {}
         for time in order:
-            after = self.cell(apply(ops.getitem, inputs, index=time), direction.of_state, state)
+            after = self.cell(apply(ops.getitem, inputs, index=time), direction, state)
             if lengths is None:
                 state, made[time] = after, after[0]
                 continue
@@ -96,20 +98,31 @@ def _part(x: Tensor, index: int, hidden: int) -> Tensor:
     return apply(ops.getitem, x, index=(slice(None), slice(index * hidden, (index + 1) * hidden)))
 
 
-def _long_short_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Source: S. Hochreiter and J. Schmidhuber, 1997, with forget gates; ONNX orders input, output, forget, cell."""
+def _long_short_cell(given: Tensor, way: Direction, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """Source: S. Hochreiter and J. Schmidhuber, 1997, with forget gates; ONNX orders input, output, forget, cell.
+
+    Peepholes: F. Gers and J. Schmidhuber, 2000, ordered input, output, forget.
+    """
     output, memory = state
-    gates, hidden = apply(ops.add, given, layer(output)), output.shape[1]
-    keep_input, show, keep = (apply(ops.sigmoid, _part(gates, index, hidden)) for index in range(3))
+    gates, hidden = apply(ops.add, given, way.of_state(output)), output.shape[1]
+
+    def opened(index: int, seen: Any) -> Tensor:
+        gate = _part(gates, index, hidden)
+        if way.peepholes is not None:
+            weight = apply(ops.getitem, way.peepholes, index=slice(index * hidden, (index + 1) * hidden))
+            gate = apply(ops.add, gate, apply(ops.multiply, seen, weight))
+        return apply(ops.sigmoid, gate)
+
     new = apply(ops.tanh, _part(gates, 3, hidden))
-    memory = apply(ops.add, apply(ops.multiply, keep, memory), apply(ops.multiply, keep_input, new))
-    return apply(ops.multiply, show, apply(ops.tanh, memory)), memory
+    kept = apply(ops.multiply, opened(2, memory), memory)
+    memory = apply(ops.add, kept, apply(ops.multiply, opened(0, memory), new))
+    return apply(ops.multiply, opened(1, memory), apply(ops.tanh, memory)), memory
 
 
-def _gated_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
+def _gated_cell(given: Tensor, way: Direction, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """Source: K. Cho et al., arXiv:1406.1078, reset behind the product; ONNX orders update, reset, new."""
     (output,) = state
-    product, hidden = layer(output), output.shape[1]
+    product, hidden = way.of_state(output), output.shape[1]
     update, reset = (
         apply(ops.sigmoid, apply(ops.add, _part(given, index, hidden), _part(product, index, hidden)))
         for index in range(2)
@@ -120,13 +133,13 @@ def _gated_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[T
     return (apply(ops.add, new, apply(ops.multiply, update, apply(ops.subtract, output, new))),)
 
 
-def _reset_first_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
+def _reset_first_cell(given: Tensor, way: Direction, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """The same as the paper has it: the reset goes into the product of the new state."""
     (output,) = state
     hidden = output.shape[1]
-    gates = apply(ops.add, _part(given, 0, 2 * hidden), _linear_part(output, layer, 0, 2 * hidden))
+    gates = apply(ops.add, _part(given, 0, 2 * hidden), _linear_part(output, way.of_state, 0, 2 * hidden))
     update, reset = (apply(ops.sigmoid, _part(gates, index, hidden)) for index in range(2))
-    kept = _linear_part(apply(ops.multiply, reset, output), layer, 2 * hidden, 3 * hidden)
+    kept = _linear_part(apply(ops.multiply, reset, output), way.of_state, 2 * hidden, 3 * hidden)
     new = apply(ops.tanh, apply(ops.add, _part(given, 2, hidden), kept))
     return (apply(ops.add, new, apply(ops.multiply, update, apply(ops.subtract, output, new))),)
 
@@ -139,12 +152,12 @@ def _linear_part(x: Tensor, layer: Linear, first: int, last: int) -> Tensor:
     return apply(ops.linear, x, weight, bias)
 
 
-def _tanh_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    return (apply(ops.tanh, apply(ops.add, given, layer(state[0]))),)
+def _tanh_cell(given: Tensor, way: Direction, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    return (apply(ops.tanh, apply(ops.add, given, way.of_state(state[0]))),)
 
 
-def _relu_cell(given: Tensor, layer: Linear, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    return (apply(ops.relu, apply(ops.add, given, layer(state[0]))),)
+def _relu_cell(given: Tensor, way: Direction, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    return (apply(ops.relu, apply(ops.add, given, way.of_state(state[0]))),)
 
 
 def _layer(node: Node, cell: Cell, gates: int, states: int) -> Runner:
@@ -159,7 +172,8 @@ def _layer(node: Node, cell: Cell, gates: int, states: int) -> Runner:
             _linear(node, index, number, matrix, row)
             for index, matrix, row in ((1, weight, bias[: gates * hidden]), (2, state, bias[gates * hidden :]))
         )
-        made.append(Direction(of_input, of_state, direction == "reverse" or number == 1))
+        seen = node.parameter(7, f"direction {number}", node.weights(7)[number]) if node.has(7) else None
+        made.append(Direction(of_input, of_state, direction == "reverse" or number == 1, seen))
     return Recurrent(cell, made, hidden, states, bool(node.get("layout", 0)))
 
 
@@ -184,8 +198,6 @@ def long_short_term(node: Node) -> Runner:
     """LSTM."""
     if _activations(node, "Sigmoid", "Tanh", "Tanh") != ["Sigmoid", "Tanh", "Tanh"]:
         raise Untranslatable(f"activations={node.get('activations', ())}")
-    if node.has(7):
-        raise Untranslatable("peepholes")
     node.only("input_forget", 0)
     return _layer(node, _long_short_cell, 4, 2)
 

@@ -42,7 +42,7 @@ class Loop(ReferenceLoop):  # type: ignore[misc]
 
     op_domain = ""
 
-    def _run(self, count: Any, condition: Any, *states: Any, context: Any = None, **how: Any) -> tuple[Any, ...]:
+    def _run(self, count: Any, condition: Any, *states: Any, context: Any = None, **_: Any) -> tuple[Any, ...]:
         body, inputs, made = self.body, dict(context or {}), list[Any]()
         first, second, *carried = body.input_names
         goes_on, kept, turns = condition is None or bool(condition), list(states), list[list[Any]]()
@@ -64,7 +64,7 @@ class Scan(ReferenceScan):  # type: ignore[misc]
     def __init__(self, onnx_node: Any, run_params: Any) -> None:
         super(ReferenceScan, self).__init__(onnx_node, run_params)
 
-    def _run(self, *operands: Any, context: Any = None, **how: Any) -> tuple[Any, ...]:
+    def _run(self, *operands: Any, context: Any = None, **_: Any) -> tuple[Any, ...]:
         body, count = self.body, self.num_scan_inputs
         kept, inputs, turns = list(operands[:-count]), dict(context or {}), list[list[Any]]()
         along = [
