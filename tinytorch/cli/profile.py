@@ -301,8 +301,7 @@ def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction |
         from tinytorch.perf.onnx import from_onnx
 
         read = from_onnx(chosen.model, given=_given_numbers(chosen.given))
-        fixed = read.inputs[0].shape[:1]
-        chosen.batch = chosen.batch or (fixed[0] if fixed and isinstance(fixed[0], int) else 1)
+        chosen.batch = chosen.batch or read.example_batch
         return read, _file_input(read, chosen), None
     chosen.batch = chosen.batch or 1
     if suffix in _OTHERS:

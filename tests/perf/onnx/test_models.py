@@ -440,6 +440,15 @@ def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
         read(fixed, tmp_path).example(4)
 
 
+@pytest.mark.parametrize(("first", "expected"), [(2, 2), (1, 1), ("batch", 1), (None, 1)])
+def test_an_example_has_the_batch_that_the_file_fixes(first: Any, expected: int, tmp_path: Path) -> None:
+    graph = Made()
+    graph.output(graph.node("Relu", graph.input("x", [first, 3])))
+    model = read(graph, tmp_path)
+    (made,) = model.example()
+    assert (made.shape, model.example_batch) == ((expected, 3), expected)
+
+
 @pytest.mark.parametrize(
     ("how", "message"),
     [

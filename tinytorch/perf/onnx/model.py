@@ -191,17 +191,24 @@ class OnnxModel(Block):
         made = tuple(_as_tensor(values[name]) for name in self.outputs)
         return made[0] if len(made) == 1 else made
 
-    def example(self, batch: int = 1, **lengths: int) -> tuple[Tensor, ...]:
+    @property
+    def example_batch(self) -> int:
+        """How many examples are run at a time if none says: what the file fixes, else 1."""
+        return next((each for each in self.inputs[0].shape[:1] if isinstance(each, int)), 1)
+
+    def example(self, batch: int | None = None, **lengths: int) -> tuple[Tensor, ...]:
         """Return inputs of the declared shapes: ones for masks, zeros for all else.
 
         Args:
-            batch: how many at a time: the length of the first input's first axis.
+            batch: how many at a time: the length of the first input's first axis; by default what the file fixes,
+                else 1.
             lengths: named lengths, such as ``sequence=128``.
 
         Raises:
             ValueError: if the file fixes the batch to another number, or leaves a length open that is not given.
         """
         first, bound = self.inputs[0], dict(lengths)
+        batch = self.example_batch if batch is None else batch
         if first.shape:
             axis = first.shape[0]
             if isinstance(axis, int) and axis != batch:

@@ -680,6 +680,8 @@ TRANSLATIONS: dict[str, Translation] = {
     "DynamicQuantizeLinear": Translation(_dynamic_codes),
     "MatMulInteger": Translation(_integer_product),
     "QuantizeLinear": Translation(_quantize),
-    f"{MICROSOFT}.DynamicQuantizeLSTM": Translation(_memory, reads=(0, 5, 6)),
+    f"{MICROSOFT}.DynamicQuantizeLSTM": Translation(
+        _memory, reads=(0, 5, 6, 4), ignores=("hidden_size", "output_sequence"), outputs=3
+    ),
     f"{MICROSOFT}.MatMulNBits": Translation(_product_of_blocks),
 }

@@ -69,7 +69,7 @@ class ProgramProfile:
         exit_code: how it ended, as a shell sees it.
         profiler: holds the ops that it ran.
         lines: its lines, functions and calls into libraries, by samples, of all of its processes that were followed.
-        torch_ops: PyTorch's own operations; None if the program did not import it.
+        torch_ops: PyTorch's own operations; None if the program ran none.
         remarks: what a reader of the report has to know, a sentence each.
         asked_memory: whether it was to run a second time for its memory, whatever came of it.
     """
@@ -182,6 +182,7 @@ def profile_program(
     if ended.torch_ops is not None:
         ended.torch_ops.stop()
         ended.remarks += ended.torch_ops.remarks
+        ended.torch_ops = ended.torch_ops if ended.torch_ops.rows else None
     remarks = [*ended.remarks, *workers.remarks]
     if memory and ended.code in (INTERRUPTED, TERMINATED, OUT_OF_TIME):
         remarks.append("memory was not recorded, because the program did not run to its end")
@@ -308,6 +309,8 @@ def _run(main: _Main, seconds: float | None, torch: bool = False) -> _Ended:
         try:
             if torch:
                 imported["torch"] = partial(_record_torch, ended)
+                if "torch" in sys.modules:  # of a caller that has imported it: the program's import finds it there
+                    _record_torch(ended)
             main.run()
         except SystemExit as left:
             ended.code = _exit_code(left.code)
