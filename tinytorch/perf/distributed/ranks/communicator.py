@@ -299,7 +299,8 @@ def _room(out: Array | None, array: Array, shape: tuple[int, ...], in_place: Arr
 def world() -> Communicator:
     """Return the group of all ranks that ``mpiexec`` or a scheduler started; alone, a group of one.
 
-    From then on an error that ends one rank's program ends those of all.
+    From then on an error that ends one rank's program ends those of all. ``sys.exit`` is no error: a rank that leaves
+    by it while others wait for it lets them wait.
 
     Raises:
         MPIMissingError: if mpi4py or an MPI library is not installed.
