@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import pickle
 from collections.abc import Callable
 from itertools import pairwise
@@ -150,6 +151,7 @@ UNARY = {
     "negative": ops.negative,
     "log_softmax": ops.log_softmax,
     "erf": pointwise.erf,
+    "exact_gelu": pointwise.exact_gelu,
     "softplus": pointwise.softplus,
     "floor": pointwise.floor,
     "ceil": pointwise.ceil,
@@ -241,6 +243,72 @@ def test_convolutions_in_groups(groups: int) -> None:
         Flatten(),
     )
     assert_same(settled(Sequential(*layers)), floats(2, 8, 6, 5))
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding", "dilation"), [(3, 1, 1, 1), (3, 2, 1, 1), ((5, 2), 1, 3, 2)])
+@pytest.mark.parametrize(("channels", "size"), [(5, 7), (16, 9), (40, 23)])
+def test_depthwise_convolutions(
+    kernel: Any, stride: int, padding: int, dilation: int, channels: int, size: int
+) -> None:
+    """Of maps and of what a convolution made of them, between two ends or none."""
+    depthwise = Conv2d(channels, channels, kernel, stride, padding, dilation, groups=channels, seed=0)
+    of_maps = settled(Sequential(depthwise, BatchNorm2d(channels), One(pointwise.clip, low=-0.25, high=0.5)))
+    assert_same(of_maps, floats(2, channels, size, size + 1))
+    assert_same(settled(Sequential(Conv2d(3, channels, 1, seed=1), depthwise)), floats(2, 3, size, size + 1))
+
+
+def _gelu_of_powers(x: Tensor) -> Tensor:
+    return x * 0.5 * (((x + x**3.0 * 0.044715) * math.sqrt(2 / math.pi)).tanh() + 1.0)
+
+
+def _gelu_of_products(x: Tensor) -> Tensor:
+    return (1.0 + (x * (1.0 + 0.044715 * x * x) * 0.7978845608).tanh()) * x * 0.5
+
+
+def _gelu_of_erf(x: Tensor) -> Tensor:
+    return x * (apply(pointwise.erf, x / math.sqrt(2)) + 1.0) * 0.5
+
+
+def _sigmoid(x: Tensor) -> Tensor:
+    return apply(ops.sigmoid, x)
+
+
+def _guarded(x: Tensor) -> Tensor:
+    with np.errstate(invalid="ignore"):
+        roots = (x + 0.5) ** 0.5
+    return apply(ops.where, apply(pointwise.is_nan, roots), np.float32(0), roots)
+
+
+#: What models write out, and the one step of it; the last three are near to a function, and are none.
+WRITTEN_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str | None]] = {
+    "GELU of powers": (_gelu_of_powers, "gelu"),
+    "GELU of products": (_gelu_of_products, "gelu"),
+    "GELU of erf": (_gelu_of_erf, "exact_gelu"),
+    "SiLU": (lambda x: x * _sigmoid(x), "silu"),
+    "SiLU of an exponential": (lambda x: x / (apply(ops.exp, -x) + 1.0), "silu"),
+    "another number where there is none": (_guarded, "where"),
+    "another factor": (lambda x: x * _sigmoid(x * 1.702), None),
+    "another array": (lambda x: x * _sigmoid(x[::-1]), None),
+    "a part that is read elsewhere": (lambda x: (s := _sigmoid(x)) * x + s.sum(), None),
+}
+
+
+class Written(Module):
+    def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
+        self.function = function
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", WRITTEN_OUT)
+def test_functions_that_models_write_out(name: str) -> None:
+    function, known = WRITTEN_OUT[name]
+    steps = assert_same(Written(function), floats(4, 9), 2e-6)._steps
+    if known is None:
+        assert len(steps) > 1
+    else:
+        assert [step.name for step in steps if step.name not in ("add", "power")] == [known]
 
 
 ACTIVATIONS = {"none": None, "relu": ReLU, "gelu": GELU, "tanh": Tanh, "sigmoid": Sigmoid}

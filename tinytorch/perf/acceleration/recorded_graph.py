@@ -14,10 +14,24 @@ from tinytorch.core.dispatch import Observer, no_grad, observed_by
 from tinytorch.core.op import Array, Call, Op, Saved, UncountedError, Work
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.entries.binding import Node, Value
+from tinytorch.perf.ops import pointwise
 from tinytorch.perf.ops.fused import fused_linear
 
 #: Activations that a product takes along, and those that a convolution does.
 _AFTER_PRODUCT: dict[Op, str] = {ops.relu: "relu", ops.gelu: "gelu"}
+
+
+#: Ops that a formula of one array is looked for, those of them without which it is none, and the most of one.
+_OF_FORMULAS = {
+    *(ops.add, ops.subtract, ops.multiply, ops.divide, ops.negative, ops.power),
+    *(ops.exp, ops.sigmoid, ops.tanh, pointwise.erf),
+}
+_CURVES = {ops.exp, ops.sigmoid, ops.tanh, pointwise.erf}
+_LONGEST_FORMULA = 10
+#: Functions that models write out, numbers on which a formula must be one, and how near.
+_FUNCTIONS: tuple[Op, ...] = (ops.gelu, pointwise.exact_gelu, ops.silu)
+_TRIED = np.linspace(-8, 8, 65, dtype=np.float32)
+_NEAR = 4e-6
 
 
 class Graph:
@@ -108,12 +122,13 @@ def record(run: Callable[..., Any], examples: Sequence[Array], given: Sequence[A
 def joined(graph: Graph) -> Graph:
     """Return the graph with what belongs together joined, in patterns of ops alone.
 
-    Batch normalization goes into the weights of a convolution before it, a product of a constant matrix and the bias
-    behind it become linear, and an activation or a residual sum belongs to the product before it, if nothing else reads
-    what lies between.
+    A formula of GELU or SiLU becomes that function, however it is written: it is told by its values. Batch
+    normalization goes into the weights of a convolution before it, a product of a constant matrix and the bias behind
+    it become linear, and an activation or a residual sum belongs to the product before it, if nothing else reads what
+    lies between.
     """
-    graph = Graph(graph.sources, [_as_linear(node) for node in graph.nodes], graph.results)
-    for join in (_join_normalization, _join_bias, _join_activation, _join_residual):
+    graph = _with_functions(Graph(graph.sources, [_as_linear(node) for node in graph.nodes], graph.results))
+    for join in (_join_guard, _join_normalization, _join_bias, _join_view, _join_activation, _join_residual):
         graph = _rewritten(graph, join)
     return graph
 
@@ -126,6 +141,64 @@ def _as_linear(node: Node) -> Node:
 def _has_constant_matrix(node: Node) -> bool:
     weight = _array(node.operands[1])
     return weight is not None and weight.ndim == 2
+
+
+def _with_functions(graph: Graph) -> Graph:
+    """Return the graph with each formula that is one of `_FUNCTIONS` as that op."""
+    readers, nodes, makers = graph.readers(), list[Node](), dict[Value, Node]()
+    for node in graph.nodes:
+        found = _formula(node, makers, readers) if node.op in (ops.multiply, ops.divide) else None
+        if found is not None:
+            formula, source, function = found
+            nodes = [each for each in nodes if each not in formula]
+            works = [each.work for each in formula if each.work is not None]
+            work = Work(elementwise=sum(each.elementwise for each in works)) if len(works) == len(formula) else None
+            node = replace(node, op=function, operands=(source,), params={}, work=work, name=function.name)
+        nodes.append(node)
+        makers[node.output] = node
+    return Graph(graph.sources, nodes, graph.results)
+
+
+def _formula(last: Node, makers: dict[Value, Node], readers: dict[Value, int]) -> tuple[list[Node], Value, Op] | None:
+    """Return the nodes up to ``last`` that make a function of one value, that value, and the function."""
+    formula = [last]
+    order = {id(maker): number for number, maker in enumerate(makers.values())}
+    while len(formula) <= _LONGEST_FORMULA:
+        made = {node.output for node in formula}
+        read = [each for node in formula for each in node.operands if isinstance(each, Value) and each.array is None]
+        outside = {each for each in read if each not in made}
+        inner = all(readers[value] == read.count(value) for value in made if value is not last.output)
+        if len(outside) == 1 and inner and any(node.op in _CURVES for node in formula):
+            (source,) = outside
+            function = _function_of([*sorted(formula[1:], key=lambda node: order[id(node)]), last], source)
+            if function is not None and source.shape == last.output.shape:
+                return formula, source, function
+        before = [makers[value] for value in outside if value in makers]
+        latest = max(before, key=lambda node: order[id(node)], default=None)
+        if latest is None or latest.op not in _OF_FORMULAS or latest.output.shape != last.output.shape:
+            return None
+        formula.append(latest)
+    return None
+
+
+def _function_of(formula: Sequence[Node], source: Value) -> Op | None:
+    """Return which function the nodes, in order, make of ``source``; None if it is none of them."""
+    values: dict[Value, Array] = {source: _TRIED}
+    with np.errstate(all="ignore"):
+        for node in formula:
+            given = []
+            for each in node.operands:
+                constant = _array(each)
+                if constant is not None and constant.size != 1:
+                    return None
+                number = each if constant is None else constant.reshape(())
+                given.append(values[each] if isinstance(each, Value) and constant is None else np.float32(number))
+            values[node.output] = node.op.reference.forward(False, *given, **node.params)[0]
+        made = values[formula[-1].output]
+        for function in _FUNCTIONS:
+            if np.allclose(made, function.reference.forward(False, _TRIED)[0], rtol=_NEAR, atol=_NEAR):
+                return function
+    return None
 
 
 #: Takes the node before and one that reads its result; gives the node that does both, or None.
@@ -165,6 +238,17 @@ def _array(operand: Any) -> Array | None:
     return operand.array if isinstance(operand, Value) else None
 
 
+def _join_guard(before: Node, node: Node) -> Node | None:
+    """Put a number where NaN is in one step, as exporters of attention do it in two."""
+    if before.op is not pointwise.is_nan or node.op is not ops.where or node.operands[0] is not before.output:
+        return None
+    number, kept = node.operands[1:]
+    value = number if isinstance(number, float | int) else _array(number)
+    if value is None or np.size(value) != 1 or kept is not before.operands[0] or kept.shape != node.output.shape:
+        return None
+    return replace(node, op=pointwise.without_nan, operands=(kept,), params={"value": float(np.asarray(value).item())})
+
+
 def _join_normalization(before: Node, node: Node) -> Node | None:
     """Put batch normalization by running statistics into a convolution's weight and bias, worked out in float64."""
     if before.op is not ops.conv2d or node.op is not ops.batch_norm or len(node.operands) < 5:
@@ -199,10 +283,20 @@ def _join_bias(before: Node, node: Node) -> Node | None:
     return _both(before, node, operands=(*before.operands, row))
 
 
+def _join_view(before: Node, node: Node) -> Node | None:
+    """Let a product write its rows where they are seen along other axes, so that it ends with what follows."""
+    if node.op is not ops.reshape or not _is_product(before) or node.output.shape[-1:] != before.output.shape[-1:]:
+        return None
+    if any(each is not None and _array(each) is None for each in before.operands[1:]):
+        return None
+    return replace(before, output=node.output)
+
+
 def _join_activation(before: Node, node: Node) -> Node | None:
     """Let a product with a constant matrix or a convolution end with the activation behind it."""
-    if before.op is ops.conv2d and node.op is ops.relu and not before.params.get("relu"):
-        return _both(before, node, params={**before.params, "relu": True})
+    if before.op is ops.conv2d and node.op in (ops.relu, pointwise.clip) and "ends" not in before.params:
+        ends = (0.0, math.inf) if node.op is ops.relu else (node.params["low"], node.params["high"])
+        return _both(before, node, params={**before.params, "ends": ends})
     if node.op not in _AFTER_PRODUCT or not _is_product(before):
         return None
     operands = (*before.operands, None, None)[:4]

@@ -24,6 +24,17 @@ def _erf_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
     return (gradient * np.exp(-x * x) * gradient.dtype.type(2 / math.sqrt(math.pi)),)
 
 
+def _exact_gelu_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
+    share = (_erf_forward(False, x * x.dtype.type(math.sqrt(0.5)))[0] + 1) * x.dtype.type(0.5)
+    density = np.exp(-x * x / 2) * x.dtype.type(1 / math.sqrt(2 * math.pi)) if keep else None
+    return x * share, () if density is None else (share + x * density,)
+
+
+def _without_nan_forward(keep: bool, x: Array, *, value: float) -> tuple[Array, Saved]:
+    nowhere = np.isnan(x)
+    return np.where(nowhere, x.dtype.type(value), x), (~nowhere,) if keep else ()
+
+
 def _clip_forward(keep: bool, x: Array, *, low: float, high: float) -> tuple[Array, Saved]:
     return np.clip(x, x.dtype.type(low), x.dtype.type(high)), ((x >= low) & (x <= high),) if keep else ()
 
@@ -129,6 +140,10 @@ def _whole_quotient(a: Array, b: Array) -> Array:
 
 #: The error function, 2 / sqrt(pi) times the integral of exp(-t²) from 0 to x.
 erf = Op("erf", _erf_forward, _erf_backward, per_element(1, 4))
+#: x times the normal distribution's share below x. Source: D. Hendrycks and K. Gimpel, arXiv:1606.08415.
+exact_gelu = Op("exact_gelu", _exact_gelu_forward, _times_slope, per_element(5, 1))
+#: x, or ``value`` where it is not a number.
+without_nan = Op("without_nan", _without_nan_forward, _times_slope, per_element(1))
 #: min(max(x, low), high); the gradient passes at the ends, too.
 clip = Op("clip", _clip_forward, _times_slope, per_element(2, 1))
 #: min(max(slope x + shift, 0), 1). Source: A. Howard et al., arXiv:1905.02244.

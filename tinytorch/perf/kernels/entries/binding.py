@@ -253,7 +253,13 @@ class Binder:
         """
         if source.itemsize != 4:
             raise self.refuse("copies integers, which are not floats")
-        lengths, (of_source, of_target) = joined_axes(source.shape, [source.strides, target.strides])
+        axes = list(range(len(source.shape)))
+        if any(a == b == 1 < length for a, b, length in zip(source.strides, target.strides, source.shape, strict=True)):
+            axes.sort(key=lambda axis: -target.strides[axis])  # as they lie in memory: lines in a row come last
+        shape, *strides = (
+            tuple(each[axis] for axis in axes) for each in (source.shape, source.strides, target.strides)
+        )
+        lengths, (of_source, of_target) = joined_axes(shape, strides)
         if len(lengths) > AXES:
             raise self.refuse(f"moves elements along {len(lengths)} axes, more than {AXES}")
         self.emit(copy_strided, (source, target, *lengths, *of_source, *of_target), (source,), target, "copy")

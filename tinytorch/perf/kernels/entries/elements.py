@@ -19,7 +19,7 @@ from tinytorch.perf.ops import pointwise
 
 #: Axes of a sum or product of two operands, once neighbours are joined.
 _PAIR_AXES = 4
-_ZERO, _ONE = np.float32(0), np.float32(1)
+_ZERO, _ONE, _HALF, _ROOT_HALF = np.float32(0), np.float32(1), np.float32(0.5), np.float32(math.sqrt(0.5))
 
 
 def _each(of_one: Any, name: str) -> Entry:
@@ -69,6 +69,14 @@ def _hard_sigmoid(row: int) -> None:
     for i in range(x.size):
         y = x[i] * slope + shift
         output[i] = _ZERO if y < _ZERO else _ONE if y > _ONE else y
+
+
+def _without_nan(row: int) -> None:
+    """Write each element, or a number where it is none; words: source, target, count, number."""
+    w = words_at(row, WORDS)
+    x, output, value = floats_at(w[1], w[3]), floats_at(w[2], w[3]), floats_at(row + 32, 1)[0]
+    for i in range(x.size):
+        output[i] = x[i] if x[i] == x[i] else value
 
 
 def _pair(of_two: Any, name: str) -> Entry:
@@ -138,6 +146,11 @@ def _ceil(x: Any) -> Any:
 
 
 @kernel
+def _exact_gelu(x: Any) -> Any:
+    return x * _HALF * (_ONE + vector_math.erf(x * _ROOT_HALF))
+
+
+@kernel
 def _square(x: Any) -> Any:
     return x * x
 
@@ -191,12 +204,14 @@ _SINGLE: dict[Op, Entry] = {
     ops.negative: _each(_negative, "negative"),
     ops.absolute: _each(_absolute, "absolute"),
     pointwise.erf: _each(vector_math.erf, "erf"),
+    pointwise.exact_gelu: _each(_exact_gelu, "exact_gelu"),
     pointwise.softplus: _each(vector_math.softplus, "softplus"),
     pointwise.floor: _each(_floor, "floor"),
     pointwise.ceil: _each(_ceil, "ceil"),
     ops.power: Entry(_power),
     ops.leaky_relu: Entry(_leaky_relu),
     pointwise.clip: Entry(_clip),
+    pointwise.without_nan: Entry(_without_nan),
     pointwise.hard_sigmoid: Entry(_hard_sigmoid),
 }
 _PAIRS: dict[Op, Entry] = {
@@ -213,6 +228,7 @@ _PARAMETERS = {
     ops.power: ("exponent",),
     ops.leaky_relu: ("slope",),
     pointwise.clip: ("low", "high"),
+    pointwise.without_nan: ("value",),
     pointwise.hard_sigmoid: ("slope", "shift"),
 }
 

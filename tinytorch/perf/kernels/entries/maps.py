@@ -6,6 +6,7 @@ Maps lie channels last, a pixel's channels filled up to whole vectors where a co
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,32 +17,46 @@ from tinytorch.core.op import Array, Shape
 from tinytorch.core.ops.spatial import Pair, _averaging, output_positions
 from tinytorch.perf.kernels.convolution import SCRATCH, Geometry, correlate, forward_pass, pack_weights, weight_panels
 from tinytorch.perf.kernels.entries.binding import Binder, Node, Value, View, aligned
-from tinytorch.perf.kernels.entries.driver import WORDS, Entry, floats_at, matrix_at, part, words_at
-from tinytorch.perf.kernels.entries.windows import LINE, Window, tiles_of, window_tile
-from tinytorch.perf.kernels.gemm.packed_matmul import relu_line
+from tinytorch.perf.kernels.entries.driver import WORDS, Entry, bits_of_float, floats_at, matrix_at, part, words_at
+from tinytorch.perf.kernels.entries.windows import (
+    LINE,
+    MAXIMA,
+    MEANS,
+    PRODUCTS,
+    Window,
+    channels_tile,
+    tiles_of,
+    window_tile,
+)
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES
 from tinytorch.perf.kernels.runtime.compiling import kernel
 
 #: Numbers of the largest table of tiles: beyond, windows are found as they come.
 _MOST_NUMBERS = 1 << 21
+#: Channels up to which a convolution's taps that lie side by side are taken as one.
+_FEW = 16
+#: Windows side by side that `channels_tile` makes at a time.
+_ACROSS = 4
 _ZERO = np.float32(0)
 
 
 @kernel
-def reach(position: Any, stride: Any, padding: Any, length: Any, taps: Any) -> Any:
-    """Return where a window begins along one axis inside of the map, and where it ends."""
+def reach(position: Any, stride: Any, padding: Any, dilation: Any, length: Any, taps: Any) -> Any:
+    """Return where a window begins along one axis, the first of its taps inside of the map, and the one after those."""
     begin = position * stride - padding
-    return max(begin, 0), min(begin + taps, length)
+    return begin, (max(-begin, 0) + dilation - 1) // dilation, min(taps, (length - begin + dilation - 1) // dilation)
 
 
 def _convolve_windows(row: int) -> None:
-    """Convolve; words: source, target, panels, bias, lines, entries, tiles, channels, out filled up, taps, ReLU, zeros.
+    """Convolve; words: source, target, panels, bias, lines, entries, tiles, channels, out filled up, taps, zeros, ends.
 
-    The source begins with that many zeros, which stand for what is outside of the map, and are written here.
+    The source begins with that many zeros, which stand for what is outside of the map, and are written here. Nothing
+    is written below or above the two ends.
     """
     w = words_at(row, WORDS)
-    channels, filled, taps, relu = w[8], w[9], w[10], w[11]
-    floats_at(w[1], w[12])[:] = _ZERO
+    channels, filled, taps = w[8], w[9], w[10]
+    low, high = floats_at(row + 96, 1)[0], floats_at(row + 104, 1)[0]
+    floats_at(w[1], w[11])[:] = _ZERO
     source, into, bias = floats_at(w[1], 1 << 40), floats_at(w[2], 1 << 40), floats_at(w[4], filled)
     tables, behind = words_at(w[5], 1 << 40), (w[6] - w[5]) // 8
     panels = (filled + COLUMNS - 1) // COLUMNS
@@ -55,55 +70,91 @@ def _convolve_windows(row: int) -> None:
             at = number * LINE
             begin, count = behind + tables[at], tables[at + 1]
             if wide > LANES:
-                window_tile(2, relu, into, column, source, 0, packed, bias, tables, at + 2, begin, count, channels)
+                window_tile(2, low, high, into, column, source, 0, packed, bias, tables, at + 2, begin, count, channels)
             else:
-                window_tile(1, relu, into, column, source, 0, packed, bias, tables, at + 2, begin, count, channels)
+                window_tile(1, low, high, into, column, source, 0, packed, bias, tables, at + 2, begin, count, channels)
 
 
 def _convolve(row: int) -> None:
-    """Convolve; words: maps, target, panels, bias, plan, scratch, its floats, floats of the target, ReLU, channels.
+    """Convolve; words: maps, target, panels, bias, plan, scratch, its floats, floats of the target, channels, ends.
 
     The plan is that of `convolution.correlate`.
     """
     w = words_at(row, WORDS)
-    target = floats_at(w[2], w[8])
+    target, low, high = floats_at(w[2], w[8]), floats_at(row + 80, 1)[0], floats_at(row + 88, 1)[0]
     maps, panels, plan = floats_at(w[1], 1 << 40), floats_at(w[3], 1 << 40), words_at(w[5], 26)
-    correlate(0, 1, 1, maps, panels, floats_at(w[4], w[10]), target, plan, matrix_at(w[6], 1, w[7]))
-    if w[9]:
-        relu_line(target)
+    correlate(0, 1, 1, maps, panels, floats_at(w[4], w[9]), target, plan, matrix_at(w[6], 1, w[7]))
+    if low > -math.inf or high < math.inf:
+        for i in range(target.size):
+            target[i] = low if target[i] < low else high if target[i] > high else target[i]
 
 
-def _pool(row: int) -> None:
-    """Write maxima or means of windows; words: source, target, images, height, width, rows, columns, window (2), stride
-    (2), padding (2), channels, floats of a pixel of source and of target, whether means.
+def _by_channel(kind: int, name: str) -> Entry:
+    """Return the entry that walks windows with each channel by itself, in places of which neighbours lie in a row.
+
+    Words: source, target, weights, bias, images, height, width, rows, columns, window (2), stride (2), padding (2),
+    dilation (2), floats of a pixel of the source and of the target, and two numbers: see `windows.channels_tile`.
     """
-    w = words_at(row, WORDS)
-    height, width, rows, columns, channels = w[4], w[5], w[6], w[7], w[14]
-    share = np.float32(1 / (w[8] * w[9]))
-    first, last = part(w, w[3] * rows * columns)
-    for position in range(first, last):
-        image, rest = position // (rows * columns), position % (rows * columns)
-        top, bottom = reach(rest // columns, w[10], w[12], height, w[8])
-        left, right = reach(rest % columns, w[11], w[13], width, w[9])
-        most = floats_at(w[2] + 4 * position * w[16], channels)
-        begun = False
-        for y in range(top, bottom):
-            for x in range(left, right):
-                pixel = floats_at(w[1] + 4 * ((image * height + y) * width + x) * w[15], channels)
-                if not begun:
-                    for c in range(channels):
-                        most[c] = pixel[c]
-                    begun = True
-                elif w[17]:
-                    for c in range(channels):
-                        most[c] += pixel[c]
+
+    def by_channel(row: int) -> None:
+        """Write what is made of each window."""
+        w = words_at(row, WORDS)
+        height, width, rows, columns, high, wide = w[6], w[7], w[8], w[9], w[10], w[11]
+        pixel, filled = w[18], w[19]
+        low, most = floats_at(row + 160, 1)[0], floats_at(row + 168, 1)[0]
+        down, right, further = w[16] * width * pixel, w[17] * pixel, w[13] * pixel
+        first, last = part(w, w[5] * rows)
+        for line in range(first, last):
+            y, top, bottom = reach(line % rows, w[12], w[14], w[16], height, high)
+            lines = w[1] + 4 * (line // rows * height + y + top * w[16]) * width * pixel
+            weights = w[3] + 4 * top * wide * filled
+            column = 0
+            while column < columns:
+                x, left, stop = reach(column, w[13], w[15], w[17], width, wide)
+                _, after, end = reach(column + _ACROSS - 1, w[13], w[15], w[17], width, wide)
+                source, weight = lines + 4 * (x + left * w[17]) * pixel, weights + 4 * left * filled
+                target = w[2] + 4 * (line * columns + column) * filled
+                taps, beside = bottom - top, stop - left
+                if left == after == 0 and stop == end == wide and column + _ACROSS <= columns:
+                    channels_tile(
+                        kind,
+                        _ACROSS,
+                        source,
+                        target,
+                        weight,
+                        w[4],
+                        low,
+                        most,
+                        taps,
+                        beside,
+                        down,
+                        right,
+                        further,
+                        wide * filled,
+                        filled,
+                    )
+                    column += _ACROSS
                 else:
-                    for c in range(channels):
-                        above = pixel[c] > most[c] or pixel[c] != pixel[c]
-                        most[c] = pixel[c] if above else most[c]
-        if w[17]:
-            for c in range(channels):
-                most[c] = most[c] * share if begun else _ZERO
+                    channels_tile(
+                        kind,
+                        1,
+                        source,
+                        target,
+                        weight,
+                        w[4],
+                        low,
+                        most,
+                        taps,
+                        beside,
+                        down,
+                        right,
+                        further,
+                        wide * filled,
+                        filled,
+                    )
+                    column += 1
+
+    return Entry(by_channel, name)
 
 
 def _weigh_cells(row: int) -> None:
@@ -133,7 +184,9 @@ def _scale_channels(row: int) -> None:
             output[c] = x[c] * factor[c] + shift[c]
 
 
-convolve_windows, convolve, pool = Entry(_convolve_windows), Entry(_convolve), Entry(_pool)
+convolve_windows, convolve = Entry(_convolve_windows), Entry(_convolve)
+convolve_channels = _by_channel(PRODUCTS, "products")
+_POOLS = {ops.max_pool2d: _by_channel(MAXIMA, "maxima"), ops.avg_pool2d: _by_channel(MEANS, "means")}
 weigh_cells, scale_channels = Entry(_weigh_cells), Entry(_scale_channels)
 
 
@@ -161,15 +214,14 @@ def _channels_last(binder: Binder, shape: Shape, pixel: int) -> View:
 
 
 def _bind_conv2d(node: Node, binder: Binder) -> View:
-    """Bind a convolution with a constant weight and bias, and the ReLU that was joined with it."""
+    """Bind a convolution with a constant weight and bias, and the ends of the activation that was joined with it."""
     weight, bias = (_constant(operand) for operand in (*node.operands[1:], None)[:2])
     if weight is None or (len(node.operands) > 2 and bias is None):
         raise binder.refuse("has a weight that depends on the input")
-    params = {name: value for name, value in node.params.items() if name != "relu"}
-    relu = int(node.params.get("relu", False))
+    params = {name: value for name, value in node.params.items() if name != "ends"}
+    ends = [bits_of_float(end) for end in node.params.get("ends", (-math.inf, math.inf))]
     maps, pixel = _maps(binder, node.operands[0])
     positions = (node.output.shape[2], node.output.shape[3])
-    images = maps.shape[0]
     window = Window(
         (maps.shape[2], maps.shape[3]),
         (weight.shape[2], weight.shape[3]),
@@ -178,10 +230,66 @@ def _bind_conv2d(node: Node, binder: Binder) -> View:
         params["padding"],
         params["dilation"],
     )
-    numbers = images * math.prod(positions) * math.prod(window.kernel)
+    if params["groups"] == maps.shape[1] == len(weight) > 1:
+        return _bind_channels(node, binder, maps, pixel, weight, bias, window, ends)
+    numbers = maps.shape[0] * math.prod(positions) * math.prod(window.kernel)
     if params["groups"] != 1 or numbers > _MOST_NUMBERS or not np.isfinite(weight).all():
-        return _bind_correlation(node, binder, maps, pixel, weight, bias, relu)
-    return _bind_windows(node, binder, maps, pixel, weight, bias, window, relu)
+        return _bind_correlation(node, binder, maps, pixel, weight, bias, ends)
+    return _bind_windows(node, binder, maps, pixel, weight, bias, window, ends)
+
+
+def _bind_channels(
+    node: Node,
+    binder: Binder,
+    maps: View,
+    pixel: int,
+    weight: Array,
+    bias: Array | None,
+    window: Window,
+    ends: Sequence[int],
+) -> View:
+    """Bind a depthwise convolution: a window for each channel."""
+    channels = len(weight)
+    filled = -(-channels // LANES) * LANES
+
+    def taps() -> Array:
+        made = np.zeros((*window.kernel, filled), np.float32)
+        made[..., :channels] = weight[:, 0].transpose(1, 2, 0)
+        return aligned(made)
+
+    weights = binder.prepared(("channel taps", filled), weight, taps)
+    added = binder.prepared(("channel bias", filled), bias, lambda: _filled_bias(bias, channels, filled))
+    return _walk(node, binder, convolve_channels, maps, pixel, window, (weights, added), ends)
+
+
+def _walk(
+    node: Node,
+    binder: Binder,
+    entry: Entry,
+    maps: View,
+    pixel: int,
+    window: Window,
+    constants: Sequence[View],
+    ends: Sequence[int],
+) -> View:
+    """Emit an entry that walks windows, and return its target, whose pixels are whole vectors."""
+    channels = maps.shape[1]
+    filled = -(-channels // LANES) * LANES
+    if filled > pixel and maps.buffer.kind != "arena":  # behind its last pixel lies what is not ours to read
+        maps = _copied(binder, maps, channels)
+        pixel = channels
+    output = _channels_last(binder, node.output.shape, filled)
+    shape = (maps.shape[0], *window.size, *window.positions)
+    steps = (*window.kernel, *window.stride, *window.padding, *window.dilation, pixel, filled)
+    words = (maps, output, *(constants or (0, 0)), *shape, *steps, *ends)
+    binder.emit(entry, words, (maps, *constants), output, divisible=True)
+    return output
+
+
+def _copied(binder: Binder, maps: View, pixel: int) -> View:
+    copied = _channels_last(binder, maps.shape, pixel)
+    binder.copy(maps, copied)
+    return copied
 
 
 def _bind_windows(
@@ -192,15 +300,17 @@ def _bind_windows(
     weight: Array,
     bias: Array | None,
     window: Window,
-    relu: int,
+    ends: Sequence[int],
 ) -> View:
     """Bind a convolution whose tiles are found beforehand."""
     out, channels, high, wide = weight.shape
     filled = -(-out // LANES) * LANES
-    if maps.buffer.kind != "arena" or maps.offset:
-        copied = _channels_last(binder, maps.shape, pixel)
-        binder.copy(maps, View(copied.buffer, 0, maps.shape, maps.strides))
-        maps = copied
+    if wide > 1 and window.dilation[1] == 1 and channels <= _FEW:
+        maps, window = _with_margins(binder, maps, window)
+        # Taps side by side lie in a row: they are more channels of one.
+        pixel, channels, wide = channels, wide * channels, 1
+    elif maps.buffer.kind != "arena" or maps.offset:
+        maps = _copied(binder, maps, pixel)
     zeros = -(-channels // LANES) * LANES
     maps.buffer.before = max(maps.buffer.before, zeros)
     lines, entries = tiles_of(window, maps.shape[0], (pixel, filled), zeros)
@@ -211,14 +321,33 @@ def _bind_windows(
     added = binder.prepared(("channel bias", filled), bias, lambda: _filled_bias(bias, out, filled))
     output = _channels_last(binder, node.output.shape, filled)
     source = View(maps.buffer, -zeros, (zeros,), (1,))
-    sizes = (len(lines), channels, filled, high * wide, relu, zeros)
-    words = (source, output, panels, added, of_lines, of_entries, *sizes)
+    sizes = (len(lines), channels, filled, high * wide, zeros)
+    words = (source, output, panels, added, of_lines, of_entries, *sizes, *ends)
     binder.emit(convolve_windows, words, (maps, panels, added, of_lines, of_entries), output, divisible=True)
     return output
 
 
+def _with_margins(binder: Binder, maps: View, window: Window) -> tuple[View, Window]:
+    """Return a copy of maps with the zeros of the padding on the left and the right, and the window over it.
+
+    The window has taps one below another: each begins where those beside it did.
+    """
+    images, channels, height, width = maps.shape
+    margin = window.padding[1]
+    wide = width + 2 * margin
+    copied = _channels_last(binder, (images, channels, height, wide), channels)
+    for begin, stop in ((0, margin), (margin + width, wide)) if margin else ():
+        zero = View(
+            binder.constant(np.zeros(1, np.float32)).buffer, 0, (images, channels, height, margin), (0, 0, 0, 0)
+        )
+        binder.copy(zero, copied.moved(lambda array, begin=begin, stop=stop: array[..., begin:stop]))  # type: ignore[misc]
+    binder.copy(maps, copied.moved(lambda array: array[..., margin : margin + width]))
+    (down, _), (high, _), (top, _) = window.dilation, window.kernel, window.padding
+    return copied, window._replace(size=(height, wide), kernel=(high, 1), padding=(top, 0), dilation=(down, 1))
+
+
 def _bind_correlation(
-    node: Node, binder: Binder, maps: View, pixel: int, weight: Array, bias: Array | None, relu: int
+    node: Node, binder: Binder, maps: View, pixel: int, weight: Array, bias: Array | None, ends: Sequence[int]
 ) -> View:
     """Bind a convolution whose windows are found as they come: with groups, or over large maps."""
     if pixel != maps.shape[1]:
@@ -245,7 +374,7 @@ def _bind_correlation(
     floats = SCRATCH + one.padded
     scratch = binder.new((floats,))
     output = _channels_last(binder, node.output.shape, out)
-    words = (maps, output, packed, added, plan, scratch, floats, output.size, relu, out)
+    words = (maps, output, packed, added, plan, scratch, floats, output.size, out, *ends)
     binder.emit(convolve, words, (maps, packed, added, plan), output, scratch=(scratch,))
     return output
 
@@ -275,13 +404,11 @@ def _constant(operand: Any) -> Array | None:
 
 def _bind_pool(node: Node, binder: Binder) -> View:
     maps, pixel = _maps(binder, node.operands[0])
-    images, channels, height, width = maps.shape
-    window, stride, padding = (node.params[name] for name in ("kernel", "stride", "padding"))
-    rows, columns = output_positions((height, width), window, stride, padding)
-    output = _channels_last(binder, node.output.shape, channels)
-    sizes = (images, height, width, rows, columns, *window, *stride, *padding, channels, pixel, channels)
-    binder.emit(pool, (maps, output, *sizes, int(node.op is ops.avg_pool2d)), (maps,), output, divisible=True)
-    return output
+    size = (maps.shape[2], maps.shape[3])
+    kernel, stride, padding = (node.params[name] for name in ("kernel", "stride", "padding"))
+    window = Window(size, kernel, output_positions(size, kernel, stride, padding), stride, padding, (1, 1))
+    numbers = [bits_of_float(number) for number in (-math.inf, 1 / math.prod(kernel))]
+    return _walk(node, binder, _POOLS[node.op], maps, pixel, window, (), numbers)
 
 
 def _bind_adaptive_pool(node: Node, binder: Binder) -> View:

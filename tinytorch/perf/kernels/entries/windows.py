@@ -13,9 +13,13 @@ from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
 from tinytorch.core.ops.spatial import Pair
-from tinytorch.perf.kernels.gemm.register_tiles import INT64, LANES, ROWS, VECTOR
+from tinytorch.perf.kernels.gemm.register_tiles import INT64, LANES, VECTOR
+from tinytorch.perf.kernels.gemm.register_tiles import ROWS as PRODUCT_ROWS
 from tinytorch.perf.kernels.runtime import vectors
 
+#: Positions of a tile. AVX2 has two sums a cycle that take four: 8 accumulators, of 4 positions, are just as many as
+#: have to be under way, so that each wait shows; 12 and what they are made of fill its 16 registers.
+ROWS = 6 if LANES == 8 and "avx2" in vectors.cpu_features() else PRODUCT_ROWS
 #: A line for each tile: its first entry, how many it has, and where its positions lie in the target.
 LINE = 2 + ROWS
 
@@ -83,10 +87,18 @@ def _numbers(builder: Any, data: Any, at: Any, count: int) -> list[Any]:
     return [builder.load(builder.gep(data, [builder.add(at, INT64(number))])) for number in range(count)]
 
 
+def _between(builder: Any, value: Any, ends: list[Any]) -> Any:
+    """Return a vector with what is below or above two ``ends`` at them; NaN is neither."""
+    for sign, end in zip("<>", ends, strict=True):
+        value = builder.select(builder.fcmp_ordered(sign, value, end), end, value)
+    return value
+
+
 def _window_tile(
     _typing: Any,
     across: Any,
-    relu: Any,
+    low: Any,
+    high: Any,
     target: Any,
     column: Any,
     x: Any,
@@ -100,7 +112,7 @@ def _window_tile(
     channels: Any,
 ) -> Any:
     """Type and emit `window_tile`."""
-    del relu
+    del low, high
     if not isinstance(across, types.IntegerLiteral):
         return None
     wide = across.literal_value
@@ -108,9 +120,9 @@ def _window_tile(
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kinds = signature.args
         into, maps, panels, added, table = (
-            vectors.data_pointer(context, builder, kinds[i], arguments[i]) for i in (2, 4, 6, 7, 8)
+            vectors.data_pointer(context, builder, kinds[i], arguments[i]) for i in (3, 5, 7, 8, 9)
         )
-        _, positive, _, first, _, origin, _, _, _, place, entry, count, each = arguments
+        _, *ends, _, first, _, origin, _, _, _, place, entry, count, each = arguments
         into, maps = builder.gep(into, [first]), builder.gep(maps, [origin])
         parts = [INT64(part * LANES) for part in range(wide)]
         sums = [vectors.variables(builder, VECTOR, wide) for _ in range(ROWS)]
@@ -129,26 +141,109 @@ def _window_tile(
                     factor = vectors.filled(builder, builder.load(builder.gep(row, [step.index])), VECTOR)
                     for slot, values in zip(slots, columns, strict=True):
                         builder.store(vectors.fused_multiply_add(builder, factor, values, builder.load(slot)), slot)
-        # Without ReLU nothing lies below the least number, and NaN is below none.
-        zero, lowest = (ir.Constant(vectors.FLOAT, value) for value in (0.0, float("-inf")))
-        least = vectors.filled(builder, builder.select(builder.trunc(positive, ir.IntType(1)), zero, lowest), VECTOR)
+        ends = [vectors.filled(builder, end, VECTOR) for end in ends]
         for row, slots in zip(_numbers(builder, table, place, ROWS), sums, strict=True):
             for slot, part in zip(slots, parts, strict=True):
-                value = builder.load(slot)
-                value = builder.select(builder.fcmp_ordered("<", value, least), least, value)
+                value = _between(builder, builder.load(slot), ends)
                 vectors.store(builder, value, into, builder.add(row, part))
         return context.get_dummy_value()
 
-    arguments = (across, types.int64, target, column, x, x_at, panel, bias, tables, places, entries, taps, channels)
+    sizes = (places, entries, taps, channels)
+    arguments = (across, types.float32, types.float32, target, column, x, x_at, panel, bias, tables, *sizes)
     return types.void(*arguments), emit
 
 
-#: ``window_tile(across, relu, target, column, x, x_at, panel, bias, tables, places, entries, taps, channels)``: `ROWS`
-#: positions and ``across`` (1 or 2) vectors of `LANES` output channels from ``column`` on,
+#: ``window_tile(across, low, high, target, column, x, x_at, panel, bias, tables, places, entries, taps, channels)``:
+#: `ROWS` positions and ``across`` (1 or 2) vectors of `LANES` output channels from ``column`` on,
 #:
 #:     target[column + p[m] + n] = bias[column + n] + sum over t < taps, c < channels of
 #:         x[x_at + e[t, 1 + m] + c] * panel[(e[t, 0] channels + c) across LANES + n],
 #:
 #: where p are the `ROWS` numbers of ``tables`` from ``places`` on, and e the lines of `ENTRY` numbers from ``entries``
-#: on; what is below 0 is stored as 0 if ``relu`` is 1. Arrays are flat, float32 but for ``tables`` of int64.
+#: on; none is stored below ``low`` or above ``high``, float32. Arrays are flat, float32 but for ``tables`` of int64.
 window_tile = intrinsic(prefer_literal=True)(_window_tile)
+
+
+#: What a walk over windows of one channel makes of them.
+PRODUCTS, MEANS, MAXIMA = range(3)
+
+
+def _channels_tile(
+    _typing: Any,
+    kind: Any,
+    across: Any,
+    x: Any,
+    target: Any,
+    weight: Any,
+    first: Any,
+    low: Any,
+    high: Any,
+    rows: Any,
+    columns: Any,
+    row_step: Any,
+    column_step: Any,
+    next_step: Any,
+    weight_step: Any,
+    channels: Any,
+) -> Any:
+    """Type and emit `channels_tile`."""
+    del low, high
+    if not isinstance(kind, types.IntegerLiteral) or not isinstance(across, types.IntegerLiteral):
+        return None
+    made, wide = kind.literal_value, across.literal_value
+
+    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        _, _, *addresses, low, high, count, width, down, right, further, weights_down, filled = arguments
+        maps, into, weights, begin = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in addresses)
+        ends = [vectors.filled(builder, end, VECTOR) for end in (low, high)]
+        nexts = [builder.mul(further, INT64(number)) for number in range(wide)]
+        sums = vectors.variables(builder, VECTOR, wide)
+        with cgutils.for_range_slice(builder, INT64(0), filled, INT64(LANES), INT64) as (channel, _):
+            start = ends[0] if made != PRODUCTS else vectors.load(builder, begin, channel, VECTOR)
+            start = ir.Constant(VECTOR, None) if made == MEANS else start
+            for total in sums:
+                builder.store(start, total)
+            with cgutils.for_range(builder, count, intp=INT64) as down_turn:
+                here = builder.add(builder.mul(down_turn.index, down), channel)
+                there = builder.add(builder.mul(down_turn.index, weights_down), channel)
+                with cgutils.for_range(builder, width, intp=INT64) as turn:
+                    at = builder.add(here, builder.mul(turn.index, right))
+                    factor = None
+                    if made == PRODUCTS:
+                        place = builder.add(there, builder.mul(turn.index, filled))
+                        factor = vectors.load(builder, weights, place, VECTOR)
+                    for step, total in zip(nexts, sums, strict=True):
+                        value = vectors.load(builder, maps, builder.add(at, step), VECTOR)
+                        before = builder.load(total)
+                        if factor is not None:
+                            now = vectors.fused_multiply_add(builder, value, factor, before)
+                        elif made == MEANS:
+                            now = builder.fadd(before, value)
+                        else:  # NaN is taken, and stays
+                            above = builder.fcmp_ordered(">", value, before)
+                            above = builder.or_(above, builder.fcmp_unordered("uno", value, value))
+                            now = builder.select(above, value, before)
+                        builder.store(now, total)
+            for number, total in enumerate(sums):
+                value = builder.load(total)
+                if made == PRODUCTS:
+                    value = _between(builder, value, ends)
+                elif made == MEANS:
+                    value = builder.fmul(value, ends[1])
+                vectors.store(builder, value, into, builder.add(channel, builder.mul(filled, INT64(number))))
+        return context.get_dummy_value()
+
+    places = (x, target, weight, first)
+    steps = (rows, columns, row_step, column_step, next_step, weight_step, channels)
+    return types.void(kind, across, *places, types.float32, types.float32, *steps), emit
+
+
+#: ``channels_tile(kind, across, x, target, weight, first, low, high, rows, columns, row_step, column_step, next_step,
+#: weight_step, channels)``: ``across`` windows of ``rows`` by ``columns`` taps, each channel by itself,
+#:
+#:     target[channels n + c] = first[c] + sum over i < rows, j < columns of
+#:         x[next_step n + row_step i + column_step j + c] * weight[weight_step i + channels j + c]
+#:
+#: between ``low`` and ``high`` for `PRODUCTS`; the sum of x alone times ``high`` for `MEANS`; the largest x, or ``low``
+#: if that is larger, for `MAXIMA`. The first four are addresses of float32, ``channels`` is a multiple of `LANES`.
+channels_tile = intrinsic(prefer_literal=True)(_channels_tile)
