@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.perf.benchmarking.made import performance, results
+from tests.perf.onnx.graphs import Made
 from tinytorch.cli import main
 from tinytorch.perf.benchmarking import Results, load_results, running, save_results
 from tinytorch.perf.benchmarking.worker import measure_process
@@ -66,6 +68,59 @@ def test_resume_starts_where_there_is_nothing_and_refuses_another_plan(
     assert main([*QUICK, "--json", str(target), "--resume"]) == 0
     assert main([*QUICK, "--json", str(target), "--resume", "--seed", "5"]) == 2
     assert "planned otherwise" in capsys.readouterr().err
+
+
+def _file(folder: Path) -> tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Write a file of one linear layer; return its path, inputs and its answers, by NumPy."""
+    draw = np.random.default_rng(0)
+    weight, inputs = draw.normal(size=(4, 3)).astype(np.float32), draw.normal(size=(20, 4)).astype(np.float32)
+    made = Made()
+    made.output(made.node("MatMul", made.input("x", ["N", 4]), made.constant(weight)))
+    made.file(folder, "model.onnx")
+    return str(folder / "model.onnx"), inputs, inputs @ weight
+
+
+@pytest.mark.parametrize("answers", ["labels", "outputs"])
+def test_a_file_is_measured_beside_its_plan_and_scored_by_data(
+    answers: str, in_this_process: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, inputs, outputs = _file(tmp_path)
+    labels = outputs.argmax(axis=1)
+    wrong = labels.copy()
+    wrong[:5] = (labels[:5] + 1) % 3
+    right = {"labels": wrong} if answers == "labels" else {"outputs": np.eye(3, dtype=np.float32)[wrong]}
+    np.savez(tmp_path / "test.npz", inputs=inputs, **right)
+    options = ["--batches", "1", "--repeats", "6", "--at-most-seconds", "0.05", "--processes", "2"]
+    target = str(tmp_path / "made.json")
+    run = ["bench", "--model", path, "--plan", "--data", str(tmp_path / "test.npz"), "--json", target, *options]
+    assert main(run) == 0
+    found = load_results(target).performances
+    assert {name: float(one.accuracy) for name, one in found.items() if one.accuracy} == {"model": 0.75, "plan": 0.75}
+
+
+DATA: dict[str, tuple[dict[str, np.ndarray[Any, Any]], str]] = {
+    "no answers": ({"inputs": np.zeros((2, 4))}, "labels or outputs"),
+    "labels that are no numbers": ({"inputs": np.zeros((2, 4)), "labels": np.zeros(2)}, "whole numbers"),
+    "one output": ({"inputs": np.zeros((2, 4)), "outputs": np.zeros((2, 1))}, "two or more"),
+    "fewer labels": ({"inputs": np.zeros((2, 4)), "labels": np.zeros(1, int)}, "as many"),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_data_that_score_nothing_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arrays, word = DATA[name]
+    np.savez(tmp_path / "test.npz", **arrays)  # type: ignore[arg-type, unused-ignore]
+    target = tmp_path / "made.json"
+    run = ["bench", "--model", _file(tmp_path)[0], "--data", str(tmp_path / "test.npz"), "--json", str(target)]
+    assert main(run) == 2
+    assert word in capsys.readouterr().err
+    assert not target.exists()
+
+
+def test_a_suite_has_its_own_data_and_variants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for options in (["--plan"], ["--data", "test.npz"]):
+        assert main(["bench", "--json", str(tmp_path / "made.json"), *options]) == 2
+        assert "--model" in capsys.readouterr().err
 
 
 def saved(folder: Path, name: str, **seconds: float) -> str:

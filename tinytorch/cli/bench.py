@@ -41,6 +41,10 @@ def add(bench: Parser) -> None:
     bench.add_argument("--json", metavar="FILE", required=True, help="where the results are kept, after each process")
     bench.add_argument("--batches", default="1,64", metavar="SIZES", help="batch sizes (default 1,64)")
     bench.add_argument("--input-shape", metavar="SIZES", help="shape of one input of --model, such as 1,28,28")
+    bench.add_argument(
+        "--data", metavar="FILE.npz", help="inputs, and labels or outputs, by which --model is scored: see the README"
+    )
+    bench.add_argument("--plan", action="store_true", help="measure a plan of --model beside it")
     bench.add_argument("--processes", type=int, default=12, metavar="N", help="fresh processes (default 12)")
     bench.add_argument("--repeats", type=int, default=200, metavar="N", help="samples in each, at most (default 200)")
     bench.add_argument(
@@ -69,7 +73,7 @@ def _measure(chosen: argparse.Namespace) -> int:
     if chosen.base:
         sides.append(_side(plan, chosen.base_json, Path(chosen.base).resolve(), chosen.resume))
     with _progress(plan.subject) as told:
-        subject_of(plan.subject, plan.input_shape)  # trains what has to be, and finds what is wrong with a model
+        subject_of(plan)  # trains what has to be, and finds what is wrong with a model
         done = run(sides, told)
     _print(done[0])
     return 0
@@ -88,6 +92,10 @@ def _plan(chosen: argparse.Namespace) -> Plan:
     shape = None if chosen.input_shape is None else sizes("--input-shape", chosen.input_shape)
     if shape is not None and chosen.model is None:
         raise UsageError("--input-shape is for --model: a suite brings its own inputs")
+    if chosen.model is None and (chosen.data or chosen.plan):
+        raise UsageError("--data and --plan are for --model: a suite has its own data and variants")
+    if shape is not None and chosen.data:
+        raise UsageError("--data has inputs of its own: --input-shape does not go with it")
     batches = tuple(sorted(set(sizes("--batches", chosen.batches))))
     if chosen.model is None:
         check_batch("--batches", max(batches), models.entry(chosen.suite).example_input(1).nbytes)
@@ -100,6 +108,8 @@ def _plan(chosen: argparse.Namespace) -> Plan:
         chosen.threads,
         chosen.seed,
         shape,
+        None if chosen.data is None else str(Path(chosen.data).resolve()),
+        chosen.plan,
     )
 
 

@@ -43,7 +43,7 @@ def _first(document: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda d: d.update(schema_version=1), "the file is of version 1, and this program reads 2: measure again"),
+        (lambda d: d.update(schema_version=1), "the file is of version 1, and this program reads 3: measure again"),
         (lambda d: d.update(schema="tinytorch-profile"), "no file of results"),
         (lambda d: d.pop("plan"), "'plan' is missing"),
         (lambda d: d["identity"].pop("cpu"), "must have the field 'cpu'"),

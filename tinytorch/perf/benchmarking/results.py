@@ -35,6 +35,8 @@ class Plan:
         threads: of BLAS and of the compiled kernels.
         seed: of the order of the samples; each process adds its number.
         input_shape: of one input of ``module:factory``, or None where the model brings its own.
+        data: path of examples with the right answers (see `zoo.examples_of`), or None.
+        planned: whether a `plan` of the first variant is one more.
     """
 
     subject: str
@@ -45,6 +47,8 @@ class Plan:
     threads: int = 1
     seed: int = 0
     input_shape: tuple[int, ...] | None = None
+    data: str | None = None
+    planned: bool = False
 
 
 def check_plan(plan: Plan) -> None:
@@ -115,7 +119,7 @@ def differences(one: Results, other: Results) -> list[str]:
 
 SCHEMA_NAME = "tinytorch-benchmark"
 #: Rises whenever a reader of the files would have to change.
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 
 def save_results(results: Results, path: str | Path) -> Path:

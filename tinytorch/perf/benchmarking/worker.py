@@ -26,7 +26,7 @@ def measure_process(plan: Plan, number: int, whole: bool) -> list[Performance]:
     Raises:
         ValueError: if the plan's subject cannot be used, or a variant has the reference's name.
     """
-    task, variants = subject_of(plan.subject, plan.input_shape)
+    task, variants = subject_of(plan)
     if REFERENCE in variants:
         raise ValueError(f"a variant must not be called {REFERENCE!r}: that is what the reference is called")
     times = timed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+import zipfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -23,6 +24,8 @@ from tinytorch.core.training import fit
 from tinytorch.core.transformers import GPT
 from tinytorch.perf import compression
 from tinytorch.perf.acceleration import fuse
+from tinytorch.perf.acceleration.plans import Planned
+from tinytorch.perf.benchmarking.results import Plan
 from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, variants_of, zoo_task
 from tinytorch.perf.compression import (
     KnowledgeDistillation,
@@ -31,42 +34,83 @@ from tinytorch.perf.compression import (
     sparse_model,
     structured_prune,
 )
-from tinytorch.perf.onnx import from_onnx
+from tinytorch.perf.onnx import OnnxModel, from_onnx
 from tinytorch.perf.profiling.model_profile import checked_module, example_of, made_by
 from tinytorch.perf.quantization import quantize_model
 
 
-def subject_of(name: str, input_shape: tuple[int, ...] | None = None) -> tuple[Task, dict[str, Variant]]:
+def subject_of(plan: Plan) -> tuple[Task, dict[str, Variant]]:
     """Return the task and the variants of a suite of the zoo, of a user's ``module:factory``, or of a file.
 
     The factory returns a Module, or a mapping of names to modules or variants, of which the first is the baseline. The
-    inputs are its ``example_input``, or zeros of ``input_shape``; ``example_target``, if there is one, are the right
-    answers: then ``example_input`` is the test set. A file, ``model.onnx``, is measured as it is read, on zeros.
+    inputs are its ``example_input``, or zeros of the plan's shape; ``example_target``, if there is one, are the right
+    answers: then ``example_input`` is the test set. A file, ``model.onnx``, is measured as it is read, on zeros. The
+    plan's data, if it has any, are the test set instead.
 
     Raises:
-        ValueError: if ``name`` is neither, or the factory cannot be used; one sentence says why.
+        ValueError: if the subject is neither, the factory cannot be used, or the data do not fit; one sentence says
+            why.
     """
-    if name.lower().endswith(".onnx"):
-        read = from_onnx(name)
-        inputs = read.example()[0] if input_shape is None else example_of(read, name, 1, input_shape)
-        return scoring(inputs), variants_of({Path(name).stem: read})
-    if ":" not in name:
+    name = plan.subject
+    if not name.lower().endswith(".onnx") and ":" not in name:
         if name not in models.ZOO:
             known = f"one of {', '.join(models.ZOO)}, module:factory, or a file such as model.onnx"
             raise ValueError(f"the suite must be {known}, not {name!r}")
         return zoo_task(name), suite(name)
+    variants = _own(name)
+    first = next(iter(variants.values()))
+    if plan.planned:
+        if "plan" in variants:
+            raise ValueError("the plan is called 'plan', which must not be the name of another variant")
+        variants["plan"] = Variant("plan", Planned(first.model))
+    return _task(plan, first.model), variants
+
+
+def _own(name: str) -> dict[str, Variant]:
+    if name.lower().endswith(".onnx"):
+        return variants_of({Path(name).stem: from_onnx(name)})
     made = made_by(name)
     if not isinstance(made, Mapping):
         made = {name.partition(":")[2]: made}
-    variants = variants_of(
+    return variants_of(
         {key: each if isinstance(each, Variant) else checked_module(each, name) for key, each in made.items()}
     )
-    return _task(name, next(iter(variants.values())).model, input_shape), variants
 
 
-def _task(name: str, model: Any, input_shape: tuple[int, ...] | None) -> Task:
+def examples_of(path: str) -> Task:
+    """Return examples that `numpy.savez` wrote: ``inputs`` (N, ...), and which answer is right of each.
+
+    That is ``labels``, the index of the largest output, (N,) or (N, positions); or ``outputs`` (N, ..., classes), as
+    another engine answered: then the largest of them is right.
+
+    Raises:
+        ValueError: if it is no such file.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            arrays = {key: found[key] for key in found.files}
+    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"data must be a file that numpy.savez wrote, and {path} is none: {error}") from None
+    if arrays.keys() not in ({"inputs", "labels"}, {"inputs", "outputs"}):
+        raise ValueError(f"data must hold inputs, and labels or outputs, and {path} holds {', '.join(arrays)}")
+    labels, outputs = arrays.get("labels"), arrays.get("outputs")
+    if outputs is not None:
+        if outputs.ndim < 2 or outputs.shape[-1] < 2:
+            raise ValueError(f"outputs must be two or more of each example, to have a largest, not {outputs.shape}")
+        labels = outputs.argmax(axis=-1)
+    if labels is None or labels.dtype.kind not in "iu":
+        raise ValueError(f"labels must be whole numbers, not {None if labels is None else labels.dtype}")
+    return scoring(arrays["inputs"], labels)
+
+
+def _task(plan: Plan, model: Any) -> Task:
+    name, input_shape = plan.subject, plan.input_shape
+    if plan.data is not None:
+        return examples_of(plan.data)
     if input_shape is not None:
         return scoring(example_of(model, name, 1, input_shape))
+    if isinstance(model, OnnxModel):
+        return scoring(model.example()[0])
     example = getattr(model, "example_input", None)
     rows = 1 if example is None else len(_array(example))
     targets = getattr(model, "example_target", None)
