@@ -432,6 +432,29 @@ def test_samples_that_depend_on_one_another_stay_together() -> None:
     assert [program.samples for program, _ in made._programs] == [300]
 
 
+class Four(Module):
+    """Takes four samples, or raises."""
+
+    def __init__(self, error: type[Exception] | None = None) -> None:
+        self.error = error
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.error is not None and len(x.data) != 4:
+            raise self.error("four samples")
+        return apply(ops.exp, x.reshape(4, 3)) if self.error is None else apply(ops.exp, x)
+
+
+@pytest.mark.parametrize("error", [None, ValueError, IndexError])
+def test_a_model_need_not_take_fewer_samples(error: type[Exception] | None) -> None:
+    assert_same(Four(error), floats(4, 3))
+
+
+@pytest.mark.parametrize("error", [MemoryError, TypeError, RuntimeError])
+def test_what_is_wrong_with_a_model_is_not_taken_for_its_shape(error: type[Exception]) -> None:
+    with pytest.raises(error, match="four"):
+        plan(Four(error), floats(4, 3))
+
+
 class Picking(Module):
     def forward(self, x: Tensor) -> Tensor:
         return x[np.array([1, 0])]

@@ -230,6 +230,17 @@ def test_the_report_tells_each_layer_s_error_bytes_and_time(capsys: pytest.Captu
     assert f"{sum(row.float_bytes for row in rows):,} bytes" in printed
 
 
+def test_the_report_says_what_groups_keep_in_float(capsys: pytest.CaptureFixture[str]) -> None:
+    depthwise = Conv2d(6, 6, 3, padding=1, groups=6, seed=1)
+    model = Sequential(Conv2d(3, 6, 1, seed=0), depthwise, Conv2d(6, 8, 1, seed=2))
+    rows = layer_report(model, quantize_model(model), Tensor(drawn(2, 3, 8, 8)), repeats=1)
+    assert [row.plan.startswith("float") for row in rows] == [False, True, False]
+    assert rows[1].float_bytes == rows[1].stored_bytes == 4 * (6 * 9 + 6)
+    assert (rows[1].output_error, rows[1].weight_snr_db) == (0, np.inf)
+    print_layer_report(rows)
+    assert "float: in groups" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["cnn", "gpt"])
 def test_the_report_reaches_convolutions_and_embeddings(name: str) -> None:
     model, x = zoo(name)

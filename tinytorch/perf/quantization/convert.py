@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, one_at_a_time, undisturbed
-from tinytorch.perf.measuring import interleave
+from tinytorch.perf.measuring import interleave, measure
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, print_table
 from tinytorch.perf.ops.affine import Scheme
@@ -42,6 +43,11 @@ def quantizable(model: Module) -> dict[str, Module]:
     }
 
 
+def _in_groups(model: Module) -> dict[str, Conv2d]:
+    """Return the convolutions that stay float for their groups."""
+    return {name: each for name, each in model.named_modules() if isinstance(each, Conv2d) and each.groups > 1}
+
+
 def quantize_model(
     model: Module,
     calibration_data: Any = None,
@@ -52,7 +58,7 @@ def quantize_model(
 ) -> Module:
     """Return a copy of ``model`` with its linear, convolution and embedding layers quantized; it stays as it was.
 
-    Convolutions in groups, such as depthwise ones, stay float: in codes they would be slower.
+    Convolutions in groups, such as depthwise ones, stay float, as `layer_report` says: in codes they would be slower.
 
     Args:
         model: any module tree; attention's projections and the like are found inside of it.
@@ -144,7 +150,7 @@ def replaced(model: Module, made: dict[int, Module]) -> Module:
 
 @dataclass(frozen=True, slots=True)
 class LayerReport:
-    """Report of the quantization of one layer.
+    """Report of the quantization of one layer, or of a convolution in groups, which stays float, as ``plan`` says.
 
     ``weight_snr_db`` is 10 log10(Σ w² / Σ (w - ŵ)²), infinite if exact. ``output_error`` is the root of the summed
     squared difference of its outputs over that of the float outputs, both on the same float inputs. Times are medians
@@ -176,7 +182,7 @@ LAYER_REPORT_COLUMNS = (
 
 
 def layer_report(model: Module, quantized: Module, inputs: Any, repeats: int = 6) -> list[LayerReport]:
-    """Return one row for each quantized layer, in the order of the model.
+    """Return one row for each quantized layer, and for each that its groups keep in float, in the order of the model.
 
     Each pair of layers runs on what really arrives at the float layer when ``model`` runs on ``inputs``.
 
@@ -198,14 +204,25 @@ def layer_report(model: Module, quantized: Module, inputs: Any, repeats: int = 6
         >>> row.name, row.kind, row.float_bytes, row.stored_bytes < row.float_bytes / 3
         ('0', 'Linear', 16640, True)
     """
-    pairs = _pairs(model, quantized)
-    arrived = _layer_inputs(model, inputs, [*pairs])
+    pairs, left = _pairs(model, quantized), _in_groups(model)
+    names = [name for name, _ in model.named_modules() if name in pairs or name in left]
+    arrived = _layer_inputs(model, inputs, names)
     rows = []
-    for name, (layer, twin) in pairs.items():
+    for name in names:
         if name not in arrived:
-            raise ValueError(f"inputs must reach every quantized layer, but never came to {name!r}")
-        rows.append(_layer_row(name, layer, twin, arrived[name], repeats))
+            raise ValueError(f"inputs must reach every layer of the report, but never came to {name!r}")
+        if name in left:
+            rows.append(_float_row(name, left[name], arrived[name], repeats))
+        else:
+            rows.append(_layer_row(name, *pairs[name], arrived[name], repeats))
     return rows
+
+
+def _float_row(name: str, layer: Conv2d, x: Array, repeats: int) -> LayerReport:
+    value, size = Tensor(x), stored_bytes(layer)
+    with no_grad():
+        seconds = measure(lambda: layer(value), name, repeats=repeats, at_most_seconds=1.0, warmup_seconds=0.05).median
+    return LayerReport(name, "Conv2d", "float: in groups", size, size, math.inf, 0.0, seconds, seconds)
 
 
 def _pairs(model: Module, quantized: Module) -> dict[str, tuple[Any, QuantizedModule]]:
