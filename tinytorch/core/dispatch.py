@@ -198,28 +198,47 @@ def gradients_enabled() -> bool:
     return switches.get().gradients
 
 
-@contextmanager
-def _switched(switch: Switch) -> Iterator[None]:
-    """Run the body with ``switch`` as the last one of this context; bodies may end in any order."""
+def _begin(switch: Switch) -> None:
+    """Make ``switch`` the last one of this context, until `_end`."""
     global _bodies, _everywhere
     with _lock:
         _bodies += 1
-        _everywhere = (*_everywhere, *switch.observers)
+        if switch.observers:
+            _everywhere = (*_everywhere, *switch.observers)
     switches.set(switches.get().plus(switch))
+
+
+def _end(switch: Switch) -> None:
+    """Take ``switch`` away; bodies may end in any order."""
+    global _bodies, _everywhere
+    switches.set(switches.get().minus(switch))
+    with _lock:
+        _bodies -= 1
+        if switch.observers:
+            _everywhere = tuple([o for o in _everywhere if not any(o is mine for mine in switch.observers)])
+
+
+@contextmanager
+def _switched(switch: Switch) -> Iterator[None]:
+    """Run the body with ``switch`` as the last one of this context."""
+    _begin(switch)
     try:
         yield
     finally:
-        switches.set(switches.get().minus(switch))
-        with _lock:
-            _bodies -= 1
-            _everywhere = tuple([o for o in _everywhere if not any(o is mine for mine in switch.observers)])
+        _end(switch)
+
+
+_NO_GRAD = Switch(gradients=False)
 
 
 @contextmanager
 def no_grad() -> Iterator[None]:
     """Run the body without recording anything for backward. Also works as a decorator."""
-    with _switched(Switch(gradients=False)):
+    _begin(_NO_GRAD)  # and not through `_switched`: this is entered around every forward, and one context is quicker
+    try:
         yield
+    finally:
+        _end(_NO_GRAD)
 
 
 @contextmanager

@@ -254,9 +254,11 @@ class Switches:
         return Switches((*self._open, switch))
 
     def minus(self, switch: Switch) -> Switches:
-        """Return these without one."""
-        left = tuple([each for each in self._open if each is not switch])
-        return Switches(left) if left else PLAIN
+        """Return these without one, the last if it is open several times."""
+        if self._open == (switch,):
+            return PLAIN
+        places = [place for place, each in enumerate(self._open) if each is switch]
+        return Switches(self._open[: places[-1]] + self._open[places[-1] + 1 :]) if places else self
 
 
 #: No body is open.
