@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array, Implementation, Saved
-from tinytorch.perf.kernels.entries.driver import bytes_at, floats_at
 from tinytorch.perf.kernels.gemm.row_products import add_codes, affine, dot, long_dot, weighted_sum
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.flat import bytes_at, floats_at
 from tinytorch.perf.kernels.runtime.vector_math import exp_of_negative, gelu, multiply_add
 from tinytorch.perf.kernels.weight_only.rows import row_product
 from tinytorch.perf.kernels.weight_only.tiles import LANES

@@ -1,7 +1,7 @@
 """Layer and batch normalization, forward and backward, without temporaries.
 
-Declared: float32, at least one element, rows of at most 65,536. Given statistics, other dtypes, wider rows and
-bad shapes go to the op's reference.
+Declared: float32, at least one element, rows of at most 65,536. Gradients by given statistics, other dtypes, wider rows
+and bad shapes go to the op's reference.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tinytorch.core.ops.elementwise import sums_along
 from tinytorch.core.ops.spatial import channels_first, channels_last
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import rows_of
+from tinytorch.perf.kernels.runtime.flat import line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order, multiply_add
 from tinytorch.perf.kernels.runtime.vectors import ask_ahead
 
@@ -47,12 +47,14 @@ def row_moments(row: Any, epsilon: Any) -> Any:
 def layer_norm_share(
     start: Any, stop: Any, x: Any, weight: Any, bias: Any, epsilon: Any, output: Any, moments: Any
 ) -> None:
-    """Fill rows ``start`` to ``stop`` of ``output``, and of ``moments`` the mean and inverse deviation."""
+    """Fill rows ``start`` to ``stop`` of ``output``, and of ``moments``, if any, the mean and inverse deviation."""
+    keep = moments.size > 0
     for number in range(start, stop):
         ask_ahead(x, number, stop)
-        row, result = x[number], output[number]
+        row, result = line(x, number), line(output, number)
         mean, inverse = row_moments(row, epsilon)
-        moments[number, 0], moments[number, 1] = mean, inverse
+        if keep:
+            moments[number, 0], moments[number, 1] = mean, inverse
         for i in range(row.size):
             result[i] = multiply_add((row[i] - mean) * inverse, weight[i], bias[i])
 
@@ -73,7 +75,7 @@ def layer_norm_backward_share(
         sums[:] = _ZERO
         bias_sums[:] = _ZERO
         for number in range(block * _LAYER_NORM_ROWS, min(block * _LAYER_NORM_ROWS + _LAYER_NORM_ROWS, x.shape[0])):
-            g, row, result = gradient[number], x[number], down[number]
+            g, row, result = line(gradient, number), line(x, number), line(down, number)
             mean, inverse = moments[number, 0], moments[number, 1]
             level, along = _ZERO, _ZERO
             for i in range(width):
@@ -90,17 +92,6 @@ def layer_norm_backward_share(
                 result[i] = inverse * (g[i] * weight[i] - level - normal * along)
 
 
-def fill_layer_norm(
-    x: Array, weight: Array, bias: Array, epsilon: float, output: Array, moments: Array | None = None
-) -> Array:
-    """Fill ``output`` from the rows of ``x``, contiguous float32 matrices; return ``moments`` (rows, 2), filled."""
-    if moments is None:
-        moments = np.empty((len(x), 2), np.float32)
-    ns = x.shape[1] * _FORWARD_NS
-    threads.split(layer_norm_share, len(x), ns, x, weight, bias, np.float32(epsilon), output, moments)
-    return moments
-
-
 def _layer_norm_forward(keep: bool, x: Array, weight: Array, bias: Array, *, epsilon: float) -> tuple[Array, Saved]:
     """Layer norm of float32 of any shape and strides; other dtypes, and bad shapes, go to the op's reference."""
     width = x.shape[-1] if x.ndim else 0
@@ -111,7 +102,9 @@ def _layer_norm_forward(keep: bool, x: Array, weight: Array, bias: Array, *, eps
     rows = rows_of(x)
     weight, bias = np.ascontiguousarray(weight), np.ascontiguousarray(bias)
     output = np.empty(rows.shape, np.float32)
-    moments = fill_layer_norm(rows, weight, bias, epsilon, output)
+    moments = np.empty((len(rows) if keep else 0, 2), np.float32)
+    ns = width * _FORWARD_NS
+    threads.split(layer_norm_share, len(rows), ns, rows, weight, bias, np.float32(epsilon), output, moments)
     return output.reshape(x.shape), (rows, moments, weight, x.shape) if keep else ()
 
 
@@ -151,7 +144,7 @@ def channel_sums(x: Any, mean: Any, other: Any, power: Any, sums: Any) -> None:
     for first in range(0, x.shape[0], _BATCH_NORM_ROWS):
         plain[:], product[:] = _ZERO, _ZERO
         for row in range(first, min(first + _BATCH_NORM_ROWS, x.shape[0])):
-            values, others = x[row], other[row]
+            values, others = line(x, row), line(other, row)
             if power:
                 for c in range(channels):
                     product[c] = multiply_add(values[c], others[c] - mean[c], product[c])
@@ -171,11 +164,26 @@ def channel_squares(x: Any, mean: Any, squares: Any) -> None:
     for first in range(0, x.shape[0], _BATCH_NORM_ROWS):
         part[:] = _ZERO
         for row in range(first, min(first + _BATCH_NORM_ROWS, x.shape[0])):
-            values = x[row]
+            values = line(x, row)
             for c in range(channels):
                 part[c] = multiply_add(values[c] - mean[c], values[c] - mean[c], part[c])
         for c in range(channels):
             squares[c] += part[c]
+
+
+@kernel
+def scale_share(start: Any, stop: Any, x: Any, factor: Any, shift: Any, output: Any) -> None:
+    """Fill rows ``start`` to ``stop`` of ``output`` (P, C) with x factor + shift; rows of ``x`` may be longer."""
+    for row in range(start, stop):
+        values, made = line(x, row), line(output, row)
+        for c in range(made.size):
+            made[c] = values[c] * factor[c] + shift[c]
+
+
+def folded(weight: Array, bias: Array, mean: Array, variance: Array, epsilon: float) -> tuple[Array, Array]:
+    """Return the factor and the shift of each channel, float32, that normalize by given statistics."""
+    factor = weight / np.sqrt(variance.astype(np.float64) + epsilon)
+    return factor.astype(np.float32), (bias - mean * factor).astype(np.float32)
 
 
 @kernel
@@ -195,7 +203,7 @@ def normalize(x: Any, weight: Any, bias: Any, epsilon: Any, output: Any, moments
         inverse[c] = 1 / math.sqrt(variance + epsilon)
         moments[2, c] = sums[1, c] / max(rows - 1, 1)
     for row in range(rows):
-        values, made = x[row], output[row]
+        values, made = line(x, row), line(output, row)
         for c in range(channels):
             made[c] = multiply_add((values[c] - mean[c]) * inverse[c], weight[c], bias[c])
 
@@ -216,7 +224,7 @@ def normalize_backward(gradient: Any, x: Any, weight: Any, moments: Any, down: A
         level[c], along[c] = sums[0, c] / rows, sums[1, c] / rows * inverse[c]
         factor[c] = weight[c] * inverse[c]
     for row in range(rows):
-        g, values, made = gradient[row], x[row], down[row]
+        g, values, made = line(gradient, row), line(x, row), line(down, row)
         for c in range(channels):
             made[c] = factor[c] * (g[c] - level[c] - (values[c] - mean[c]) * along[c])
 
@@ -235,12 +243,17 @@ def _batch_norm_forward(
     """Normalize each channel of (N, C, H, W)."""
     floats = all(array.dtype == np.float32 for array in (x, weight, bias))
     fits = floats and x.ndim == 4 and x.size and weight.shape == bias.shape == x.shape[1:2]
-    if not fits or mean is not None or variance is not None:
-        given = () if mean is None and variance is None else (mean, variance)
+    given = () if mean is None and variance is None else (mean, variance)
+    if not fits or (given and (keep or mean is None or variance is None)):
         return ops.batch_norm.reference.forward(keep, x, weight, bias, *given, epsilon=epsilon, statistics=statistics)
     maps = channels_last(x)
     rows = maps.reshape(-1, maps.shape[3])
-    output, moments = np.empty(rows.shape, np.float32), np.empty((3, rows.shape[1]), np.float32)
+    output = np.empty(rows.shape, np.float32)
+    if mean is not None and variance is not None:
+        ns = rows.shape[1] * _FORWARD_NS
+        threads.split(scale_share, len(rows), ns, rows, *folded(weight, bias, mean, variance, epsilon), output)
+        return channels_first(output.reshape(maps.shape)), ()
+    moments = np.empty((3, rows.shape[1]), np.float32)
     weight, bias = np.ascontiguousarray(weight), np.ascontiguousarray(bias)
     normalize(rows, weight, bias, epsilon, output, moments, np.empty((2, rows.shape[1])))
     if statistics is not None:

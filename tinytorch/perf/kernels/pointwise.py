@@ -9,7 +9,8 @@ G. Steele, D. Lea and C. Flood, Fast splittable pseudorandom number generators, 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,19 @@ from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved,
 from tinytorch.core.ops.elementwise import sums_along
 from tinytorch.perf.kernels.runtime import threads, vector_math
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import dense, empty_like, flat, in_order_of, rows_of
+from tinytorch.perf.kernels.runtime.flat import dense, empty_like, flat, in_order_of, line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import gelu, gelu_slope, multiply_add
 from tinytorch.perf.kernels.runtime.vectors import cpu_features
-from tinytorch.perf.kernels.softmax import fill_softmax, softmax_backward
-from tinytorch.perf.ops import fused
+from tinytorch.perf.kernels.softmax import FORWARD_NS, causal_softmax_share, softmax_backward
+from tinytorch.perf.ops import fused, pointwise
 
 #: About how long an element takes, forward and backward, in nanoseconds.
 _FORWARD_NS, _BACKWARD_NS = 0.2, 0.3
-_ZERO, _ONE = np.float32(0), np.float32(1)
+_ZERO, _ONE, _HALF_OF_ONE, _ROOT_HALF = np.float32(0), np.float32(1), np.float32(0.5), np.float32(math.sqrt(0.5))
 
 
-def _share(of_one: Any, name: str) -> Any:
-    """Return the kernel ``f(start, stop, x, output)`` that fills ``output[start:stop]`` with ``of_one`` of each x."""
+def _share(of_one: Any, name: str, takes_numbers: bool = False) -> Any:
+    """Return the kernel ``f(start, stop, x, output, *numbers)``: each output is ``of_one(x, *numbers)``."""
 
     def share(start: Any, stop: Any, x: Any, output: Any) -> None:
         """Fill ``output[start:stop]``."""
@@ -39,11 +40,17 @@ def _share(of_one: Any, name: str) -> Any:
         for i in range(x.size):
             output[i] = of_one(x[i])
 
-    return kernel(share, name)
+    def share_with(start: Any, stop: Any, x: Any, output: Any, *numbers: Any) -> None:
+        """Fill ``output[start:stop]``; as `share`, whose calls are shorter."""
+        x, output = x[start:stop], output[start:stop]
+        for i in range(x.size):
+            output[i] = of_one(x[i], *numbers)
+
+    return kernel(share_with if takes_numbers else share, name)
 
 
-def _backward_share(slope: Any, name: str) -> Any:
-    """Return the kernel ``f(start, stop, gradient, kept, down)``: ``down`` is gradient times ``slope`` of ``kept``.
+def _backward_share(slope: Any, name: str, takes_numbers: bool = False) -> Any:
+    """Return the kernel ``f(start, stop, gradient, kept, down, *numbers)``: each is gradient times ``slope`` of kept.
 
     ``down`` may be the gradient itself.
     """
@@ -54,7 +61,13 @@ def _backward_share(slope: Any, name: str) -> Any:
         for i in range(kept.size):
             down[i] = gradient[i] * slope(kept[i])
 
-    return kernel(backward_share, name)
+    def backward_share_with(start: Any, stop: Any, gradient: Any, kept: Any, down: Any, *numbers: Any) -> None:
+        """Fill ``down[start:stop]``; as `backward_share`."""
+        gradient, kept, down = gradient[start:stop], kept[start:stop], down[start:stop]
+        for i in range(kept.size):
+            down[i] = gradient[i] * slope(kept[i], *numbers)
+
+    return kernel(backward_share_with if takes_numbers else backward_share, name)
 
 
 @kernel
@@ -94,21 +107,142 @@ def relu_slope(y: Any) -> Any:
     return _ONE if y > _ZERO else _ZERO
 
 
+@kernel
+def leaky_relu(x: Any, slope: Any) -> Any:
+    """Return x, times ``slope`` where it is not above 0."""
+    return x if x > _ZERO else x * slope
+
+
+@kernel
+def leaky_relu_slope(x: Any, slope: Any) -> Any:
+    """Return the slope of leaky ReLU at x."""
+    return _ONE if x > _ZERO else slope
+
+
+@kernel
+def square(x: Any) -> Any:
+    """Return x times x."""
+    return x * x
+
+
+@kernel
+def square_slope(x: Any) -> Any:
+    """Return the slope of x squared."""
+    return x + x
+
+
+@kernel
+def cube(x: Any) -> Any:
+    """Return x to the third power."""
+    return x * x * x
+
+
+@kernel
+def cube_slope(x: Any) -> Any:
+    """Return the slope of x to the third power."""
+    return np.float32(3) * x * x
+
+
+@kernel
+def negative(x: Any) -> Any:
+    """Return -x."""
+    return -x
+
+
+@kernel
+def absolute(x: Any) -> Any:
+    """Return x without its sign."""
+    return abs(x)
+
+
+@kernel
+def square_root(x: Any) -> Any:
+    """Return the square root of x."""
+    return np.float32(math.sqrt(x))
+
+
+@kernel
+def logarithm(x: Any) -> Any:
+    """Return the natural logarithm of x."""
+    return np.float32(math.log(x))
+
+
+@kernel
+def power(x: Any, exponent: Any) -> Any:
+    """Return x to a power."""
+    return x**exponent
+
+
+@kernel
+def clipped(x: Any, low: Any, high: Any) -> Any:
+    """Return x, or the end that it lies beyond."""
+    return low if x < low else high if x > high else x
+
+
+@kernel
+def hard_sigmoid(x: Any, slope: Any, shift: Any) -> Any:
+    """Return slope x + shift, or 0 or 1 where that lies beyond."""
+    return clipped(x * slope + shift, _ZERO, _ONE)
+
+
+@kernel
+def exact_gelu(x: Any) -> Any:
+    """Return x (1 + erf(x / sqrt(2))) / 2."""
+    return x * _HALF_OF_ONE * (_ONE + vector_math.erf(x * _ROOT_HALF))
+
+
+@kernel
+def without_nan(x: Any, value: Any) -> Any:
+    """Return x, or ``value`` where it is NaN."""
+    return x if x == x else value
+
+
 gelu_share, gelu_backward_share = _share(gelu, "gelu"), _backward_share(gelu_slope, "gelu")
-silu_share, silu_backward_share = _share(silu, "silu"), _backward_share(silu_slope, "silu")
-sigmoid_share, sigmoid_backward_share = (
-    _share(vector_math.sigmoid, "sigmoid"),
-    _backward_share(sigmoid_slope, "sigmoid"),
-)
-tanh_share, tanh_backward_share = _share(vector_math.tanh, "tanh"), _backward_share(tanh_slope, "tanh")
-relu_share, relu_backward_share = _share(relu, "relu"), _backward_share(relu_slope, "relu")
+square_share, cube_share = _share(square, "square"), _share(cube, "cube")
+square_backward_share = _backward_share(square_slope, "square")
+cube_backward_share = _backward_share(cube_slope, "cube")
+leaky_relu_backward_share = _backward_share(leaky_relu_slope, "leaky_relu", True)
+#: The kernel of each op of one operand; see `_share`.
+SHARES: dict[Op, Any] = {
+    ops.relu: _share(relu, "relu"),
+    ops.gelu: gelu_share,
+    ops.silu: _share(silu, "silu"),
+    ops.sigmoid: _share(vector_math.sigmoid, "sigmoid"),
+    ops.tanh: _share(vector_math.tanh, "tanh"),
+    ops.leaky_relu: _share(leaky_relu, "leaky_relu", True),
+    ops.exp: _share(vector_math.exp, "exp"),
+    ops.log: _share(logarithm, "log"),
+    ops.sqrt: _share(square_root, "square_root"),
+    ops.negative: _share(negative, "negative"),
+    ops.absolute: _share(absolute, "absolute"),
+    ops.power: _share(power, "power", True),
+    pointwise.erf: _share(vector_math.erf, "erf"),
+    pointwise.exact_gelu: _share(exact_gelu, "exact_gelu"),
+    pointwise.without_nan: _share(without_nan, "without_nan", True),
+    pointwise.softplus: _share(vector_math.softplus, "softplus"),
+    pointwise.floor: _share(vector_math.floor, "floor"),
+    pointwise.ceil: _share(vector_math.ceil, "ceil"),
+    pointwise.clip: _share(clipped, "clip", True),
+    pointwise.hard_sigmoid: _share(hard_sigmoid, "hard_sigmoid", True),
+}
+#: The parameters of those ops that their kernels take as numbers.
+NUMBERS: dict[Op, tuple[str, ...]] = {
+    ops.leaky_relu: ("slope",),
+    ops.power: ("exponent",),
+    pointwise.clip: ("low", "high"),
+    pointwise.without_nan: ("value",),
+    pointwise.hard_sigmoid: ("slope", "shift"),
+}
+#: Powers that need no power: their kernels forward and backward.
+POWERS = {2.0: (square_share, square_backward_share), 3.0: (cube_share, cube_backward_share)}
 
 
-def _implementation(op: Op, forward: Any, backward: Any, keeps: str, flops: tuple[int, int]) -> Implementation:
+def _implementation(op: Op, backward: Any, keeps: str, flops: tuple[int, int]) -> Implementation:
     """Return the implementation of a float32 activation; other dtypes are the op's reference's to run.
 
     ``keeps`` is "input" or "output", of which the backward kernel makes its slope; ``flops`` are for each element.
     """
+    forward = SHARES[op]
 
     def run(keep: bool, x: Array) -> tuple[Array, Saved]:
         if x.dtype != np.float32:
@@ -117,17 +251,43 @@ def _implementation(op: Op, forward: Any, backward: Any, keeps: str, flops: tupl
         x = dense(x)
         output, flat_output = empty_like(x)
         threads.split(forward, x.size, _FORWARD_NS, flat(x), flat_output)
-        return output, (x if keeps == "input" else output,) if keep else ()
+        return output, (x if keeps == "input" else output, backward) if keep else ()
 
-    def run_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-        if saved[0] is None:
-            return op.reference.backward(gradient, saved[1], needs, owned)
-        ordered = in_order_of(gradient, saved[0])
-        down = ordered if owned or ordered is not gradient else np.empty_like(ordered)
-        threads.split(backward, ordered.size, _BACKWARD_NS, flat(ordered), flat(saved[0]), flat(down))
-        return (down,)
+    return Implementation("numba", run, partial(_slopes, op), per_element(*flops))
 
-    return Implementation("numba", run, run_backward, per_element(*flops))
+
+def _slopes(op: Op, gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    """Return the gradient by what the forward saved: an array, the kernel that makes its slope, and numbers for it."""
+    kept, backward, *numbers = saved
+    if kept is None:
+        return op.reference.backward(gradient, backward, needs, owned)
+    ordered = in_order_of(gradient, kept)
+    down = ordered if owned or ordered is not gradient else np.empty_like(ordered)
+    threads.split(backward, ordered.size, _BACKWARD_NS, flat(ordered), flat(kept), flat(down), *numbers)
+    return (down,)
+
+
+def _power(keep: bool, x: Array, *, exponent: float) -> tuple[Array, Saved]:
+    """Square and cube of float32; other powers and dtypes are the reference's."""
+    if x.dtype != np.float32 or exponent not in POWERS:
+        output, saved = ops.power.reference.forward(keep, x, exponent=exponent)
+        return output, (None, saved) if keep else ()
+    return _with_numbers(keep, x, *POWERS[exponent])
+
+
+def _leaky_relu(keep: bool, x: Array, *, slope: float) -> tuple[Array, Saved]:
+    if x.dtype != np.float32:
+        output, saved = ops.leaky_relu.reference.forward(keep, x, slope=slope)
+        return output, (None, saved) if keep else ()
+    return _with_numbers(keep, x, SHARES[ops.leaky_relu], leaky_relu_backward_share, np.float32(slope))
+
+
+def _with_numbers(keep: bool, x: Array, forward: Any, backward: Any, *numbers: Any) -> tuple[Array, Saved]:
+    """Run a kernel that takes numbers; save the input."""
+    x = dense(x)
+    output, flat_output = empty_like(x)
+    threads.split(forward, x.size, _FORWARD_NS, flat(x), flat_output, *numbers)
+    return output, (x, backward, *numbers) if keep else ()
 
 
 def fill_gelu(x: Array, output: Array) -> None:
@@ -135,15 +295,18 @@ def fill_gelu(x: Array, output: Array) -> None:
     threads.split(gelu_share, x.size, _FORWARD_NS, flat(x), flat(output))
 
 
-_Kernels = tuple[Op, Callable[..., None], Callable[..., None], str, tuple[int, int]]
-_ACTIVATIONS: tuple[_Kernels, ...] = (
-    (ops.gelu, gelu_share, gelu_backward_share, "input", (7, 15)),
-    (ops.silu, silu_share, silu_backward_share, "input", (5, 8)),
-    (ops.sigmoid, sigmoid_share, sigmoid_backward_share, "output", (4, 3)),
-    (ops.tanh, tanh_share, tanh_backward_share, "output", (1, 3)),
-    (ops.relu, relu_share, relu_backward_share, "output", (1, 2)),
+_ACTIVATIONS: tuple[tuple[Op, Any, str, tuple[int, int]], ...] = (
+    (ops.gelu, gelu_backward_share, "input", (7, 15)),
+    (ops.silu, _backward_share(silu_slope, "silu"), "input", (5, 8)),
+    (ops.sigmoid, _backward_share(sigmoid_slope, "sigmoid"), "output", (4, 3)),
+    (ops.tanh, _backward_share(tanh_slope, "tanh"), "output", (1, 3)),
+    (ops.relu, _backward_share(relu_slope, "relu"), "output", (1, 2)),
 )
-_POINTWISE: dict[Op, Implementation] = {kernels[0]: _implementation(*kernels) for kernels in _ACTIVATIONS}
+_POINTWISE: dict[Op, Implementation] = {
+    **{each[0]: _implementation(*each) for each in _ACTIVATIONS},
+    ops.leaky_relu: Implementation("numba", _leaky_relu, partial(_slopes, ops.leaky_relu), per_element(2, 2)),
+    ops.power: Implementation("numba", _power, partial(_slopes, ops.power), per_element(2, 3)),
+}
 
 
 #: About how long an element takes, forward and backward, in nanoseconds.
@@ -156,7 +319,7 @@ _ROWS = 64
 def bias_gelu_share(start: Any, stop: Any, x: Any, bias: Any, output: Any) -> None:
     """Fill rows ``start`` to ``stop``."""
     for number in range(start, stop):
-        row, result = x[number], output[number]
+        row, result = line(x, number), line(output, number)
         for i in range(row.size):
             result[i] = gelu(row[i] + bias[i])
 
@@ -170,7 +333,7 @@ def bias_gelu_backward_share(
         sums = down_bias[block]
         sums[:] = np.float32(0)
         for number in range(block * _ROWS, min(block * _ROWS + _ROWS, x.shape[0])):
-            g, row, result = gradient[number], x[number], down[number]
+            g, row, result = line(gradient, number), line(x, number), line(down, number)
             for i in range(row.size):
                 slope = g[i] * gelu_slope(row[i] + bias[i])
                 result[i] = slope
@@ -209,7 +372,8 @@ def _causal_softmax(keep: bool, x: Array) -> tuple[Array, Saved]:
         return output, (None, saved) if keep else ()
     rows = rows_of(x)
     output = np.empty(x.shape, np.float32)
-    fill_softmax(rows, output.reshape(rows.shape), x.shape[-2])
+    into = output.reshape(rows.shape)
+    threads.split(causal_softmax_share, len(rows), rows.shape[1] * FORWARD_NS, rows, into, x.shape[-2])
     return output, (output,) if keep else ()
 
 

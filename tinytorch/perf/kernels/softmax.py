@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.op import Array, Call, Gradients, Implementation, Saved, Work
+from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved, Work
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import rows_of
+from tinytorch.perf.kernels.runtime.flat import line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order, exp_of_negative, larger, of_sort_key, sort_key
 from tinytorch.perf.kernels.runtime.vectors import ask_ahead
 
@@ -49,7 +49,34 @@ def softmax_share(start: Any, stop: Any, x: Any, output: Any) -> None:
     """Fill rows ``start`` to ``stop``."""
     for number in range(start, stop):
         ask_ahead(x, number, stop)
-        softmax_row(x[number], output[number])
+        softmax_row(line(x, number), line(output, number))
+
+
+@kernel
+def log_softmax_share(start: Any, stop: Any, x: Any, output: Any) -> None:
+    """Fill rows ``start`` to ``stop`` with the logarithm of the softmax."""
+    for number in range(start, stop):
+        ask_ahead(x, number, stop)
+        row, result = line(x, number), line(output, number)
+        largest = row_maximum(row)
+        total = _ZERO
+        for i in range(row.size):
+            total = add_in_any_order(total, exp_of_negative(row[i] - largest))
+        shift = np.float32(math.log(total))
+        for i in range(row.size):
+            result[i] = row[i] - largest - shift
+
+
+@kernel
+def log_softmax_backward_share(start: Any, stop: Any, gradient: Any, y: Any, down: Any) -> None:
+    """Fill rows ``start`` to ``stop`` of ``down``, which may be the gradient itself: g - e**y sum(g)."""
+    for number in range(start, stop):
+        g, logarithms, result = line(gradient, number), line(y, number), line(down, number)
+        total = _ZERO
+        for i in range(g.size):
+            total = add_in_any_order(total, g[i])
+        for i in range(g.size):
+            result[i] = g[i] - exp_of_negative(logarithms[i]) * total
 
 
 @kernel
@@ -66,7 +93,7 @@ def causal_softmax_share(start: Any, stop: Any, x: Any, output: Any, queries: An
 def softmax_backward_share(start: Any, stop: Any, gradient: Any, y: Any, down: Any) -> None:
     """Fill rows ``start`` to ``stop`` of ``down``, which may be the gradient itself: y (g - sum(g y))."""
     for number in range(start, stop):
-        g, weights, result = gradient[number], y[number], down[number]
+        g, weights, result = line(gradient, number), line(y, number), line(down, number)
         along = _ZERO
         for i in range(g.size):
             along = add_in_any_order(along, g[i] * weights[i])
@@ -74,43 +101,44 @@ def softmax_backward_share(start: Any, stop: Any, gradient: Any, y: Any, down: A
             result[i] = weights[i] * (g[i] - along)
 
 
-def fill_softmax(x: Array, output: Array, queries: int | None = None) -> None:
-    """Fill the contiguous matrix ``output`` with the softmax of the rows of ``x``; causal with ``queries``."""
-    ns = x.shape[1] * FORWARD_NS
-    if queries is None:
-        threads.split(softmax_share, len(x), ns, x, output)
-    else:
-        threads.split(causal_softmax_share, len(x), ns, x, output, queries)
-
-
-def softmax_backward(gradient: Array, output: Array, owned: bool) -> Array:
+def softmax_backward(gradient: Array, output: Array, owned: bool, share: Any = softmax_backward_share) -> Array:
     """Return the gradient of the input from that of the output, and from the output, which is contiguous."""
     rows = rows_of(gradient)
     reusable = owned or not np.may_share_memory(rows, gradient)
     down = rows if reusable else np.empty_like(rows)
-    threads.split(softmax_backward_share, len(rows), rows.shape[1] * BACKWARD_NS, rows, rows_of(output), down)
+    threads.split(share, len(rows), rows.shape[1] * BACKWARD_NS, rows, rows_of(output), down)
     return down.reshape(output.shape)
 
 
-def _softmax_forward(keep: bool, x: Array, *, axis: int = -1) -> tuple[Array, Saved]:
-    """Softmax of float32 of any shape along any axis; other dtypes go to the op's reference."""
-    if x.dtype != np.float32 or not x.size:
-        output, saved = ops.softmax.reference.forward(keep, x, axis=axis)
-        return output, (None, saved) if keep else ()
-    last = x.swapaxes(axis, -1)
-    output = np.empty(last.shape, np.float32)
-    fill_softmax(rows_of(last), rows_of(output))
-    return output.swapaxes(axis, -1), (output, axis) if keep else ()
+def _along_an_axis(op: Op, share: Any, backward_share: Any) -> Implementation:
+    """Return the implementation of softmax or its logarithm: float32 of any shape, along any axis.
+
+    Other dtypes go to the op's reference.
+    """
+
+    def forward(keep: bool, x: Array, *, axis: int = -1) -> tuple[Array, Saved]:
+        if x.dtype != np.float32 or not x.size:
+            output, saved = op.reference.forward(keep, x, axis=axis)
+            return output, (None, saved) if keep else ()
+        last = x.swapaxes(axis, -1)
+        output = np.empty(last.shape, np.float32)
+        rows = rows_of(last)
+        threads.split(share, len(rows), rows.shape[1] * FORWARD_NS, rows, rows_of(output))
+        return output.swapaxes(axis, -1), (output, axis) if keep else ()
+
+    def backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+        output, axis = saved
+        if output is None:
+            return op.reference.backward(gradient, axis, needs, owned)
+        return (softmax_backward(gradient.swapaxes(axis, -1), output, owned, backward_share).swapaxes(axis, -1),)
+
+    return Implementation("numba", forward, backward)
 
 
-def _softmax_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    output, axis = saved
-    if output is None:
-        return ops.softmax.reference.backward(gradient, axis, needs, owned)
-    return (softmax_backward(gradient.swapaxes(axis, -1), output, owned).swapaxes(axis, -1),)
-
-
-_SOFTMAX = {ops.softmax: Implementation("numba", _softmax_forward, _softmax_backward)}
+_SOFTMAX = {
+    ops.softmax: _along_an_axis(ops.softmax, softmax_share, softmax_backward_share),
+    ops.log_softmax: _along_an_axis(ops.log_softmax, log_softmax_share, log_softmax_backward_share),
+}
 
 
 #: About how long an element takes, in nanoseconds.
@@ -122,7 +150,7 @@ def cross_entropy_share(start: Any, stop: Any, logits: Any, labels: Any, losses:
     """Fill ``losses`` of rows ``start`` to ``stop``, and of ``moments`` the maximum and the sum of weights."""
     for number in range(start, stop):
         ask_ahead(logits, number, stop)
-        row = logits[number]
+        row = line(logits, number)
         largest = row_maximum(row)
         total = _ZERO
         for i in range(row.size):
@@ -138,7 +166,7 @@ def cross_entropy_backward_share(
     """Fill rows ``start`` to ``stop`` of ``down``: (softmax - one at the label) times the row's scale."""
     for number in range(start, stop):
         ask_ahead(logits, number, stop)
-        row, result = logits[number], down[number]
+        row, result = line(logits, number), line(down, number)
         largest, scale = moments[number, 0], scales[number]
         factor = scale / moments[number, 1]
         for i in range(row.size):

@@ -13,10 +13,11 @@ from tinytorch.core import ops
 from tinytorch.core.op import Array, Work
 from tinytorch.perf.kernels.entries import maps
 from tinytorch.perf.kernels.entries.binding import Binder, Buffer, Constants, Node, Value, View, joined_axes, lay_out
-from tinytorch.perf.kernels.entries.driver import FRAME, WORDS, Entry, address_of, floats_at, replay, words_at
+from tinytorch.perf.kernels.entries.driver import FRAME, WORDS, Entry, address_of, replay
 from tinytorch.perf.kernels.entries.products import row_product
 from tinytorch.perf.kernels.gemm.register_tiles import LANES
 from tinytorch.perf.kernels.runtime.evidence import evidence
+from tinytorch.perf.kernels.runtime.flat import floats_at, words_at
 
 
 def _add_number(row: int) -> None:

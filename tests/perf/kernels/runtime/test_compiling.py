@@ -32,7 +32,9 @@ compiling.KEPT = Path(sys.argv[1])
 if sys.argv[2] == "rank":
     sys.modules["mpi4py.MPI"] = None
 import numpy as np
-from tinytorch.perf.kernels.pointwise import relu_share
+from tinytorch.core import ops
+from tinytorch.perf.kernels.pointwise import SHARES
+relu_share = SHARES[ops.relu]
 x = np.array([-1.0, 2.0], np.float32)
 y = np.empty_like(x)
 compiling.warm(relu_share, 0, 2, x, y)

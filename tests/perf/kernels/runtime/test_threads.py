@@ -79,3 +79,14 @@ def test_waiting_ends_with_the_signal_or_with_the_time() -> None:
     timer.start()
     assert wait_until(signals, 8, 1, 20_000_000_000)
     timer.join()
+
+
+def test_an_error_on_a_thread_arrives() -> None:
+    def fail(start: int, stop: int) -> None:
+        if start:
+            raise ValueError("this share fails")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "limit", lambda: 2)
+        with pytest.raises(ValueError, match="this share fails"):
+            threads.split(fail, 10, 1e9)

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.flat import floats_at, words_at
 from tinytorch.perf.kernels.runtime.threads import give_way
 
 #: Numbers of a row of a table. The last two say which share of how many an entry is to do, if it can be divided.
@@ -37,45 +38,6 @@ HAS_CLOCK = hasattr(time, "CLOCK_MONOTONIC")
 _LOOKS = 2000
 _CLOCK = np.int32(getattr(time, "CLOCK_MONOTONIC", 0))
 _read_clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uintp))
-
-
-def _pointer(kind: Any) -> Any:
-    """Return ``f(address)``: a pointer to a number of that kind."""
-
-    def from_address(_typing: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
-
-        return types.CPointer(kind)(address), emit
-
-    return intrinsic(from_address)
-
-
-_to_float, _to_byte, _to_word = _pointer(types.float32), _pointer(types.int8), _pointer(types.int64)
-
-
-@kernel
-def floats_at(address: Any, count: Any) -> Any:
-    """Return the flat array of ``count`` float32 at an address."""
-    return carray(_to_float(address), (count,))
-
-
-@kernel
-def bytes_at(address: Any, count: Any) -> Any:
-    """Return the flat array of ``count`` bytes, int8, at an address."""
-    return carray(_to_byte(address), (count,))
-
-
-@kernel
-def words_at(address: Any, count: Any) -> Any:
-    """Return the flat array of ``count`` int64 at an address."""
-    return carray(_to_word(address), (count,))
-
-
-@kernel
-def matrix_at(address: Any, rows: Any, columns: Any) -> Any:
-    """Return the contiguous matrix of float32 at an address."""
-    return carray(_to_float(address), (rows, columns))
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -120,6 +82,25 @@ class Entry:
         self._compiled.compile(signature)
         made = self._compiled.overloads[signature]
         return int(made.library.get_pointer_to_function(made.fndesc.llvm_func_name))
+
+
+def entry_of(share: Any, items: int, arrays: Any, name: str) -> Entry:
+    """Return the entry that runs a kernel ``share(start, stop, *operands)`` on the operands of its row.
+
+    Args:
+        share: the kernel that the op's implementation runs too.
+        items: the word of a row that says how many items there are.
+        arrays: the kernel ``f(row)`` that returns all operands, views of the memory that the row's words tell.
+        name: what tells this entry from others.
+    """
+
+    def run(row: int) -> None:
+        """Do the row's share of the items."""
+        w = words_at(row, WORDS)
+        first, last = part(w, w[items])
+        share(first, last, *arrays(row))
+
+    return Entry(run, name)
 
 
 def _copy_strided(row: int) -> None:

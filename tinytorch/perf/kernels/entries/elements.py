@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,73 +9,35 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Op
 from tinytorch.perf.kernels.entries.binding import Binder, Node, View, joined_axes, row_strides
-from tinytorch.perf.kernels.entries.driver import WORDS, Entry, bits_of_float, floats_at, part, words_at
-from tinytorch.perf.kernels.pointwise import relu, silu
-from tinytorch.perf.kernels.runtime import vector_math
+from tinytorch.perf.kernels.entries.driver import WORDS, Entry, bits_of_float, entry_of
+from tinytorch.perf.kernels.pointwise import NUMBERS, POWERS, SHARES
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.vector_math import gelu
+from tinytorch.perf.kernels.runtime.flat import floats_at, number_at, words_at
 from tinytorch.perf.ops import pointwise
 
 #: Axes of a sum or product of two operands, once neighbours are joined.
 _PAIR_AXES = 4
-_ZERO, _ONE, _HALF, _ROOT_HALF = np.float32(0), np.float32(1), np.float32(0.5), np.float32(math.sqrt(0.5))
 
 
-def _each(of_one: Any, name: str) -> Entry:
-    """Return the entry that writes ``of_one`` of each element; words: source, target, count."""
-
-    def each(row: int) -> None:
-        """Write each element."""
-        w = words_at(row, WORDS)
-        first, last = part(w, w[3])
-        x, output = floats_at(w[1] + 4 * first, last - first), floats_at(w[2] + 4 * first, last - first)
-        for i in range(x.size):
-            output[i] = of_one(x[i])
-
-    return Entry(each, name)
-
-
-def _power(row: int) -> None:
-    """Write each element to a power; words: source, target, count, exponent."""
+@kernel
+def _flat_operands(row: int) -> Any:
+    """Return source and target; words: source, target, count."""
     w = words_at(row, WORDS)
-    x, output, exponent = floats_at(w[1], w[3]), floats_at(w[2], w[3]), floats_at(row + 32, 1)[0]
-    for i in range(x.size):
-        output[i] = x[i] ** exponent
+    return floats_at(w[1], w[3]), floats_at(w[2], w[3])
 
 
-def _leaky_relu(row: int) -> None:
-    """Write each element, those below 0 times a slope; words: source, target, count, slope."""
+@kernel
+def _with_number(row: int) -> Any:
+    """Return source, target and the number in the word after them."""
     w = words_at(row, WORDS)
-    x, output, slope = floats_at(w[1], w[3]), floats_at(w[2], w[3]), floats_at(row + 32, 1)[0]
-    for i in range(x.size):
-        output[i] = x[i] if x[i] > _ZERO else x[i] * slope
+    return floats_at(w[1], w[3]), floats_at(w[2], w[3]), number_at(row, 4)
 
 
-def _clip(row: int) -> None:
-    """Write each element, none below or above the ends; words: source, target, count, low, high."""
+@kernel
+def _with_numbers(row: int) -> Any:
+    """Return source, target and the two numbers in the words after them."""
     w = words_at(row, WORDS)
-    x, output = floats_at(w[1], w[3]), floats_at(w[2], w[3])
-    low, high = floats_at(row + 32, 1)[0], floats_at(row + 40, 1)[0]
-    for i in range(x.size):
-        output[i] = low if x[i] < low else high if x[i] > high else x[i]
-
-
-def _hard_sigmoid(row: int) -> None:
-    """Write slope x + shift, none below 0 or above 1; words: source, target, count, slope, shift."""
-    w = words_at(row, WORDS)
-    x, output = floats_at(w[1], w[3]), floats_at(w[2], w[3])
-    slope, shift = floats_at(row + 32, 1)[0], floats_at(row + 40, 1)[0]
-    for i in range(x.size):
-        y = x[i] * slope + shift
-        output[i] = _ZERO if y < _ZERO else _ONE if y > _ONE else y
-
-
-def _without_nan(row: int) -> None:
-    """Write each element, or a number where it is none; words: source, target, count, number."""
-    w = words_at(row, WORDS)
-    x, output, value = floats_at(w[1], w[3]), floats_at(w[2], w[3]), floats_at(row + 32, 1)[0]
-    for i in range(x.size):
-        output[i] = x[i] if x[i] == x[i] else value
+    return floats_at(w[1], w[3]), floats_at(w[2], w[3]), number_at(row, 4), number_at(row, 5)
 
 
 def _pair(of_two: Any, name: str) -> Entry:
@@ -116,51 +77,6 @@ def _pair(of_two: Any, name: str) -> Entry:
 
 
 @kernel
-def _negative(x: Any) -> Any:
-    return -x
-
-
-@kernel
-def _absolute(x: Any) -> Any:
-    return abs(x)
-
-
-@kernel
-def _square_root(x: Any) -> Any:
-    return np.float32(math.sqrt(x))
-
-
-@kernel
-def _logarithm(x: Any) -> Any:
-    return np.float32(math.log(x))
-
-
-@kernel
-def _floor(x: Any) -> Any:
-    return vector_math.floor(x)
-
-
-@kernel
-def _ceil(x: Any) -> Any:
-    return vector_math.ceil(x)
-
-
-@kernel
-def _exact_gelu(x: Any) -> Any:
-    return x * _HALF * (_ONE + vector_math.erf(x * _ROOT_HALF))
-
-
-@kernel
-def _square(x: Any) -> Any:
-    return x * x
-
-
-@kernel
-def _cube(x: Any) -> Any:
-    return x * x * x
-
-
-@kernel
 def _smaller(a: Any, b: Any) -> Any:
     """Return the smaller one; NaN if either is."""
     return a if a < b or a != a else b
@@ -192,28 +108,8 @@ def _larger(a: Any, b: Any) -> Any:
     return a if a > b or a != a else b
 
 
-_SINGLE: dict[Op, Entry] = {
-    ops.relu: _each(relu, "relu"),
-    ops.gelu: _each(gelu, "gelu"),
-    ops.silu: _each(silu, "silu"),
-    ops.sigmoid: _each(vector_math.sigmoid, "sigmoid"),
-    ops.tanh: _each(vector_math.tanh, "tanh"),
-    ops.exp: _each(vector_math.exp, "exp"),
-    ops.log: _each(_logarithm, "log"),
-    ops.sqrt: _each(_square_root, "sqrt"),
-    ops.negative: _each(_negative, "negative"),
-    ops.absolute: _each(_absolute, "absolute"),
-    pointwise.erf: _each(vector_math.erf, "erf"),
-    pointwise.exact_gelu: _each(_exact_gelu, "exact_gelu"),
-    pointwise.softplus: _each(vector_math.softplus, "softplus"),
-    pointwise.floor: _each(_floor, "floor"),
-    pointwise.ceil: _each(_ceil, "ceil"),
-    ops.power: Entry(_power),
-    ops.leaky_relu: Entry(_leaky_relu),
-    pointwise.clip: Entry(_clip),
-    pointwise.without_nan: Entry(_without_nan),
-    pointwise.hard_sigmoid: Entry(_hard_sigmoid),
-}
+_OPERANDS = (_flat_operands, _with_number, _with_numbers)
+_SINGLE = {op: entry_of(share, 3, _OPERANDS[len(NUMBERS.get(op, ()))], op.name) for op, share in SHARES.items()}
 _PAIRS: dict[Op, Entry] = {
     ops.add: _pair(_add, "add"),
     ops.subtract: _pair(_subtract, "subtract"),
@@ -223,14 +119,10 @@ _PAIRS: dict[Op, Entry] = {
     pointwise.minimum: _pair(_smaller, "minimum"),
 }
 #: Powers that need no power.
-_POWERS = {2.0: _each(_square, "square"), 3.0: _each(_cube, "cube"), 0.5: _SINGLE[ops.sqrt]}
-_PARAMETERS = {
-    ops.power: ("exponent",),
-    ops.leaky_relu: ("slope",),
-    pointwise.clip: ("low", "high"),
-    pointwise.without_nan: ("value",),
-    pointwise.hard_sigmoid: ("slope", "shift"),
+_POWERS = {
+    exponent: entry_of(share, 3, _flat_operands, f"power_{exponent:.0f}") for exponent, (share, _) in POWERS.items()
 }
+_POWERS[0.5] = _SINGLE[ops.sqrt]
 
 
 def _bind_single(node: Node, binder: Binder) -> View:
@@ -239,8 +131,8 @@ def _bind_single(node: Node, binder: Binder) -> View:
     x = x if _is_dense(x) else binder.contiguous(x)
     output = binder.new(x.shape, x.strides, x.size)
     entry = _POWERS.get(node.params["exponent"]) if node.op is ops.power else None
-    numbers = [] if entry else [bits_of_float(node.params[name]) for name in _PARAMETERS.get(node.op, ())]
-    binder.emit(entry or _SINGLE[node.op], (x, output, x.size, *numbers), (x,), output, divisible=not numbers)
+    numbers = [] if entry else [bits_of_float(node.params[name]) for name in NUMBERS.get(node.op, ())]
+    binder.emit(entry or _SINGLE[node.op], (x, output, x.size, *numbers), (x,), output, divisible=True)
     return output
 
 

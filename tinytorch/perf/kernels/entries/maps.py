@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,10 +15,10 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Shape
-from tinytorch.core.ops.spatial import Pair, _averaging, output_positions
+from tinytorch.core.ops.spatial import output_positions
 from tinytorch.perf.kernels.convolution import SCRATCH, Geometry, correlate, forward_pass, pack_weights, weight_panels
 from tinytorch.perf.kernels.entries.binding import Binder, Node, Value, View, aligned
-from tinytorch.perf.kernels.entries.driver import WORDS, Entry, bits_of_float, floats_at, matrix_at, part, words_at
+from tinytorch.perf.kernels.entries.driver import WORDS, Entry, bits_of_float, entry_of, part
 from tinytorch.perf.kernels.entries.windows import (
     LINE,
     MAXIMA,
@@ -29,7 +30,10 @@ from tinytorch.perf.kernels.entries.windows import (
     window_tile,
 )
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES
+from tinytorch.perf.kernels.normalization import folded, scale_share
+from tinytorch.perf.kernels.pooling import cell_share
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.flat import floats_at, maps_at, matrix_at, words_at
 
 #: Numbers of the largest table of tiles: beyond, windows are found as they come.
 _MOST_NUMBERS = 1 << 21
@@ -157,37 +161,28 @@ def _by_channel(kind: int, name: str) -> Entry:
     return Entry(by_channel, name)
 
 
-def _weigh_cells(row: int) -> None:
-    """Write weighted sums of positions; words: source, weights, target, images, positions, cells, channels, pixel."""
+@kernel
+def _cell_operands(row: int) -> Any:
+    """Return maps (N, H, W, C), which may have more channels than are read, and the output (N, oh, ow, C).
+
+    Words: source, target, rows of all outputs, images, height, width, rows, columns, channels, floats of a pixel.
+    """
     w = words_at(row, WORDS)
-    positions, cells, channels = w[5], w[6], w[7]
-    weights = matrix_at(w[2], cells, positions)
-    for image in range(w[4]):
-        for cell in range(cells):
-            total = floats_at(w[3] + 4 * (image * cells + cell) * channels, channels)
-            total[:] = _ZERO
-            for position in range(positions):
-                weight = weights[cell, position]
-                if weight != _ZERO:
-                    pixel = floats_at(w[1] + 4 * (image * positions + position) * w[8], channels)
-                    for c in range(channels):
-                        total[c] += weight * pixel[c]
+    return maps_at(w[1], w[4], w[5], w[6], w[10]), maps_at(w[2], w[4], w[7], w[8], w[9])
 
 
-def _scale_channels(row: int) -> None:
-    """Scale and shift each channel; words: x, factors, shifts, target, pixels, channels, floats of a pixel of x."""
+@kernel
+def _channel_operands(row: int) -> Any:
+    """Return operands of `scale_share`; words: x, factors, shifts, target, pixels, channels, floats of a pixel of x."""
     w = words_at(row, WORDS)
-    factor, shift = floats_at(w[2], w[6]), floats_at(w[3], w[6])
-    for pixel in range(w[5]):
-        x, output = floats_at(w[1] + 4 * pixel * w[7], w[6]), floats_at(w[4] + 4 * pixel * w[6], w[6])
-        for c in range(x.size):
-            output[c] = x[c] * factor[c] + shift[c]
+    return matrix_at(w[1], w[5], w[7]), floats_at(w[2], w[6]), floats_at(w[3], w[6]), matrix_at(w[4], w[5], w[6])
 
 
 convolve_windows, convolve = Entry(_convolve_windows), Entry(_convolve)
 convolve_channels = _by_channel(PRODUCTS, "products")
 _POOLS = {ops.max_pool2d: _by_channel(MAXIMA, "maxima"), ops.avg_pool2d: _by_channel(MEANS, "means")}
-weigh_cells, scale_channels = Entry(_weigh_cells), Entry(_scale_channels)
+mean_cells = entry_of(cell_share, 3, _cell_operands, "adaptive_avg_pool2d")
+scale_channels = entry_of(scale_share, 5, _channel_operands, "batch_norm")
 
 
 def _maps(binder: Binder, operand: Any) -> tuple[View, int]:
@@ -412,19 +407,12 @@ def _bind_pool(node: Node, binder: Binder) -> View:
 
 
 def _bind_adaptive_pool(node: Node, binder: Binder) -> View:
-    """Bind means over cells as a product with one matrix of weights over all positions."""
     maps, pixel = _maps(binder, node.operands[0])
     images, channels, height, width = maps.shape
-    size: Pair = node.params["size"]
-
-    def weights() -> Array:
-        kind = np.dtype(np.float32)
-        return aligned(np.kron(_averaging(height, size[0], kind), _averaging(width, size[1], kind)))
-
-    averaging = binder.prepared(("averaging", height, width, size), None, weights)
+    rows, columns = node.params["size"]
     output = _channels_last(binder, node.output.shape, channels)
-    words = (maps, averaging, output, images, height * width, math.prod(size), channels, pixel)
-    binder.emit(weigh_cells, words, (maps, averaging), output)
+    words = (maps, output, images * rows, images, height, width, rows, columns, channels, pixel)
+    binder.emit(mean_cells, words, (maps,), output, divisible=True)
     return output
 
 
@@ -434,15 +422,15 @@ def _bind_batch_norm(node: Node, binder: Binder) -> View:
     weight, bias, mean, variance = (*constants, None, None)[:4]
     if weight is None or bias is None or mean is None or variance is None:
         raise binder.refuse("normalizes by the batch's own statistics: call model.eval() first")
-    factor = weight / np.sqrt(variance.astype(np.float64) + node.params["epsilon"])
-    shift = bias - mean * factor
     maps, pixel = _maps(binder, node.operands[0])
     channels = maps.shape[1]
-    factors = binder.prepared(("factors", factor.tobytes()), None, lambda: aligned(factor.astype(np.float32)))
-    shifts = binder.prepared(("shifts", shift.tobytes()), None, lambda: aligned(shift.astype(np.float32)))
+    factor, shift = (
+        binder.prepared(("of channels", each.tobytes()), None, partial(aligned, each))
+        for each in folded(weight, bias, mean, variance, node.params["epsilon"])
+    )
     output = _channels_last(binder, node.output.shape, channels)
-    words = (maps, factors, shifts, output, output.size // channels, channels, pixel)
-    binder.emit(scale_channels, words, (maps, factors, shifts), output)
+    words = (maps, factor, shift, output, output.size // channels, channels, pixel)
+    binder.emit(scale_channels, words, (maps, factor, shift), output, divisible=True)
     return output
 
 

@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 from tinytorch.core import ops
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.entries.binding import Binder, Node, Value, View, aligned, row_strides
-from tinytorch.perf.kernels.entries.driver import WORDS, Entry, floats_at, matrix_at, part, words_at
+from tinytorch.perf.kernels.entries.driver import WORDS, Entry, part
 from tinytorch.perf.kernels.gemm.packed_matmul import (
     ACTIVATIONS,
     add_line,
@@ -32,6 +32,7 @@ from tinytorch.perf.kernels.gemm.packing import pack, padded, panel_start
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, WIDTH
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, words_at
 from tinytorch.perf.ops.fused import fused_linear
 
 _INDEX = ir.IntType(64)

@@ -11,72 +11,41 @@ from tinytorch.core import ops
 from tinytorch.core.op import Op
 from tinytorch.perf.kernels.attention.forward import PLAN, attend, attend_one, scratch_sizes
 from tinytorch.perf.kernels.entries.binding import Binder, Node, View, most_shares
-from tinytorch.perf.kernels.entries.driver import (
-    SHARE,
-    SHARES,
-    WORDS,
-    Entry,
-    bits_of_float,
-    floats_at,
-    matrix_at,
-    part,
-    words_at,
-)
+from tinytorch.perf.kernels.entries.driver import SHARE, SHARES, WORDS, Entry, bits_of_float, entry_of, part
 from tinytorch.perf.kernels.gemm.packed_matmul import tile_height
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, multiply_tile
-from tinytorch.perf.kernels.normalization import row_moments
+from tinytorch.perf.kernels.normalization import layer_norm_share
+from tinytorch.perf.kernels.reductions import reduce_share
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order, exp_of_negative, multiply_add
-from tinytorch.perf.kernels.softmax import row_maximum, softmax_row
+from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, number_at, words_at
+from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order, exp_of_negative
+from tinytorch.perf.kernels.softmax import log_softmax_share, row_maximum, softmax_share
 
 #: Positions up to which a head's scores are held for a few queries at a time, without blocks of keys.
 _SHORT = 128
 _ZERO, _ONE, _HIDDEN = np.float32(0), np.float32(1), np.float32(-np.inf)
 
 
-def _layer_norm(row: int) -> None:
-    """Normalize rows; words: x, weight, bias, output, rows, width, epsilon."""
+@kernel
+def _layer_norm(row: int) -> Any:
+    """Return operands of `layer_norm_share`; words: x, weight, bias, output, rows, width, epsilon."""
     w = words_at(row, WORDS)
-    width = w[6]
-    weight, bias, epsilon = floats_at(w[2], width), floats_at(w[3], width), floats_at(row + 56, 1)[0]
-    first, last = part(w, w[5])
-    for number in range(first, last):
-        x, output = floats_at(w[1] + 4 * number * width, width), floats_at(w[4] + 4 * number * width, width)
-        mean, inverse = row_moments(x, epsilon)
-        for i in range(width):
-            output[i] = multiply_add((x[i] - mean) * inverse, weight[i], bias[i])
+    x, output, nothing = matrix_at(w[1], w[5], w[6]), matrix_at(w[4], w[5], w[6]), matrix_at(row, 0, 2)
+    return x, floats_at(w[2], w[6]), floats_at(w[3], w[6]), number_at(row, 7), output, nothing
 
 
-def _softmax(row: int) -> None:
-    """Write softmax of rows, or its logarithm; words: x, output, rows, width, whether the logarithm."""
+@kernel
+def _matrices(row: int) -> Any:
+    """Return x and output; words: x, output, rows, width."""
     w = words_at(row, WORDS)
-    width = w[4]
-    first, last = part(w, w[3])
-    for number in range(first, last):
-        x, output = floats_at(w[1] + 4 * number * width, width), floats_at(w[2] + 4 * number * width, width)
-        if w[5]:
-            largest, total = row_maximum(x), _ZERO
-            for i in range(width):
-                total = add_in_any_order(total, exp_of_negative(x[i] - largest))
-            shift = largest + np.float32(math.log(total))
-            for i in range(width):
-                output[i] = x[i] - shift
-        else:
-            softmax_row(x, output)
+    return matrix_at(w[1], w[3], w[4]), matrix_at(w[2], w[3], w[4])
 
 
-def _reduce(row: int) -> None:
-    """Write each row's sum (0), mean (1) or maximum (2); words: x, output, rows, width, which."""
+@kernel
+def _matrix_and_column(row: int) -> Any:
+    """Return x, output and what to make; words: x, output, rows, width, which."""
     w = words_at(row, WORDS)
-    width, output = w[4], floats_at(w[2], w[3])
-    for number in range(w[3]):
-        x, total = floats_at(w[1] + 4 * number * width, width), _ZERO
-        if w[5] == 2:
-            output[number] = row_maximum(x)
-        else:
-            for i in range(width):
-                total = add_in_any_order(total, x[i])
-            output[number] = total / np.float32(width) if w[5] == 1 else total
+    return matrix_at(w[1], w[3], w[4]), floats_at(w[2], w[3]), w[5]
 
 
 @kernel
@@ -175,7 +144,12 @@ def _attend(row: int) -> None:
         attend(share, share + 1, shares, q, k, v, output, nothing, plan, memory)
 
 
-normalize_rows, softmax_rows, reduce_rows = Entry(_layer_norm), Entry(_softmax), Entry(_reduce)
+normalize_rows = entry_of(layer_norm_share, 5, _layer_norm, "layer_norm")
+reduce_rows = entry_of(reduce_share, 3, _matrix_and_column, "reductions")
+softmax_rows = {
+    ops.softmax: entry_of(softmax_share, 3, _matrices, "softmax"),
+    ops.log_softmax: entry_of(log_softmax_share, 3, _matrices, "log_softmax"),
+}
 attend_short, attend_blocks = Entry(_attend_short), Entry(_attend)
 _REDUCTIONS: dict[Op, int] = {ops.sum_: 0, ops.mean: 1, ops.max_: 2}
 
@@ -194,8 +168,8 @@ def _bind_softmax(node: Node, binder: Binder) -> View:
     x = _moved_last(binder, binder.view(node.operands[0]), (axis,))
     output = binder.new(x.shape)
     width = x.shape[-1]
-    words = (x, output, x.size // width, width, int(node.op is ops.log_softmax))
-    binder.emit(softmax_rows, words, (x,), output, divisible=True)
+    words = (x, output, x.size // width, width)
+    binder.emit(softmax_rows[node.op], words, (x,), output, divisible=True)
     return output.moved(lambda array: np.moveaxis(array, -1, axis))
 
 
@@ -212,7 +186,7 @@ def _bind_reduction(node: Node, binder: Binder) -> View:
     x = _moved_last(binder, view, tuple(sorted(each % len(view.shape) for each in axes)))
     output = binder.new(node.output.shape)
     rows = output.size
-    binder.emit(reduce_rows, (x, output, rows, x.size // rows, _REDUCTIONS[node.op]), (x,), output)
+    binder.emit(reduce_rows, (x, output, rows, x.size // rows, _REDUCTIONS[node.op]), (x,), output, divisible=True)
     return output
 
 

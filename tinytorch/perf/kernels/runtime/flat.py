@@ -1,10 +1,15 @@
-"""Arrays as kernels of single elements see them: flat, in the order of their memory, whatever their axes."""
+"""Arrays as kernels see them: flat, in the order of their memory, whatever their axes; or what lies at an address."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba import carray, types
+from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
+from tinytorch.perf.kernels.runtime.compiling import kernel
 
 
 def dense(x: Array) -> Array:
@@ -37,3 +42,70 @@ def in_order_of(x: Array, other: Array) -> Array:
 def rows_of(x: Array) -> Array:
     """Return ``x`` as a contiguous matrix whose rows are its last axis: a view, or a copy where it is strided."""
     return np.ascontiguousarray(x).reshape(-1, x.shape[-1]) if x.size else x.reshape(0, max(x.shape[-1], 1))
+
+
+def _pointer(kind: Any) -> Any:
+    """Return ``f(address)``: a pointer to a number of that kind."""
+
+    def from_address(_typing: Any, address: Any) -> Any:
+        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return types.CPointer(kind)(address), emit
+
+    return intrinsic(from_address)
+
+
+_to_float, _to_byte, _to_word = _pointer(types.float32), _pointer(types.int8), _pointer(types.int64)
+
+
+@kernel
+def floats_at(address: Any, count: Any) -> Any:
+    """Return the flat array of ``count`` float32 at an address."""
+    return carray(_to_float(address), (count,))
+
+
+@kernel
+def bytes_at(address: Any, count: Any) -> Any:
+    """Return the flat array of ``count`` bytes, int8, at an address."""
+    return carray(_to_byte(address), (count,))
+
+
+@kernel
+def words_at(address: Any, count: Any) -> Any:
+    """Return the flat array of ``count`` int64 at an address."""
+    return carray(_to_word(address), (count,))
+
+
+@kernel
+def number_at(row: Any, word: Any) -> Any:
+    """Return the float32 in a word of the row at an address; see `bits_of_float`."""
+    return floats_at(row + 8 * word, 1)[0]
+
+
+@kernel
+def matrix_at(address: Any, rows: Any, columns: Any) -> Any:
+    """Return the contiguous matrix of float32 at an address."""
+    return carray(_to_float(address), (rows, columns))
+
+
+@kernel
+def maps_at(address: Any, images: Any, rows: Any, columns: Any, channels: Any) -> Any:
+    """Return the contiguous maps (images, rows, columns, channels) of float32 at an address."""
+    return carray(_to_float(address), (images, rows, columns, channels))
+
+
+@kernel
+def line(x: Any, number: Any) -> Any:
+    """Return a row of a contiguous float32 matrix, which must outlive it.
+
+    ``x[number]`` would count a reference to the memory, which takes as long as a short row's arithmetic.
+    """
+    return floats_at(x.ctypes.data + 4 * number * x.shape[1], x.shape[1])
+
+
+@kernel
+def pixel_at(maps: Any, image: Any, y: Any, x: Any) -> Any:
+    """Return the address of a pixel's channels in contiguous float32 maps (N, H, W, C)."""
+    _, height, width, channels = maps.shape
+    return maps.ctypes.data + 4 * ((image * height + y) * width + x) * channels

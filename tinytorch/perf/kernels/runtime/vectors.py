@@ -186,6 +186,8 @@ def sum_of_lanes(builder: Any, vectors: Sequence[Any]) -> Any:
 
 #: Floats of a cache line, how many are asked for ahead, and rows so short that hardware sees the next ones by itself.
 _LINE, _AHEAD, _SHORT = 16, 2048, 256
+#: Floats up to which a matrix is likely to be in a second cache, where nothing needs to be asked for.
+_NEAR = 1 << 18
 
 
 def _ask_for(_typing: Any, address: Any) -> Any:
@@ -206,7 +208,7 @@ ask_for = intrinsic(_ask_for)
 def ask_ahead(x: Any, number: Any, stop: Any) -> None:
     """While row ``number`` of the contiguous float32 matrix ``x`` is worked on, ask for one before row ``stop``."""
     width = x.shape[1]
-    if width < _SHORT:
+    if width < _SHORT or x.size <= _NEAR:
         return
     later = number + max(1, _AHEAD // width)
     if later < stop:

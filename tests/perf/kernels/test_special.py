@@ -1,0 +1,206 @@
+"""What is special of single kernels: GELU's tail, dropout's numbers, statistics, any geometry, memory, refusals."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.cases import Case, convolution
+from tests.core.recording import Recorder
+from tests.perf.kernels.test_registry import assert_near, run, widened
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply, implementations, observed_by
+from tinytorch.core.op import Array, Op
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.kernels import pointwise
+from tinytorch.perf.kernels.registry import kernel_implementations
+from tinytorch.perf.kernels.runtime.vectors import compiled
+from tinytorch.perf.measuring import blas_threads
+
+EPSILON = float(np.finfo(np.float32).eps)
+
+
+def drawn(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).normal(0, 2, shape).astype(np.float32)
+
+
+def test_gelu_keeps_its_relative_error_in_the_negative_tail() -> None:
+    x = np.linspace(-8, 8, 4001).astype(np.float32)
+    wanted = x.astype(np.float64)
+    u = np.sqrt(2 / np.pi) * (wanted + 0.044715 * wanted**3)
+    exact = wanted / (1 + np.exp(-2 * u))
+    found = kernel_implementations()[ops.gelu].forward(False, x)[0]
+    bound = (2 + np.abs(2 * u)) * EPSILON * np.abs(exact)
+    assert np.all(np.abs(found - exact) <= bound)
+
+
+def splitmix64(seed: int, index: int) -> int:
+    """Return a number of the sequence as its authors' paper gives it, in whole numbers of any size."""
+    z = (seed + (index + 1) * 0x9E3779B97F4A7C15) % 2**64
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+    return z ^ (z >> 31)
+
+
+@given(seed=st.integers(0, 2**64 - 1), index=st.integers(0, 2**40))
+@settings(deadline=None)
+def test_dropout_s_numbers_are_splitmix64_s_with_products_of_64_bits_and_of_32(seed: int, index: int) -> None:
+    expected = splitmix64(seed, index)
+    assert pointwise.random_bits(np.uint64(seed), np.uint64(index)) == expected
+    z = (seed + (index + 1) * 0x9E3779B97F4A7C15) % 2**64
+    assert pointwise.upper_bits(np.uint64(z)) == expected >> 32
+
+
+@pytest.mark.parametrize("by_halves", [True, False])
+def test_dropout_drops_the_same_with_either_product(by_halves: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pointwise, "BY_HALVES", by_halves)
+    share = compiled(
+        pointwise.dropout_share.py_func, "void(int64, int64, float32[::1], float32[::1], uint64, uint64, float32)"
+    )
+    x, output = np.ones(1000, np.float32), np.full(1000, np.nan, np.float32)
+    share(3, 990, x, output, np.uint64(2**63 + 5), np.uint64(2**30), np.float32(1.5))
+    kept = [splitmix64(2**63 + 5, index) >= 2**62 for index in range(3, 990)]
+    assert np.array_equal(output[3:990], np.where(kept, 1.5, 0))
+    assert np.isnan(output[:3]).all()
+    assert np.isnan(output[990:]).all()
+
+
+def test_dropout_drops_its_share_scales_the_rest_and_remembers_for_backward() -> None:
+    kernel = kernel_implementations()[ops.dropout]
+    x = np.ones((400, 500), np.float32)
+    output, saved = kernel.forward(True, x, probability=0.25, generator=np.random.default_rng(0))
+    dropped = float(np.mean(output == 0))
+    assert abs(dropped - 0.25) < 5 * np.sqrt(0.25 * 0.75 / x.size)
+    assert set(np.unique(output)) == {0.0, np.float32(1 / 0.75)}
+    (down,) = kernel.backward(x, saved, (True,), False)
+    assert down is not None
+    assert np.array_equal(down, output)
+    again = kernel.forward(False, x, probability=0.25, generator=np.random.default_rng(0))[0]
+    other = kernel.forward(False, x, probability=0.25, generator=np.random.default_rng(1))[0]
+    assert np.array_equal(again, output)
+    assert not np.array_equal(other, output)
+
+
+def test_many_rows_far_from_zero_keep_their_variance() -> None:
+    x = (drawn(100, 2, 20, 20) + 301).astype(np.float32)
+    statistics: list[Array] = []
+    kernel_implementations()[ops.batch_norm].forward(
+        False, x, np.ones(2, np.float32), np.zeros(2, np.float32), epsilon=0.0, statistics=statistics
+    )
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(statistics[0], wide.mean(axis=(0, 2, 3)), rtol=1e-6)
+    np.testing.assert_allclose(statistics[1], wide.var(axis=(0, 2, 3), ddof=1), rtol=1e-4)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_convolutions_of_any_geometry_and_their_gradients(data: Any) -> None:
+    pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
+    kernel, stride, dilation = data.draw(pairs), data.draw(pairs), data.draw(pairs)
+    padding = data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
+    groups, each, share = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
+    least = [max(1, dilation[i] * (kernel[i] - 1) + 1 - 2 * padding[i]) for i in range(2)]
+    size = tuple(length + data.draw(st.integers(0, 5)) for length in least)
+    arrays = [drawn(data.draw(st.integers(1, 3)), groups * each, *size), drawn(groups * share, each, *kernel, seed=1)]
+    if data.draw(st.booleans()):
+        arrays.append(drawn(groups * share, seed=2))
+    params = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    case = Case("conv2d", ops.conv2d, tuple(arrays), params)
+    tensors = case.tensors(np.float32)
+    assert_near(case, run(case, tensors, kernel_implementations()), run(case, widened(tensors), {}))
+
+
+def test_large_scores_do_not_overflow() -> None:
+    q = np.full((1, 1, 20, 8), 1e3, np.float32)
+    case = Case("attention", ops.attention, (q, q, drawn(1, 1, 20, 8)), {"causal": True})
+    found = run(case, case.tensors(np.float32), kernel_implementations())
+    assert all(np.isfinite(each).all() for each in found if each is not None)
+
+
+def peak(length: int) -> int:
+    """Return the bytes that forward and backward hold at most, beyond the operand."""
+    packed = Tensor(drawn(1, length, 3 * 16), requires_grad=True)
+    with implementations(kernel_implementations()):
+        tracemalloc.start()
+        try:
+            apply(ops.self_attention, packed, heads=1, causal=True).sum().backward()
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+
+def test_memory_grows_linearly_with_the_length() -> None:
+    """All scratch that grows is NumPy's, so that it is counted; the matrix of scores alone would be 64 MiB at 4096."""
+    with blas_threads(1):
+        peak(64)
+        short, middle, long = peak(1024), peak(2048), peak(4096)
+    assert long < 4096 * 4096 * 4 / 8
+    assert (long - middle) / (middle - short) == pytest.approx(2, rel=0.1)
+
+
+def test_only_visible_scores_are_counted_and_backward_makes_them_again() -> None:
+    arrays = [Tensor(array, requires_grad=True) for array in (drawn(2, 3, 5, 4), drawn(2, 3, 7, 4), drawn(2, 3, 7, 4))]
+    recorder = Recorder()
+    with implementations(kernel_implementations()), observed_by(recorder):
+        apply(ops.attention, *arrays, causal=True).sum().backward()
+    macs = {call.phase: call.work.macs for call in recorder.calls if call.op is ops.attention}
+    pairs = 2 * 3 * 4 * (3 + 4 + 5 + 6 + 7)
+    assert macs == {"forward": 2 * pairs, "backward": 5 * pairs}
+
+
+def test_no_position_attends_to_nothing() -> None:
+    with implementations(kernel_implementations()):
+        assert apply(ops.self_attention, Tensor(drawn(2, 0, 24)), heads=2, causal=True).shape == (2, 0, 8)
+
+
+WINDOW = {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0)}
+#: What the reference runs: other dtypes, nothing, windows of more taps than a byte numbers.
+LEFT: list[tuple[Op, tuple[Array, ...], dict[str, Any]]] = [
+    (ops.gelu, (drawn(4, 6).astype(np.float64),), {}),
+    (ops.softmax, (drawn(4, 6).astype(np.float64),), {}),
+    (ops.conv2d, (drawn(2, 3, 5, 5).astype(np.float64), drawn(4, 3, 3, 3).astype(np.float64)), convolution()),
+    (ops.conv2d, (drawn(0, 3, 5, 5), drawn(4, 3, 3, 3)), convolution()),
+    (ops.attention, tuple(drawn(1, 2, 6, 8, seed=i).astype(np.float64) for i in range(3)), {"causal": True}),
+    (ops.self_attention, (drawn(0, 5, 24),), {"heads": 2, "causal": True}),
+    (ops.max_pool2d, (drawn(0, 3, 4, 4),), WINDOW),
+    (ops.avg_pool2d, (drawn(2, 0, 4, 4),), WINDOW),
+    (ops.max_pool2d, (drawn(1, 2, 20, 20),), {"kernel": (17, 17), "stride": (1, 1), "padding": (0, 0)}),
+    (ops.avg_pool2d, (drawn(1, 2, 20, 20).astype(np.float64),), WINDOW),
+    (ops.power, (np.abs(drawn(4, 6)),), {"exponent": 1.5}),
+]
+
+
+@pytest.mark.parametrize(("op", "arrays", "params"), LEFT, ids=lambda value: getattr(value, "name", ""))
+def test_what_no_kernel_is_for_is_the_reference_s(op: Op, arrays: tuple[Array, ...], params: dict[str, Any]) -> None:
+    case = Case(op.name, op, arrays, params)
+    tensors = [[Tensor(array, requires_grad=True) for array in arrays] for _ in range(2)]
+    for one, other in zip(
+        run(case, tensors[0], kernel_implementations()), run(case, tensors[1], {op: op.reference}), strict=True
+    ):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("op", "arrays", "params", "said"),
+    [
+        (ops.layer_norm, (drawn(4, 6), drawn(5), drawn(5)), {"epsilon": 1e-5}, "last axis of 5"),
+        (ops.cross_entropy, (drawn(4, 6), np.array([0, 1, 2, 6])), {}, r"classes in 0\.\.5"),
+        (ops.cross_entropy, (drawn(4, 6), drawn(4)), {}, "target must be integers"),
+        (ops.batch_norm, (drawn(4, 3, 2, 2), drawn(2), drawn(2)), {"epsilon": 1e-5}, "batch_norm needs an input of"),
+        (ops.batch_norm, (drawn(0, 3, 2, 2), drawn(3), drawn(3)), {"epsilon": 1e-5}, "at least one element"),
+        (ops.mean_squared_error, (drawn(4), drawn(1)), {}, "prediction's shape"),
+        (ops.max_pool2d, (drawn(1, 1, 1, 4),), WINDOW, "does not fit in 1"),
+        (ops.conv2d, (drawn(2, 3, 4, 4), drawn(2, 2, 2, 2)), convolution(), r"shape \(N, 2, H, W\), not"),
+        (ops.conv2d, (drawn(1, 2, 4, 2), drawn(2, 2, 2, 3)), convolution(), "does not fit in 2 with padding 0"),
+        (ops.conv2d, (drawn(1, 2, 4, 4), drawn(5, 2, 2, 2), drawn(4)), convolution(), "broadcast"),
+        (ops.attention, (drawn(1, 1, 3, 4), *[drawn(1, 1, 2, 4)] * 2), {"causal": True}, "at least as many keys"),
+    ],
+)
+def test_what_does_not_fit_is_named(op: Op, arrays: tuple[Array, ...], params: dict[str, Any], said: str) -> None:
+    with implementations(kernel_implementations()), pytest.raises(ValueError, match=said):
+        apply(op, *map(Tensor, arrays), **params)
