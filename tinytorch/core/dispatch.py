@@ -9,12 +9,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import ContextDecorator
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tinytorch.core.contexts import contextmanager
+from tinytorch.core.contexts import checked_prompt, contextmanager
 from tinytorch.core.op import (
+    AnyCallable,
     Array,
     Call,
     Gradients,
@@ -198,47 +200,54 @@ def gradients_enabled() -> bool:
     return switches.get().gradients
 
 
-def _begin(switch: Switch) -> None:
-    """Make ``switch`` the last one of this context, until `_end`."""
+@contextmanager
+def _switched(switch: Switch) -> Iterator[None]:
+    """Run the body with ``switch`` as the last one of this context; bodies may end in any order."""
     global _bodies, _everywhere
     with _lock:
         _bodies += 1
-        if switch.observers:
-            _everywhere = (*_everywhere, *switch.observers)
+        _everywhere = (*_everywhere, *switch.observers)
     switches.set(switches.get().plus(switch))
-
-
-def _end(switch: Switch) -> None:
-    """Take ``switch`` away; bodies may end in any order."""
-    global _bodies, _everywhere
-    switches.set(switches.get().minus(switch))
-    with _lock:
-        _bodies -= 1
-        if switch.observers:
-            _everywhere = tuple([o for o in _everywhere if not any(o is mine for mine in switch.observers)])
-
-
-@contextmanager
-def _switched(switch: Switch) -> Iterator[None]:
-    """Run the body with ``switch`` as the last one of this context."""
-    _begin(switch)
     try:
         yield
     finally:
-        _end(switch)
+        switches.set(switches.get().minus(switch))
+        with _lock:
+            _bodies -= 1
+            _everywhere = tuple([o for o in _everywhere if not any(o is mine for mine in switch.observers)])
 
 
 _NO_GRAD = Switch(gradients=False)
 
 
-@contextmanager
-def no_grad() -> Iterator[None]:
-    """Run the body without recording anything for backward. Also works as a decorator."""
-    _begin(_NO_GRAD)  # and not through `_switched`: this is entered around every forward, and one context is quicker
-    try:
-        yield
-    finally:
-        _end(_NO_GRAD)
+class no_grad(ContextDecorator):  # noqa: N801 - called as the function that it is to a reader
+    """Run the body without recording anything for backward. Also works as a decorator.
+
+    It is entered around every forward and costs less than an op: it is no generator, and its switches are made once.
+    """
+
+    def __call__(self, func: AnyCallable) -> AnyCallable:
+        """Return ``func`` run within this context."""
+        return cast(AnyCallable, super().__call__(checked_prompt(func, "@no_grad()")))
+
+    def _recreate_cm(self) -> no_grad:
+        return no_grad()
+
+    def __enter__(self) -> None:
+        global _bodies
+        with _lock:
+            _bodies += 1
+        self._before = here = switches.get()
+        if here.ungraded is None:
+            here.ungraded = here.plus(_NO_GRAD)
+        switches.set(here.ungraded)
+
+    def __exit__(self, *raised: object) -> None:
+        global _bodies
+        now, before = switches.get(), self._before
+        switches.set(before if now is before.ungraded else now.minus(_NO_GRAD))
+        with _lock:
+            _bodies -= 1
 
 
 @contextmanager

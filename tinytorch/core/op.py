@@ -228,12 +228,14 @@ class Switches:
         hidden: those that a body hides.
         gradients: whether ops are recorded for backward.
         chosen: implementations in place of the default ones, or None.
+        ungraded: these with gradients off, once somebody asked for them.
     """
 
-    __slots__ = ("_open", "chosen", "gradients", "hidden", "observers", "thread")
+    __slots__ = ("_open", "chosen", "gradients", "hidden", "observers", "thread", "ungraded")
 
     def __init__(self, opened: tuple[Switch, ...] = ()) -> None:
         self._open = opened
+        self.ungraded: Switches | None = None
         self.observers: tuple[Any, ...] = ()
         self.hidden: tuple[Any, ...] = ()
         self.thread = 0
