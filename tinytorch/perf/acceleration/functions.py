@@ -21,7 +21,7 @@ Values = TypeVar("Values", Array, Tensor)
 
 def check_values(name: str, values: Any) -> None:
     """Raise TypeError, which names ``name``, unless ``values`` is a float32 or float64 array or such a Tensor."""
-    if not isinstance(values, np.ndarray | Tensor) or values.dtype not in (np.float32, np.float64):
+    if not isinstance(values, (np.ndarray, Tensor)) or values.dtype.char not in "fd":
         kind = getattr(values, "dtype", None) or type(values).__name__
         raise TypeError(f"{name} must be a float32 or float64 array or Tensor, not {kind}: use np.asarray(..., dtype)")
 
@@ -32,9 +32,10 @@ def run_compiled(op: Op, *inputs: Any, **params: Any) -> Any:
     It is a Tensor, with its place in the graph, if one of ``inputs`` is; otherwise an array.
     """
     chosen = kernel_implementations()[op]
-    if any(isinstance(value, Tensor) for value in inputs):
-        with dispatch.implementations({op: chosen}):
-            return dispatch.apply(op, *inputs, **params)
+    for value in inputs:
+        if isinstance(value, Tensor):
+            with dispatch.implementations({op: chosen}):
+                return dispatch.apply(op, *inputs, **params)
     return chosen.forward(False, *inputs, **params)[0]
 
 

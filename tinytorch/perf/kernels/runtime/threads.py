@@ -161,7 +161,9 @@ def split(kernel: Callable[..., Any], items: int, ns_per_item: float, *arguments
         ns_per_item: about how long one takes, in nanoseconds; little work stays on the calling thread.
         arguments: passed on.
     """
-    if items <= 0:
+    if items * ns_per_item < 2 * WORTH_A_THREAD_NS:  # asked here: a short call must not pay for the question
+        if items > 0:
+            kernel(0, items, *arguments)
         return
     threads = shares(items, items * ns_per_item)
     if threads < 2 or not _busy.acquire(blocking=False):
