@@ -30,12 +30,12 @@ def drawn(*shape: int, seed: int = 0) -> Array:
 
 
 def test_gelu_keeps_its_relative_error_in_the_negative_tail() -> None:
-    x = np.linspace(-8, 8, 4001).astype(np.float32)
+    x = np.linspace(-10, 10, 40_001).astype(np.float32)
     wanted = x.astype(np.float64)
     u = np.sqrt(2 / np.pi) * (wanted + 0.044715 * wanted**3)
     exact = wanted / (1 + np.exp(-2 * u))
     found = kernel_implementations()[ops.gelu].forward(False, x)[0]
-    bound = (2 + np.abs(2 * u)) * EPSILON * np.abs(exact)
+    bound = (2 + 1.5 * np.abs(2 * u)) * EPSILON * np.abs(exact)
     assert np.all(np.abs(found - exact) <= bound)
 
 
