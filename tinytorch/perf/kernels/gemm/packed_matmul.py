@@ -33,7 +33,7 @@ _DIRECT_ROWS = 24
 FLOPS_PER_NS = 200.0
 
 NOTHING = np.empty((0, 0), np.float32)
-_NO_BIAS = np.empty(0, np.float32)
+NO_BIAS = np.empty(0, np.float32)
 #: The sigmoid in GELU is that of x (LINEAR + CUBIC x^2).
 _LINEAR = np.float32(2 * math.sqrt(2 / math.pi))
 _CUBIC = np.float32(2 * math.sqrt(2 / math.pi) * 0.044715)
@@ -279,7 +279,7 @@ def product(
     _check(a, b.shape, (b.dtype,), bias, residual, activation)
     right, transposed = as_rows(b)
     place = 2 if len(a) <= _DIRECT_ROWS and not transposed else 1
-    return _run(a, right, transposed, _NO_BIAS, b.shape[1], bias, residual, activation, slope, place)
+    return _run(a, right, transposed, NO_BIAS, b.shape[1], bias, residual, activation, slope, place)
 
 
 def packed_product(
@@ -352,7 +352,7 @@ def _run(
         right,
         transposed,
         writable(panels),
-        _NO_BIAS if bias is None else writable(bias),
+        NO_BIAS if bias is None else writable(bias),
         NOTHING if residual is None else writable(residual),
         NOTHING if slope is None else slope,
         out,

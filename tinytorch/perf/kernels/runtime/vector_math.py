@@ -159,8 +159,8 @@ floor, ceil = _whole("floor"), _whole("ceil")
 bits_of = intrinsic(_bits_of)
 #: 2 ** exponent as a float32, for an int32 exponent from -126 to 127.
 power_of_two = intrinsic(_power_of_two)
-#: ``value * 2**n`` for n added to `ROUNDER` and a normal product, or 1 times 2**128, which is infinite: n is added to the
-#: exponent's bits. Of a NaN with a payload something else may come.
+#: ``value * 2**n`` for n added to `ROUNDER` and a normal product, or 1 times 2**128, which is infinite: n is added to
+#: the exponent's bits. Of a NaN with a payload something else may come.
 times_power = intrinsic(_times_power)
 #: An int32 divided by 2, rounded down.
 half_of = intrinsic(_half_of)
