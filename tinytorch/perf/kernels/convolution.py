@@ -420,7 +420,9 @@ def _conv2d_forward(
     others = (weight,) if bias is None else (weight, bias)
     fits = x.ndim == weight.ndim == 4 and (bias is None or bias.shape == weight.shape[:1])
     fits = fits and x.shape[1] == weight.shape[1] * groups and not weight.shape[0] % groups
-    if not fits or not x.size or any(array.dtype != np.float32 for array in (x, *others)):
+    # Of maps one behind the other a tap alone is one product, which BLAS does sooner than we turn their axes.
+    is_product = weight.shape[2:] == (1, 1) == stride and padding == (0, 0) and groups == 1 and x.flags.c_contiguous
+    if not fits or not x.size or is_product or any(array.dtype != np.float32 for array in (x, *others)):
         return ops.conv2d.reference.forward(
             keep, x, *others, stride=stride, padding=padding, dilation=dilation, groups=groups
         )

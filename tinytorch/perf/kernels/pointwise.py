@@ -10,7 +10,7 @@ G. Steele, D. Lea and C. Flood, Fast splittable pseudorandom number generators, 
 from __future__ import annotations
 
 import math
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved,
 from tinytorch.core.ops.elementwise import sums_along
 from tinytorch.perf.kernels.runtime import threads, vector_math
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import dense, empty_like, flat, in_order_of, line, rows_of
+from tinytorch.perf.kernels.runtime.flat import beside, flat, in_order_of, line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import gelu, gelu_slope, multiply_add
 from tinytorch.perf.kernels.runtime.vectors import cpu_features
 from tinytorch.perf.kernels.softmax import FORWARD_NS, causal_softmax_share, softmax_backward
@@ -245,12 +245,11 @@ def _implementation(op: Op, backward: Any, keeps: str, flops: tuple[int, int]) -
     forward = SHARES[op]
 
     def run(keep: bool, x: Array) -> tuple[Array, Saved]:
-        if x.dtype != np.float32:
+        if x.dtype.char != "f":
             output, saved = op.reference.forward(keep, x)
             return output, (None, saved) if keep else ()
-        x = dense(x)
-        output, flat_output = empty_like(x)
-        threads.split(forward, x.size, _FORWARD_NS, flat(x), flat_output)
+        x, flat_x, output, flat_output = beside(x)
+        threads.split(forward, x.size, _FORWARD_NS, flat_x, flat_output)
         return output, (x if keeps == "input" else output, backward) if keep else ()
 
     return Implementation("numba", run, partial(_slopes, op), per_element(*flops))
@@ -284,9 +283,8 @@ def _leaky_relu(keep: bool, x: Array, *, slope: float) -> tuple[Array, Saved]:
 
 def _with_numbers(keep: bool, x: Array, forward: Any, backward: Any, *numbers: Any) -> tuple[Array, Saved]:
     """Run a kernel that takes numbers; save the input."""
-    x = dense(x)
-    output, flat_output = empty_like(x)
-    threads.split(forward, x.size, _FORWARD_NS, flat(x), flat_output, *numbers)
+    x, flat_x, output, flat_output = beside(x)
+    threads.split(forward, x.size, _FORWARD_NS, flat_x, flat_output, *numbers)
     return output, (x, backward, *numbers) if keep else ()
 
 
@@ -454,11 +452,16 @@ def dropout_share(start: Any, stop: Any, x: Any, output: Any, seed: Any, thresho
         output[i] = x[i] * (factor if bits >= threshold else _ZERO)
 
 
+@lru_cache(maxsize=64)
+def _threshold_and_factor(probability: float) -> tuple[np.uint64, np.float32]:
+    factor = np.float32(0 if probability == 1 else 1 / (1 - probability))
+    return np.uint64(round(probability * 2**32)), factor
+
+
 def _run(x: Array, output: Array, seed: np.uint64, probability: float) -> None:
     """Fill ``output``; both contiguous."""
-    factor = np.float32(0 if probability == 1 else 1 / (1 - probability))
-    threshold = np.uint64(round(probability * 2**32))
-    threads.split(dropout_share, x.size, _NS, x.reshape(-1), output.reshape(-1), seed, threshold, factor)
+    numbers = _threshold_and_factor(probability)
+    threads.split(dropout_share, x.size, _NS, x.reshape(-1), output.reshape(-1), seed, *numbers)
 
 
 def _forward(keep: bool, x: Array, *, probability: float, generator: np.random.Generator) -> tuple[Array, Saved]:
@@ -469,7 +472,7 @@ def _forward(keep: bool, x: Array, *, probability: float, generator: np.random.G
     if x.dtype != np.float32:
         output, saved = ops.dropout.reference.forward(keep, x, probability=probability, generator=generator)
         return output, (None, saved) if keep else ()
-    seed = np.uint64(generator.integers(2**64, dtype=np.uint64))
+    seed = np.uint64(generator.bit_generator.random_raw())
     x = np.ascontiguousarray(x)
     output = np.empty_like(x)
     _run(x, output, seed, probability)

@@ -210,6 +210,11 @@ def _declared(x: Array, kernel: Pair) -> bool:
     return x.ndim == 4 and x.size > 0 and x.dtype == np.float32 and kernel[0] * kernel[1] <= MOST_TAPS
 
 
+def _lies_as_numpy_likes(x: Array) -> bool:
+    """Return whether maps lie one behind the other, of which NumPy takes maxima sooner than we turn their axes."""
+    return x.flags.c_contiguous
+
+
 def _fill(share: Any, maps: Array, output: Array, kernel: Pair, *arguments: Any) -> Array:
     """Run a kernel over all rows of ``output``, and return it (N, C, oh, ow)."""
     ns = output.shape[2] * output.shape[3] * kernel[0] * kernel[1] * _NS
@@ -227,7 +232,7 @@ def _spread(fill: Any, gradient: Array, shape: tuple[int, ...], *arguments: Any)
 
 def _max_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, oh, ow); for backward a byte for each output, the number of the maximum's tap."""
-    if not _declared(x, kernel):
+    if not _declared(x, kernel) or (not keep and _lies_as_numpy_likes(x)):
         return ops.max_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
     window = kernel, stride, padding
     maps = channels_last(x)
@@ -246,7 +251,7 @@ def _max_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
 
 def _mean_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, oh, ow)."""
-    if not _declared(x, kernel):
+    if not _declared(x, kernel) or (not keep and x.shape[1] == 1):
         return ops.avg_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
     window = kernel, stride, padding
     maps = channels_last(x)

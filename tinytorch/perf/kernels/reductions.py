@@ -11,7 +11,7 @@ from tinytorch.core.op import Array, Gradients, Implementation, Saved
 from tinytorch.core.ops.elementwise import ADDENDS
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import dense, empty_like, flat, in_order_of, line, rows_of
+from tinytorch.perf.kernels.runtime.flat import beside, dense, flat, in_order_of, line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order
 from tinytorch.perf.kernels.softmax import row_maximum
 
@@ -111,9 +111,9 @@ def _squared_error_backward(gradient: Array, saved: Saved, needs: tuple[bool, ..
     prediction, target = saved
     if prediction is None:
         return ops.mean_squared_error.reference.backward(gradient, target, needs, owned)
-    down, into = empty_like(prediction)
+    _, flat_prediction, down, into = beside(prediction)
     factor = np.float32(2 * gradient / np.float32(prediction.size))
-    threads.split(squared_error_backward_share, down.size, _NS, flat(prediction), flat(target), factor, into)
+    threads.split(squared_error_backward_share, down.size, _NS, flat_prediction, flat(target), factor, into)
     return down if needs[0] else None, -down if needs[1] else None
 
 

@@ -16,8 +16,12 @@ from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Implementation, Saved, Work
 from tinytorch.perf.kernels.attention.backward import attend_backward, backward_sizes
 from tinytorch.perf.kernels.attention.forward import QUERIES, attend, attend_one, scratch_sizes
+from tinytorch.perf.kernels.gemm.product_tiles import LANES
 from tinytorch.perf.kernels.runtime import threads
 
+#: Keys up to which NumPy takes a forward and its backward sooner, causal ones or on wide vectors, and others on narrow
+#: ones, of so many scores: it keeps what our backward makes anew, and its own few calls are then nothing.
+_SHORT, _SHORT_ON_NARROW, _MANY_SCORES = 40, 128, 10_000
 #: About how long a multiply-accumulate of a whole attention takes, in nanoseconds.
 _NS = 0.011
 _NOTHING = np.empty(0, np.float32)
@@ -109,12 +113,20 @@ def _packed_plan(length: int, heads: int, depth: int, causal: bool) -> Array:
     return _plan(heads, length, length, depth, causal, (*parts, (0, length * width, depth, width)))
 
 
+def _numpy_trains(rows: int, keys: int, causal: bool) -> bool:
+    """Return whether NumPy takes attention with its backward sooner, for ``rows`` queries of all heads."""
+    most = _SHORT if causal or LANES == 16 else _SHORT_ON_NARROW
+    return keys <= most and rows * keys >= _MANY_SCORES
+
+
 def _self_attention_forward(keep: bool, packed: Array, *, heads: int, causal: bool) -> tuple[Array, Saved]:
     """(B, T, 3 H D) to (B, T, H D)."""
     if packed.dtype != np.float32 or packed.ndim != 3 or packed.shape[2] % (3 * heads):
         return ops.self_attention.reference.forward(keep, packed, heads=heads, causal=causal)
-    packed = np.ascontiguousarray(packed)
     batch, length, width = packed.shape
+    if keep and _numpy_trains(batch * heads * length, length, causal):
+        return ops.self_attention.reference.forward(keep, packed, heads=heads, causal=causal)
+    packed = np.ascontiguousarray(packed)
     plan = _packed_plan(length, heads, width // (3 * heads), causal)
     output = np.empty((batch, length, width // 3), np.float32)
     flat = packed.reshape(-1)
@@ -146,6 +158,8 @@ def _attention_forward(keep: bool, q: Array, k: Array, v: Array, *, causal: bool
     if not _declared(q, k, v, causal):
         return ops.attention.reference.forward(keep, q, k, v, causal=causal)
     batch, heads, queries, depth = q.shape
+    if keep and _numpy_trains(batch * heads * queries, k.shape[2], causal):
+        return ops.attention.reference.forward(keep, q, k, v, causal=causal)
     output = np.empty(q.shape, np.float32)
     (flat_q, at_q), (flat_k, at_k), (flat_v, at_v) = (_flat(x) for x in (q, k, v))
     straight = (0, heads * queries * depth, queries * depth, depth)

@@ -19,10 +19,14 @@ def dense(x: Array) -> Array:
     return np.ascontiguousarray(x)
 
 
-def empty_like(x: Array) -> tuple[Array, Array]:
-    """Return a new array of the shape, dtype and memory order of a dense ``x``, and the same one flat."""
+def beside(x: Array) -> tuple[Array, Array, Array, Array]:
+    """Return ``x``, dense, flat, a new array of its shape, dtype and memory order, and that flat."""
+    if x.flags.c_contiguous:  # written out: a short call is no longer than its Python
+        output = np.empty(x.shape, x.dtype)
+        return x, x.reshape(-1), output, output.reshape(-1)
+    x = dense(x)
     output = np.empty_like(x)
-    return output, flat(output)
+    return x, flat(x), output, flat(output)
 
 
 def flat(x: Array) -> Array:
