@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from contextvars import copy_context
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,7 +159,7 @@ class ModelCase:
             with no_grad():
                 return self.model(x)
 
-        yield "forward", (forward, accelerated()(forward))
+        yield from _pair("forward", forward)
         planned = plan(self.model, x)
         yield "plan", (forward, lambda: planned(x))
         self.model.train()
@@ -171,7 +172,15 @@ class ModelCase:
             value.backward()
             optimizer.step()
 
-        yield "training step", (step, accelerated()(step))
+        yield from _pair("training step", step)
+
+
+def _pair(phase: str, run: Callable[[], Any]) -> Iterator[tuple[str, Both]]:
+    """Yield a run as it is, and in a context of its own that is `accelerated` all the while, as around a program."""
+    kernels, context = accelerated(), copy_context()
+    context.run(kernels.__enter__)
+    yield phase, (run, lambda: context.run(run))
+    context.run(kernels.__exit__, None, None, None)
 
 
 def model_cases() -> Iterator[ModelCase]:
