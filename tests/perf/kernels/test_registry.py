@@ -271,7 +271,7 @@ def test_a_plan_does_what_the_reference_does(op: Op) -> None:
             continue
         with no_grad(), implementations({op: op.reference}), np.errstate(all="ignore"):
             exact = -case(*widened(tensors)).data
-            if not exact.size or exact.dtype != np.float64:
+            if not exact.size:
                 continue
             made = plan(One(case, tensors, place), x if case.fixed == (0,) else Tensor(x))
             assert_near(case, [made(x if case.fixed == (0,) else Tensor(x)).data], [exact])
