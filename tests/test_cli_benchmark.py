@@ -70,12 +70,12 @@ def test_resume_starts_where_there_is_nothing_and_refuses_another_plan(
     assert "planned otherwise" in capsys.readouterr().err
 
 
-def _file(folder: Path) -> tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def _file(folder: Path, batch: int | str = "N") -> tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Write a file of one linear layer; return its path, inputs and its answers, by NumPy."""
     draw = np.random.default_rng(0)
     weight, inputs = draw.normal(size=(4, 3)).astype(np.float32), draw.normal(size=(20, 4)).astype(np.float32)
     made = Made()
-    made.output(made.node("MatMul", made.input("x", ["N", 4]), made.constant(weight)))
+    made.output(made.node("MatMul", made.input("x", [batch, 4]), made.constant(weight)))
     made.file(folder, "model.onnx")
     return str(folder / "model.onnx"), inputs, inputs @ weight
 
@@ -96,6 +96,13 @@ def test_a_file_is_measured_beside_its_plan_and_scored_by_data(
     assert main(run) == 0
     found = load_results(target).performances
     assert {name: float(one.accuracy) for name, one in found.items() if one.accuracy} == {"model": 0.75, "plan": 0.75}
+
+
+def test_the_batch_that_a_file_fixes_is_taken(in_this_process: list[int], tmp_path: Path) -> None:
+    target = str(tmp_path / "made.json")
+    options = ["--repeats", "6", "--at-most-seconds", "0.05", "--processes", "2", "--json", target]
+    assert main(["bench", "--model", _file(tmp_path, 3)[0], *options]) == 0
+    assert load_results(target).plan.batches == (3,)
 
 
 DATA: dict[str, tuple[dict[str, np.ndarray[Any, Any]], str]] = {

@@ -39,7 +39,7 @@ def add(bench: Parser) -> None:
         help="a function that returns a Module, or a mapping of names to Modules; or a file such as model.onnx",
     )
     bench.add_argument("--json", metavar="FILE", required=True, help="where the results are kept, after each process")
-    bench.add_argument("--batches", default="1,64", metavar="SIZES", help="batch sizes (default 1,64)")
+    bench.add_argument("--batches", metavar="SIZES", help="batch sizes (default 1,64, or the one that a file fixes)")
     bench.add_argument("--input-shape", metavar="SIZES", help="shape of one input of --model, such as 1,28,28")
     bench.add_argument(
         "--data", metavar="FILE.npz", help="inputs, and labels or outputs, by which --model is scored: see the README"
@@ -96,7 +96,7 @@ def _plan(chosen: argparse.Namespace) -> Plan:
         raise UsageError("--data and --plan are for --model: a suite has its own data and variants")
     if shape is not None and chosen.data:
         raise UsageError("--data has inputs of its own: --input-shape does not go with it")
-    batches = tuple(sorted(set(sizes("--batches", chosen.batches))))
+    batches = tuple(sorted(set(sizes("--batches", chosen.batches or _batches(chosen.model)))))
     if chosen.model is None:
         check_batch("--batches", max(batches), models.entry(chosen.suite).example_input(1).nbytes)
     return Plan(
@@ -111,6 +111,17 @@ def _plan(chosen: argparse.Namespace) -> Plan:
         None if chosen.data is None else str(Path(chosen.data).resolve()),
         chosen.plan,
     )
+
+
+def _batches(model: str | None) -> str:
+    """Return the batch sizes where none are given: the one that a file fixes, else 1 and 64."""
+    if model is not None and Path(model).suffix.lower() == ".onnx":
+        from tinytorch.perf.onnx import from_onnx
+
+        read = from_onnx(model)
+        if read.inputs[0].shape[:1] == (read.example_batch,):
+            return str(read.example_batch)
+    return "1,64"
 
 
 def _code(folder: Path | None) -> Json:
