@@ -254,34 +254,38 @@ def test_a_number_that_shows_nothing_at_hover_is_reported(
 
 
 SEARCH = """
-<form><input name="q" id="q"></form><p id="search-progress"></p><div id="search-results"></div>
+<form><input name="q" id="search-words"></form><p id="search-progress"></p><div id="search-results"></div>
 <script>
 const word = new URLSearchParams(location.search).get("q");
 if (word === "page") document.getElementById("search-results").innerHTML = ITEM;
-else document.getElementById("search-progress").textContent = "Nothing";
+addEventListener("input", ({ target }) => {
+  document.getElementById("search-progress").textContent = `${target.value} is nowhere`;
+});
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey) event.preventDefault() || document.getElementById("q")?.focus();
+  if (event.ctrlKey) event.preventDefault() || document.getElementById("search-words")?.focus();
 });
 </script>
 """
 
 
 @pytest.mark.parametrize(
-    ("item", "target", "said"),
+    ("item", "answers", "said"),
     [
-        ("<li>page</li>", "", "shows no excerpt"),
+        ("<li>page</li>", True, "shows no excerpt"),
         (
             "<li><a href='other.html?highlight=page'>p</a><p class='context'><mark>page</mark></p></li>",
-            "",
+            True,
             "does not mark",
         ),
+        ("<li>page</li>", False, "does not say so"),
     ],
 )
 def test_a_search_that_shows_too_little_is_reported(
-    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: str, target: str, said: str
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, item: str, answers: bool, said: str
 ) -> None:
     monkeypatch.setattr(gate_search, "SECONDS", 0.5)
-    write_page(tmp_path, GOOD_BODY + SEARCH.replace("ITEM", repr(item)), name="search.html")
-    write_page(tmp_path, GOOD_BODY + target, name="other.html")
+    found = SEARCH if answers else SEARCH.replace("is nowhere", "").replace("target.value", "''")
+    write_page(tmp_path, GOOD_BODY + found.replace("ITEM", repr(item)), name="search.html")
+    write_page(tmp_path, GOOD_BODY, name="other.html")
     with serve(tmp_path) as base:
         assert said in "\n".join(gate_search.check(browser, base))
