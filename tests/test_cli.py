@@ -167,7 +167,7 @@ def test_a_files_inputs_are_those_that_are_given(
     capsys.readouterr()
     for options, said in (
         (["tokens.ONNX", "--inputs", "other.npz"], "must hold the inputs"),
-        (["tokens.ONNX", "--inputs", "tokens.ONNX"], "cannot be read"),
+        (["tokens.ONNX", "--inputs", "tokens.ONNX"], "numpy.savez"),
         (["tokens.ONNX", "--inputs", "inputs.npz", "--batch", "2"], "--batch"),
         (["mlp", "--inputs", "inputs.npz"], "brings its own input"),
         (["model.pt"], "torch.onnx.export"),

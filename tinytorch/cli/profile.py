@@ -9,7 +9,6 @@ import math
 import os
 import sys
 import threading
-import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import fields
@@ -31,7 +30,7 @@ from tinytorch.perf.events.trace import stacks_of
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.model_io import zeros_for
+from tinytorch.perf.measuring.model_io import saved_arrays, zeros_for
 from tinytorch.perf.profiling.breakdown import OpRow
 from tinytorch.perf.profiling.lines import tables_text
 from tinytorch.perf.profiling.model_profile import (
@@ -357,20 +356,9 @@ _OTHERS = {
 }
 
 
-def _arrays(path: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Return the arrays of ``--inputs`` by name, or raise UsageError."""
-    try:
-        with np.load(path, allow_pickle=False) as found:
-            if not isinstance(found, np.lib.npyio.NpzFile) or not found.files:
-                raise UsageError(f"--inputs must be a file of arrays that numpy.savez wrote, and {path} is none")
-            return {name: found[name] for name in found.files}
-    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(f"--inputs {path} cannot be read: {error}") from None
-
-
 def _file_arrays(model: OnnxModel, path: str) -> Tensor:
     """Return the first input of a file from ``--inputs``, and have the others stand for those that are left out."""
-    arrays, names = _arrays(path), [each.name for each in model.inputs]
+    arrays, names = saved_arrays(path, "--inputs"), [each.name for each in model.inputs]
     if set(arrays) != set(names):
         raise UsageError(f"--inputs must hold the inputs {', '.join(names)}, and {path} holds {', '.join(arrays)}")
     model.stand_ins = {name: arrays[name] for name in names[1:]}
@@ -399,7 +387,7 @@ def _file_input(model: OnnxModel, chosen: argparse.Namespace) -> Tensor:
 def _given_input(model: Module, chosen: argparse.Namespace) -> Tensor:
     """Return ``--inputs``, zeros of ``--input-shape``, or rows of its ``example_input``: ``--batch`` of them."""
     if chosen.inputs:
-        arrays = _arrays(chosen.inputs)
+        arrays = saved_arrays(chosen.inputs, "--inputs")
         if len(arrays) != 1:
             raise UsageError(f"--inputs must hold one array for {chosen.model}, not {len(arrays)}")
         return Tensor(next(iter(arrays.values())))

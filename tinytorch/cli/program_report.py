@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from html import escape
@@ -163,8 +164,13 @@ def _section(title: str, body: str) -> str:
     return f"<section>\n<h2>{escape(title)}</h2>\n{body}\n</section>"
 
 
+#: What stands between backticks, and how a page shows it.
+_CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
+
+
 def _paragraphs(sentences: Sequence[str]) -> str:
-    return "\n".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+    """Return each sentence as a paragraph, what stands between backticks as code."""
+    return "\n".join(f"<p>{_CODE.sub(_AS_CODE, escape(sentence))}</p>" for sentence in sentences)
 
 
 def _facts(facts: Sequence[Fact], caption: str, key: str) -> str:

@@ -22,6 +22,7 @@ from tinytorch.core.optimizers import Optimizer, step_rules
 from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
+from tinytorch.perf.acceleration.recorded_graph import array_of, as_input, difference
 from tinytorch.perf.kernels.registry import accelerated, kernel_step_rules
 
 #: Largest difference between a planned gradient and the graph's, over the largest element of the latter.
@@ -93,7 +94,7 @@ class PlannedStep:
         self._given = recorder.place(inputs), recorder.place(targets)
         buffers = {name: buffer.data.copy() for name, buffer in model.named_buffers()}
         with observed_by(recorder):
-            value = loss(model(_as_input(inputs)), targets)
+            value = loss(model(as_input(inputs)), targets)
         layers = {path: layer for path, layer in model.named_modules() if isinstance(layer, BatchNorm2d)}
         self._normalizing = [(layers[path], statistics) for path, statistics in recorder.statistics]
         followed = {f"{path}.{name}" for path, _ in recorder.statistics for name in ("running_mean", "running_var")}
@@ -172,7 +173,7 @@ class PlannedStep:
     def _gradients_by_graph(self, inputs: Any, targets: Any) -> float:
         model, loss = self._graph
         with accelerated():
-            value = loss(model(_as_input(_array(inputs))), _array(targets))
+            value = loss(model(as_input(_array(inputs))), _array(targets))
             for parameter in self._parameters:
                 parameter.grad = None
             value.backward()
@@ -264,10 +265,10 @@ def _check(step: PlannedStep, model: Module, loss: _Loss, x: Array, y: Array) ->
             run()
             return [None if each.grad is None else each.grad.copy() for each in model.parameters()]
 
-    expected = gradients(lambda: loss(model(_as_input(x)), y).backward())
+    expected = gradients(lambda: loss(model(as_input(x)), y).backward())
     found = gradients(lambda: step.gradients(x, y))
     for one, other in zip(found, expected, strict=True):
-        alike = one is other is None or (one is not None and other is not None and _is_near(one, other))
+        alike = one is other is None or (one is not None and other is not None and difference(one, other) <= TOLERANCE)
         if not alike:
             raise ValueError(
                 "model must do the same ops whatever numbers it is given, but its planned step makes other gradients "
@@ -275,15 +276,6 @@ def _check(step: PlannedStep, model: Module, loss: _Loss, x: Array, y: Array) ->
             )
 
 
-def _is_near(found: Array, expected: Array) -> bool:
-    return bool(np.abs(found - expected).max(initial=0) <= TOLERANCE * max(np.abs(expected).max(initial=0), 1e-30))
-
-
 def _array(x: Any) -> Array:
-    array = x.data if isinstance(x, Tensor) else np.asarray(x)
-    kind = array.dtype.kind
-    return array.astype(np.float32 if kind == "f" else np.int64, copy=False)
-
-
-def _as_input(x: Array) -> Tensor | Array:
-    return Tensor(x) if x.dtype.kind == "f" else x
+    array = array_of(x)
+    return array.astype(np.float32 if array.dtype.kind == "f" else np.int64, copy=False)

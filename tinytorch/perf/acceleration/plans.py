@@ -23,7 +23,7 @@ from tinytorch.core.op import Array, Implementation, Op, Saved, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.acceleration.array_program import ArrayProgram, as_outputs, no_backward
-from tinytorch.perf.acceleration.recorded_graph import Graph, joined, record, tensors
+from tinytorch.perf.acceleration.recorded_graph import Graph, array_of, as_input, difference, joined, record, tensors
 from tinytorch.perf.kernels.entries import elements, maps, products, rows
 from tinytorch.perf.kernels.entries.binding import (
     ArrayStep,
@@ -309,7 +309,7 @@ class Plan(Module):
         return self._timed(inputs, repeats)
 
     def _timed(self, inputs: Sequence[Any], repeats: int) -> list[StepTime]:
-        array = _fitting(_array_of(inputs[0]), self._input, self._dtype)
+        array = _fitting(array_of(inputs[0]), self._input, self._dtype)
         out = np.empty(self._output, np.float32)
         found: list[StepTime] = []
         for program, given, made in self._parts(array, out):
@@ -350,7 +350,7 @@ class _ArrayPlan(Plan):
     def _all_fitting(self, inputs: Sequence[Any]) -> list[Array]:
         if len(inputs) != len(self._specs):
             raise ValueError(f"this plan was made for {len(self._specs)} inputs, not {len(inputs)}: give all of them")
-        return [_fitting(_array_of(each), *spec) for each, spec in zip(inputs, self._specs, strict=True)]
+        return [_fitting(array_of(each), *spec) for each, spec in zip(inputs, self._specs, strict=True)]
 
     @property
     def _steps(self) -> Sequence[Step | ArrayStep]:
@@ -372,10 +372,6 @@ def _named_times(steps: Sequence[Step | ArrayStep], seconds: Array) -> list[Step
         StepTime(step.name, step.path, with_between_run_spread(Measurement(step.name, tuple(each.tolist()), "s")))
         for step, each in zip(steps, seconds.T, strict=True)
     ]
-
-
-def _array_of(x: Any) -> Array:
-    return np.asarray(x.data if isinstance(x, Tensor) else x)
 
 
 def _fitting(array: Array, shape: Shape, dtype: np.dtype[Any]) -> Array:
@@ -406,7 +402,7 @@ class Planned(Module):
 
     def forward(self, *inputs: Any) -> Any:  # type: ignore[override, unused-ignore]
         """Return the model's output; for new shapes a plan is made first, which takes longer than a call."""
-        key = tuple((array.shape, array.dtype.kind) for array in map(_array_of, inputs))
+        key = tuple((array.shape, array.dtype.kind) for array in map(array_of, inputs))
         made = self._plans.pop(key, None) or _made(self.model, inputs, self._constants)
         self._plans[key] = made  # the last one used comes last
         if len(self._plans) > _MOST_PLANS:
@@ -473,7 +469,7 @@ def _checked_examples(model: Module, examples: Sequence[Any]) -> list[Array]:
         )
     inputs = []
     for number, example in enumerate(examples):
-        x = np.ascontiguousarray(_array_of(example))
+        x = np.ascontiguousarray(array_of(example))
         kind: np.dtype[Any] = declared[number].dtype if declared else _DTYPES.get(x.dtype.kind, x.dtype)
         inputs.append(x.astype(kind, copy=False))
     if not inputs or not inputs[0].ndim or not all(x.size for x in inputs):
@@ -525,15 +521,11 @@ def _in_blocks(model: Module, x: Array, expected: Array, constants: Constants) -
 
 def _run(model: Module, inputs: Sequence[Array]) -> list[Array]:
     with no_grad():
-        return [each.data for each in tensors(model(*map(_as_input, inputs)))]
-
-
-def _as_input(x: Array) -> Tensor | Array:
-    return Tensor(x) if x.dtype.kind == "f" else x
+        return [each.data for each in tensors(model(*map(as_input, inputs)))]
 
 
 def _recorded(model: Module, inputs: Sequence[Array]) -> Graph:
-    return joined(record(model, inputs, [*map(_as_input, inputs)]))
+    return joined(record(model, inputs, [*map(as_input, inputs)]))
 
 
 def _is_independent(model: Module, x: Array, expected: Array) -> bool:
@@ -544,20 +536,7 @@ def _is_independent(model: Module, x: Array, expected: Array) -> bool:
         alone = np.concatenate([*_run(model, [x[:1]]), *_run(model, [x[1:]])])
     except (ValueError, IndexError):  # a model need not take fewer samples: shapes or places in them are its own
         return False
-    return alone.shape == expected.shape and _difference(alone, expected) <= TOLERANCE
-
-
-def _difference(found: Array, expected: Array) -> float:
-    """Return the largest difference over the largest finite element; what is not finite must be the same."""
-    if expected.dtype.kind != "f":
-        return 0.0 if np.array_equal(found, expected) else math.inf
-    finite = np.isfinite(expected)
-    if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
-        return math.inf
-    if not finite.any():
-        return 0.0
-    largest = float(np.abs(expected[finite]).max())
-    return float(np.abs(found[finite] - expected[finite]).max()) / max(largest, 1e-30)
+    return alone.shape == expected.shape and difference(alone, expected) <= TOLERANCE
 
 
 def _check(made: Plan, model: Module, inputs: Sequence[Array]) -> None:
@@ -567,7 +546,7 @@ def _check(made: Plan, model: Module, inputs: Sequence[Array]) -> None:
     found = tensors(made(*inputs))
     most = CODE_TOLERANCE if made.rounds else TOLERANCE
     alike = len(found) == len(expected) and all(
-        each.shape == other.shape and _difference(each.data, other) <= most
+        each.shape == other.shape and difference(each.data, other) <= most
         for each, other in zip(found, expected, strict=True)
     )
     if not alike:

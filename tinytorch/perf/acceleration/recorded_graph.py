@@ -107,6 +107,29 @@ def tensors(output: Any) -> tuple[Tensor, ...]:
     return outputs
 
 
+def array_of(x: Any) -> Array:
+    """Return the array of an input, a Tensor or what NumPy makes an array of."""
+    return np.asarray(x.data if isinstance(x, Tensor) else x)
+
+
+def as_input(x: Array) -> Tensor | Array:
+    """Return what a model takes: floats as a Tensor, integers as they are."""
+    return Tensor(x) if x.dtype.kind == "f" else x
+
+
+def difference(found: Array, expected: Array) -> float:
+    """Return the largest difference over the largest finite element; what is not finite must be the same."""
+    if expected.dtype.kind != "f":
+        return 0.0 if np.array_equal(found, expected) else math.inf
+    finite = np.isfinite(expected)
+    if not np.array_equal(found[~finite], expected[~finite], equal_nan=True):
+        return math.inf
+    if not finite.any():
+        return 0.0
+    largest = float(np.abs(expected[finite]).max())
+    return float(np.abs(found[finite] - expected[finite]).max()) / max(largest, 1e-30)
+
+
 def record(run: Callable[..., Any], examples: Sequence[Array], given: Sequence[Any]) -> Graph:
     """Return the graph of ``run(*given)``, whose arrays are ``examples``.
 

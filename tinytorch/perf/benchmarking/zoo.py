@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import zipfile
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
@@ -34,6 +33,7 @@ from tinytorch.perf.compression import (
     sparse_model,
     structured_prune,
 )
+from tinytorch.perf.measuring.model_io import saved_arrays
 from tinytorch.perf.onnx import OnnxModel, from_onnx
 from tinytorch.perf.profiling.model_profile import checked_module, example_of, made_by
 from tinytorch.perf.quantization import quantize_model
@@ -86,11 +86,7 @@ def examples_of(path: str) -> Task:
     Raises:
         ValueError: if it is no such file.
     """
-    try:
-        with np.load(path, allow_pickle=False) as found:
-            arrays = {key: found[key] for key in found.files}
-    except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"data must be a file that numpy.savez wrote, and {path} is none: {error}") from None
+    arrays = saved_arrays(path, "data")
     if arrays.keys() not in ({"inputs", "labels"}, {"inputs", "outputs"}):
         raise ValueError(f"data must hold inputs, and labels or outputs, and {path} holds {', '.join(arrays)}")
     labels, outputs = arrays.get("labels"), arrays.get("outputs")

@@ -64,29 +64,28 @@ def forward(setting: str, model: Module, inputs: Array) -> Callable[[], Array]:
 def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss, optimizer: AdamWSettings) -> Training:
     """Return ``model`` in training with our AdamW, fused by a planned step."""
     names = list(model.state_dict())
-    ready = model.train()
     if setting == "fused":
         from tinytorch.perf.acceleration.fusion import fuse
+        from tinytorch.perf.acceleration.planned_step import plan_step
 
-        ready = fuse(ready)
-    x, targets = our_input(batch[0]), batch[1]
-    adam = AdamW(ready.parameters(), optimizer.lr, optimizer.betas, optimizer.eps, optimizer.weight_decay)
+        ready = fuse(model.train())
+        planned = plan_step(ready, partial(our_loss, loss), _adam(ready, optimizer), *batch)
+        # Fusion may name a tensor after the layer that it was joined with, but keeps their order.
+        return Training(lambda: planned(*batch), lambda: dict(zip(names, ready.state_dict().values(), strict=True)))
+    x, targets, adam = our_input(batch[0]), batch[1], _adam(model.train(), optimizer)
 
     def step() -> float:
-        value = our_loss(loss, ready(x), targets)
+        value = our_loss(loss, model(x), targets)
         adam.zero_grad()
         value.backward()
         adam.step()
         return float(value.item())
 
-    if setting == "fused":
-        from tinytorch.perf.acceleration.planned_step import plan_step
+    return Training(step, model.state_dict)
 
-        planned = plan_step(ready, partial(our_loss, loss), adam, *batch)
-        step = partial(planned, *batch)
 
-    # Fusion may name a tensor after the layer that it was joined with, but keeps their order.
-    return Training(step, lambda: dict(zip(names, ready.state_dict().values(), strict=True)))
+def _adam(model: Module, settings: AdamWSettings) -> AdamW:
+    return AdamW(model.parameters(), settings.lr, settings.betas, settings.eps, settings.weight_decay)
 
 
 def decoding(setting: str, model: GPT, prompt: Array, new_tokens: int) -> Callable[[], Array]:

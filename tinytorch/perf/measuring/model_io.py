@@ -1,7 +1,8 @@
-"""A model as the instruments use it: called, and fed with zeros of a shape."""
+"""A model as the instruments use it: called, and fed with zeros of a shape or the arrays of a file."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,22 @@ def callable_of(model: Any) -> Callable[..., Any]:
     if callable(forward):
         return forward
     raise TypeError(f"model must be callable or have a forward, but {type(model).__name__} is and has neither")
+
+
+def saved_arrays(path: str, name: str) -> dict[str, Array]:
+    """Return the arrays that `numpy.savez` wrote to ``path``, by their names.
+
+    Raises:
+        ValueError: if it is no such file; ``name`` is what was given.
+        OSError: if it cannot be read.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as found:
+            if isinstance(found, np.lib.npyio.NpzFile) and found.files:
+                return {key: found[key] for key in found.files}
+    except (ValueError, AttributeError, EOFError, zipfile.BadZipFile):  # whose advice may be to trust the file
+        pass
+    raise ValueError(f"{name} must be a file of arrays that numpy.savez wrote, and {path} is none")
 
 
 def parameters_of(model: Any) -> list[Tensor]:
