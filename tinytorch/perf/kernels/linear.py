@@ -1,7 +1,7 @@
 """Linear layers on our own matrix product, or BLAS: bias, activation and residual in the same pass, or in one behind.
 
-Our product is the quicker one where vectors have 512 bits. On narrower ones BLAS is as quick or quicker, as
-`benchmarks.beside_numpy` shows, and what follows the product takes one pass over its rows.
+Our product was the quicker one on vectors of 512 bits. On AVX2 BLAS is as quick or quicker (`benchmarks.beside_numpy`),
+and what follows it takes one pass over its rows; other narrow vectors are treated alike, unraced.
 """
 
 from __future__ import annotations

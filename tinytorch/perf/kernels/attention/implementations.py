@@ -20,7 +20,8 @@ from tinytorch.perf.kernels.gemm.product_tiles import LANES
 from tinytorch.perf.kernels.runtime import threads
 
 #: Keys up to which NumPy takes a forward and its backward sooner, causal ones or on wide vectors, and others on narrow
-#: ones, of so many scores: it keeps what our backward makes anew, and its own few calls are then nothing.
+#: ones, of so many scores: it keeps what our backward makes anew, and its own few calls are then nothing. Raced on
+#: AVX2 (`benchmarks.beside_numpy`); on wide vectors only 20 keys were, so that the number for them is a careful one.
 _SHORT, _SHORT_ON_NARROW, _MANY_SCORES = 40, 128, 10_000
 #: About how long a multiply-accumulate of a whole attention takes, in nanoseconds.
 _NS = 0.011
