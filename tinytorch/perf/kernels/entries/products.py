@@ -30,15 +30,14 @@ from tinytorch.perf.kernels.gemm.packed_matmul import (
 )
 from tinytorch.perf.kernels.gemm.packing import pack, padded, panel_start
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, WIDTH
+from tinytorch.perf.kernels.gemm.register_tiles import INT64, Step, add_up
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, words_at
 from tinytorch.perf.ops.fused import fused_linear
 
-_INDEX = ir.IntType(64)
-_VECTOR = ir.VectorType(vectors.FLOAT, LANES)
-#: Steps of the inner axis that have accumulators of their own, and floats of a cache line.
-_WAYS, _LINE = 4, 16
+#: Steps of the inner axis that have accumulators of their own.
+_WAYS = 4
 #: Bytes of weights above which they come from memory and not from a cache, and floats that are then asked for ahead.
 FAR_BYTES, _AHEAD = 4 << 20, 1536
 
@@ -48,38 +47,31 @@ def _panel(width: int, far: bool) -> Any:
 
     It writes bias + sum over k < count of x[k] * panel[k]; all are addresses.
     """
+    vector = ir.VectorType(vectors.FLOAT, LANES)
 
     def panel_product(_typing: Any, x: Any, panel: Any, bias: Any, out: Any, count: Any) -> Any:
         def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             *addresses, count = arguments
             x, panel, bias, out = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in addresses)
-            sums = [vectors.variables(builder, _VECTOR, width) for _ in range(_WAYS)]
-            places = [_INDEX(LANES * number) for number in range(width)]
-            for slot, place in zip(sums[0], places, strict=True):
-                builder.store(vectors.load(builder, bias, place, _VECTOR), slot)
+            places = [INT64(LANES * number) for number in range(width)]
+            whole = builder.and_(count, INT64(-_WAYS))
 
-            def step(index: Any, slots: list[Any]) -> None:
-                """Add the product of one element of x and its row of the panel."""
-                here = builder.gep(panel, [builder.mul(index, _INDEX(width * LANES))])
-                if far:
-                    for line in range(max(1, width * LANES // _LINE)):
-                        vectors.prefetch(builder, builder.gep(here, [_INDEX(_AHEAD + _LINE * line)]))
-                factor = vectors.filled(builder, builder.load(builder.gep(x, [index])), _VECTOR)
-                for slot, place in zip(slots, places, strict=True):
-                    value = vectors.load(builder, here, place, _VECTOR)
-                    builder.store(vectors.fused_multiply_add(builder, factor, value, builder.load(slot)), slot)
+            def sweep(step: Step) -> None:
+                def take(index: Any, way: int) -> None:
+                    here = builder.gep(panel, [builder.mul(index, INT64(width * LANES))])
+                    if far:
+                        vectors.prefetch(builder, builder.gep(here, [INT64(_AHEAD)]), width * LANES)
+                    step([builder.gep(x, [index])], here, way)
 
-            whole = builder.and_(count, _INDEX(-_WAYS))
-            with cgutils.for_range_slice(builder, _INDEX(0), whole, _INDEX(_WAYS), _INDEX) as (start, _):
-                for way in range(_WAYS):
-                    step(builder.add(start, _INDEX(way)), sums[way])
-            with cgutils.for_range_slice(builder, whole, count, _INDEX(1), _INDEX) as (index, _):
-                step(index, sums[0])
-            for number, place in enumerate(places):
-                pairs = [builder.load(slots[number]) for slots in sums]
-                while len(pairs) > 1:
-                    pairs = [builder.fadd(a, b) for a, b in zip(pairs[::2], pairs[1::2], strict=True)]
-                vectors.store(builder, pairs[0], out, place)
+                with cgutils.for_range_slice(builder, INT64(0), whole, INT64(_WAYS), INT64) as (start, _):
+                    for way in range(_WAYS):
+                        take(builder.add(start, INT64(way)), way)
+                with cgutils.for_range_slice(builder, whole, count, INT64(1), INT64) as (index, _):
+                    take(index, 0)
+
+            begin = [vectors.load(builder, bias, place, vector) for place in places]
+            for value, place in zip(add_up(builder, (1, width, vector), sweep, begin, ways=_WAYS), places, strict=True):
+                vectors.store(builder, value, out, place)
             return context.get_dummy_value()
 
         return types.void(*[types.intp for _ in (x, panel, bias, out, count)]), emit

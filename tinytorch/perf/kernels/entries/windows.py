@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
 from tinytorch.core.ops.spatial import Pair
-from tinytorch.perf.kernels.gemm.register_tiles import INT64, LANES, VECTOR
+from tinytorch.perf.kernels.gemm.register_tiles import INT64, LANES, VECTOR, Step, add_up
 from tinytorch.perf.kernels.gemm.register_tiles import ROWS as PRODUCT_ROWS
 from tinytorch.perf.kernels.runtime import vectors
 
@@ -125,27 +126,23 @@ def _window_tile(
         _, *ends, _, first, _, origin, _, _, _, place, entry, count, each = arguments
         into, maps = builder.gep(into, [first]), builder.gep(maps, [origin])
         parts = [INT64(part * LANES) for part in range(wide)]
-        sums = [vectors.variables(builder, VECTOR, wide) for _ in range(ROWS)]
-        for slots in sums:
-            for slot, part in zip(slots, parts, strict=True):
-                builder.store(vectors.load(builder, added, builder.add(first, part), VECTOR), slot)
-        with cgutils.for_range(builder, count, intp=INT64) as turn:
-            at = builder.add(entry, builder.mul(turn.index, INT64(ENTRY)))
-            tap, *offsets = _numbers(builder, table, at, ENTRY)
-            rows = [builder.gep(maps, [offset]) for offset in offsets]
-            weights = builder.gep(panels, [builder.mul(tap, builder.mul(each, INT64(wide * LANES)))])
-            with cgutils.for_range(builder, each, intp=INT64) as step:
-                here = builder.mul(step.index, INT64(wide * LANES))
-                columns = [vectors.load(builder, weights, builder.add(here, part), VECTOR) for part in parts]
-                for row, slots in zip(rows, sums, strict=True):
-                    factor = vectors.filled(builder, builder.load(builder.gep(row, [step.index])), VECTOR)
-                    for slot, values in zip(slots, columns, strict=True):
-                        builder.store(vectors.fused_multiply_add(builder, factor, values, builder.load(slot)), slot)
+        begin = [vectors.load(builder, added, builder.add(first, part), VECTOR) for part in parts]
+
+        def sweep(step: Step) -> None:
+            with cgutils.for_range(builder, count, intp=INT64) as turn:
+                at = builder.add(entry, builder.mul(turn.index, INT64(ENTRY)))
+                tap, *offsets = _numbers(builder, table, at, ENTRY)
+                rows = [builder.gep(maps, [offset]) for offset in offsets]
+                weights = builder.gep(panels, [builder.mul(tap, builder.mul(each, INT64(wide * LANES)))])
+                with cgutils.for_range(builder, each, intp=INT64) as channel:
+                    here = builder.gep(weights, [builder.mul(channel.index, INT64(wide * LANES))])
+                    step([builder.gep(row, [channel.index]) for row in rows], here)
+
+        made = add_up(builder, (ROWS, wide, VECTOR), sweep, begin * ROWS)
         ends = [vectors.filled(builder, end, VECTOR) for end in ends]
-        for row, slots in zip(_numbers(builder, table, place, ROWS), sums, strict=True):
-            for slot, part in zip(slots, parts, strict=True):
-                value = _between(builder, builder.load(slot), ends)
-                vectors.store(builder, value, into, builder.add(row, part))
+        rows = _numbers(builder, table, place, ROWS)
+        for value, (row, part) in zip(made, itertools.product(rows, parts), strict=True):
+            vectors.store(builder, _between(builder, value, ends), into, builder.add(row, part))
         return context.get_dummy_value()
 
     sizes = (places, entries, taps, channels)

@@ -11,7 +11,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
-from tinytorch.perf.kernels.gemm.product_tiles import LANES, VECTORS, prefetch
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, VECTORS
+from tinytorch.perf.kernels.gemm.register_tiles import transposed
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 
@@ -30,7 +31,7 @@ def _row_copy(width: int) -> Any:
             data, to = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in (source, target))
             with cgutils.for_range(builder, rows, intp=_INDEX) as loop:
                 row = builder.gep(data, [builder.mul(loop.index, step)])
-                prefetch(builder, builder.gep(row, [builder.mul(step, _INDEX(_AHEAD))]), width * LANES)
+                vectors.prefetch(builder, builder.gep(row, [builder.mul(step, _INDEX(_AHEAD))]), width * LANES)
                 start = builder.mul(loop.index, _INDEX(width * LANES))
                 for number in range(width):
                     value = vectors.load(builder, row, _INDEX(number * LANES), _VECTOR)
@@ -40,26 +41,6 @@ def _row_copy(width: int) -> Any:
         return types.void(*[types.intp for _ in (source, step, target, rows)]), emit
 
     return intrinsic(copy)
-
-
-def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return the transpose of as many vectors as each has lanes: parts of pairs change places, round by round."""
-    lanes = len(rows)
-    distance = 1
-    while distance < lanes:
-        made: list[Any] = [None] * lanes
-        for index in range(lanes):
-            if index & distance:
-                continue
-            upper, lower = rows[index], rows[index + distance]
-            first = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
-            second = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
-            kind = ir.VectorType(vectors.INT32, lanes)
-            made[index] = builder.shuffle_vector(upper, lower, ir.Constant(kind, first))
-            made[index + distance] = builder.shuffle_vector(upper, lower, ir.Constant(kind, second))
-        rows = made
-        distance *= 2
-    return rows
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -72,7 +53,7 @@ def _transpose_square(_typing: Any, source: Any, source_step: Any, target: Any, 
         rows = [
             vectors.load(builder, data, builder.mul(source_step, _INDEX(number)), _VECTOR) for number in range(LANES)
         ]
-        for number, value in enumerate(_transposed(builder, rows)):
+        for number, value in enumerate(transposed(builder, rows)):
             vectors.store(builder, value, to, builder.mul(target_step, _INDEX(number)))
         return context.get_dummy_value()
 

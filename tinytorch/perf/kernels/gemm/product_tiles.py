@@ -15,15 +15,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tinytorch.perf.kernels.gemm.register_tiles import INT64, Step, add_up
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 
-_INDEX = ir.IntType(64)
 #: Steps of the inner axis that the right operand is asked for ahead: it streams from the second cache.
 _AHEAD = 16
-#: Floats of a cache line.
-_LINE = 16
-
 
 #: Floats of a vector, and the tallest and widest tile: 24 accumulators of 32 registers, or 12 of 16. A vector is two
 #: registers of NEON: 24 of 32 too, with 10 loaded a step, where a tile of 8 rows and 3 single registers would load 11.
@@ -41,63 +38,39 @@ def tile(rows: int, width: int, lanes: int) -> Any:
     are in floats. Each sum runs over the inner axis in order, so it is the same in any tile.
     """
     vector = ir.VectorType(vectors.FLOAT, lanes)
-    shape = _Shape(rows, width, lanes, vector)
 
     def product(_typing: Any, a: Any, ar: Any, at: Any, b: Any, bt: Any, c: Any, cr: Any, count: Any, add: Any) -> Any:
         def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             a, a_row, a_step, b, b_step, c, c_row, count, add = arguments
             a, b, c = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in (a, b, c))
-            sums = _accumulated(builder, shape, (a, a_row, a_step), (b, b_step), count)
-            for row in range(rows):
-                for column in range(width):
-                    place = builder.add(builder.mul(c_row, _INDEX(row)), _INDEX(column * lanes))
-                    total = builder.load(sums[row * width + column])
-                    with builder.if_else(builder.icmp_signed("!=", add, _INDEX(0))) as (more, first):
-                        with more:
-                            before = vectors.load(builder, c, place, vector)
-                            vectors.store(builder, builder.fadd(before, total), c, place)
-                        with first:
-                            vectors.store(builder, total, c, place)
+            starts = [builder.mul(a_row, INT64(row)) for row in range(rows)]
+            a_slot, b_slot = cgutils.alloca_once_value(builder, a), cgutils.alloca_once_value(builder, b)
+
+            def sweep(step: Step) -> None:
+                # One step a turn: with more, where a step's distance is known, the compiler loads for all of them
+                # first, and the accumulators leave the registers.
+                with cgutils.for_range(builder, count):
+                    left, right = builder.load(a_slot), builder.load(b_slot)
+                    later = builder.gep(right, [builder.mul(b_step, INT64(_AHEAD))])
+                    vectors.prefetch(builder, later, width * lanes)
+                    step([builder.gep(left, [start]) for start in starts], right)
+                    builder.store(builder.gep(left, [a_step]), a_slot)
+                    builder.store(builder.gep(right, [b_step]), b_slot)
+
+            for number, total in enumerate(add_up(builder, (rows, width, vector), sweep)):
+                row, column = divmod(number, width)
+                place = builder.add(builder.mul(c_row, INT64(row)), INT64(column * lanes))
+                with builder.if_else(builder.icmp_signed("!=", add, INT64(0))) as (more, first):
+                    with more:
+                        vectors.store(builder, builder.fadd(vectors.load(builder, c, place, vector), total), c, place)
+                    with first:
+                        vectors.store(builder, total, c, place)
             return context.get_dummy_value()
 
         numbers = (a, ar, at, b, bt, c, cr, count, add)
         return types.void(*[types.intp for _ in numbers]), emit
 
     return intrinsic(product)
-
-
-class _Shape:
-    """A tile's rows, its width in vectors, and the vector's type."""
-
-    def __init__(self, rows: int, width: int, lanes: int, vector: Any) -> None:
-        self.rows, self.width, self.lanes, self.vector = rows, width, lanes, vector
-
-
-def _accumulated(builder: Any, shape: _Shape, left: Any, right: Any, count: Any) -> list[Any]:
-    """Emit the loop over the inner axis; return the accumulators, row by row."""
-    (a, a_row, a_step), (b, b_step) = left, right
-    sums = vectors.variables(builder, shape.vector, shape.rows * shape.width)
-    rows = [builder.mul(a_row, _INDEX(row)) for row in range(shape.rows)]
-    a_slot, b_slot = cgutils.alloca_once_value(builder, a), cgutils.alloca_once_value(builder, b)
-
-    # One step a turn: with more, where a step's distance is known, the compiler loads for all of them first, and the
-    # accumulators leave the registers.
-    with cgutils.for_range(builder, count):
-        at, bt = builder.load(a_slot), builder.load(b_slot)
-        later = builder.gep(bt, [builder.mul(b_step, _INDEX(_AHEAD))])
-        prefetch(builder, later, shape.width * shape.lanes)
-        places = vectors.offsets(builder, _INDEX(0), shape.lanes, shape.width)
-        row = [vectors.load(builder, bt, place, shape.vector) for place in places]
-        vectors.add_outer_product(builder, sums, [builder.gep(at, [start]) for start in rows], row)
-        builder.store(builder.gep(at, [a_step]), a_slot)
-        builder.store(builder.gep(bt, [b_step]), b_slot)
-    return sums
-
-
-def prefetch(builder: Any, pointer: Any, floats: int) -> None:
-    """Ask for the lines of ``floats`` floats from ``pointer`` on; an address that is not ours does nothing."""
-    for line in range(max(1, floats // _LINE)):
-        vectors.prefetch(builder, builder.gep(pointer, [_INDEX(_LINE * line)]))
 
 
 def _compiled(rows: int, width: int) -> Any:

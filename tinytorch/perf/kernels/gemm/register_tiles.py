@@ -1,7 +1,12 @@
-"""A register tile of a matrix product, and a transpose in registers: what attention and convolution are made of."""
+"""Register tiles of float products, which all come from one generator, and a transpose in registers.
+
+`tile` and `transpose` are what attention and convolution are made of; matrix products, products of a few rows and
+convolutions in plans have tiles of their own, whose operands are found otherwise.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from llvmlite import ir
@@ -30,6 +35,49 @@ def _register_file() -> tuple[int, int]:
 LANES, ROWS = _register_file()
 COLUMNS = 2 * LANES
 VECTOR = ir.VectorType(vectors.FLOAT, LANES)
+
+
+#: ``step(left, right, way)``: add to the sums of a way the outer product of the numbers at the pointers ``left``, one a
+#: row, and of the vectors from the pointer ``right`` on.
+Step = Callable[..., None]
+
+
+def add_up(
+    builder: Any,
+    shape: tuple[int, int, Any],
+    sweep: Callable[[Step], None],
+    begin: Iterable[Any] = (),
+    load: Callable[..., Any] = vectors.load,
+    ways: int = 1,
+) -> list[Any]:
+    """Emit a tile, whose sums stay in registers while its steps go by; return the sums, row after row.
+
+    Args:
+        builder: LLVM's.
+        shape: rows, vectors of a row, and the vector's type.
+        sweep: emits the loops, and in the innermost calls the step that it is given.
+        begin: what the sums begin with; zeros if nothing is given.
+        load: how a vector of the right operand is read; see `vectors.load`.
+        ways: sets of sums, which steps may take in turns: one sum would wait for the unit that adds. They are added up.
+    """
+    rows, wide, vector = shape
+    parts = vectors.offsets(builder, INT64(0), vector.count, wide)
+    sums = [vectors.variables(builder, vector, rows * wide) for _ in range(ways)]
+    for slot, value in zip(sums[0], begin, strict=False):
+        builder.store(value, slot)
+
+    def step(left: list[Any], right: Any, way: int = 0) -> None:
+        row = [load(builder, right, part, vector) for part in parts]
+        vectors.add_outer_product(builder, sums[way], left, row)
+
+    sweep(step)
+    made = [[builder.load(slot) for slot in slots] for slots in sums]
+    while len(made) > 1:
+        made = [
+            [builder.fadd(x, y) for x, y in zip(one, other, strict=True)]
+            for one, other in zip(made[::2], made[1::2], strict=True)
+        ]
+    return made[0]
 
 
 def _loop(builder: Any, count: Any, pointers: list[Any], steps: list[Any], inner: Any) -> None:
@@ -82,24 +130,18 @@ def _tile(
         into_rows, left_rows = (_row_offsets(context, builder, kinds[i], arguments[i]) for i in (4, 7))
         turns, left_steps, right_steps = (cgutils.unpack_tuple(builder, arguments[i], 3) for i in (10, 11, 12))
         places = [place for row in into_rows for place in vectors.offsets(builder, row, LANES, wide)]
-        sums = vectors.variables(builder, VECTOR, ROWS * wide)
-        if adds:
-            for slot, place in zip(sums, places, strict=True):
-                builder.store(vectors.load(builder, into, place, VECTOR), slot)
+        begin = [vectors.load(builder, into, place, VECTOR) for place in places] if adds else ()
 
-        def step(here: list[Any]) -> None:
-            """Add one outer product of a column of x and a row of y."""
-            row = [vectors.load(builder, here[1], INT64(part * LANES), VECTOR) for part in range(wide)]
-            vectors.add_outer_product(builder, sums, [builder.gep(here[0], [place]) for place in left_rows], row)
-
-        def nest(level: int, here: list[Any]) -> None:
+        def sweep(step: Step, level: int = 0, here: Any = (left, right)) -> None:
             """Emit the loops from ``level`` on, the innermost of which takes the steps."""
-            inner = step if level == 2 else lambda there: nest(level + 1, there)
-            _loop(builder, turns[level], here, [left_steps[level], right_steps[level]], inner)
+            if level == 3:
+                step([builder.gep(here[0], [place]) for place in left_rows], here[1])
+                return
+            steps = [left_steps[level], right_steps[level]]
+            _loop(builder, turns[level], here, steps, lambda there: sweep(step, level + 1, there))
 
-        nest(0, [left, right])
-        for slot, place in zip(sums, places, strict=True):
-            vectors.store(builder, builder.load(slot), into, place)
+        for value, place in zip(add_up(builder, (ROWS, wide, VECTOR), sweep, begin), places, strict=True):
+            vectors.store(builder, value, into, place)
         return context.get_dummy_value()
 
     arguments = (across, accumulate, target, target_at, target_rows, x, x_at, x_rows, y, y_at, counts, x_steps, y_steps)
@@ -133,19 +175,19 @@ def _masked_rows(builder: Any, data: Any, at: Any, step: Any, rows: Any, columns
     return loaded
 
 
-def _transposed(builder: Any, rows: list[Any]) -> list[Any]:
-    """Return the columns of a square of vectors: off-diagonal quarters of ever smaller squares change places."""
-    half = LANES // 2
-    while half:
-        low = [lane if not lane & half else lane - half + LANES for lane in range(LANES)]
-        high = [lane + half if not lane & half else lane + LANES for lane in range(LANES)]
-        masks = [ir.Constant(ir.VectorType(vectors.INT32, LANES), order) for order in (low, high)]
-        for row in range(LANES):
+def transposed(builder: Any, rows: list[Any]) -> list[Any]:
+    """Return the columns of a square of vectors: off-diagonal quarters of ever larger squares change places."""
+    lanes, rows = len(rows), list(rows)
+    kind, half = ir.VectorType(vectors.INT32, lanes), 1
+    while half < lanes:
+        low = [lane if not lane & half else lane - half + lanes for lane in range(lanes)]
+        high = [lane + half if not lane & half else lane + lanes for lane in range(lanes)]
+        for row in range(lanes):
             if not row & half:
                 upper, lower = rows[row], rows[row + half]
-                rows[row] = builder.shuffle_vector(upper, lower, masks[0])
-                rows[row + half] = builder.shuffle_vector(upper, lower, masks[1])
-        half //= 2
+                rows[row] = builder.shuffle_vector(upper, lower, ir.Constant(kind, low))
+                rows[row + half] = builder.shuffle_vector(upper, lower, ir.Constant(kind, high))
+        half *= 2
     return rows
 
 
@@ -165,7 +207,7 @@ def _transpose(
     def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kinds = signature.args
         into, places, data = (vectors.data_pointer(context, builder, kinds[i], arguments[i]) for i in (0, 2, 3))
-        for row, values in enumerate(_transposed(builder, _masked_rows(builder, data, *arguments[4:]))):
+        for row, values in enumerate(transposed(builder, _masked_rows(builder, data, *arguments[4:]))):
             place = builder.add(arguments[1], builder.load(builder.gep(places, [INT64(row)])))
             vectors.store(builder, values, into, place)
         return context.get_dummy_value()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tinytorch.perf.kernels.gemm.register_tiles import LANES
+from tinytorch.perf.kernels.gemm.register_tiles import LANES, Step, add_up
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.vector_math import multiply_add
@@ -103,25 +104,23 @@ def _columns(rows: int, wide: int, lanes: int) -> Any:
     ) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             _, _, x_step, _, _, weight_step, _, _, output_step, count = arguments
+            load = partial(_floats_at, kind=signature.args[3])
             left, right, into = (
                 builder.gep(vectors.data_pointer(context, builder, signature.args[i], arguments[i]), [arguments[i + 1]])
                 for i in (0, 3, 6)
             )
             starts = [builder.mul(output_step, output_step.type(row)) for row in range(rows)]
             places = [place for start in starts for place in vectors.offsets(builder, start, lanes, wide)]
-            sums = vectors.variables(builder, vector, rows * wide)
-            for slot, place in zip(sums, places, strict=True):
-                builder.store(vectors.load(builder, into, place, vector), slot)
-            with cgutils.for_range(builder, count) as loop:
-                start = builder.mul(loop.index, weight_step)
-                weights = [
-                    _floats_at(builder, right, at, vector, signature.args[3])
-                    for at in vectors.offsets(builder, start, lanes, wide)
-                ]
-                rows_at = [builder.add(builder.mul(x_step, x_step.type(row)), loop.index) for row in range(rows)]
-                vectors.add_outer_product(builder, sums, [builder.gep(left, [place]) for place in rows_at], weights)
-            for slot, place in zip(sums, places, strict=True):
-                vectors.store(builder, builder.load(slot), into, place)
+            lines = [builder.mul(x_step, x_step.type(row)) for row in range(rows)]
+
+            def sweep(step: Step) -> None:
+                with cgutils.for_range(builder, count) as loop:
+                    numbers = [builder.gep(left, [builder.add(line, loop.index)]) for line in lines]
+                    step(numbers, builder.gep(right, [builder.mul(loop.index, weight_step)]))
+
+            begin = [vectors.load(builder, into, place, vector) for place in places]
+            for value, place in zip(add_up(builder, (rows, wide, vector), sweep, begin, load), places, strict=True):
+                vectors.store(builder, value, into, place)
             return context.get_dummy_value()
 
         return types.void(x, xa, xs, w, wa, ws, o, oa, os, n), emit

@@ -90,7 +90,7 @@ def _accumulate(
         first_line = builder.mul(loop.index, INDEX(lines))
         for line in range(lines):
             far = builder.mul(builder.add(first_line, INDEX(line)), given.fetch_stride)
-            vectors.prefetch(builder, builder.gep(fetched, [far]), _SECOND_CACHE)
+            vectors.prefetch(builder, builder.gep(fetched, [far]), locality=_SECOND_CACHE)
         emit.turn(a_turn, b_turn)
     a_rest = builder.gep(a, [emit.place(turns)])
     b_rest = builder.gep(b, [builder.mul(turns, INDEX(emit.steps * STEP))])

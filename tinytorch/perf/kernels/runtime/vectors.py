@@ -162,15 +162,18 @@ def add_outer_product(
             add_product(builder, sums[i * len(row) + j], number, vector)
 
 
-def prefetch(builder: Any, pointer: Any, locality: int = 3) -> None:
-    """Ask for the cache line at ``pointer``; an address that is not ours does nothing.
+def prefetch(builder: Any, pointer: Any, floats: int = 1, locality: int = 3) -> None:
+    """Ask for the cache lines of ``floats`` floats from ``pointer`` on; an address that is not ours does nothing.
 
     ``locality`` is LLVM's: 3 for the first cache, 2 for the second.
     """
     byte = ir.IntType(8).as_pointer()
     shape = ir.FunctionType(ir.VoidType(), [byte, INT32, INT32, INT32])
     function = cgutils.get_or_insert_function(builder.module, shape, "llvm.prefetch.p0")
-    builder.call(function, [builder.bitcast(pointer, byte), INT32(0), INT32(locality), INT32(1)])
+    first = builder.bitcast(pointer, byte)
+    for line in range(max(1, floats // _LINE)):
+        place = builder.gep(first, [INT32(4 * _LINE * line)])
+        builder.call(function, [place, INT32(0), INT32(locality), INT32(1)])
 
 
 def sum_of_lanes(builder: Any, vectors: Sequence[Any]) -> Any:
