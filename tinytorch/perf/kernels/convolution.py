@@ -108,17 +108,27 @@ def correlate_positions(
     size = plan[TAP_ROWS] * taps * each * COLUMNS
     at = 0
     for group in range(plan[GROUPS]):
+        begin = group * each
         for column in range(0, outs, COLUMNS):
-            count = min(COLUMNS, outs - column)
-            if count <= LANES:
-                tile(1, 0, block, 0, own_rows, padded, group * each, x_rows, panels, at, counts, steps, y_steps)
+            count, first = min(COLUMNS, outs - column), group * outs + column
+            if count % LANES == 0:
+                # Of whole vectors, where they belong: positions that stand for missing ones are made twice.
+                for row in range(rows):
+                    for lane in range(count):
+                        target[target_rows[row] + first + lane] = bias[first + lane]
+                if count == LANES:
+                    tile(1, 1, target, first, target_rows, padded, begin, x_rows, panels, at, counts, steps, y_steps)
+                else:
+                    tile(2, 1, target, first, target_rows, padded, begin, x_rows, panels, at, counts, steps, y_steps)
             else:
-                tile(2, 0, block, 0, own_rows, padded, group * each, x_rows, panels, at, counts, steps, y_steps)
-            first = group * outs + column
-            for row in range(rows):
-                begin = target_rows[row] + first
-                for lane in range(count):
-                    target[begin + lane] = block[row * COLUMNS + lane] + bias[first + lane]
+                if count < LANES:
+                    tile(1, 0, block, 0, own_rows, padded, begin, x_rows, panels, at, counts, steps, y_steps)
+                else:
+                    tile(2, 0, block, 0, own_rows, padded, begin, x_rows, panels, at, counts, steps, y_steps)
+                for row in range(rows):
+                    to = target_rows[row] + first
+                    for lane in range(count):
+                        target[to + lane] = block[row * COLUMNS + lane] + bias[first + lane]
             at += size
 
 
