@@ -115,7 +115,12 @@ def op_cases() -> Iterator[OpCase]:
         yield from (OpCase(op, (x,), {}) for op in maps)
         yield OpCase(ops.dropout, (x,), {"probability": 0.1, "generator": np.random.default_rng(2)})
         yield OpCase(fused.bias_gelu, (x, vector), {})
-        yield OpCase(ops.softmax, (x,), {})
+        yield from (OpCase(op, (x,), {}) for op in (ops.softmax, ops.log_softmax, ops.max_))
+        yield OpCase(ops.max_, (x,), {"axis": -1})
+        yield OpCase(ops.leaky_relu, (x,), {"slope": 0.1})
+        yield OpCase(ops.power, (x,), {"exponent": 3})
+        yield OpCase(ops.mean_squared_error, (x, normal(rows, width)), {})
+        yield OpCase(ops.embedding, (draw.integers(0, 500, rows), normal(500, width)), {}, fixed=(0,))
         yield OpCase(ops.layer_norm, (x, vector, vector), {"epsilon": 1e-5})
         yield OpCase(ops.cross_entropy, (x, draw.integers(0, width, rows)), {}, fixed=(1,))
     for rows, inputs, outputs in PRODUCTS:
@@ -127,6 +132,7 @@ def op_cases() -> Iterator[OpCase]:
         yield OpCase(ops.conv2d, (normal(*shape), normal(*kernel), normal(kernel[0])), params)
         channels = normal(shape[1])
         yield OpCase(ops.batch_norm, (normal(*shape), channels, channels), {"epsilon": 1e-5})
+        yield OpCase(ops.adaptive_avg_pool2d, (normal(*shape),), {"size": (1, 1)})
         for op in (ops.max_pool2d, ops.avg_pool2d):
             yield OpCase(op, (normal(*shape),), {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0)})
     for batch, length, heads, depth in ATTENTIONS:

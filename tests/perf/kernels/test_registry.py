@@ -103,7 +103,10 @@ def _maps() -> list[Case]:
         cases.append(Case(f"conv2d {shape} {weight} {changed}", ops.conv2d, operands, convolution(**changed)))
     few = np.round(normal(5, 3, 8, 8))  # maxima are often equal, and the first must be found
     for op in (ops.max_pool2d, ops.avg_pool2d):
+        wide = normal(2, 32, 9, 8)
+        cases.append(Case(f"{op.name} wide", op, (wide,), {"kernel": (3, 2), "stride": (2, 1), "padding": (1, 1)}))
         cases.append(Case(f"{op.name} few", op, (few,), {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)}))
+    cases.append(Case("adaptive wide", ops.adaptive_avg_pool2d, (normal(2, 32, 9, 8),), {"size": (4, 3)}))
     for x in (normal(64, 33, 5, 4), normal(3, 1, 7, 7), turned(normal(2, 5, 3, 4))):
         channels = x.shape[1]
         operands = (x, positive(channels), normal(channels))
@@ -170,6 +173,9 @@ def _single() -> list[Case]:
     cases = [Case(op.name, op, (x,), params) for op, params in plain]
     cases.append(Case("cast float32", ops.cast, (x,), {"dtype": np.dtype(np.float32)}))
     cases.append(Case("minimum", pointwise.minimum, (x, normal(37))))
+    many = 2 * normal(30, 600)
+    cases += [Case(f"power {exponent} many", ops.power, (many,), {"exponent": exponent}) for exponent in (2, 3)]
+    cases.append(Case("leaky_relu many", ops.leaky_relu, (many,), {"slope": 0.1}))
     for op in (ops.gelu, ops.silu, ops.sigmoid, ops.tanh, ops.relu):
         for kind, layout in (("maps", normal(2, 3, 5, 7).transpose(0, 3, 1, 2)), ("long", 3 * normal(33, 500))):
             cases.append(Case(f"{op.name} {kind}", op, (layout,)))

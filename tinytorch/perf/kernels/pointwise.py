@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache, partial
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,22 @@ from tinytorch.perf.ops import fused, pointwise
 
 #: About how long an element takes, forward and backward, in nanoseconds.
 _FORWARD_NS, _BACKWARD_NS = 0.2, 0.3
-_ZERO, _ONE, _HALF_OF_ONE, _ROOT_HALF = np.float32(0), np.float32(1), np.float32(0.5), np.float32(math.sqrt(0.5))
+#: Elements from which on the kernel of a power is faster than NumPy.
+_LEAST_POWERS = {2.0: 16_384, 3.0: 256}
+_ZERO, _MIDDLE, _ROOT_HALF, _ONE, _THREE = (np.float32(number) for number in (0, 0.5, math.sqrt(0.5), 1, 3))
+
+
+def of_elements(function: Any, name: str) -> Any:
+    """Return a function of single elements, written as a lambda, as the kernel ``name``; a kernel as it is."""
+    if isinstance(function, FunctionType):
+        function.__qualname__ = name
+        return kernel(function)
+    return function
 
 
 def _share(of_one: Any, name: str, takes_numbers: bool = False) -> Any:
     """Return the kernel ``f(start, stop, x, output, *numbers)``: each output is ``of_one(x, *numbers)``."""
+    of_one = of_elements(of_one, name)
 
     def share(start: Any, stop: Any, x: Any, output: Any) -> None:
         """Fill ``output[start:stop]``."""
@@ -54,6 +66,7 @@ def _backward_share(slope: Any, name: str, takes_numbers: bool = False) -> Any:
 
     ``down`` may be the gradient itself.
     """
+    slope = of_elements(slope, f"{name}_slope")
 
     def backward_share(start: Any, stop: Any, gradient: Any, kept: Any, down: Any) -> None:
         """Fill ``down[start:stop]``."""
@@ -71,9 +84,9 @@ def _backward_share(slope: Any, name: str, takes_numbers: bool = False) -> Any:
 
 
 @kernel
-def silu(x: Any) -> Any:
-    """Return x times its sigmoid."""
-    return x * vector_math.sigmoid(x)
+def clipped(x: Any, low: Any, high: Any) -> Any:
+    """Return x, or the end that it lies beyond."""
+    return low if x < low else high if x > high else x
 
 
 @kernel
@@ -83,147 +96,30 @@ def silu_slope(x: Any) -> Any:
     return multiply_add(x * gate, _ONE - gate, gate)
 
 
-@kernel
-def sigmoid_slope(y: Any) -> Any:
-    """Return the slope of the sigmoid where it is y."""
-    return y * (_ONE - y)
-
-
-@kernel
-def tanh_slope(y: Any) -> Any:
-    """Return the slope of tanh where it is y."""
-    return _ONE - y * y
-
-
-@kernel
-def relu(x: Any) -> Any:
-    """Return 0 where x is below 0, and NaN where it is NaN."""
-    return _ZERO if x < _ZERO else x
-
-
-@kernel
-def relu_slope(y: Any) -> Any:
-    """Return 1 where ReLU is above 0, else 0."""
-    return _ONE if y > _ZERO else _ZERO
-
-
-@kernel
-def leaky_relu(x: Any, slope: Any) -> Any:
-    """Return x, times ``slope`` where it is not above 0."""
-    return x if x > _ZERO else x * slope
-
-
-@kernel
-def leaky_relu_slope(x: Any, slope: Any) -> Any:
-    """Return the slope of leaky ReLU at x."""
-    return _ONE if x > _ZERO else slope
-
-
-@kernel
-def square(x: Any) -> Any:
-    """Return x times x."""
-    return x * x
-
-
-@kernel
-def square_slope(x: Any) -> Any:
-    """Return the slope of x squared."""
-    return x + x
-
-
-@kernel
-def cube(x: Any) -> Any:
-    """Return x to the third power."""
-    return x * x * x
-
-
-@kernel
-def cube_slope(x: Any) -> Any:
-    """Return the slope of x to the third power."""
-    return np.float32(3) * x * x
-
-
-@kernel
-def negative(x: Any) -> Any:
-    """Return -x."""
-    return -x
-
-
-@kernel
-def absolute(x: Any) -> Any:
-    """Return x without its sign."""
-    return abs(x)
-
-
-@kernel
-def square_root(x: Any) -> Any:
-    """Return the square root of x."""
-    return np.float32(math.sqrt(x))
-
-
-@kernel
-def logarithm(x: Any) -> Any:
-    """Return the natural logarithm of x."""
-    return np.float32(math.log(x))
-
-
-@kernel
-def power(x: Any, exponent: Any) -> Any:
-    """Return x to a power."""
-    return x**exponent
-
-
-@kernel
-def clipped(x: Any, low: Any, high: Any) -> Any:
-    """Return x, or the end that it lies beyond."""
-    return low if x < low else high if x > high else x
-
-
-@kernel
-def hard_sigmoid(x: Any, slope: Any, shift: Any) -> Any:
-    """Return slope x + shift, or 0 or 1 where that lies beyond."""
-    return clipped(x * slope + shift, _ZERO, _ONE)
-
-
-@kernel
-def exact_gelu(x: Any) -> Any:
-    """Return x (1 + erf(x / sqrt(2))) / 2."""
-    return x * _HALF_OF_ONE * (_ONE + vector_math.erf(x * _ROOT_HALF))
-
-
-@kernel
-def without_nan(x: Any, value: Any) -> Any:
-    """Return x, or ``value`` where it is NaN."""
-    return x if x == x else value
-
-
-gelu_share, gelu_backward_share = _share(gelu, "gelu"), _backward_share(gelu_slope, "gelu")
-square_share, cube_share = _share(square, "square"), _share(cube, "cube")
-square_backward_share = _backward_share(square_slope, "square")
-cube_backward_share = _backward_share(cube_slope, "cube")
-leaky_relu_backward_share = _backward_share(leaky_relu_slope, "leaky_relu", True)
 #: The kernel of each op of one operand; see `_share`.
 SHARES: dict[Op, Any] = {
-    ops.relu: _share(relu, "relu"),
-    ops.gelu: gelu_share,
-    ops.silu: _share(silu, "silu"),
+    ops.relu: _share(lambda x: _ZERO if x < _ZERO else x, "relu"),  # NaN stays
+    ops.gelu: _share(gelu, "gelu"),
+    ops.silu: _share(lambda x: x * vector_math.sigmoid(x), "silu"),
     ops.sigmoid: _share(vector_math.sigmoid, "sigmoid"),
     ops.tanh: _share(vector_math.tanh, "tanh"),
-    ops.leaky_relu: _share(leaky_relu, "leaky_relu", True),
+    ops.leaky_relu: _share(lambda x, slope: x if x > _ZERO else x * slope, "leaky_relu", True),
     ops.exp: _share(vector_math.exp, "exp"),
-    ops.log: _share(logarithm, "log"),
-    ops.sqrt: _share(square_root, "square_root"),
-    ops.negative: _share(negative, "negative"),
-    ops.absolute: _share(absolute, "absolute"),
-    ops.power: _share(power, "power", True),
+    ops.log: _share(lambda x: np.float32(math.log(x)), "log"),
+    ops.sqrt: _share(lambda x: np.float32(math.sqrt(x)), "sqrt"),
+    ops.negative: _share(lambda x: -x, "negative"),
+    ops.absolute: _share(lambda x: abs(x), "absolute"),
+    ops.power: _share(lambda x, exponent: x**exponent, "power", True),
     pointwise.erf: _share(vector_math.erf, "erf"),
-    pointwise.exact_gelu: _share(exact_gelu, "exact_gelu"),
-    pointwise.without_nan: _share(without_nan, "without_nan", True),
+    pointwise.exact_gelu: _share(lambda x: x * _MIDDLE * (_ONE + vector_math.erf(x * _ROOT_HALF)), "exact_gelu"),
+    pointwise.without_nan: _share(lambda x, value: x if x == x else value, "without_nan", True),
     pointwise.softplus: _share(vector_math.softplus, "softplus"),
     pointwise.floor: _share(vector_math.floor, "floor"),
     pointwise.ceil: _share(vector_math.ceil, "ceil"),
     pointwise.clip: _share(clipped, "clip", True),
-    pointwise.hard_sigmoid: _share(hard_sigmoid, "hard_sigmoid", True),
+    pointwise.hard_sigmoid: _share(
+        lambda x, slope, shift: clipped(x * slope + shift, _ZERO, _ONE), "hard_sigmoid", True
+    ),
 }
 #: The parameters of those ops that their kernels take as numbers.
 NUMBERS: dict[Op, tuple[str, ...]] = {
@@ -234,7 +130,12 @@ NUMBERS: dict[Op, tuple[str, ...]] = {
     pointwise.hard_sigmoid: ("slope", "shift"),
 }
 #: Powers that need no power: their kernels forward and backward.
-POWERS = {2.0: (square_share, square_backward_share), 3.0: (cube_share, cube_backward_share)}
+POWERS = {
+    2.0: (_share(lambda x: x * x, "square"), _backward_share(lambda x: x + x, "square")),
+    3.0: (_share(lambda x: x * x * x, "cube"), _backward_share(lambda x: _THREE * x * x, "cube")),
+}
+gelu_share, gelu_backward_share = SHARES[ops.gelu], _backward_share(gelu_slope, "gelu")
+leaky_relu_backward_share = _backward_share(lambda x, slope: _ONE if x > _ZERO else slope, "leaky_relu", True)
 
 
 def _implementation(op: Op, backward: Any, keeps: str, flops: tuple[int, int]) -> Implementation:
@@ -267,14 +168,15 @@ def _slopes(op: Op, gradient: Array, saved: Saved, needs: tuple[bool, ...], owne
 
 
 def _power(keep: bool, x: Array, *, exponent: float) -> tuple[Array, Saved]:
-    """Square and cube of float32; other powers and dtypes are the reference's."""
-    if x.dtype != np.float32 or exponent not in POWERS:
+    """Cube of many float32, and what a square's gradient needs; the rest is NumPy's, which squares as fast."""
+    if x.dtype != np.float32 or x.size < _LEAST_POWERS.get(exponent, math.inf) or (exponent == 2 and not keep):
         output, saved = ops.power.reference.forward(keep, x, exponent=exponent)
         return output, (None, saved) if keep else ()
     return _with_numbers(keep, x, *POWERS[exponent])
 
 
 def _leaky_relu(keep: bool, x: Array, *, slope: float) -> tuple[Array, Saved]:
+    """Leaky ReLU of float32; other dtypes go to the op's reference."""
     if x.dtype != np.float32:
         output, saved = ops.leaky_relu.reference.forward(keep, x, slope=slope)
         return output, (None, saved) if keep else ()
@@ -296,9 +198,9 @@ def fill_gelu(x: Array, output: Array) -> None:
 _ACTIVATIONS: tuple[tuple[Op, Any, str, tuple[int, int]], ...] = (
     (ops.gelu, gelu_backward_share, "input", (7, 15)),
     (ops.silu, _backward_share(silu_slope, "silu"), "input", (5, 8)),
-    (ops.sigmoid, _backward_share(sigmoid_slope, "sigmoid"), "output", (4, 3)),
-    (ops.tanh, _backward_share(tanh_slope, "tanh"), "output", (1, 3)),
-    (ops.relu, _backward_share(relu_slope, "relu"), "output", (1, 2)),
+    (ops.sigmoid, _backward_share(lambda y: y * (_ONE - y), "sigmoid"), "output", (4, 3)),
+    (ops.tanh, _backward_share(lambda y: _ONE - y * y, "tanh"), "output", (1, 3)),
+    (ops.relu, _backward_share(lambda y: _ONE if y > _ZERO else _ZERO, "relu"), "output", (1, 2)),
 )
 _POINTWISE: dict[Op, Implementation] = {
     **{each[0]: _implementation(*each) for each in _ACTIVATIONS},

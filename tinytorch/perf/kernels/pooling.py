@@ -5,6 +5,7 @@ Declared: float32, any window, stride and padding. Other dtypes and empty batche
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved
 from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, output_positions
+from tinytorch.perf.kernels.entries.windows import MAXIMA, MEANS, channels_tile
+from tinytorch.perf.kernels.gemm.register_tiles import LANES
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, pixel_at
@@ -22,20 +25,22 @@ _NS = 0.15
 NOWHERE = 255
 #: Taps of the largest window whose numbers fit beside `NOWHERE`.
 MOST_TAPS = 255
-_ZERO = np.float32(0)
+#: Window, stride and padding of cells.
+NO_PAIR: Pair = (0, 0)
+_ZERO, _LEAST = np.float32(0), np.float32(-np.inf)
 
 
 @kernel
-def reach(position: Any, stride: Any, padding: Any, length: Any, taps: Any) -> Any:
-    """Return where a window begins along one axis, and where it begins and ends inside of the map."""
+def reach(position: Any, positions: Any, stride: Any, padding: Any, length: Any, taps: Any) -> Any:
+    """Return where a window begins along one axis, and where it begins and ends inside of the map.
+
+    A window of 0 taps is a cell: one of as many parts of the axis as there are positions, which overlap if uneven.
+    """
+    if taps == 0:
+        begin = position * length // positions
+        return begin, begin, ((position + 1) * length + positions - 1) // positions
     begin = position * stride - padding
     return begin, max(begin, 0), min(begin + taps, length)
-
-
-@kernel
-def cell(position: Any, length: Any, cells: Any) -> Any:
-    """Return where one of ``cells`` parts of an axis begins and ends; they overlap where they are uneven."""
-    return position * length // cells, ((position + 1) * length + cells - 1) // cells
 
 
 @kernel
@@ -44,6 +49,9 @@ def mean_of(at: Any, steps: Any, taps: Any, share: Any, to: Any, channels: Any) 
 
     ``steps`` are floats from row to row and from pixel to pixel, ``taps`` rows and columns of the window.
     """
+    if channels % LANES == 0:
+        channels_tile(MEANS, 1, at, to, 0, 0, _ZERO, share, taps[0], taps[1], steps[0], steps[1], 0, 0, channels)
+        return
     mean = floats_at(to, channels)
     mean[:] = _ZERO
     for i in range(taps[0]):
@@ -69,8 +77,11 @@ def spread(at: Any, steps: Any, taps: Any, share: Any, of: Any, channels: Any) -
 @kernel
 def max_of(at: Any, steps: Any, taps: Any, to: Any, channels: Any) -> None:
     """Write the maxima of a window's pixels; arguments are those of `mean_of`."""
+    if channels % LANES == 0:
+        channels_tile(MAXIMA, 1, at, to, 0, 0, _LEAST, _ZERO, taps[0], taps[1], steps[0], steps[1], 0, 0, channels)
+        return
     most = floats_at(to, channels)
-    most[:] = -np.inf
+    most[:] = _LEAST
     for i in range(taps[0]):
         for j in range(taps[1]):
             pixel = floats_at(at + 4 * (i * steps[0] + j * steps[1]), channels)
@@ -113,9 +124,9 @@ def max_share(
     steps, channels, keep = steps_of(maps), output.shape[3], places.size > 0
     for row in range(start, stop):
         image, y = row // output.shape[1], row % output.shape[1]
-        begin, top, bottom = reach(y, stride[0], padding[0], maps.shape[1], window[0])
+        begin, top, bottom = reach(y, output.shape[1], stride[0], padding[0], maps.shape[1], window[0])
         for x in range(output.shape[2]):
-            edge, left, right = reach(x, stride[1], padding[1], maps.shape[2], window[1])
+            edge, left, right = reach(x, output.shape[2], stride[1], padding[1], maps.shape[2], window[1])
             at, to = pixel_at(maps, image, top, left), pixel_at(output, image, y, x)
             taps = (bottom - top, right - left)
             max_of(at, steps, taps, to, channels)
@@ -126,14 +137,18 @@ def max_share(
 
 @kernel
 def mean_share(start: Any, stop: Any, maps: Any, output: Any, window: Any, stride: Any, padding: Any) -> None:
-    """Do what `max_share` does with means, for which padded zeros count as elements."""
-    steps, channels, share = steps_of(maps), output.shape[3], np.float32(1 / (window[0] * window[1]))
+    """Do what `max_share` does with means, for which padded zeros count as elements; see `reach` for cells.
+
+    Pixels of ``maps`` may have more channels than are read.
+    """
+    steps, channels, whole = steps_of(maps), output.shape[3], window[0] * window[1]
     for row in range(start, stop):
         image, y = row // output.shape[1], row % output.shape[1]
-        _, top, bottom = reach(y, stride[0], padding[0], maps.shape[1], window[0])
+        _, top, bottom = reach(y, output.shape[1], stride[0], padding[0], maps.shape[1], window[0])
         for x in range(output.shape[2]):
-            _, left, right = reach(x, stride[1], padding[1], maps.shape[2], window[1])
+            _, left, right = reach(x, output.shape[2], stride[1], padding[1], maps.shape[2], window[1])
             at, to = pixel_at(maps, image, top, left), pixel_at(output, image, y, x)
+            share = np.float32(1 / (whole if whole else (bottom - top) * (right - left)))
             mean_of(at, steps, (bottom - top, right - left), share, to, channels)
 
 
@@ -142,46 +157,15 @@ def mean_backward_share(
     start: Any, stop: Any, gradient: Any, down: Any, window: Any, stride: Any, padding: Any
 ) -> None:
     """Spread each gradient of images ``start`` to ``stop`` evenly over its window."""
-    steps, channels, share = steps_of(down), down.shape[3], np.float32(1 / (window[0] * window[1]))
+    steps, channels, whole = steps_of(down), down.shape[3], window[0] * window[1]
     down[start:stop] = 0
     for row in range(start * gradient.shape[1], stop * gradient.shape[1]):
         image, y = row // gradient.shape[1], row % gradient.shape[1]
-        _, top, bottom = reach(y, stride[0], padding[0], down.shape[1], window[0])
+        _, top, bottom = reach(y, gradient.shape[1], stride[0], padding[0], down.shape[1], window[0])
         for x in range(gradient.shape[2]):
-            _, left, right = reach(x, stride[1], padding[1], down.shape[2], window[1])
+            _, left, right = reach(x, gradient.shape[2], stride[1], padding[1], down.shape[2], window[1])
             at, of = pixel_at(down, image, top, left), pixel_at(gradient, image, y, x)
-            spread(at, steps, (bottom - top, right - left), share, of, channels)
-
-
-@kernel
-def cell_share(start: Any, stop: Any, maps: Any, output: Any) -> None:
-    """Fill rows ``start`` to ``stop`` of all rows of the output (N, oh, ow, C) with means of as many cells.
-
-    Pixels of ``maps`` may have more channels than are read.
-    """
-    steps, channels = steps_of(maps), output.shape[3]
-    for row in range(start, stop):
-        image, y = row // output.shape[1], row % output.shape[1]
-        top, bottom = cell(y, maps.shape[1], output.shape[1])
-        for x in range(output.shape[2]):
-            left, right = cell(x, maps.shape[2], output.shape[2])
-            share = np.float32(1 / ((bottom - top) * (right - left)))
-            at, to = pixel_at(maps, image, top, left), pixel_at(output, image, y, x)
-            mean_of(at, steps, (bottom - top, right - left), share, to, channels)
-
-
-@kernel
-def cell_backward_share(start: Any, stop: Any, gradient: Any, down: Any) -> None:
-    """Spread each gradient of images ``start`` to ``stop`` evenly over its cell."""
-    steps, channels = steps_of(down), down.shape[3]
-    down[start:stop] = 0
-    for row in range(start * gradient.shape[1], stop * gradient.shape[1]):
-        image, y = row // gradient.shape[1], row % gradient.shape[1]
-        top, bottom = cell(y, down.shape[1], gradient.shape[1])
-        for x in range(gradient.shape[2]):
-            left, right = cell(x, down.shape[2], gradient.shape[2])
-            share = np.float32(1 / ((bottom - top) * (right - left)))
-            at, of = pixel_at(down, image, top, left), pixel_at(gradient, image, y, x)
+            share = np.float32(1 / (whole if whole else (bottom - top) * (right - left)))
             spread(at, steps, (bottom - top, right - left), share, of, channels)
 
 
@@ -194,9 +178,9 @@ def max_backward_share(
     down[start:stop] = 0
     for row in range(start * gradient.shape[1], stop * gradient.shape[1]):
         image, y = row // gradient.shape[1], row % gradient.shape[1]
-        begin, top, bottom = reach(y, stride[0], padding[0], down.shape[1], window[0])
+        begin, top, bottom = reach(y, gradient.shape[1], stride[0], padding[0], down.shape[1], window[0])
         for x in range(gradient.shape[2]):
-            edge, left, right = reach(x, stride[1], padding[1], down.shape[2], window[1])
+            edge, left, right = reach(x, gradient.shape[2], stride[1], padding[1], down.shape[2], window[1])
             here, share = places[image, y, x], floats_at(pixel_at(gradient, image, y, x), channels)
             for i in range(top, bottom):
                 for j in range(left, right):
@@ -252,18 +236,9 @@ def _max_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
 def _mean_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, oh, ow)."""
     if not _declared(x, kernel) or (not keep and x.shape[1] == 1):
-        return ops.avg_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
-    window = kernel, stride, padding
-    maps = channels_last(x)
-    output = np.empty((len(maps), *output_positions(x.shape[2:], *window), maps.shape[3]), np.float32)
-    return _fill(mean_share, maps, output, kernel, *window), (maps.shape, window) if keep else ()
-
-
-def _mean_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    if len(saved) != 2:
-        return ops.avg_pool2d.reference.backward(gradient, saved, needs, owned)
-    shape, window = saved
-    return _spread(mean_backward_share, gradient, shape, *window)
+        output, saved = ops.avg_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
+        return output, (None, saved) if keep else ()
+    return _means(keep, x, output_positions(x.shape[2:], kernel, stride, padding), kernel, (kernel, stride, padding))
 
 
 def _cells_forward(keep: bool, x: Array, *, size: Pair) -> tuple[Array, Saved]:
@@ -271,20 +246,24 @@ def _cells_forward(keep: bool, x: Array, *, size: Pair) -> tuple[Array, Saved]:
     if not _declared(x, (1, 1)):
         output, saved = ops.adaptive_avg_pool2d.reference.forward(keep, x, size=size)
         return output, (None, saved) if keep else ()
+    return _means(keep, x, size, (-(-x.shape[2] // size[0]), -(-x.shape[3] // size[1])), (NO_PAIR, NO_PAIR, NO_PAIR))
+
+
+def _means(keep: bool, x: Array, size: Pair, taps: Pair, window: tuple[Pair, Pair, Pair]) -> tuple[Array, Saved]:
     maps = channels_last(x)
     output = np.empty((len(maps), *size, maps.shape[3]), np.float32)
-    taps = -(-maps.shape[1] // size[0]), -(-maps.shape[2] // size[1])
-    return _fill(cell_share, maps, output, taps), (maps.shape,) if keep else ()
+    return _fill(mean_share, maps, output, taps, *window), (maps.shape, window) if keep else ()
 
 
-def _cells_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    if saved[0] is None:
-        return ops.adaptive_avg_pool2d.reference.backward(gradient, saved[1], needs, owned)
-    return _spread(cell_backward_share, gradient, saved[0])
+def _means_backward(op: Op, gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    shape, window = saved
+    if shape is None:
+        return op.reference.backward(gradient, window, needs, owned)
+    return _spread(mean_backward_share, gradient, shape, *window)
 
 
 IMPLEMENTATIONS: dict[Op, Implementation] = {
     ops.max_pool2d: Implementation("numba", _max_forward, _max_backward),
-    ops.avg_pool2d: Implementation("numba", _mean_forward, _mean_backward),
-    ops.adaptive_avg_pool2d: Implementation("numba", _cells_forward, _cells_backward),
+    ops.avg_pool2d: Implementation("numba", _mean_forward, partial(_means_backward, ops.avg_pool2d)),
+    ops.adaptive_avg_pool2d: Implementation("numba", _cells_forward, partial(_means_backward, ops.adaptive_avg_pool2d)),
 }

@@ -10,7 +10,7 @@ from tinytorch.core import ops
 from tinytorch.core.op import Op
 from tinytorch.perf.kernels.entries.binding import Binder, Node, View, joined_axes, row_strides
 from tinytorch.perf.kernels.entries.driver import WORDS, Entry, bits_of_float, entry_of
-from tinytorch.perf.kernels.pointwise import NUMBERS, POWERS, SHARES
+from tinytorch.perf.kernels.pointwise import NUMBERS, POWERS, SHARES, of_elements
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, number_at, words_at
 from tinytorch.perf.ops import pointwise
@@ -46,6 +46,8 @@ def _pair(of_two: Any, name: str) -> Entry:
     Words: a, b, target, lengths of `_PAIR_AXES` axes, strides of a, strides of b.
     """
 
+    of_two = of_elements(of_two, name)
+
     def pair(row: int) -> None:
         """Write all elements, line by line."""
         w = words_at(row, WORDS)
@@ -76,47 +78,16 @@ def _pair(of_two: Any, name: str) -> Entry:
     return Entry(pair, name)
 
 
-@kernel
-def _smaller(a: Any, b: Any) -> Any:
-    """Return the smaller one; NaN if either is."""
-    return a if a < b or a != a else b
-
-
-@kernel
-def _add(a: Any, b: Any) -> Any:
-    return a + b
-
-
-@kernel
-def _subtract(a: Any, b: Any) -> Any:
-    return a - b
-
-
-@kernel
-def _multiply(a: Any, b: Any) -> Any:
-    return a * b
-
-
-@kernel
-def _divide(a: Any, b: Any) -> Any:
-    return a / b
-
-
-@kernel
-def _larger(a: Any, b: Any) -> Any:
-    """Return the larger one; NaN if either is."""
-    return a if a > b or a != a else b
-
-
 _OPERANDS = (_flat_operands, _with_number, _with_numbers)
 _SINGLE = {op: entry_of(share, 3, _OPERANDS[len(NUMBERS.get(op, ()))], op.name) for op, share in SHARES.items()}
+#: Of maximum and minimum NaN is the result if either operand is.
 _PAIRS: dict[Op, Entry] = {
-    ops.add: _pair(_add, "add"),
-    ops.subtract: _pair(_subtract, "subtract"),
-    ops.multiply: _pair(_multiply, "multiply"),
-    ops.divide: _pair(_divide, "divide"),
-    ops.maximum: _pair(_larger, "maximum"),
-    pointwise.minimum: _pair(_smaller, "minimum"),
+    ops.add: _pair(lambda a, b: a + b, "add"),
+    ops.subtract: _pair(lambda a, b: a - b, "subtract"),
+    ops.multiply: _pair(lambda a, b: a * b, "multiply"),
+    ops.divide: _pair(lambda a, b: a / b, "divide"),
+    ops.maximum: _pair(lambda a, b: a if a > b or a != a else b, "maximum"),
+    pointwise.minimum: _pair(lambda a, b: a if a < b or a != a else b, "minimum"),
 }
 #: Powers that need no power.
 _POWERS = {

@@ -31,7 +31,7 @@ from tinytorch.perf.kernels.entries.windows import (
 )
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES
 from tinytorch.perf.kernels.normalization import folded, scale_share
-from tinytorch.perf.kernels.pooling import cell_share
+from tinytorch.perf.kernels.pooling import NO_PAIR, mean_share
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, maps_at, matrix_at, words_at
 
@@ -163,12 +163,13 @@ def _by_channel(kind: int, name: str) -> Entry:
 
 @kernel
 def _cell_operands(row: int) -> Any:
-    """Return maps (N, H, W, C), which may have more channels than are read, and the output (N, oh, ow, C).
+    """Return operands of `mean_share` over cells.
 
     Words: source, target, rows of all outputs, images, height, width, rows, columns, channels, floats of a pixel.
     """
     w = words_at(row, WORDS)
-    return maps_at(w[1], w[4], w[5], w[6], w[10]), maps_at(w[2], w[4], w[7], w[8], w[9])
+    maps, output = maps_at(w[1], w[4], w[5], w[6], w[10]), maps_at(w[2], w[4], w[7], w[8], w[9])
+    return maps, output, NO_PAIR, NO_PAIR, NO_PAIR
 
 
 @kernel
@@ -181,7 +182,7 @@ def _channel_operands(row: int) -> Any:
 convolve_windows, convolve = Entry(_convolve_windows), Entry(_convolve)
 convolve_channels = _by_channel(PRODUCTS, "products")
 _POOLS = {ops.max_pool2d: _by_channel(MAXIMA, "maxima"), ops.avg_pool2d: _by_channel(MEANS, "means")}
-mean_cells = entry_of(cell_share, 3, _cell_operands, "adaptive_avg_pool2d")
+mean_cells = entry_of(mean_share, 3, _cell_operands, "adaptive_avg_pool2d")
 scale_channels = entry_of(scale_share, 5, _channel_operands, "batch_norm")
 
 
