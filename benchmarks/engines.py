@@ -23,7 +23,7 @@ from tinytorch.perf.engines.presence import available
 from tinytorch.perf.engines.protocol import ENGINES, OURS, Phase
 from tinytorch.perf.engines.turns import Raced, race, runners
 from tinytorch.perf.engines.workloads import SUBJECTS, subject
-from tinytorch.perf.host.pinned_threads import kept_on, usable_cores
+from tinytorch.perf.host.pinned_threads import pinned_to, usable_cores
 from tinytorch.perf.machine import ceilings
 from tinytorch.perf.measuring import Measurement, blas_threads
 from tinytorch.perf.measuring.comparison import compare_paired
@@ -98,7 +98,7 @@ def run(cores: int, subjects: Iterable[str], rounds: int, console: Console) -> i
     table = Table("ms a call", *COLUMNS, "ours", "target", "eager", "of roof", title=f"{cores} core(s)")
     missing: list[str] = []
     missed = 0
-    with kept_on(usable_cores()[-cores:]), blas_threads(cores):
+    with pinned_to(usable_cores()[-cores:]), blas_threads(cores):
         made = ceilings(cores)
         for one in raced:
             table.add_row(*row(one, seconds_at_roof(subject(one.subject), one.phase, made)))

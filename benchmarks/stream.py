@@ -31,7 +31,7 @@ from tinytorch.perf.host.memory_pages import Arena
 from tinytorch.perf.host.pinned_threads import allowed_cores
 from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.probes import BLOCK_ELEMENTS, LANES, MULTIPLY_ADDS
-from tinytorch.perf.machine.memory_ladder import LARGEST, stream_arrays
+from tinytorch.perf.machine.bandwidth_sweep import LARGEST, stream_arrays
 from tinytorch.perf.machine.probing import calibrated_rounds
 from tinytorch.perf.measuring import interleave
 from tinytorch.perf.measuring.comparison import compare_paired

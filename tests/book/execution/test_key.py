@@ -10,7 +10,7 @@ from sphinx.errors import ExtensionError
 
 from tinytorch.perf.engines.presence import PEERS
 from tinytorch.perf.host import identity
-from tinytorch.perf.host.pinned_threads import kept_on, may_pin, usable_cores
+from tinytorch.perf.host.pinned_threads import may_pin, pinned_to, usable_cores
 
 PACKAGES = ["../ship"]
 PATHS = ["../requirements.lock"]
@@ -77,7 +77,7 @@ def test_each_kind_of_arm_cpu_has_a_key_of_its_own(source: Path, monkeypatch: py
 
 def test_the_cores_that_a_build_may_use_are_in_the_key(source: Path) -> None:
     before, cores = key(source), usable_cores()
-    with kept_on(cores[:1]):
+    with pinned_to(cores[:1]):
         now = key(source)
     assert (now == before) == (len(cores) == 1 or not may_pin())
     assert key(source) == before

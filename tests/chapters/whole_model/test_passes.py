@@ -14,7 +14,7 @@ from tests.perf.made_ceilings import PEAK, made_ceilings
 from tests.perf.quantization.small_zoo import batch, make
 from tinytorch import models
 from tinytorch.chapters.whole_model import passes as chapter
-from tinytorch.perf.acceleration.climbing import Climb, Move
+from tinytorch.perf.acceleration.greedy_search import Climb, Move
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.acceleration.teaching import TEACHING
 from tinytorch.perf.acceleration.techniques import BASELINE

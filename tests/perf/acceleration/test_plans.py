@@ -28,12 +28,12 @@ from tinytorch.core.spatial import AdaptiveAvgPool2d, AvgPool2d, BatchNorm2d, Co
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, TransformerBlock
 from tinytorch.perf.acceleration import plans
-from tinytorch.perf.acceleration.plans import Plan, plan
+from tinytorch.perf.acceleration.plans import ModulePlan, plan
 from tinytorch.perf.events.stream import recording
-from tinytorch.perf.kernels.entries import rows
+from tinytorch.perf.kernels.plan_ops import rows
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.onnx import from_onnx
-from tinytorch.perf.ops import picking, pointwise
+from tinytorch.perf.ops import gather_pad, pointwise
 from tinytorch.perf.ops.transposed import conv2d_transposed
 from tinytorch.perf.quantization import quantize_model
 
@@ -72,7 +72,7 @@ def as_input(x: Array) -> Any:
     return Tensor(x) if x.dtype.kind == "f" else x
 
 
-def assert_same(model: Module, x: Array, tolerance: float = 5e-6) -> Plan:
+def assert_same(model: Module, x: Array, tolerance: float = 5e-6) -> ModulePlan:
     """Hold a plan's output, for the example and for other numbers, against float64, and return it.
 
     Where numbers are ill-conditioned, as two that are normalized, it may be off by four times what the model is.
@@ -468,8 +468,8 @@ class Several(Module):
 
     def forward(self, x: Tensor, picked: Any) -> tuple[Tensor, Tensor]:
         y = self.linear(x) + self.table(picked)
-        z = apply(pointwise.erf, apply(picking.pad, y, widths=((0, 0), (1, 2)), mode="constant", value=0.5))
-        return self.linear(z[:, 1:7]), apply(picking.argmax, y, axis=1)
+        z = apply(pointwise.erf, apply(gather_pad.pad, y, widths=((0, 0), (1, 2)), mode="constant", value=0.5))
+        return self.linear(z[:, 1:7]), apply(gather_pad.argmax, y, axis=1)
 
 
 class Up(Module):

@@ -12,10 +12,9 @@ import pytest
 
 from tinytorch.perf.host import pinned_threads as team_module
 from tinytorch.perf.host.memory_pages import HUGE_PAGE, Arena, huge_page_policy, minor_page_faults
-from tinytorch.perf.host.pinned_threads import Team, keep_to, kept_on, may_pin, usable_cores
-from tinytorch.perf.machine import memory_ladder
-from tinytorch.perf.machine.levels import STREAMS
-from tinytorch.perf.machine.memory_ladder import (
+from tinytorch.perf.host.pinned_threads import Team, keep_to, may_pin, pinned_to, usable_cores
+from tinytorch.perf.machine import bandwidth_sweep
+from tinytorch.perf.machine.bandwidth_sweep import (
     LARGEST,
     ladder_end,
     make_arenas,
@@ -24,6 +23,7 @@ from tinytorch.perf.machine.memory_ladder import (
     stream_probes,
     working_sets,
 )
+from tinytorch.perf.machine.levels import STREAMS
 from tinytorch.perf.machine.peaks import page_fault
 from tinytorch.perf.machine.probing import (
     FEWEST_REPEATS,
@@ -72,7 +72,7 @@ def test_where_nothing_may_be_pinned_threads_run_unpinned_and_their_conditions_s
         assert team.run([lambda: None] * 2) >= 0
         assert not team.pinned
         assert team_conditions(team, 1, None).cores is None
-        with kept_on([3]):
+        with pinned_to([3]):
             pass
     keep_to(1)
     assert usable_cores() == [3]
@@ -258,8 +258,8 @@ def test_a_ladder_ends_where_memory_is_seen(
         looked.append(share)
         return Probe("read", lambda _: share * (1.0 if share <= cache * MIB else 2.0), share, "B/s")
 
-    monkeypatch.setattr(memory_ladder, "_stream_probe", probe)
-    monkeypatch.setattr(memory_ladder, "make_arenas", lambda *_: [])
+    monkeypatch.setattr(bandwidth_sweep, "_stream_probe", probe)
+    monkeypatch.setattr(bandwidth_sweep, "make_arenas", lambda *_: [])
     largest = max(LARGEST, 4 * reported * MIB)
     with Team(1) as team:
         found = ladder_end(team, 8, [*working_sets(1, largest, [reported * MIB]), largest], reported * MIB)

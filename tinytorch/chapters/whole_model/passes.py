@@ -18,8 +18,8 @@ from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import techniques
-from tinytorch.perf.acceleration.climbing import Chosen, Climb, Kept, under
-from tinytorch.perf.acceleration.plans import Plan, together
+from tinytorch.perf.acceleration.greedy_search import Chosen, Climb, Kept, under
+from tinytorch.perf.acceleration.plans import ModulePlan, together
 from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.engines.ours import references, training
 from tinytorch.perf.engines.protocol import AdamWSettings
@@ -124,7 +124,7 @@ class PlanStudy:
     product: Counted
 
 
-def study_plan(model: Any, planned: Plan, example: Any, machine: Ceilings, repeats: int = 15) -> PlanStudy:
+def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings, repeats: int = 15) -> PlanStudy:
     """Return a forward pass of ``model`` on the kernels op by op, and by its plan, in turns."""
     run = with_kernels(forward_pass(model, example))
     with recording(timed=False) as recorded:

@@ -20,7 +20,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.acceleration.plans import Plan, together
+from tinytorch.perf.acceleration.plans import ModulePlan, together
 from tinytorch.perf.acceleration.techniques import Technique, Tried, forward_pass
 from tinytorch.perf.events.flops import record_forward
 from tinytorch.perf.events.stream import Event
@@ -178,7 +178,7 @@ def answered(tried: Tried, models: Mapping[str, Any]) -> dict[str, Answered]:
     return {each.name: Answered(each, right[each.name]) for each in tried.techniques}
 
 
-def what_remains(planned: Plan, inputs: Tensor) -> tuple[int, Measurement]:
+def what_remains(planned: ModulePlan, inputs: Tensor) -> tuple[int, Measurement]:
     """Return how many steps a plan has, and the share of the time in them that its convolutions take."""
     steps = planned.step_times(inputs)
     inside, convolutions = (

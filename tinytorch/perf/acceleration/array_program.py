@@ -19,11 +19,12 @@ from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.recorded_graph import Graph
-from tinytorch.perf.kernels.entries.binding import (
+from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
+from tinytorch.perf.kernels.plan_ops.binding import (
     ArrayStep,
     Binder,
-    Node,
-    Step,
+    EntryStep,
+    RecordedOp,
     Table,
     UnplannedError,
     View,
@@ -32,8 +33,7 @@ from tinytorch.perf.kernels.entries.binding import (
     most_shares,
     new_arena,
 )
-from tinytorch.perf.kernels.entries.driver import replay, replay_row, replay_together, timed_replay
-from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
+from tinytorch.perf.kernels.plan_ops.driver import replay, replay_row, replay_together, timed_replay
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.kernels.runtime import threads
 
@@ -44,7 +44,7 @@ _NOTHING = np.zeros(1, np.float32)
 class _Stretch:
     """Consecutive steps that entry points run, and a table of them for each thread that runs its share."""
 
-    steps: list[Step]
+    steps: list[EntryStep]
     arena: Array
 
     def __post_init__(self) -> None:
@@ -118,7 +118,9 @@ class ArrayProgram:
         rounds: whether a step rounds to codes, where a last digit can move a number by a whole step.
     """
 
-    def __init__(self, graph: Graph, bind: Callable[[Node, Binder], View], binder: Binder, worth_ns: float) -> None:
+    def __init__(
+        self, graph: Graph, bind: Callable[[RecordedOp, Binder], View], binder: Binder, worth_ns: float
+    ) -> None:
         self._inputs = [binder.own(source) for source in graph.sources]
         for node in graph.nodes:
             before = len(binder.steps)
@@ -134,7 +136,7 @@ class ArrayProgram:
         binder.keep([view for view in results if view is not None])
         self._arena = new_arena(lay_out(binder.buffers))
         self._worth_ns = worth_ns
-        self.steps: list[Step | ArrayStep] = list(binder.steps)
+        self.steps: list[EntryStep | ArrayStep] = list(binder.steps)
         self.rounds = any("quantize" in step.name or "dynamic_parameters" in step.name for step in self.steps)
         self._given = [self._array(view) for view in self._inputs]
         self._results = [
@@ -189,7 +191,7 @@ class ArrayProgram:
                 apply(self._step_op(part, number, step), *reads)
         return self._copied()
 
-    def _step_op(self, part: _Stretch, number: int, step: Step) -> Op:
+    def _step_op(self, part: _Stretch, number: int, step: EntryStep) -> Op:
         frame, made, work = part.frames(1)[0], self._array(step.writes), step.work
 
         def forward(keep: bool, *operands: Array) -> tuple[Array, Saved]:
@@ -218,8 +220,8 @@ class ArrayProgram:
         return np.array(found)
 
 
-def _is_bound(step: Step | ArrayStep) -> bool:
-    return isinstance(step, Step)
+def _is_bound(step: EntryStep | ArrayStep) -> bool:
+    return isinstance(step, EntryStep)
 
 
 def no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

@@ -24,14 +24,15 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.acceleration.array_program import ArrayProgram, as_outputs, no_backward
 from tinytorch.perf.acceleration.recorded_graph import Graph, array_of, as_input, difference, joined, record, tensors
-from tinytorch.perf.kernels.entries import elements, maps, products, rows
-from tinytorch.perf.kernels.entries.binding import (
+from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
+from tinytorch.perf.kernels.plan_ops import conv_pool, elements, products, rows
+from tinytorch.perf.kernels.plan_ops.binding import (
     ArrayStep,
     Binder,
     Buffer,
     Constants,
-    Node,
-    Step,
+    EntryStep,
+    RecordedOp,
     Table,
     UnplannedError,
     Value,
@@ -41,8 +42,7 @@ from tinytorch.perf.kernels.entries.binding import (
     new_arena,
     row_strides,
 )
-from tinytorch.perf.kernels.entries.driver import HAS_CLOCK, replay, replay_row, replay_together, timed_replay
-from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
+from tinytorch.perf.kernels.plan_ops.driver import HAS_CLOCK, replay, replay_row, replay_together, timed_replay
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.threads import POSSIBLE
 from tinytorch.perf.measuring import Measurement
@@ -64,11 +64,11 @@ _SEEING = (ops.reshape, ops.transpose, ops.getitem)
 
 
 @cache
-def bindings() -> dict[Op, Callable[[Node, Binder], View]]:
+def bindings() -> dict[Op, Callable[[RecordedOp, Binder], View]]:
     """Return how each op that a plan can run is bound to an entry point."""
     return {
         **elements.BINDINGS,
-        **maps.BINDINGS,
+        **conv_pool.BINDINGS,
         **products.BINDINGS,
         **rows.BINDINGS,
     }
@@ -84,7 +84,7 @@ class StepTime:
 
 
 def together(steps: Sequence[StepTime], name: str) -> Measurement:
-    """Return the seconds of several steps of one `Plan.step_times`, repeat by repeat."""
+    """Return the seconds of several steps of one `ModulePlan.step_times`, repeat by repeat."""
     samples = zip(*(step.seconds.samples for step in steps), strict=True)
     return with_between_run_spread(Measurement(name, tuple(map(sum, samples)), "s"))
 
@@ -105,7 +105,7 @@ class _Program:
             binder.place(node.output, _bound(node, binder))
         _finish(binder, result)
         self.floats = lay_out(binder.buffers)
-        self.steps = [step for step in binder.steps if isinstance(step, Step)]
+        self.steps = [step for step in binder.steps if isinstance(step, EntryStep)]
         works = [step.work for step in self.steps if step.work is not None]
         self.seconds = 2e-9 * sum(work.macs for work in works) / FLOPS_PER_NS
         self._tables: dict[tuple[int, bool], list[Table]] = {}
@@ -158,7 +158,7 @@ class _Program:
             self._ops = [self._step_op(number, step) for number, step in enumerate(self.steps)]
         return self._ops
 
-    def _step_op(self, number: int, step: Step) -> Op:
+    def _step_op(self, number: int, step: EntryStep) -> Op:
         frame = self.table().frame
 
         def forward(keep: bool, *operands: Array) -> tuple[Array, Saved]:
@@ -182,7 +182,7 @@ class _Program:
         return total
 
 
-def _bound(node: Node, binder: Binder) -> View:
+def _bound(node: RecordedOp, binder: Binder) -> View:
     """Bind a node to an entry point; raise UnplannedError if none runs it."""
     if node.op not in bindings():
         raise binder.refuse("has no entry point")
@@ -212,7 +212,7 @@ def _whole(kind: Literal["input", "output"], shape: Shape, itemsize: int) -> Vie
     return View(Buffer(kind, math.prod(shape)), 0, shape, row_strides(shape), None, itemsize)
 
 
-def _check_dtypes(node: Node, binder: Binder) -> None:
+def _check_dtypes(node: RecordedOp, binder: Binder) -> None:
     """Raise unless an op makes float32 of float32, or picks by integers."""
     values = [each for each in (*node.operands, node.output) if isinstance(each, Value)]
     wrong = [str(each.dtype) for each in values if each.dtype != np.float32]
@@ -221,7 +221,7 @@ def _check_dtypes(node: Node, binder: Binder) -> None:
         raise binder.refuse(f"reads or makes {wrong[0]}, and a plan computes in float32")
 
 
-class Plan(Module):
+class ModulePlan(Module):
     """A model's forward as a table of kernel calls, for inference; made by `plan`.
 
     It is frozen as it was recorded: shapes and dtypes of the inputs, the ops that ran and so every branch that was
@@ -288,7 +288,7 @@ class Plan(Module):
         raise IndexError("x must hold indices within the rows of the embedding that they pick, and one does not")
 
     @property
-    def _steps(self) -> Sequence[Step | ArrayStep]:
+    def _steps(self) -> Sequence[EntryStep | ArrayStep]:
         return self._programs[0][0].steps
 
     @property
@@ -317,7 +317,7 @@ class Plan(Module):
             found += _named_times(program.steps, seconds)
         return found
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Plan:
+    def __deepcopy__(self, memo: dict[int, Any]) -> ModulePlan:
         """Return this one: its tables hold addresses, and it does not change."""
         return self
 
@@ -329,7 +329,7 @@ class Plan(Module):
         return f"{self._input} to {self._output}: {steps}"
 
 
-class _ArrayPlan(Plan):
+class _ArrayPlan(ModulePlan):
     """A plan of several inputs or outputs, or with ops that run as they do outside of plans."""
 
     def __init__(self, program: ArrayProgram, inputs: Sequence[Array], status: Array, outputs: Sequence[Array]) -> None:
@@ -339,7 +339,7 @@ class _ArrayPlan(Plan):
         self._input, self._output = inputs[0].shape, outputs[0].shape
 
     def forward(self, *inputs: Any) -> Any:  # type: ignore[override, unused-ignore]
-        """Return the model's outputs; see `Plan.forward`."""
+        """Return the model's outputs; see `ModulePlan.forward`."""
         arrays = self._all_fitting(inputs)
         made = self._program.run_observed(arrays) if is_observed() else self._program.run(arrays)
         if self._status[0]:
@@ -353,7 +353,7 @@ class _ArrayPlan(Plan):
         return [_fitting(array_of(each), *spec) for each, spec in zip(inputs, self._specs, strict=True)]
 
     @property
-    def _steps(self) -> Sequence[Step | ArrayStep]:
+    def _steps(self) -> Sequence[EntryStep | ArrayStep]:
         return self._program.steps
 
     @property
@@ -367,7 +367,7 @@ class _ArrayPlan(Plan):
         return _named_times(self._program.steps, seconds)
 
 
-def _named_times(steps: Sequence[Step | ArrayStep], seconds: Array) -> list[StepTime]:
+def _named_times(steps: Sequence[EntryStep | ArrayStep], seconds: Array) -> list[StepTime]:
     return [
         StepTime(step.name, step.path, with_between_run_spread(Measurement(step.name, tuple(each.tolist()), "s")))
         for step, each in zip(steps, seconds.T, strict=True)
@@ -397,7 +397,7 @@ class Planned(Module):
         for parameter in self.model.parameters():
             parameter.requires_grad = False
         self.training = False
-        self._plans: dict[tuple[tuple[Shape, str], ...], Plan] = {}
+        self._plans: dict[tuple[tuple[Shape, str], ...], ModulePlan] = {}
         self._constants = Constants()
 
     def forward(self, *inputs: Any) -> Any:  # type: ignore[override, unused-ignore]
@@ -414,7 +414,7 @@ class Planned(Module):
         yield "model", self.model
 
 
-def plan(model: Module, *examples: Any) -> Plan:
+def plan(model: Module, *examples: Any) -> ModulePlan:
     """Return a plan of ``model`` for inputs of the shapes and dtypes of ``examples``: one compiled call a forward.
 
     The forward is recorded at the seam, in eval mode. What depends on no input is computed now; weights are copied and
@@ -448,7 +448,7 @@ def plan(model: Module, *examples: Any) -> Plan:
     return _made(model, examples, Constants())
 
 
-def _made(model: Module, examples: Sequence[Any], constants: Constants) -> Plan:
+def _made(model: Module, examples: Sequence[Any], constants: Constants) -> ModulePlan:
     """Return a plan that prepares what it needs among ``constants``, where other plans of the model may find it."""
     inputs = _checked_examples(model, examples)
     with undisturbed(model), evaluating(model), unobserved():
@@ -488,7 +488,7 @@ def _variants(x: Array) -> tuple[Array, Array, Array]:
     return x, shuffled, -shuffled if x.dtype.kind == "f" else x[..., ::-1].copy() if x.ndim else x
 
 
-def _planned(model: Module, inputs: list[Array], constants: Constants) -> Plan:
+def _planned(model: Module, inputs: list[Array], constants: Constants) -> ModulePlan:
     x, expected = inputs[0], _run(model, inputs)
     if len(inputs) == len(expected) == 1 and expected[0].dtype == np.float32 and x.dtype in _DTYPES.values():
         try:
@@ -500,7 +500,7 @@ def _planned(model: Module, inputs: list[Array], constants: Constants) -> Plan:
     return _ArrayPlan(program, inputs, status, expected)
 
 
-def _in_blocks(model: Module, x: Array, expected: Array, constants: Constants) -> Plan:
+def _in_blocks(model: Module, x: Array, expected: Array, constants: Constants) -> ModulePlan:
     """Return a plan of one input and output, all of whose ops have an entry point.
 
     Raises:
@@ -516,7 +516,7 @@ def _in_blocks(model: Module, x: Array, expected: Array, constants: Constants) -
     if whole < len(x):
         rest = len(x) - whole
         programs.append((_Program(_recorded(model, [x[whole:]]), constants, rest), rest))
-    return Plan(programs, x, expected.shape)
+    return ModulePlan(programs, x, expected.shape)
 
 
 def _run(model: Module, inputs: Sequence[Array]) -> list[Array]:
@@ -539,7 +539,7 @@ def _is_independent(model: Module, x: Array, expected: Array) -> bool:
     return alone.shape == expected.shape and difference(alone, expected) <= TOLERANCE
 
 
-def _check(made: Plan, model: Module, inputs: Sequence[Array]) -> None:
+def _check(made: ModulePlan, model: Module, inputs: Sequence[Array]) -> None:
     """Raise ValueError unless the plan does what the model does."""
     with np.errstate(all="ignore"):  # other signs may be outside of what an op is defined for
         expected = _run(model, inputs)

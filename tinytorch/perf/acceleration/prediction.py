@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.acceleration.climbing import ops_of, replayed
+from tinytorch.perf.acceleration.greedy_search import ops_of, replayed
 from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import least_call_seconds

@@ -13,7 +13,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import Observer, no_grad, observed_by
 from tinytorch.core.op import Array, Call, Op, Saved, UncountedError, Work
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.kernels.entries.binding import Node, Value
+from tinytorch.perf.kernels.plan_ops.binding import RecordedOp, Value
 from tinytorch.perf.ops import pointwise
 from tinytorch.perf.ops.fused import fused_linear
 
@@ -37,7 +37,7 @@ _NEAR = 4e-6
 class Graph:
     """Ops of one forward in the order in which they ran, between its inputs and its outputs."""
 
-    def __init__(self, sources: tuple[Value, ...], nodes: list[Node], results: tuple[Value, ...]) -> None:
+    def __init__(self, sources: tuple[Value, ...], nodes: list[RecordedOp], results: tuple[Value, ...]) -> None:
         self.sources, self.nodes, self.results = sources, nodes, results
 
     def readers(self) -> dict[Value, int]:
@@ -55,7 +55,7 @@ class _Recorder(Observer):
 
     def __init__(self, sources: Sequence[Array]) -> None:
         self.sources = tuple(Value(source.shape, source.dtype) for source in sources)
-        self.nodes: list[Node] = []
+        self.nodes: list[RecordedOp] = []
         self._values = dict(zip(map(id, sources), self.sources, strict=True))
         self._kept: list[Any] = [*sources]
 
@@ -70,7 +70,7 @@ class _Recorder(Observer):
         made = Value(output.shape, output.dtype, None if depends else output, _strides(output))
         self._values[id(output)] = made
         if depends:
-            node = Node(call.op, operands, dict(call.params), made, _work(call), call.op.name, call.path)
+            node = RecordedOp(call.op, operands, dict(call.params), made, _work(call), call.op.name, call.path)
             self.nodes.append(node)
 
     def _value(self, array: Array) -> Value:
@@ -156,19 +156,19 @@ def joined(graph: Graph) -> Graph:
     return graph
 
 
-def _as_linear(node: Node) -> Node:
+def _as_linear(node: RecordedOp) -> RecordedOp:
     """Return a product with a constant matrix as a linear layer without bias, others as they are."""
     return replace(node, op=ops.linear) if node.op is ops.matmul and _has_constant_matrix(node) else node
 
 
-def _has_constant_matrix(node: Node) -> bool:
+def _has_constant_matrix(node: RecordedOp) -> bool:
     weight = _array(node.operands[1])
     return weight is not None and weight.ndim == 2
 
 
 def _with_functions(graph: Graph) -> Graph:
     """Return the graph with each formula that is one of `_FUNCTIONS` as that op."""
-    readers, nodes, makers = graph.readers(), list[Node](), dict[Value, Node]()
+    readers, nodes, makers = graph.readers(), list[RecordedOp](), dict[Value, RecordedOp]()
     for node in graph.nodes:
         found = _formula(node, makers, readers) if node.op in (ops.multiply, ops.divide) else None
         if found is not None:
@@ -182,7 +182,9 @@ def _with_functions(graph: Graph) -> Graph:
     return Graph(graph.sources, nodes, graph.results)
 
 
-def _formula(last: Node, makers: dict[Value, Node], readers: dict[Value, int]) -> tuple[list[Node], Value, Op] | None:
+def _formula(
+    last: RecordedOp, makers: dict[Value, RecordedOp], readers: dict[Value, int]
+) -> tuple[list[RecordedOp], Value, Op] | None:
     """Return the nodes up to ``last`` that make a function of one value, that value, and the function."""
     formula = [last]
     order = {id(maker): number for number, maker in enumerate(makers.values())}
@@ -204,7 +206,7 @@ def _formula(last: Node, makers: dict[Value, Node], readers: dict[Value, int]) -
     return None
 
 
-def _function_of(formula: Sequence[Node], source: Value) -> Op | None:
+def _function_of(formula: Sequence[RecordedOp], source: Value) -> Op | None:
     """Return which function the nodes, in order, make of ``source``; None if it is none of them."""
     values: dict[Value, Array] = {source: _TRIED}
     with np.errstate(all="ignore"):
@@ -225,12 +227,12 @@ def _function_of(formula: Sequence[Node], source: Value) -> Op | None:
 
 
 #: Takes the node before and one that reads its result; gives the node that does both, or None.
-_Join = Callable[[Node, Node], Node | None]
+_Join = Callable[[RecordedOp, RecordedOp], RecordedOp | None]
 
 
 def _rewritten(graph: Graph, join: _Join) -> Graph:
     """Return the graph in which ``join`` was tried on each node and each of those that it alone reads."""
-    readers, nodes, makers = graph.readers(), list[Node](), dict[Value, Node]()
+    readers, nodes, makers = graph.readers(), list[RecordedOp](), dict[Value, RecordedOp]()
     for node in graph.nodes:
         for operand in node.operands:
             before = makers.get(operand) if isinstance(operand, Value) else None
@@ -247,7 +249,7 @@ def _rewritten(graph: Graph, join: _Join) -> Graph:
     return Graph(graph.sources, nodes, graph.results)
 
 
-def _both(before: Node, node: Node, **changes: Any) -> Node:
+def _both(before: RecordedOp, node: RecordedOp, **changes: Any) -> RecordedOp:
     """Return ``before`` with the result of ``node``, and the work of both."""
     work = None if before.work is None or node.work is None else _sum(before.work, node.work)
     return replace(before, output=node.output, work=work, name=f"{before.name}+{node.name}", **changes)
@@ -261,7 +263,7 @@ def _array(operand: Any) -> Array | None:
     return operand.array if isinstance(operand, Value) else None
 
 
-def _join_guard(before: Node, node: Node) -> Node | None:
+def _join_guard(before: RecordedOp, node: RecordedOp) -> RecordedOp | None:
     """Put a number where NaN is in one step, as exporters of attention do it in two."""
     if before.op is not pointwise.is_nan or node.op is not ops.where or node.operands[0] is not before.output:
         return None
@@ -272,7 +274,7 @@ def _join_guard(before: Node, node: Node) -> Node | None:
     return replace(node, op=pointwise.without_nan, operands=(kept,), params={"value": float(np.asarray(value).item())})
 
 
-def _join_normalization(before: Node, node: Node) -> Node | None:
+def _join_normalization(before: RecordedOp, node: RecordedOp) -> RecordedOp | None:
     """Put batch normalization by running statistics into a convolution's weight and bias, worked out in float64."""
     if before.op is not ops.conv2d or node.op is not ops.batch_norm or len(node.operands) < 5:
         return None
@@ -294,7 +296,7 @@ def _constant(array: Array) -> Value:
     return Value(array.shape, array.dtype, array)
 
 
-def _join_bias(before: Node, node: Node) -> Node | None:
+def _join_bias(before: RecordedOp, node: RecordedOp) -> RecordedOp | None:
     """Make one linear layer of a product with a constant matrix, or one without bias, and a constant row."""
     if node.op is not ops.add or not _is_product(before) or len(before.operands) != 2:
         return None
@@ -306,7 +308,7 @@ def _join_bias(before: Node, node: Node) -> Node | None:
     return _both(before, node, operands=(*before.operands, row))
 
 
-def _join_view(before: Node, node: Node) -> Node | None:
+def _join_view(before: RecordedOp, node: RecordedOp) -> RecordedOp | None:
     """Let a product write its rows where they are seen along other axes, so that it ends with what follows."""
     if node.op is not ops.reshape or not _is_product(before) or node.output.shape[-1:] != before.output.shape[-1:]:
         return None
@@ -315,7 +317,7 @@ def _join_view(before: Node, node: Node) -> Node | None:
     return replace(before, output=node.output)
 
 
-def _join_activation(before: Node, node: Node) -> Node | None:
+def _join_activation(before: RecordedOp, node: RecordedOp) -> RecordedOp | None:
     """Let a product with a constant matrix or a convolution end with the activation behind it."""
     if before.op is ops.conv2d and node.op in (ops.relu, pointwise.clip) and "ends" not in before.params:
         ends = (0.0, math.inf) if node.op is ops.relu else (node.params["low"], node.params["high"])
@@ -326,11 +328,11 @@ def _join_activation(before: Node, node: Node) -> Node | None:
     return _both(before, node, op=fused_linear, operands=operands, params={"activation": _AFTER_PRODUCT[node.op]})
 
 
-def _is_product(node: Node) -> bool:
+def _is_product(node: RecordedOp) -> bool:
     return node.op is ops.linear and _has_constant_matrix(node)
 
 
-def _join_residual(before: Node, node: Node) -> Node | None:
+def _join_residual(before: RecordedOp, node: RecordedOp) -> RecordedOp | None:
     """Let a product add what is added to it."""
     if node.op is not ops.add or not _is_product(before) or node.output.shape != before.output.shape:
         return None

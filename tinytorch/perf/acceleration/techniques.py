@@ -12,7 +12,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Implementation, Op
 from tinytorch.core.undisturbed import undisturbed
-from tinytorch.perf.acceleration.climbing import ops_of, under
+from tinytorch.perf.acceleration.greedy_search import ops_of, under
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.host.blas import ThreadSwitch
 from tinytorch.perf.kernels.registry import kernel_implementations

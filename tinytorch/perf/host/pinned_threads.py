@@ -53,7 +53,7 @@ def may_pin() -> bool:
 def pin(cores: Sequence[int]) -> None:
     """Keep this thread, and the processes that it starts, on ``cores``; nothing where the system lets nobody choose.
 
-    Ask `may_pin` first. `kept_on` and `keep_to` do.
+    Ask `may_pin` first. `pinned_to` and `keep_to` do.
 
     Raises:
         OSError: if it may not run on any of them.
@@ -82,7 +82,7 @@ def keep_to(cores: int) -> None:
 
 
 @contextmanager
-def kept_on(cores: Sequence[int]) -> Iterator[None]:
+def pinned_to(cores: Sequence[int]) -> Iterator[None]:
     """Keep this thread, and the processes that it starts, on ``cores`` in the body, where `may_pin` says so."""
     if not may_pin():
         yield

@@ -13,8 +13,8 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved
 from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, output_positions
-from tinytorch.perf.kernels.entries.windows import MAXIMA, MEANS, channels_tile
 from tinytorch.perf.kernels.gemm.register_tiles import LANES
+from tinytorch.perf.kernels.plan_ops.windows import MAXIMA, MEANS, channels_tile
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, pixel_at

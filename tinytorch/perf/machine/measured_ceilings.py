@@ -18,9 +18,7 @@ from tinytorch.perf.kernels.int8.instructions import Dot, available_dots
 from tinytorch.perf.kernels.probes import MULTIPLY_ADDS
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.machine import peaks
-from tinytorch.perf.machine.call_costs import measured_call_costs
-from tinytorch.perf.machine.levels import CLEAR_OF_CACHE, STREAMS, Curve, Point, find_levels
-from tinytorch.perf.machine.memory_ladder import (
+from tinytorch.perf.machine.bandwidth_sweep import (
     LARGEST,
     MOST,
     ladder_end,
@@ -30,6 +28,8 @@ from tinytorch.perf.machine.memory_ladder import (
     stream_probes,
     working_sets,
 )
+from tinytorch.perf.machine.call_costs import measured_call_costs
+from tinytorch.perf.machine.levels import CLEAR_OF_CACHE, STREAMS, Curve, Point, find_levels
 from tinytorch.perf.machine.probing import Probe, interleaved_rates
 from tinytorch.perf.machine.store import Ceilings, StageProgress, Taken
 

@@ -19,7 +19,7 @@ from tinytorch.perf.onnx import elementwise, layers
 from tinytorch.perf.onnx.elementwise import tensor_of, without_gradient
 from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable
 from tinytorch.perf.onnx.shapes import reshaped
-from tinytorch.perf.ops import picking, pointwise
+from tinytorch.perf.ops import gather_pad, pointwise
 
 #: From scores what is added to them or left of them, before they become weights.
 Masking = Callable[[Tensor], Tensor]
@@ -45,7 +45,7 @@ def _repeated(x: Tensor, heads: int) -> Tensor:
     if own == heads:
         return x
     each = reshaped(x, (count, own, 1, length, width))
-    wide = apply(picking.broadcast, each, shape=(count, own, heads // own, length, width))
+    wide = apply(gather_pad.broadcast, each, shape=(count, own, heads // own, length, width))
     return reshaped(wide, (count, heads, length, width))
 
 
@@ -105,7 +105,7 @@ def _attention(node: Node) -> Runner:
             missing = scores.shape[-1] - given.shape[-1]
             if missing and given.shape[-1] > 1:
                 given = apply(
-                    picking.pad,
+                    gather_pad.pad,
                     given,
                     widths=(*[(0, 0)] * (given.ndim - 1), (0, missing)),
                     mode="constant",
@@ -226,7 +226,7 @@ def _turned(x: Tensor, cosines: Any, sines: Any, interleaved: bool) -> Tensor:
 
 def _rows(table: Any, places: Any) -> Tensor:
     """Return (B, T, pairs) of a table (places, pairs)."""
-    return apply(picking.gather, table, places, axis=0)
+    return apply(gather_pad.gather, table, places, axis=0)
 
 
 def _rotary(node: Node) -> Runner:
@@ -316,7 +316,7 @@ def _behind(old: Any, new: Tensor, before: Any, most: int) -> Tensor:
     # Behind its end a sequence keeps what the old ones hold there.
     places = np.where((at >= before) & (at < before + new.shape[2]), room + at - before, np.minimum(at, room - 1))
     whole = (both.shape[0], both.shape[1], len(at), both.shape[3])
-    return apply(picking.gather_along, both, np.broadcast_to(places[:, None, :, None], whole), axis=2)
+    return apply(gather_pad.gather_along, both, np.broadcast_to(places[:, None, :, None], whole), axis=2)
 
 
 class Activated(Module):

@@ -20,7 +20,7 @@ from tinytorch.perf.onnx.elementwise import tensor_of
 from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable
 from tinytorch.perf.onnx.recurrent import gated, long_short_term, plain_recurrent
 from tinytorch.perf.onnx.shapes import gather, reshaped
-from tinytorch.perf.ops import picking
+from tinytorch.perf.ops import gather_pad
 from tinytorch.perf.ops.transposed import conv2d_transposed
 
 Widths = tuple[tuple[int, int], ...]
@@ -163,7 +163,7 @@ def surrounded(x: Tensor, widths: Widths, value: float) -> Tensor:
     """Return images with so much of a value around them."""
     if not any(map(any, widths)):
         return x
-    return apply(picking.pad, x, widths=((0, 0), (0, 0), *widths), mode="constant", value=value)
+    return apply(gather_pad.pad, x, widths=((0, 0), (0, 0), *widths), mode="constant", value=value)
 
 
 class OnImage(Module):

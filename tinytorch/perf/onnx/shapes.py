@@ -16,7 +16,7 @@ from tinytorch.core.op import Array, Op, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx.elementwise import tensor_of, without_gradient
 from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable, truth, whole
-from tinytorch.perf.ops import contraction, picking, pointwise
+from tinytorch.perf.ops import contraction, gather_pad, pointwise
 
 
 def reshaped(x: Any, shape: Shape) -> Tensor:
@@ -153,31 +153,31 @@ def gather(node: Node) -> Runner:
     def run(x: Any, indices: Any) -> Tensor:
         if not isinstance(indices, Tensor) and indices.ndim == 0:
             return _sliced(x, {axis: int(indices)})
-        return apply(picking.gather, x, indices, axis=axis)
+        return apply(gather_pad.gather, x, indices, axis=axis)
 
     return run
 
 
 def _gather_elements(node: Node) -> Runner:
     axis = node.get("axis", 0)
-    return lambda x, indices: apply(picking.gather_along, x, indices, axis=axis)
+    return lambda x, indices: apply(gather_pad.gather_along, x, indices, axis=axis)
 
 
 def _gather_tuples(node: Node) -> Runner:
     batch_dims = node.get("batch_dims", 0)
-    return lambda x, indices: apply(picking.gather_tuples, x, indices, batch_dims=batch_dims)
+    return lambda x, indices: apply(gather_pad.gather_tuples, x, indices, batch_dims=batch_dims)
 
 
 def _scatter_tuples(node: Node) -> Runner:
     how = node.only("reduction", *_SCATTERED)
-    return lambda x, indices, updates: apply(picking.scatter_tuples, x, without_gradient(indices), updates, how=how)
+    return lambda x, indices, updates: apply(gather_pad.scatter_tuples, x, without_gradient(indices), updates, how=how)
 
 
 def _scatter_along(node: Node) -> Runner:
     axis, how = node.get("axis", 0), node.only("reduction", *_SCATTERED)
 
     def run(x: Any, indices: Any, updates: Any) -> Tensor:
-        return apply(picking.scatter_along, x, without_gradient(indices), updates, axis=axis, how=how)
+        return apply(gather_pad.scatter_along, x, without_gradient(indices), updates, axis=axis, how=how)
 
     return run
 
@@ -202,7 +202,7 @@ def _one_hot(node: Node) -> Runner:
 
 
 def _places(node: Node) -> Runner:
-    return lambda x: apply(picking.non_zero, without_gradient(x))
+    return lambda x: apply(gather_pad.non_zero, without_gradient(x))
 
 
 def _einsum(node: Node) -> Runner:
@@ -213,7 +213,7 @@ def _einsum(node: Node) -> Runner:
 def _expand(node: Node) -> Runner:
     def run(x: Any, shape: Any) -> Tensor:
         wide = np.broadcast_shapes(x.shape, whole(shape) if np.size(shape) else ())
-        return tensor_of(x) if wide == x.shape else apply(picking.broadcast, x, shape=wide)
+        return tensor_of(x) if wide == x.shape else apply(gather_pad.broadcast, x, shape=wide)
 
     return run
 
@@ -221,7 +221,7 @@ def _expand(node: Node) -> Runner:
 def _tile(node: Node) -> Runner:
     if node.version < 6:
         raise Untranslatable(f"version {node.version}")
-    return lambda x, repeats: apply(picking.tile, x, repeats=whole(repeats))
+    return lambda x, repeats: apply(gather_pad.tile, x, repeats=whole(repeats))
 
 
 def _pad(node: Node) -> Runner:
@@ -238,7 +238,7 @@ def _pad(node: Node) -> Runner:
         x = _sliced(x, cut) if cut else x
         added = tuple((max(before, 0), max(after, 0)) for before, after in widths)
         number = filled if value is None else np.asarray(value).item()
-        return apply(picking.pad, x, widths=added, mode=mode, value=number) if any(map(any, added)) else tensor_of(x)
+        return apply(gather_pad.pad, x, widths=added, mode=mode, value=number) if any(map(any, added)) else tensor_of(x)
 
     return run
 
@@ -324,7 +324,7 @@ def _best(sign: int) -> Translation:
 
         def run(x: Any) -> Tensor:
             x = without_gradient(x)
-            found = apply(picking.argmax, x if sign > 0 else apply(ops.negative, x), axis=axis)
+            found = apply(gather_pad.argmax, x if sign > 0 else apply(ops.negative, x), axis=axis)
             if not keepdims:
                 return found
             return reshaped(found, tuple(1 if i == axis % x.ndim else n for i, n in enumerate(x.shape)))
@@ -338,9 +338,9 @@ def _top(node: Node) -> Runner:
     axis, largest, usual = node.get("axis", -1), bool(node.get("largest", 1)), node.get("k", None)
 
     def run(x: Any, count: Operand = None) -> tuple[Tensor, Tensor]:
-        order = apply(picking.argsort, without_gradient(x), axis=axis, largest=largest)
+        order = apply(gather_pad.argsort, without_gradient(x), axis=axis, largest=largest)
         places = _sliced(order, {axis % x.ndim: slice(0, whole(usual if count is None else count)[0])})
-        return apply(picking.gather_along, x, places, axis=axis), places
+        return apply(gather_pad.gather_along, x, places, axis=axis), places
 
     return run
 
@@ -351,7 +351,7 @@ def _cumulative_sum(node: Node) -> Runner:
     def run(x: Any, axis: Any) -> Tensor:
         along = whole(axis)[0] % x.ndim
         order = {along: slice(None, None, -1)}
-        summed = apply(picking.cumulative_sum, _sliced(x, order) if backwards else x, axis=along)
+        summed = apply(gather_pad.cumulative_sum, _sliced(x, order) if backwards else x, axis=along)
         summed = _sliced(summed, order) if backwards else summed
         return apply(ops.subtract, summed, x) if before else summed
 
@@ -362,7 +362,7 @@ def _triangle(node: Node) -> Runner:
     upper = bool(node.get("upper", 1))
 
     def run(x: Any, diagonal: Operand = None) -> Tensor:
-        return apply(picking.triangle, x, diagonal=0 if diagonal is None else whole(diagonal)[0], upper=upper)
+        return apply(gather_pad.triangle, x, diagonal=0 if diagonal is None else whole(diagonal)[0], upper=upper)
 
     return run
 
@@ -432,10 +432,10 @@ def _resize(node: Node) -> Runner:
                 continue
             if mode == "nearest":
                 x = apply(
-                    picking.gather, x, _rounded(_origins(new, length, scale, places), rounding, length), axis=axis
+                    gather_pad.gather, x, _rounded(_origins(new, length, scale, places), rounding, length), axis=axis
                 )
             else:
-                x = apply(picking.blend, x, kernel.matrix(new, length, scale, tensor_of(x).dtype), axis=axis)
+                x = apply(gather_pad.blend, x, kernel.matrix(new, length, scale, tensor_of(x).dtype), axis=axis)
         return tensor_of(x) if x.dtype == given else x.astype(given)  # what lies between whole numbers is cut off
 
     return run
@@ -534,7 +534,7 @@ def _sampled(node: Node) -> Runner:
                 kept = _inside(old, length, outside, aligned) if outside != "zeros" else old
                 weight = weight * of_axis * ((kept >= 0) & (kept <= length - 1))
                 index = index * length + np.clip(np.rint(kept), 0, length - 1).astype(np.int64)
-            part = apply(picking.gather_along, flat, index.reshape(count, 1, -1).repeat(channels, axis=1), axis=2)
+            part = apply(gather_pad.gather_along, flat, index.reshape(count, 1, -1).repeat(channels, axis=1), axis=2)
             part = apply(ops.multiply, part, weight.reshape(count, 1, -1).astype(part.dtype))
             total = part if total is None else apply(ops.add, total, part)
         assert total is not None

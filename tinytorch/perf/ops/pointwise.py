@@ -57,11 +57,11 @@ def _softplus_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     return output, (-np.expm1(-output),) if keep else ()
 
 
-def _sine_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
+def _sin_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     return np.sin(x), (np.cos(x),) if keep else ()
 
 
-def _cosine_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
+def _cos_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     return np.cos(x), (-np.sin(x),) if keep else ()
 
 
@@ -152,8 +152,8 @@ hard_sigmoid = Op("hard_sigmoid", _hard_sigmoid_forward, _times_slope, per_eleme
 elu = Op("elu", _elu_forward, _times_slope, per_element(3, 1))
 #: log(1 + exp(x)), without overflow.
 softplus = Op("softplus", _softplus_forward, _times_slope, per_element(4, 1))
-sine = Op("sine", _sine_forward, _times_slope, per_element(1))
-cosine = Op("cosine", _cosine_forward, _times_slope, per_element(1))
+sin = Op("sin", _sin_forward, _times_slope, per_element(1))
+cos = Op("cos", _cos_forward, _times_slope, per_element(1))
 minimum = Op("minimum", _minimum_forward, _minimum_backward, per_element(1, 2))
 #: x to the power of each of ``exponents``; `core.ops.power` has one exponent.
 powers = Op("powers", _powers_forward, _powers_backward, per_element(1, 3))
@@ -161,7 +161,7 @@ powers = Op("powers", _powers_forward, _powers_backward, per_element(1, 3))
 floor = _step("floor", np.floor)
 ceil = _step("ceil", np.ceil)
 #: To the nearest whole number, halves to the even one.
-nearest = _step("nearest", np.rint)
+round_ = _step("round", np.rint)
 sign = _step("sign", np.sign)
 
 equal = _judged("equal", np.equal)
@@ -169,10 +169,10 @@ less = _judged("less", np.less)
 less_equal = _judged("less_equal", np.less_equal)
 greater = _judged("greater", np.greater)
 greater_equal = _judged("greater_equal", np.greater_equal)
-both = _judged("both", np.logical_and)
-either = _judged("either", np.logical_or)
-exclusive = _judged("exclusive", np.logical_xor)
-negation = _told("negation", np.logical_not)
+logical_and = _judged("logical_and", np.logical_and)
+logical_or = _judged("logical_or", np.logical_or)
+logical_xor = _judged("logical_xor", np.logical_xor)
+logical_not = _told("logical_not", np.logical_not)
 is_nan = _told("is_nan", np.isnan)
 is_infinite = _told("is_infinite", np.isinf)
 #: Of whole numbers, towards 0.

@@ -16,11 +16,11 @@ from numba import njit, types
 from scipy.special import expit
 
 from tinytorch.core.op import Array
-from tinytorch.perf.kernels.entries import products
 from tinytorch.perf.kernels.gemm import packed_matmul
 from tinytorch.perf.kernels.gemm.packed_matmul import packed_product, product
 from tinytorch.perf.kernels.gemm.packing import pack, padded
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, tile
+from tinytorch.perf.kernels.plan_ops import products
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.evidence import evidence, spills
 from tinytorch.perf.measuring import blas_threads

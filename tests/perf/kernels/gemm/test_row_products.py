@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinytorch.core.op import Array
-from tinytorch.perf.kernels.entries import products
-from tinytorch.perf.kernels.entries.products import row_product
 from tinytorch.perf.kernels.gemm.packing import aligned_empty, pack, padded
 from tinytorch.perf.kernels.gemm.row_products import affine
+from tinytorch.perf.kernels.plan_ops import products
+from tinytorch.perf.kernels.plan_ops.products import row_product
 
 
 def drawn(*shape: int) -> Array:

@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tinytorch.perf.kernels.gemm.register_tiles import INT64, Step, add_up
+from tinytorch.perf.kernels.gemm.register_tiles import INT64, TileStep, add_up
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 
@@ -46,7 +46,7 @@ def tile(rows: int, width: int, lanes: int) -> Any:
             starts = [builder.mul(a_row, INT64(row)) for row in range(rows)]
             a_slot, b_slot = cgutils.alloca_once_value(builder, a), cgutils.alloca_once_value(builder, b)
 
-            def sweep(step: Step) -> None:
+            def sweep(step: TileStep) -> None:
                 # One step a turn: with more, where a step's distance is known, the compiler loads for all of them
                 # first, and the accumulators leave the registers.
                 with cgutils.for_range(builder, count):

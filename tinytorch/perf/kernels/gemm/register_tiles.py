@@ -39,13 +39,13 @@ VECTOR = ir.VectorType(vectors.FLOAT, LANES)
 
 #: ``step(left, right, way)``: add to the sums of a way the outer product of the numbers at the pointers ``left``, one a
 #: row, and of the vectors from the pointer ``right`` on.
-Step = Callable[..., None]
+TileStep = Callable[..., None]
 
 
 def add_up(
     builder: Any,
     shape: tuple[int, int, Any],
-    sweep: Callable[[Step], None],
+    sweep: Callable[[TileStep], None],
     begin: Iterable[Any] = (),
     load: Callable[..., Any] = vectors.load,
     ways: int = 1,
@@ -132,7 +132,7 @@ def _tile(
         places = [place for row in into_rows for place in vectors.offsets(builder, row, LANES, wide)]
         begin = [vectors.load(builder, into, place, VECTOR) for place in places] if adds else ()
 
-        def sweep(step: Step, level: int = 0, here: Any = (left, right)) -> None:
+        def sweep(step: TileStep, level: int = 0, here: Any = (left, right)) -> None:
             """Emit the loops from ``level`` on, the innermost of which takes the steps."""
             if level == 3:
                 step([builder.gep(here[0], [place]) for place in left_rows], here[1])

@@ -11,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from tinytorch.perf.kernels.gemm.register_tiles import LANES, Step, add_up
+from tinytorch.perf.kernels.gemm.register_tiles import LANES, TileStep, add_up
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.vector_math import multiply_add
@@ -113,7 +113,7 @@ def _columns(rows: int, wide: int, lanes: int) -> Any:
             places = [place for start in starts for place in vectors.offsets(builder, start, lanes, wide)]
             lines = [builder.mul(x_step, x_step.type(row)) for row in range(rows)]
 
-            def sweep(step: Step) -> None:
+            def sweep(step: TileStep) -> None:
                 with cgutils.for_range(builder, count) as loop:
                     numbers = [builder.gep(left, [builder.add(line, loop.index)]) for line in lines]
                     step(numbers, builder.gep(right, [builder.mul(loop.index, weight_step)]))

@@ -30,7 +30,7 @@ _PACKAGE = "tinytorch.perf.kernels."
 #: Compiled kernels lie here, in a folder for each state of the sources.
 KEPT = kept_folder("kernels")
 #: Release of Numba with which was tried what it does not promise: its cache, whose classes are extended here, and how
-#: it compiles a function of one int64, which `entries.driver` calls by its address. A test fails on another one.
+#: it compiles a function of one int64, which `plan_ops.driver` calls by its address. A test fails on another one.
 TRIED_WITH = "0.68"
 #: Folders that are kept whatever their age, and seconds that another one is kept after a process last used it.
 _FOLDERS, _IN_USE_SECONDS = 3, 3600

@@ -18,8 +18,6 @@ from numba.extending import intrinsic
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array
-from tinytorch.perf.kernels.entries.binding import Binder, Node, Value, View, aligned, row_strides
-from tinytorch.perf.kernels.entries.driver import WORDS, Entry, part
 from tinytorch.perf.kernels.gemm.packed_matmul import (
     ACTIVATIONS,
     add_line,
@@ -30,7 +28,9 @@ from tinytorch.perf.kernels.gemm.packed_matmul import (
 )
 from tinytorch.perf.kernels.gemm.packing import pack, padded, panel_start
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, WIDTH
-from tinytorch.perf.kernels.gemm.register_tiles import INT64, Step, add_up
+from tinytorch.perf.kernels.gemm.register_tiles import INT64, TileStep, add_up
+from tinytorch.perf.kernels.plan_ops.binding import Binder, RecordedOp, Value, View, aligned, row_strides
+from tinytorch.perf.kernels.plan_ops.driver import WORDS, Entry, part
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, words_at
@@ -56,7 +56,7 @@ def _panel(width: int, far: bool) -> Any:
             places = [INT64(LANES * number) for number in range(width)]
             whole = builder.and_(count, INT64(-_WAYS))
 
-            def sweep(step: Step) -> None:
+            def sweep(step: TileStep) -> None:
                 def take(index: Any, way: int) -> None:
                     here = builder.gep(panel, [builder.mul(index, INT64(width * LANES))])
                     if far:
@@ -200,7 +200,7 @@ def _constant(operand: Any) -> Array | None:
     return operand.array if isinstance(operand, Value) else None
 
 
-def _bind_linear(node: Node, binder: Binder) -> View:
+def _bind_linear(node: RecordedOp, binder: Binder) -> View:
     """Bind `linear` and `fused_linear` of a constant weight and bias: (x, weight, bias, residual)."""
     x_operand, weight_operand, *rest = node.operands
     bias_operand, residual_operand = (*rest, None, None)[:2]
@@ -250,7 +250,7 @@ def _rows_of(binder: Binder, x: View) -> tuple[View, Array | None]:
     return binder.contiguous(x), None
 
 
-def _bind_matmul(node: Node, binder: Binder) -> View:
+def _bind_matmul(node: RecordedOp, binder: Binder) -> View:
     """Bind a product of matrices, either of which may be repeated along the axes in front of them."""
     a, b = (binder.view(operand) for operand in node.operands)
     wide_a = a if len(a.shape) > 1 else _reshaped(binder, a, (1, *a.shape))
@@ -300,7 +300,7 @@ def _places(view: View, front: tuple[int, ...]) -> Array:
     return places.reshape(-1)
 
 
-def _bind_embedding(node: Node, binder: Binder) -> View:
+def _bind_embedding(node: RecordedOp, binder: Binder) -> View:
     """Bind rows of a constant table by integers of the input."""
     indices, table = binder.view(node.operands[0]), _constant(node.operands[1])
     if table is None or not indices.is_contiguous or indices.itemsize != 8:

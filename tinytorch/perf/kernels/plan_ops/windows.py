@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
 from tinytorch.core.ops.spatial import Pair
-from tinytorch.perf.kernels.gemm.register_tiles import INT64, LANES, VECTOR, Step, add_up
+from tinytorch.perf.kernels.gemm.register_tiles import INT64, LANES, VECTOR, TileStep, add_up
 from tinytorch.perf.kernels.gemm.register_tiles import ROWS as PRODUCT_ROWS
 from tinytorch.perf.kernels.runtime import vectors
 
@@ -128,7 +128,7 @@ def _window_tile(
         parts = [INT64(part * LANES) for part in range(wide)]
         begin = [vectors.load(builder, added, builder.add(first, part), VECTOR) for part in parts]
 
-        def sweep(step: Step) -> None:
+        def sweep(step: TileStep) -> None:
             with cgutils.for_range(builder, count, intp=INT64) as turn:
                 at = builder.add(entry, builder.mul(turn.index, INT64(ENTRY)))
                 tap, *offsets = _numbers(builder, table, at, ENTRY)

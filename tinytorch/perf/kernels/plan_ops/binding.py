@@ -16,8 +16,8 @@ from numpy.lib.stride_tricks import as_strided
 
 from tinytorch.core.op import Array, Op, Shape, Work
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.kernels.entries.driver import AXES, FRAME, PATCH, SHARE, WORDS, Entry, address_of, copy_strided
 from tinytorch.perf.kernels.gemm.packing import aligned_empty
+from tinytorch.perf.kernels.plan_ops.driver import AXES, FRAME, PATCH, SHARE, WORDS, Entry, address_of, copy_strided
 
 #: Floats of a cache line, at whose multiples buffers begin.
 _LINE = 16
@@ -39,7 +39,7 @@ class Value:
 
 
 @dataclass(eq=False)
-class Node:
+class RecordedOp:
     """A recorded op: its operands (values, numbers or None), parameters and result.
 
     ``work`` is what its formula counts, None if it has none; of an op that others were joined with, the sum. ``name``
@@ -115,7 +115,7 @@ class View:
 
 
 @dataclass(eq=False)
-class Step:
+class EntryStep:
     """One row of a table: an entry, its words (whole numbers, or views for their addresses), and what it does."""
 
     entry: Entry
@@ -184,11 +184,11 @@ class Binder:
 
     def __init__(self, constants: Constants, status: Array) -> None:
         self.status = View(Buffer("constant", 1, status), 0, (1,), (1,), None, 8)
-        self.steps: list[Step | ArrayStep] = []
+        self.steps: list[EntryStep | ArrayStep] = []
         self.buffers: list[Buffer] = []
         self._views: dict[Value, View] = {}
         self._constants = constants
-        self._node: Node | None = None
+        self._node: RecordedOp | None = None
 
     def place(self, value: Value, view: View) -> None:
         """Say where a value lies."""
@@ -202,7 +202,7 @@ class Binder:
         self.place(value, view)
         return view
 
-    def run_as_arrays(self, node: Node) -> None:
+    def run_as_arrays(self, node: RecordedOp) -> None:
         """Add the step that runs a node by its implementation."""
         operands = tuple(
             self.view(each) if isinstance(each, Value) and each.array is None else getattr(each, "array", each)
@@ -217,7 +217,7 @@ class Binder:
             view.buffer.first = len(self.steps) if view.buffer.first < 0 else view.buffer.first
             view.buffer.last = len(self.steps)
 
-    def begin(self, node: Node) -> None:
+    def begin(self, node: RecordedOp) -> None:
         """Attribute the steps that follow to ``node``."""
         self._node = node
 
@@ -301,7 +301,9 @@ class Binder:
         work = Work() if name else self._node.work
         assert len(words) < SHARE
         called = name or self._node.name
-        self.steps.append(Step(entry, tuple(words), tuple(reads), writes, called, self._node.path, work, divisible))
+        self.steps.append(
+            EntryStep(entry, tuple(words), tuple(reads), writes, called, self._node.path, work, divisible)
+        )
 
 
 def joined_axes(
@@ -389,11 +391,15 @@ class Table:
     """The rows of a forward's steps, with the arena that holds what lies in between.
 
     Attributes:
-        frame: what `entries.replay` reads.
+        frame: what `plan_ops.replay` reads.
     """
 
     def __init__(
-        self, steps: Sequence[Step], arena: Array, bytes_of_blocks: tuple[int, int], share: tuple[int, int] = (0, 1)
+        self,
+        steps: Sequence[EntryStep],
+        arena: Array,
+        bytes_of_blocks: tuple[int, int],
+        share: tuple[int, int] = (0, 1),
     ) -> None:
         """Lay down ``steps``, whose buffers have their places in ``arena``.
 

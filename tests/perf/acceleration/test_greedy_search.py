@@ -15,8 +15,8 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.acceleration import climbing
-from tinytorch.perf.acceleration.climbing import Climb, climb, ops_of, under, ways_of
+from tinytorch.perf.acceleration import greedy_search
+from tinytorch.perf.acceleration.greedy_search import Climb, climb, ops_of, under, ways_of
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 
@@ -58,7 +58,7 @@ class _Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     made = _Clock()
-    monkeypatch.setattr(climbing, "interleave", made.interleave)
+    monkeypatch.setattr(greedy_search, "interleave", made.interleave)
     return made
 
 

@@ -17,9 +17,11 @@ from tinytorch.core import ops
 from tinytorch.core.op import Array, Shape
 from tinytorch.core.ops.spatial import output_positions
 from tinytorch.perf.kernels.convolution import SCRATCH, Geometry, correlate, forward_pass, pack_weights, weight_panels
-from tinytorch.perf.kernels.entries.binding import Binder, Node, Value, View, aligned
-from tinytorch.perf.kernels.entries.driver import WORDS, Entry, bits_of_float, entry_of, part
-from tinytorch.perf.kernels.entries.windows import (
+from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES
+from tinytorch.perf.kernels.normalization import folded, scale_share
+from tinytorch.perf.kernels.plan_ops.binding import Binder, RecordedOp, Value, View, aligned
+from tinytorch.perf.kernels.plan_ops.driver import WORDS, Entry, bits_of_float, entry_of, part
+from tinytorch.perf.kernels.plan_ops.windows import (
     LINE,
     MAXIMA,
     MEANS,
@@ -29,8 +31,6 @@ from tinytorch.perf.kernels.entries.windows import (
     tiles_of,
     window_tile,
 )
-from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES
-from tinytorch.perf.kernels.normalization import folded, scale_share
 from tinytorch.perf.kernels.pooling import NO_PAIR, mean_share
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, maps_at, matrix_at, words_at
@@ -209,7 +209,7 @@ def _channels_last(binder: Binder, shape: Shape, pixel: int) -> View:
     return binder.new(shape, strides, images * height * width * pixel)
 
 
-def _bind_conv2d(node: Node, binder: Binder) -> View:
+def _bind_conv2d(node: RecordedOp, binder: Binder) -> View:
     """Bind a convolution with a constant weight and bias, and the ends of the activation that was joined with it."""
     weight, bias = (_constant(operand) for operand in (*node.operands[1:], None)[:2])
     if weight is None or (len(node.operands) > 2 and bias is None):
@@ -235,7 +235,7 @@ def _bind_conv2d(node: Node, binder: Binder) -> View:
 
 
 def _bind_channels(
-    node: Node,
+    node: RecordedOp,
     binder: Binder,
     maps: View,
     pixel: int,
@@ -259,7 +259,7 @@ def _bind_channels(
 
 
 def _walk(
-    node: Node,
+    node: RecordedOp,
     binder: Binder,
     entry: Entry,
     maps: View,
@@ -289,7 +289,7 @@ def _copied(binder: Binder, maps: View, pixel: int) -> View:
 
 
 def _bind_windows(
-    node: Node,
+    node: RecordedOp,
     binder: Binder,
     maps: View,
     pixel: int,
@@ -343,7 +343,7 @@ def _with_margins(binder: Binder, maps: View, window: Window) -> tuple[View, Win
 
 
 def _bind_correlation(
-    node: Node, binder: Binder, maps: View, pixel: int, weight: Array, bias: Array | None, ends: Sequence[int]
+    node: RecordedOp, binder: Binder, maps: View, pixel: int, weight: Array, bias: Array | None, ends: Sequence[int]
 ) -> View:
     """Bind a convolution whose windows are found as they come: with groups, or over large maps."""
     if pixel != maps.shape[1]:
@@ -398,7 +398,7 @@ def _constant(operand: Any) -> Array | None:
     return operand.array if isinstance(operand, Value) else None
 
 
-def _bind_pool(node: Node, binder: Binder) -> View:
+def _bind_pool(node: RecordedOp, binder: Binder) -> View:
     maps, pixel = _maps(binder, node.operands[0])
     size = (maps.shape[2], maps.shape[3])
     kernel, stride, padding = (node.params[name] for name in ("kernel", "stride", "padding"))
@@ -407,7 +407,7 @@ def _bind_pool(node: Node, binder: Binder) -> View:
     return _walk(node, binder, _POOLS[node.op], maps, pixel, window, (), numbers)
 
 
-def _bind_adaptive_pool(node: Node, binder: Binder) -> View:
+def _bind_adaptive_pool(node: RecordedOp, binder: Binder) -> View:
     maps, pixel = _maps(binder, node.operands[0])
     images, channels, height, width = maps.shape
     rows, columns = node.params["size"]
@@ -417,7 +417,7 @@ def _bind_adaptive_pool(node: Node, binder: Binder) -> View:
     return output
 
 
-def _bind_batch_norm(node: Node, binder: Binder) -> View:
+def _bind_batch_norm(node: RecordedOp, binder: Binder) -> View:
     """Bind normalization by running statistics, which is a factor and a shift for each channel."""
     constants = [_constant(operand) for operand in node.operands[1:]]
     weight, bias, mean, variance = (*constants, None, None)[:4]

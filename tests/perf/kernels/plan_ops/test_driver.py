@@ -11,11 +11,20 @@ from numba import njit, types
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Work
-from tinytorch.perf.kernels.entries import maps
-from tinytorch.perf.kernels.entries.binding import Binder, Buffer, Constants, Node, Value, View, joined_axes, lay_out
-from tinytorch.perf.kernels.entries.driver import FRAME, WORDS, Entry, address_of, replay
-from tinytorch.perf.kernels.entries.products import row_product
 from tinytorch.perf.kernels.gemm.register_tiles import LANES
+from tinytorch.perf.kernels.plan_ops import conv_pool
+from tinytorch.perf.kernels.plan_ops.binding import (
+    Binder,
+    Buffer,
+    Constants,
+    RecordedOp,
+    Value,
+    View,
+    joined_axes,
+    lay_out,
+)
+from tinytorch.perf.kernels.plan_ops.driver import FRAME, WORDS, Entry, address_of, replay
+from tinytorch.perf.kernels.plan_ops.products import row_product
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.kernels.runtime.flat import floats_at, words_at
 
@@ -44,7 +53,7 @@ def test_an_entry_that_was_kept_on_disk_is_called_like_a_new_one() -> None:
     test_the_loop_calls_each_row_with_its_own_words()
 
 
-@pytest.mark.parametrize(("function", "words"), [(row_product.py_func, 6), (maps._convolve_windows, 1)])
+@pytest.mark.parametrize(("function", "words"), [(row_product.py_func, 6), (conv_pool._convolve_windows, 1)])
 def test_the_innermost_loops_are_of_packed_multiply_adds(function: Any, words: int) -> None:
     version = njit(nogil=True, error_model="numpy")(function)
     version.compile((types.int64,) * words)
@@ -84,7 +93,7 @@ def test_buffers_overlap_only_if_their_lives_do_not() -> None:
 def test_views_see_the_same_memory_and_the_first_step_of_an_op_carries_its_work() -> None:
     binder = Binder(Constants(), np.zeros(1, np.int64))
     made = Value((6, 4), np.dtype(np.float32))
-    node = Node(ops.relu, (made,), {}, made, Work(elementwise=24), "relu", "")
+    node = RecordedOp(ops.relu, (made,), {}, made, Work(elementwise=24), "relu", "")
     binder.begin(node)
     whole = binder.new((4, 6))
     turned = whole.moved(lambda each: each.T)

@@ -183,7 +183,7 @@ def climb(
         ValueError: if an op has no way, or ``least_share`` is not between 0 and 1.
 
     Examples:
-        >>> from tinytorch.perf.acceleration.climbing import climb
+        >>> from tinytorch.perf.acceleration.greedy_search import climb
         >>> climb(lambda: None, {}, least_share=2)
         Traceback (most recent call last):
         ValueError: least_share must lie between 0 and 1, not 2

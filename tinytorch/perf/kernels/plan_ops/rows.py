@@ -10,11 +10,11 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Op
 from tinytorch.perf.kernels.attention.forward import PLAN, attend, attend_one, scratch_sizes
-from tinytorch.perf.kernels.entries.binding import Binder, Node, View, most_shares
-from tinytorch.perf.kernels.entries.driver import SHARE, SHARES, WORDS, Entry, bits_of_float, entry_of, part
 from tinytorch.perf.kernels.gemm.packed_matmul import tile_height
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, multiply_tile
 from tinytorch.perf.kernels.normalization import layer_norm_share
+from tinytorch.perf.kernels.plan_ops.binding import Binder, RecordedOp, View, most_shares
+from tinytorch.perf.kernels.plan_ops.driver import SHARE, SHARES, WORDS, Entry, bits_of_float, entry_of, part
 from tinytorch.perf.kernels.reductions import reduce_share
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, number_at, words_at
@@ -154,7 +154,7 @@ attend_short, attend_blocks = Entry(_attend_short), Entry(_attend)
 _REDUCTIONS: dict[Op, int] = {ops.sum_: 0, ops.mean: 1, ops.max_: 2}
 
 
-def _bind_layer_norm(node: Node, binder: Binder) -> View:
+def _bind_layer_norm(node: RecordedOp, binder: Binder) -> View:
     x, weight, bias = (binder.contiguous(binder.view(operand)) for operand in node.operands)
     width = x.shape[-1]
     output = binder.new(x.shape)
@@ -163,7 +163,7 @@ def _bind_layer_norm(node: Node, binder: Binder) -> View:
     return output
 
 
-def _bind_softmax(node: Node, binder: Binder) -> View:
+def _bind_softmax(node: RecordedOp, binder: Binder) -> View:
     axis = node.params.get("axis", -1)
     x = _moved_last(binder, binder.view(node.operands[0]), (axis,))
     output = binder.new(x.shape)
@@ -180,7 +180,7 @@ def _moved_last(binder: Binder, view: View, axes: tuple[int, ...]) -> View:
     return binder.contiguous(view.moved(lambda array: np.moveaxis(array, axes, behind)))
 
 
-def _bind_reduction(node: Node, binder: Binder) -> View:
+def _bind_reduction(node: RecordedOp, binder: Binder) -> View:
     view, axis = binder.view(node.operands[0]), node.params.get("axis")
     axes = tuple(range(len(view.shape))) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     x = _moved_last(binder, view, tuple(sorted(each % len(view.shape) for each in axes)))
@@ -190,7 +190,7 @@ def _bind_reduction(node: Node, binder: Binder) -> View:
     return output
 
 
-def _bind_self_attention(node: Node, binder: Binder) -> View:
+def _bind_self_attention(node: RecordedOp, binder: Binder) -> View:
     """Bind attention of (B, T, 3 H D): of short sequences by itself, of others by blocks."""
     packed, heads = binder.contiguous(binder.view(node.operands[0])), node.params["heads"]
     batch, length, width = (*packed.shape[:2], packed.shape[2] // 3)
@@ -209,7 +209,7 @@ def _bind_self_attention(node: Node, binder: Binder) -> View:
     return output
 
 
-def _bind_attention(node: Node, binder: Binder) -> View:
+def _bind_attention(node: RecordedOp, binder: Binder) -> View:
     """Bind attention of (B, H, T, D) over (B, H, S, D), which may lie in any order but for the elements of a head."""
     views = [binder.view(operand) for operand in node.operands]
     views = [view if view.source is None and view.strides[3] == 1 else binder.contiguous(view) for view in views]

@@ -8,8 +8,8 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Op
-from tinytorch.perf.kernels.entries.binding import Binder, Node, View, joined_axes, row_strides
-from tinytorch.perf.kernels.entries.driver import WORDS, Entry, bits_of_float, entry_of
+from tinytorch.perf.kernels.plan_ops.binding import Binder, RecordedOp, View, joined_axes, row_strides
+from tinytorch.perf.kernels.plan_ops.driver import WORDS, Entry, bits_of_float, entry_of
 from tinytorch.perf.kernels.pointwise import NUMBERS, POWERS, SHARES, of_elements
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, number_at, words_at
@@ -96,7 +96,7 @@ _POWERS = {
 _POWERS[0.5] = _SINGLE[ops.sqrt]
 
 
-def _bind_single(node: Node, binder: Binder) -> View:
+def _bind_single(node: RecordedOp, binder: Binder) -> View:
     """Write each element where the input's lies in another buffer of the same order."""
     x = binder.view(node.operands[0])
     x = x if _is_dense(x) else binder.contiguous(x)
@@ -119,7 +119,7 @@ def _is_dense(view: View) -> bool:
     return True
 
 
-def _bind_pair(node: Node, binder: Binder) -> View:
+def _bind_pair(node: RecordedOp, binder: Binder) -> View:
     """Combine two operands, either of which may be repeated along axes."""
     views = [binder.view(operand) for operand in node.operands]
     views = [binder.contiguous(view) if view.source is not None else view for view in views]
@@ -142,7 +142,7 @@ def _bind_pair(node: Node, binder: Binder) -> View:
     return output
 
 
-def _bind_reshape(node: Node, binder: Binder) -> View:
+def _bind_reshape(node: RecordedOp, binder: Binder) -> View:
     """See the same memory in another shape; where that cannot be, leave it to the reader to copy."""
     x, shape = binder.view(node.operands[0]), node.output.shape
     if x.source is None:
@@ -153,13 +153,13 @@ def _bind_reshape(node: Node, binder: Binder) -> View:
     return View(x.buffer, x.offset, shape, row_strides(shape), x.source or x, x.itemsize)
 
 
-def _bind_transpose(node: Node, binder: Binder) -> View:
+def _bind_transpose(node: RecordedOp, binder: Binder) -> View:
     x = binder.view(node.operands[0])
     x = binder.contiguous(x) if x.source is not None else x
     return x.moved(lambda array: array.transpose(node.params["axes"]))
 
 
-def _bind_getitem(node: Node, binder: Binder) -> View:
+def _bind_getitem(node: RecordedOp, binder: Binder) -> View:
     """See a part of the memory; an index that picks elements one by one is refused."""
     index = node.params["index"]
     parts = index if isinstance(index, tuple) else (index,)
@@ -172,7 +172,7 @@ def _bind_getitem(node: Node, binder: Binder) -> View:
     return x.moved(lambda array: array[whole])
 
 
-def _bind_concatenate(node: Node, binder: Binder) -> View:
+def _bind_concatenate(node: RecordedOp, binder: Binder) -> View:
     """Copy each part to its place."""
     output, start = binder.new(node.output.shape), 0
     axis = node.params.get("axis", 0) % len(output.shape)
@@ -185,7 +185,7 @@ def _bind_concatenate(node: Node, binder: Binder) -> View:
     return output
 
 
-def _bind_cast(node: Node, binder: Binder) -> View:
+def _bind_cast(node: RecordedOp, binder: Binder) -> View:
     """Nothing, as float32 is what there is."""
     if np.dtype(node.params["dtype"]) != np.float32:
         raise binder.refuse(f"makes {node.params['dtype']} of float32, which is all that a plan computes in")
