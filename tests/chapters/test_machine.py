@@ -129,25 +129,6 @@ def test_bytes_on_their_way_are_bandwidth_times_latency() -> None:
     assert found == pytest.approx([64 / 150e-9, 6000 / 64, 6000])
 
 
-def sums(ratio: float, seed: int = 0) -> dict[str, Measurement]:
-    """Return times of a sum into a new array, ``ratio`` times those into the same one, in pairs."""
-    draw = np.random.default_rng(seed)
-    both = {}
-    for name, seconds in (("new", 1e-3 * ratio), ("same", 1e-3)):
-        samples = seconds * np.exp(0.002 * draw.standard_normal(40))
-        conditions = Conditions(page_faults_per_call=7.5 * ratio, interleaved_with=("new", "same"))
-        both[name] = Measurement(name, tuple(samples.tolist()), "s", conditions)
-    return both
-
-
-@pytest.mark.parametrize(("ratio", "word"), [(3.0, "faster"), (1.0, "no difference"), (0.3, "slower")])
-def test_writing_into_what_is_there_is_compared_with_a_new_array(ratio: float, word: str) -> None:
-    found = chapter.fresh(sums(ratio), 1000, matters=0.1)
-    assert found["compared"].verdict == word
-    assert found["compared"].estimate.median == pytest.approx(ratio, rel=0.01)
-    assert (found["faults"].value, found["size"].value) == (7.5 * ratio, 4000)
-
-
 @pytest.mark.parametrize(("last", "word"), [(1.0, chapter.UNDECIDED), (1.2, chapter.DIFFERENT)])
 def test_the_same_code_is_itself_if_each_interval_holds_one(last: float, word: str) -> None:
     ratios = {name: around(value, "", 0.02, seed) for seed, (name, value) in enumerate((("a", 1.0), ("b", last)))}

@@ -142,20 +142,6 @@ def all_cores(one: Ceilings, several: Ceilings | None) -> Mapping[str, Measureme
     }
 
 
-def fresh(times: Mapping[str, Measurement], count: int, *, matters: float) -> Row:
-    """Return a sum of ``count`` numbers into a "new" array beside that into the "same", with page faults of the former.
-
-    A difference between their ``times``, which were taken in turns, counts from ``matters`` on.
-    """
-    what = f"minor page faults of a sum of {count} numbers into a new array, a call"
-    return {
-        "size": Counted(4 * count, "B", "bytes of the sum"),
-        **times,
-        "compared": compare_paired(times["new"], times["same"], matters),
-        "faults": Counted(times["new"].conditions.page_faults_per_call or 0.0, "1", what),
-    }
-
-
 def same_against_same(function: Callable[[], Any], repeats: int = 60, seed: int = 0) -> Measurement:
     """Return the ratios of neighbouring times of a function: all that is not 1 is noise, as any comparison meets."""
     both = interleave({"once": function, "again": function}, repeats=repeats, seed=seed)

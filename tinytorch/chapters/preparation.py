@@ -16,7 +16,16 @@ _MODELS = ("gpt", "cnn", "mlp")
 #: Pages that study all models of the zoo.
 _OF_ALL = {"profiling", "roofline", "quantization", "compression", "whole_model", "benchmarking"}
 #: Pages that ask for the ceilings of the machine.
-_OF_CEILINGS = {"machine", "roofline", "quantization", "compression", "acceleration", "whole_model", "memoization"}
+_OF_CEILINGS = {
+    "machine",
+    "memory",
+    "roofline",
+    "quantization",
+    "compression",
+    "acceleration",
+    "whole_model",
+    "memoization",
+}
 _OF_CEILINGS |= {"distributed", "capstone", "your_machine", "your_model"}
 #: Passes and examples with which the page on quantization trains each model on, rounded.
 _ROUNDED = {"gpt": (1, 12_800), "cnn": (4, 1_437), "mlp": (8, 7_000)}

@@ -154,6 +154,7 @@ def _thumbnails() -> dict[str, str]:
     return {
         "machine": _svg(_path("M6 10h22v10h22v10h22v10h18", "numpy"), _path("M6 4v40h86")),
         "profiling": _svg(_box(6, 8, 56, 8, "compiled"), _box(6, 20, 30, 8, "numpy"), _box(6, 32, 14, 8, "cached")),
+        "memory": _svg(_grid(8, 6, 5, 8, 10, lambda row, column: column == 0 or row == 2)),
         "roofline": _svg(_path("M6 42L46 12h44", "numpy", 2.5), _dot(28, 34, "compiled"), _dot(66, 20, "compiled")),
         "quantization": _svg(_path("M6 30C26 4 36 44 52 22S80 10 90 24"), codes),
         "compression": _svg(_grid(24, 4, 8, 5, 6, lambda row, column: (row * 5 + column * 3) % 4 == 0)),
