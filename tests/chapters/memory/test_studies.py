@@ -10,6 +10,7 @@ import pytest
 
 from tests.perf.synthetic_machine import around, synthetic_ceilings
 from tinytorch.chapters.memory import studies as study
+from tinytorch.perf.host.memory_pages import Arena
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions
 
@@ -89,7 +90,7 @@ def test_a_chase_over_pages_goes_through_each_line_once(monkeypatch: pytest.Monk
         return {name: Measurement(name, ones, "s", Conditions(interleaved_with=tuple(functions))) for name in functions}
 
     monkeypatch.setattr(study, "interleave", taken)
-    monkeypatch.setattr(study.Arena, "huge_bytes", lambda self: 2**21)
+    monkeypatch.setattr(Arena, "huge_bytes", lambda self: 2**21)
     found = study.pages(96, "together", "apart", "huge", matters=0.1)
     assert not isinstance(found, Unmeasured)
     assert chains == {"together": (True, 96, 2), "apart": (True, 96, 96), "huge": (True, 96, 96)}
@@ -99,7 +100,7 @@ def test_a_chase_over_pages_goes_through_each_line_once(monkeypatch: pytest.Monk
 
 def test_without_huge_pages_nothing_is_said_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for none in (0, None):
-        monkeypatch.setattr(study.Arena, "huge_bytes", lambda self, none=none: none)
+        monkeypatch.setattr(Arena, "huge_bytes", lambda self, none=none: none)
         assert isinstance(study.pages(8, "a", "b", "c", matters=0.1), Unmeasured)
 
 
