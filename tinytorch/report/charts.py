@@ -164,7 +164,7 @@ def lines(
                     quantity = ": ".join(filter(None, (panel, ylabel)))
                     look = looks[words if by_words else name]
                     draw_line(ax, *zip(*kept, strict=True), quantity=quantity, variant=look, label=shown or "_")
-        _mark(ax, level or {}, upright or {})
+        _mark(ax, level or {}, {words: _number(at) / factor for words, at in (upright or {}).items()})
         if named:
             ax.set_xticks([*order.values()], [*order])
             if "y" in log:

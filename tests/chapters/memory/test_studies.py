@@ -52,7 +52,7 @@ def test_a_stride_is_predicted_by_its_lines(monkeypatch: pytest.MonkeyPatch) -> 
     read = MACHINE.levels[-1].read.median
     assert [one.predicted.value * read for one in found.values()] == pytest.approx([4, 64, 64])
     assert [one.found.median for one in found.values()] == pytest.approx([8e-9 / 256, 6e-9 / 16, 3e-9 / 8], rel=0.02)
-    assert study.left(found, 16).median == pytest.approx(0.75, rel=0.02)
+    assert study.left(found, 16, of=1).median == pytest.approx(0.75, rel=0.02)
     assert study.per_number(found, 16).median == pytest.approx(0.75 * 16, rel=0.02)
 
 

@@ -110,10 +110,9 @@ def every(numbers: npt.NDArray[np.int32], strides: Sequence[int], machine: Ceili
     return found
 
 
-def left(passes: Mapping[int, Stride], stride: int) -> Measurement:
-    """Return what a pass in this stride takes of the time of one over all numbers."""
-    name = f"a pass over every {stride}th number over one over all"
-    return ratio(passes[stride].whole, passes[min(passes)].whole, name)
+def left(passes: Mapping[int, Stride], stride: int, of: int) -> Measurement:
+    """Return what a pass in this stride takes of the time of one in the stride ``of``."""
+    return ratio(passes[stride].whole, passes[of].whole, f"a pass in strides of {stride} over one in strides of {of}")
 
 
 def per_number(passes: Mapping[int, Stride], stride: int) -> Measurement:
@@ -276,7 +275,7 @@ def stores(count: int) -> dict[str, Measurement]:
     return {**times, "ratio": ratio(times["overwrite"], times["update"], "overwriting over updating")}
 
 
-def shared_line(matters: float, times: int = 100_000) -> dict[str, Any] | Unmeasured:
+def shared_line(matters: float, times: int = 400_000) -> dict[str, Any] | Unmeasured:
     """Return two cores that count in one line beside two that count in lines of their own: "shared", "own", "compared".
 
     Each counts ``times`` steps on counters that no other core touches; seconds are those of a step.
