@@ -1,7 +1,7 @@
 """Ways through memory, compiled, to be read on a page: the same few operations, whose places alone differ.
 
-They work on whole numbers, as an addition of these takes one cycle: what such a loop waits for is memory. All take views
-of any stride, and one compiled body serves all, so that a column is walked by the code that walks a row.
+The walks add whole numbers, which takes one cycle: what such a loop waits for is memory. One compiled body takes views
+of any stride, so that a column is walked by the code that walks a row.
 """
 
 from __future__ import annotations
