@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,8 +58,18 @@ class Optimizer:
         raise TypeError(f"{type(self).__name__} must define step")
 
     def state_arrays(self) -> Iterator[Array]:
-        """Yield the arrays of the optimizer's state; their bytes are its memory."""
+        """Yield the arrays of the optimizer's state, one kind after the other; their bytes are its memory."""
         yield from ()
+
+    def parts(self) -> Iterator[tuple[Array, ...]]:
+        """Yield values, gradient and state of every parameter that has a gradient."""
+        count, state = len(self.parameters), list(self.state_arrays())
+        for index, parameter in enumerate(self.parameters):
+            if parameter.grad is not None:
+                yield parameter.data, parameter.grad, *state[index::count]
+
+    def _mark_changed(self) -> None:
+        mark_changed([parameter._data for parameter in self.parameters if parameter.grad is not None])
 
     def state_nbytes(self) -> int:
         """Return the bytes of the optimizer's state."""
@@ -121,34 +131,20 @@ class AdamSettings(NamedTuple):
     weight_decay: float
 
 
-#: Change values, and the velocity if there is one, given the gradient.
-SGDRule = Callable[[Array, Array, Array | None, SGDSettings], None]
-
-
-class AdamPart(NamedTuple):
-    """Arrays of a step of Adam for one parameter, given ``gradient``: all of one shape and dtype."""
-
-    values: Array
-    gradient: Array
-    first: Array
-    second: Array
-
-
-#: Change values and both moments of all parameters: in one call, because most parameters of small models are tiny.
-AdamRule = Callable[[Sequence[AdamPart], AdamSettings], None]
-
-
 class StepRules(NamedTuple):
-    """Rules that change parameters, by kind of optimizer: SGD one parameter, Adam all of them."""
+    """Rules that change all parameters of an optimizer that have a gradient, and their state.
 
-    sgd: SGDRule
-    adam: AdamRule
+    One call for all of them, because most parameters of small models are tiny.
+    """
+
+    sgd: Callable[[Optimizer, SGDSettings], None]
+    adam: Callable[[Optimizer, AdamSettings], None]
 
 
-def _numpy_sgd(values: Array, gradient: Array, velocity: Array | None, settings: SGDSettings) -> None:
-    changed = (values,) if velocity is None else (values, velocity)
+def numpy_sgd(settings: SGDSettings, values: Array, gradient: Array, *velocity: Array) -> None:
+    """Change one parameter's values, and its velocity if there is one."""
     scratch = np.empty(min(BLOCK, values.size), values.dtype)
-    for slope, part, *speeds in _blocks(gradient, *changed):
+    for slope, part, *speeds in _blocks(gradient, values, *velocity):
         if settings.weight_decay:
             slope = slope + settings.weight_decay * part
         for speed in speeds:
@@ -158,12 +154,8 @@ def _numpy_sgd(values: Array, gradient: Array, velocity: Array | None, settings:
         part -= np.multiply(slope, settings.rate, out=scratch[: part.size])
 
 
-def _numpy_adam(parts: Sequence[AdamPart], settings: AdamSettings) -> None:
-    for part in parts:
-        _numpy_adam_part(*part, settings)
-
-
-def _numpy_adam_part(values: Array, gradient: Array, first: Array, second: Array, settings: AdamSettings) -> None:
+def numpy_adam(settings: AdamSettings, values: Array, gradient: Array, first: Array, second: Array) -> None:
+    """Change one parameter's values and both of its moments."""
     beta, beta_square = settings.betas
     whole = np.empty(min(BLOCK, values.size), values.dtype)
     for slope, part, mean, square in _blocks(gradient, values, first, second):
@@ -186,8 +178,18 @@ def _numpy_adam_part(values: Array, gradient: Array, first: Array, second: Array
         part -= scratch
 
 
+def _all_by(change: Callable[..., None]) -> Callable[[Optimizer, Any], None]:
+    """Return the rule that changes one parameter after the other."""
+
+    def rule(optimizer: Optimizer, settings: Any) -> None:
+        for part in optimizer.parts():
+            change(settings, *part)
+
+    return rule
+
+
 #: The rules in NumPy.
-REFERENCE_RULES = StepRules(_numpy_sgd, _numpy_adam)
+REFERENCE_RULES = StepRules(_all_by(numpy_sgd), _all_by(numpy_adam))
 _selected: ContextVar[tuple[StepRules, ...]] = ContextVar("step_rules", default=(REFERENCE_RULES,))
 
 
@@ -228,10 +230,8 @@ class SGD(Optimizer):
         """Change every parameter that has a gradient."""
         settings = SGDSettings(float(self.lr), self.momentum, self.weight_decay)
         with region(STEP):
-            for parameter, velocity in zip(self.parameters, self.velocity, strict=True):
-                if parameter.grad is not None:
-                    mark_changed((parameter.data,))
-                    _selected.get()[-1].sgd(parameter.data, parameter.grad, velocity, settings)
+            self._mark_changed()
+            _selected.get()[-1].sgd(self, settings)
 
     def state_arrays(self) -> Iterator[Array]:
         """Yield the velocities."""
@@ -283,13 +283,8 @@ class Adam(Optimizer):
         decay = self.weight_decay
         shrink, added = (1 - lr * decay, 0.0) if self.decoupled else (1.0, decay)
         settings = AdamSettings(self.betas, rate, self.eps * root, shrink, added)
-        parts = [
-            AdamPart(parameter.data, parameter.grad, first, second)
-            for parameter, first, second in zip(self.parameters, self.first, self.second, strict=True)
-            if parameter.grad is not None
-        ]
-        mark_changed(part.values for part in parts)
-        _selected.get()[-1].adam(parts, settings)
+        self._mark_changed()
+        _selected.get()[-1].adam(self, settings)
 
     def state_arrays(self) -> Iterator[Array]:
         """Yield the two moments of every parameter."""

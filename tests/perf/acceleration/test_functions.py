@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import numpy as np
@@ -108,18 +109,60 @@ def test_steps_of_optimizers_are_those_of_float64(kind: type[Optimizer], momentu
     np.testing.assert_allclose(moved[0], moved[1], rtol=2e-6, atol=2e-6)
 
 
-def test_a_step_of_adam_reaches_every_parameter_whatever_its_size_and_dtype() -> None:
-    shapes = [(5, 3), (16_384,), (16_385,), (0,), (1,), (70, 600), (2,), (3,), (4,), (33,)]
-    dtypes = [np.float64 if index == 4 else np.float32 for index in range(len(shapes))]
+OPTIMIZERS: dict[str, Callable[[list[Parameter]], Optimizer]] = {
+    "plain SGD": lambda parameters: SGD(parameters, lr=0.1, weight_decay=0.02),
+    "SGD": lambda parameters: SGD(parameters, lr=0.1, momentum=0.9),
+    "Adam": lambda parameters: Adam(parameters, lr=0.1, weight_decay=0.02),
+    "AdamW": lambda parameters: AdamW(parameters, lr=0.1),
+}
+SIZES = [(5, 3), (16_384,), (16_385,), (0,), (1,), (70, 600), (2,), (3, 1), (4,), (33,)]
+#: What may happen to a parameter between two steps.
+CHANGES: dict[str, Callable[[Parameter], None]] = {
+    "nothing": lambda parameter: None,
+    "other data": lambda parameter: setattr(parameter, "data", parameter.data + 1),
+    "no gradient": lambda parameter: setattr(parameter, "grad", None),
+    "a strided gradient": lambda parameter: setattr(parameter, "grad", np.repeat(parameter.data, 2, axis=0)[::2]),
+    "a constant gradient": lambda parameter: setattr(
+        parameter, "grad", np.broadcast_to(np.float32(1), parameter.shape)
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_step_reaches_every_parameter_whatever_its_size_and_dtype(kind: str, change: str) -> None:
+    dtypes = [np.float64 if index == 4 else np.float32 for index in range(len(SIZES))]
     moved = []
     for accelerate in (False, True):
-        parameters = [Parameter(draw(*shape).astype(d)) for shape, d in zip(shapes, dtypes, strict=True)]
-        optimizer = AdamW(parameters, lr=0.1)
-        for index, parameter in enumerate(parameters):
-            parameter.grad = None if index == 2 else draw(*parameter.shape, seed=index).astype(parameter.dtype)
-        with accelerated() if accelerate else nullcontext():
-            optimizer.step()
-            optimizer.step()
-        moved.append([p.data for p in parameters] + optimizer.first + optimizer.second)
+        parameters = [Parameter(draw(*shape).astype(d)) for shape, d in zip(SIZES, dtypes, strict=True)]
+        optimizer = OPTIMIZERS[kind](parameters)
+        for step in range(3):
+            for index, parameter in enumerate(parameters):
+                slope = draw(*parameter.shape, seed=index + step).astype(parameter.dtype)
+                parameter.grad = None if index == 2 else slope
+            if step:
+                CHANGES[change](parameters[step - 1])
+            with accelerated() if accelerate else nullcontext():
+                optimizer.step()
+        moved.append([p.data for p in parameters] + list(optimizer.state_arrays()))
     for plain, fast in zip(*moved, strict=True):
         np.testing.assert_allclose(fast, plain, rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+@pytest.mark.parametrize("change", ["a shorter gradient", "frozen data"])
+def test_a_step_that_is_refused_changes_no_other_parameter(kind: str, change: str) -> None:
+    parameters = [Parameter(draw(6)), Parameter(draw(5, 4))]
+    optimizer = OPTIMIZERS[kind](parameters)
+    for parameter in parameters:
+        parameter.grad = np.ones_like(parameter.data)
+    with accelerated():
+        optimizer.step()
+        if change == "frozen data":
+            parameters[1].data.flags.writeable = False
+        else:
+            parameters[1].grad = np.ones((3, 4), np.float32)
+        before = parameters[0].data.copy()
+        with pytest.raises(ValueError, match=r"read-only|broadcast"):
+            optimizer.step()
+    np.testing.assert_array_equal(parameters[0].data, before)

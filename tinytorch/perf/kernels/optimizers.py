@@ -1,27 +1,31 @@
-"""A step of Adam, AdamW or SGD in one pass over a parameter: everything is read once and written once."""
+"""A step of Adam, AdamW or SGD in one pass over all parameters: everything is read once and written once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable
+from ctypes import addressof, c_char
+from functools import partial
+from itertools import cycle
+from operator import attrgetter, is_
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tinytorch.core.op import Array
-from tinytorch.core.optimizers import REFERENCE_RULES, AdamPart, AdamSettings, SGDSettings, StepRules
+from tinytorch.core.optimizers import AdamSettings, Optimizer, SGDSettings, StepRules, numpy_adam, numpy_sgd
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.flat import floats_at
 from tinytorch.perf.kernels.runtime.vector_math import multiply_add
 
 #: About how long an element takes, in nanoseconds.
 _ADAM_NS, _SGD_NS = 0.7, 0.4
-#: Parameters of one call, and elements of one item of its work.
-_TOGETHER, _PIECE = 8, 16_384
+#: Elements of one item of a call's work.
+_PIECE = 16_384
 _FLOAT32 = np.dtype(np.float32)
-#: Fills a call up.
-_NOTHING = np.empty(0, np.float32)
+_data, _writable = attrgetter("_data"), attrgetter("flags.writeable")
 
 
 @kernel
@@ -43,23 +47,9 @@ def adam_line(values: Any, gradient: Any, first: Any, second: Any, numbers: Any)
 
 
 @kernel
-def adam_share(start: Any, stop: Any, pieces: Any, arrays: Any, numbers: Any) -> None:
-    """Change pieces ``start`` to ``stop``: a piece is (parameter, first element, one after the last).
-
-    ``arrays`` holds four for each parameter: values, gradient and both moments.
-    """
-    for piece in range(start, stop):
-        which, begin, end = 4 * pieces[piece, 0], pieces[piece, 1], pieces[piece, 2]
-        values, gradient = arrays[which][begin:end], arrays[which + 1][begin:end]
-        adam_line(values, gradient, arrays[which + 2][begin:end], arrays[which + 3][begin:end], numbers)
-
-
-@kernel
-def sgd_share(
-    start: Any, stop: Any, values: Any, gradient: Any, velocity: Any, momentum: Any, rate: Any, decay: Any
-) -> None:
-    """Change ``values`` and ``velocity`` from ``start`` to ``stop``."""
-    values, gradient, velocity = values[start:stop], gradient[start:stop], velocity[start:stop]
+def sgd_line(values: Any, gradient: Any, velocity: Any, numbers: Any) -> None:
+    """Change flat ``values`` and ``velocity``; ``numbers``: rate, momentum, how much of values the gradient gets."""
+    rate, momentum, decay = numbers[0], numbers[1], numbers[2]
     for i in range(values.size):
         speed = multiply_add(momentum, velocity[i], multiply_add(decay, values[i], gradient[i]))
         velocity[i] = speed
@@ -67,58 +57,111 @@ def sgd_share(
 
 
 @kernel
-def plain_sgd_share(start: Any, stop: Any, values: Any, gradient: Any, rate: Any, decay: Any) -> None:
-    """Change ``values`` from ``start`` to ``stop``."""
-    values, gradient = values[start:stop], gradient[start:stop]
+def plain_sgd_line(values: Any, gradient: Any, numbers: Any) -> None:
+    """Change flat ``values``; ``numbers`` are those of `sgd_line`."""
+    rate, decay = numbers[0], numbers[2]
     for i in range(values.size):
         values[i] = multiply_add(-rate, multiply_add(decay, values[i], gradient[i]), values[i])
 
 
-def _fits(*arrays: Array) -> bool:
-    """Return whether all are writable float32 in C order; others are the reference's to do, or to refuse."""
-    return False not in [array.dtype == _FLOAT32 and array.flags.carray for array in arrays]
+@kernel
+def adam_share(start: Any, stop: Any, pieces: Any, places: Any, numbers: Any) -> None:
+    """Change pieces ``start`` to ``stop``: a piece is (parameter, its first byte, how many elements).
+
+    ``places`` has a row for each parameter: addresses of values, gradient and state.
+    """
+    for piece in range(start, stop):
+        which, offset, count = pieces[piece, 0], pieces[piece, 1], pieces[piece, 2]
+        values, gradient = floats_at(places[which, 0] + offset, count), floats_at(places[which, 1] + offset, count)
+        adam_line(
+            values,
+            gradient,
+            floats_at(places[which, 2] + offset, count),
+            floats_at(places[which, 3] + offset, count),
+            numbers,
+        )
 
 
-def _sgd(values: Array, gradient: Array, velocity: Array | None, settings: SGDSettings) -> None:
-    changed = (values,) if velocity is None else (values, velocity)
-    if not _fits(gradient, *changed):
-        REFERENCE_RULES.sgd(values, gradient, velocity, settings)
-        return
-    rate, momentum, decay = (np.float32(number) for number in settings)
-    flat = [array.reshape(-1) for array in (values, gradient)]
-    if velocity is None:
-        threads.split(plain_sgd_share, values.size, _SGD_NS, *flat, rate, decay)
-    else:
-        threads.split(sgd_share, values.size, _SGD_NS, *flat, velocity.reshape(-1), momentum, rate, decay)
+@kernel
+def sgd_share(start: Any, stop: Any, pieces: Any, places: Any, numbers: Any) -> None:
+    """Do what `adam_share` does, by SGD, with momentum if there is a place for the velocity."""
+    for piece in range(start, stop):
+        which, offset, count = pieces[piece, 0], pieces[piece, 1], pieces[piece, 2]
+        values, gradient = floats_at(places[which, 0] + offset, count), floats_at(places[which, 1] + offset, count)
+        if places.shape[1] > 2:
+            sgd_line(values, gradient, floats_at(places[which, 2] + offset, count), numbers)
+        else:
+            plain_sgd_line(values, gradient, numbers)
 
 
-@lru_cache(maxsize=256)
-def _pieces(sizes: tuple[int, ...]) -> Array:
-    """Return the pieces (parameter, first element, one after the last) of parameters of these sizes."""
-    found = [
-        (which, start, min(start + _PIECE, size))
-        for which, size in enumerate(sizes)
-        for start in range(0, size, _PIECE)
-    ]
-    return np.array(found, np.int64).reshape(-1, 3)
+def _address(array: Any, size: int) -> int:
+    """Return where an array begins; 0 unless it is writable float32 in C order and holds ``size`` elements, if any."""
+    if array is None or not size or array.size != size or array.dtype != _FLOAT32 or not array.flags.carray:
+        return 0
+    return addressof(c_char.from_buffer(array))
 
 
-def _adam(parts: Sequence[AdamPart], settings: AdamSettings) -> None:
-    """A few parameters at a time, because the kernel is compiled for a fixed number."""
-    arrays = [array for part in parts for array in part]
-    if not _fits(*arrays):
-        REFERENCE_RULES.adam([part for part in parts if not _fits(*part)], settings)
-        arrays = [array for part in parts if _fits(*part) for array in part]
+class _Table:
+    """Where values and state of an optimizer lie, for as long as ``arrays`` are what holds them.
+
+    Attributes:
+        sizes: elements of each parameter, 0 of one that the kernel cannot change.
+        places, pieces: what `adam_share` reads; the gradients' addresses are of the step.
+        elements: of a piece, on average.
+    """
+
+    def __init__(self, optimizer: Optimizer, arrays: list[Array]) -> None:
+        self.arrays = arrays
+        sizes = [array.size for array in arrays[: len(optimizer.parameters)]]
+        found = np.array(list(map(_address, arrays, cycle(sizes))), np.int64).reshape(-1, len(sizes))
+        self.places = np.zeros((len(sizes), len(found) + 1), np.int64)
+        self.places[:, 0], self.places[:, 2:] = found[0], found[1:].T
+        self.sizes = [size if all(column) else 0 for size, column in zip(sizes, found.T, strict=True)]
+        pieces = [
+            (which, 4 * start, min(_PIECE, size - start))
+            for which, size in enumerate(self.sizes)
+            for start in range(0, size, _PIECE)
+        ]
+        self.pieces = np.array(pieces, np.int64).reshape(-1, 3)
+        self.elements = sum(self.sizes) / max(len(pieces), 1)
+
+    def holds(self, arrays: list[Array]) -> bool:
+        """Return whether these are the arrays, and may be written to."""
+        same = len(arrays) == len(self.arrays) and all(map(is_, arrays, self.arrays))
+        return same and all(map(_writable, arrays[: len(self.sizes)]))
+
+
+#: Tables of optimizers that made a step.
+_tables: WeakKeyDictionary[Optimizer, _Table] = WeakKeyDictionary()
+
+
+def _step(optimizer: Optimizer, share: Any, ns: float, numbers: Any, reference: Callable[..., None]) -> None:
+    """Run ``share``, which takes ``ns`` an element, on what is float32 in C order, and ``reference`` on the others."""
+    arrays = [*map(_data, optimizer.parameters), *optimizer.state_arrays()]
+    table = _tables.get(optimizer)
+    if table is None or not table.holds(arrays):
+        table = _tables[optimizer] = _Table(optimizer, arrays)
+    gradients, pieces = [parameter.grad for parameter in optimizer.parameters], table.pieces
+    found = list(map(_address, gradients, table.sizes))
+    table.places[:, 1] = found
+    if 0 in found:
+        pieces = pieces[table.places[pieces[:, 0], 1] != 0]
+        for index, gradient in enumerate(gradients):
+            if gradient is not None and not found[index]:
+                values, *state = arrays[index :: len(gradients)]
+                reference(values, gradient, *state)
+    threads.split(share, len(pieces), ns * table.elements, pieces, table.places, np.array(numbers, np.float32))
+
+
+def _sgd(optimizer: Optimizer, settings: SGDSettings) -> None:
+    _step(optimizer, sgd_share, _SGD_NS, settings, partial(numpy_sgd, settings))
+
+
+def _adam(optimizer: Optimizer, settings: AdamSettings) -> None:
     (beta, beta_square), *rest = settings
     # What is fresh is taken from 1 before rounding: 1 - 0.999 in float32 is off by 1e-5.
-    numbers = np.array((beta, beta_square, 1 - beta, 1 - beta_square, *rest), np.float32)
-    for start in range(0, len(arrays), 4 * _TOGETHER):
-        flat = [array.reshape(-1) for array in arrays[start : start + 4 * _TOGETHER]]
-        sizes = tuple([array.size for array in flat[::4]])
-        flat += [_NOTHING] * (4 * _TOGETHER - len(flat))
-        pieces = _pieces(sizes)
-        ns = _ADAM_NS * sum(sizes) / max(len(pieces), 1)
-        threads.split(adam_share, len(pieces), ns, pieces, tuple(flat), numbers)
+    numbers = (beta, beta_square, 1 - beta, 1 - beta_square, *rest)
+    _step(optimizer, adam_share, _ADAM_NS, numbers, partial(numpy_adam, settings))
 
 
 #: The steps of optimizers, compiled: float32 in C order; anything else runs in NumPy.
