@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinytorch.core.contexts import contextmanager
 from tinytorch.core.dispatch import region
 from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
@@ -193,15 +192,20 @@ REFERENCE_RULES = StepRules(_all_by(numpy_sgd), _all_by(numpy_adam))
 _selected: ContextVar[tuple[StepRules, ...]] = ContextVar("step_rules", default=(REFERENCE_RULES,))
 
 
-@contextmanager
-def step_rules(chosen: StepRules) -> Iterator[None]:
-    """Have the optimizers' steps in the body run ``chosen``, as `dispatch.implementations` does for ops."""
-    mine = StepRules(chosen.sgd, chosen.adam)  # an object of its own, so that bodies may end in any order
-    _selected.set((*_selected.get(), mine))
-    try:
-        yield
-    finally:
-        _selected.set(tuple(rules for rules in _selected.get() if rules is not mine))
+class step_rules:  # noqa: N801 - called as the function that it is to a reader
+    """Have the optimizers' steps in the body run ``chosen``, as `dispatch.implementations` does for ops.
+
+    It is entered around every planned step, and is no generator for that.
+    """
+
+    def __init__(self, chosen: StepRules) -> None:
+        self._mine = StepRules(chosen.sgd, chosen.adam)  # an object of its own, so that bodies may end in any order
+
+    def __enter__(self) -> None:
+        _selected.set((*_selected.get(), self._mine))
+
+    def __exit__(self, *raised: object) -> None:
+        _selected.set(tuple([rules for rules in _selected.get() if rules is not self._mine]))
 
 
 class SGD(Optimizer):

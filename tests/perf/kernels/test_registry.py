@@ -120,7 +120,7 @@ def _maps() -> list[Case]:
 
 def _products() -> list[Case]:
     cases = []
-    for rows, inner, outputs in ((30, 300, 70), (2, 700, 400), (130, 64, 97)):
+    for rows, inner, outputs in ((1, 65, 37), (30, 300, 70), (2, 700, 400), (130, 64, 97)):
         x, weight, bias = normal(rows, inner), normal(inner, outputs) / 8, normal(outputs)
         cases.append(Case(f"linear {rows} {inner}", ops.linear, (x, weight, bias)))
         for activation in ("none", "relu", "gelu"):

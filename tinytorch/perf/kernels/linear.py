@@ -12,10 +12,20 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Gradients, Implementation, Saved
-from tinytorch.perf.kernels.gemm.packed_matmul import ACTIVATIONS, NO_BIAS, NOTHING, finish, product, writable
+from tinytorch.perf.kernels.gemm.packed_matmul import (
+    ACTIVATIONS,
+    NO_BIAS,
+    NOTHING,
+    finish,
+    product,
+    relu_line,
+    writable,
+)
 from tinytorch.perf.kernels.gemm.product_tiles import LANES
+from tinytorch.perf.kernels.gemm.row_products import affine_row, long_dot
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.flat import line
 from tinytorch.perf.ops.fused import Activation, backward_through, checked, fused_linear, rows_of
 
 #: Multiply-accumulates below which BLAS, whose call is shorter, is done first; and rows, as it reads a weight in place.
@@ -35,9 +45,38 @@ def finish_rows(start: Any, stop: Any, out: Any, slope: Any, bias: Any, residual
     finish(out, slope, bias, residual, start, stop, 0, out.shape[1], activation)
 
 
+@kernel
+def one_row(x: Any, weight: Any, bias: Any, out: Any) -> None:
+    """Fill ``out`` (1, n) with the ReLU of the product of ``x`` (1, m) with ``weight`` plus ``bias``."""
+    affine_row(x, weight, bias, out)
+    relu_line(out[0])
+
+
+@kernel
+def one_row_backward(gradient: Any, x: Any, weight: Any, down_x: Any, down_weight: Any) -> None:
+    """Fill ``down_x`` (1, m), unless it is empty, and ``down_weight`` (m, n) given one row's gradient (1, n).
+
+    Each row of weights is read as its gradient is written.
+    """
+    columns = weight.shape[1]
+    slope = gradient[0]
+    for k in range(weight.shape[0]):
+        if down_x.size > 0:
+            down_x[0, k] = long_dot(gradient, 0, weight, k * columns, columns)
+        made, factor = line(down_weight, k), x[0, k]
+        for j in range(columns):
+            made[j] = factor * slope[j]
+
+
 def _is_ours(rows: int, weight: Array, *arrays: Array | None) -> bool:
     """Return whether our product takes these operands, and pays."""
     return _IS_WIDE and rows >= _LEAST_ROWS and rows * weight.size >= _LEAST_MACS and _are_floats(weight, *arrays)
+
+
+def _is_one_row(first: Array, second: Array, weight: Array) -> bool:
+    """Return whether these are one row, another one or a bias, and a weight that one short call is done with."""
+    fits = len(first) == 1 and 0 < weight.size < _LEAST_MACS
+    return fits and False not in [each.dtype == np.float32 and each.flags.carray for each in (first, second, weight)]
 
 
 def _are_floats(*arrays: Array | None) -> bool:
@@ -58,6 +97,11 @@ def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
     """The input's gradient by our product, which packs a transpose as fast; the weight's by BLAS, which is faster."""
     rows, weight, shape = saved
     flat = gradient.reshape(-1, gradient.shape[-1])
+    if needs[1] and weight.shape[1] >= LANES and _is_one_row(flat, rows, weight):
+        down_x, down_weight = np.empty((int(needs[0]), len(weight)), np.float32), np.empty(weight.shape, np.float32)
+        one_row_backward(flat, rows, weight, down_x, down_weight)
+        down_bias = (np.array(flat[0]) if needs[2] else None,) if len(needs) > 2 else ()
+        return down_x.reshape(shape) if needs[0] else None, down_weight, *down_bias
     if not needs[0] or not _is_ours(len(rows), weight, flat):
         return ops.linear.reference.backward(gradient, saved, needs, owned)
     down_x = product(flat, weight.T).reshape(shape)
@@ -69,6 +113,11 @@ def _fused_forward(
     keep: bool, x: Array, weight: Array, bias: Array | None, residual: Array | None, *, activation: Activation
 ) -> tuple[Array, Saved]:
     """As `_linear_forward`, and activation or residual in the same pass, or behind BLAS."""
+    if bias is not None and residual is None and activation == "relu" and x.ndim == 2 and _is_one_row(x, bias, weight):
+        checked(x, (weight.shape[0], weight.shape[1]), residual, activation)
+        output = np.empty((1, weight.shape[1]), np.float32)
+        one_row(x, weight, bias, output)
+        return output, ((x, weight, x.shape), activation, (output,)) if keep else ()
     outputs = x.size // max(weight.shape[0], 1) * weight.shape[1]
     is_short = outputs < _LEAST_OUTPUTS and activation != "gelu"
     if is_short or not x.size or not weight.size or not _are_floats(x, weight, bias, residual):

@@ -174,6 +174,15 @@ def cross_entropy_backward_share(
         result[labels[number]] -= scale
 
 
+@kernel
+def are_below(labels: Any, limit: Any) -> Any:
+    """Return whether all labels are at least 0 and below ``limit``."""
+    for i in range(labels.size):  # noqa: SIM110 - Numba compiles no generator
+        if not 0 <= labels[i] < limit:
+            return False
+    return True
+
+
 def _checked(logits: Array, target: Array, ignore_index: int | None) -> tuple[Array, Array | None, int] | None:
     """Return labels, which of them count (None for all) and how many do; None for input that the reference refuses."""
     if logits.shape[:-1] != target.shape or target.dtype.kind not in "iu" or not target.size:
@@ -182,7 +191,7 @@ def _checked(logits: Array, target: Array, ignore_index: int | None) -> tuple[Ar
     counted = None if ignore_index is None else labels != ignore_index
     if counted is not None:
         labels = np.where(counted, labels, 0)
-    if labels.min() < 0 or labels.max() >= logits.shape[-1]:
+    if not are_below(labels, logits.shape[-1]):
         return None
     count = labels.size if counted is None else int(counted.sum())
     return (labels, counted, count) if count else None
