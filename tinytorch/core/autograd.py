@@ -85,7 +85,7 @@ def _walk(root: Node, seed: Array, retain_graph: bool) -> None:
         if arrivals is not None:
             arrivals.came_from(node)
         if not retain_graph:
-            node.saved, node.sources = _USED, ()
+            node.saved, node.sources = _USED, []
 
 
 #: Ops whose gradient of one of the first two operands needs the other one alone.

@@ -23,7 +23,6 @@ from tinytorch.core.op import (
     Implementation,
     Op,
     Saved,
-    Shape,
     Spec,
     Switch,
     Switches,
@@ -102,7 +101,7 @@ def apply(op: Op, *inputs: Any, **params: Any) -> Tensor:
     output, saved = implementation.forward(keep, *arrays, **params)
     if not keep:
         return Tensor._made(output, None)
-    return Tensor._made(output, Node(op, implementation, inputs, tuple(needs), _operands(arrays), saved, params))
+    return Tensor._made(output, Node(op, implementation, inputs, needs, arrays, saved, params))
 
 
 def _plain(params: dict[str, Any]) -> dict[str, Any]:
@@ -111,11 +110,6 @@ def _plain(params: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, (np.integer, tuple, list)) and as_int(value) is not value:
             return {name: as_int(each) for name, each in params.items()}
     return params
-
-
-def _operands(arrays: list[Any]) -> tuple[tuple[Shape, np.dtype[Any]] | None, ...]:
-    """Return shape and dtype of each operand, None for a number: cheaper to make than a `Spec`."""
-    return tuple([(a.shape, a.dtype) if isinstance(a, np.ndarray) else None for a in arrays])
 
 
 def _unwrapped(inputs: tuple[Any, ...]) -> tuple[list[Any], list[bool]]:
@@ -182,8 +176,7 @@ def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any], her
     output, saved = implementation.forward(keep, *arrays, **params)
     end = time.perf_counter_ns()
     output = np.asarray(output)
-    operands = _operands(arrays)
-    specs = tuple([Spec(*operand) if operand else Spec((), None) for operand in operands])
+    specs = tuple([Spec(a.shape, a.dtype) if isinstance(a, np.ndarray) else Spec((), None) for a in arrays])
     call = Call(
         op, implementation, "forward", state.path, specs, Spec(output.shape, output.dtype), params, (), start, end
     )
@@ -191,7 +184,7 @@ def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any], her
         observer.after_op(call, tuple(arrays), (output,), saved if keep else ())
     if not keep:
         return Tensor._made(output, None)
-    node = Node(op, implementation, inputs, tuple(needs), operands, saved, params, state.path, specs)
+    node = Node(op, implementation, inputs, needs, arrays, saved, params, state.path, specs)
     return Tensor._made(output, node)
 
 

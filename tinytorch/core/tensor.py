@@ -18,6 +18,7 @@ from tinytorch.core.op import Array, Implementation, Op, Saved, Shape, Spec
 _recorded = count()
 #: Arrays that were changed in place, by id, and the number of the last change of each.
 _changed: dict[int, tuple[weakref.ref[Array], int]] = {}
+_new = object.__new__
 #: dtypes that a gradient can have.
 _DIFFERENTIABLE = "f"
 
@@ -59,8 +60,8 @@ class Node:
         op: Op,
         implementation: Implementation,
         inputs: tuple[Any, ...],
-        needs: tuple[bool, ...],
-        operands: tuple[tuple[Shape, np.dtype[Any]] | None, ...],
+        needs: list[bool],
+        arrays: list[Any],
         saved: Saved,
         params: dict[str, Any],
         path: str = "",
@@ -69,11 +70,13 @@ class Node:
         self.number = next(_recorded)
         self.op = op
         self.implementation = implementation
-        self.sources: tuple[Node | Tensor | None, ...] = tuple(
-            [(value._node or value) if needed else None for value, needed in zip(inputs, needs)]  # noqa: B905 - costs time in every op
-        )
-        self.needs = needs
-        self.operands = operands
+        # One loop in this frame: an op of a few numbers takes no longer than what is written around it.
+        self.sources: list[Node | Tensor | None] = []
+        self.operands: list[tuple[Shape, np.dtype[Any]] | None] = []
+        for value, needed, array in zip(inputs, needs, arrays):  # noqa: B905 - costs time in every op
+            self.sources.append((value._node or value) if needed else None)
+            self.operands.append((array.shape, array.dtype) if isinstance(array, np.ndarray) else None)
+        self.needs = tuple(needs)
         self._specs = specs
         self.saved = saved
         self.params = params
@@ -141,10 +144,10 @@ class Tensor:
         self.requires_grad = requires_grad
         self._node = None
 
-    @classmethod
-    def _made(cls, output: Array, node: Node | None) -> Tensor:
+    @staticmethod
+    def _made(output: Array, node: Node | None) -> Tensor:
         """Return an op's output as a Tensor; only `dispatch.apply` has use for it."""
-        made = Tensor.__new__(Tensor)
+        made: Tensor = _new(Tensor)
         # NumPy turns results without axes into scalars.
         made._data = output if output.__class__ is np.ndarray else np.asarray(output)
         made.grad = None

@@ -5,6 +5,7 @@ A new kernel, or an op that a plan binds, without a case fails.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from tests.core.cases import CASES, Case, convolution, normal, positive, strided, turned
 from tests.perf.memoization.small_gpt import small_gpt, tokens_of
 from tinytorch.core import ops
-from tinytorch.core.dispatch import Observer, implementations, no_grad, observed_by
+from tinytorch.core.dispatch import Observer, apply, implementations, no_grad, observed_by
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module
 from tinytorch.core.op import Call, Implementation, Op
@@ -252,6 +253,40 @@ def test_a_kernel_does_what_the_reference_does(op: Op, monkeypatch: pytest.Monke
             assert one is other or np.array_equal(one, other, equal_nan=True), f"{case.name}: depends on threads"
         after = [each.data for each in tensors if isinstance(each, Tensor)]
         assert all(map(np.array_equal, before, after)), case.name
+
+
+#: Python's frames of one call of an op, its own and those of what it calls, and the operands' numbers of a small call.
+FRAMES, SMALL = 12, 8_192
+
+
+def frames_of(op: Op, operands: list[Any], params: dict[str, Any]) -> tuple[int, bool]:
+    """Return the frames of Python of a call that is not the first, and whether NumPy's body is among them."""
+    apply(op, *operands, **params)
+    seen: list[Any] = []
+    sys.setprofile(lambda frame, event, _: seen.append(frame.f_code) if event == "call" else None)
+    try:
+        apply(op, *operands, **params)
+    finally:
+        sys.setprofile(None)
+    return len(seen), op.reference.forward.__code__ in seen
+
+
+@pytest.mark.parametrize("op", kernel_implementations(), ids=lambda op: op.name)
+def test_a_small_call_is_at_most_a_dozen_frames(op: Op) -> None:
+    def size(case: Case) -> int:
+        return sum(np.size(each) for each in case.operands)
+
+    cases = sorted((case for case in cases_of(op) if all(np.size(each) for each in case.operands)), key=size)
+    with implementations(kernel_implementations()), np.errstate(all="ignore"):
+        for case in [case for case in cases if size(case) <= SMALL] or cases[:1]:
+            params = {**case.params, "generator": np.random.default_rng(0)} if op in DRAWN else dict(case.params)
+            names = [name for name in ("mean", "variance") if op is ops.batch_norm and name in params]
+            given = [np.float32(params.pop(name)) for name in names]
+            recorded = [each.copy() if isinstance(each, np.ndarray) else each for each in case.tensors(np.float32)]
+            plain = [Tensor(each.data) if isinstance(each, Tensor) else each for each in recorded]
+            for operands in (plain, recorded):
+                count, is_numpy = frames_of(op, [*operands, *given], params)
+                assert count <= FRAMES or is_numpy, f"{case.name}: {count}"
 
 
 class One(Module):

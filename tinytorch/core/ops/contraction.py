@@ -54,11 +54,15 @@ def _matmul_macs(call: Call) -> int:
 def _linear_forward(keep: bool, x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Saved]:
     if x.ndim == 0 or x.shape[-1] != weight.shape[0]:
         raise ValueError(f"linear needs an input that ends in {weight.shape[0]} features, not one of shape {x.shape}")
-    rows = as_floating(x, weight.dtype).reshape(-1, x.shape[-1])
+    rows = as_floating(x, weight.dtype)
+    if x.ndim != 2:
+        rows = rows.reshape(-1, x.shape[-1])
     output = np.dot(rows, weight)
     if bias is not None:
         output += bias
-    return output.reshape(*x.shape[:-1], weight.shape[1]), (rows, weight, x.shape) if keep else ()
+    if x.ndim != 2:
+        output = output.reshape(*x.shape[:-1], weight.shape[1])
+    return output, (rows, weight, x.shape) if keep else ()
 
 
 def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

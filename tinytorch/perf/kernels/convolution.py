@@ -22,6 +22,7 @@ from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, outp
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES, ROWS, tile, transpose
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.flat import FLOAT32
 
 #: Places in a plan of `correlate`: the source (images, rows, columns, channels, zeros above and left, padded sizes),
 IMAGES, HEIGHT, WIDTH, CHANNELS, TOP, LEFT, PADDED_ROWS, PADDED_COLUMNS = range(8)
@@ -405,9 +406,12 @@ def _shares(items: int, macs: int) -> tuple[int, float]:
 
 
 def _correlated(one: Pass, macs: int, maps: Array, panels: Array, bias: Array, target: Array) -> None:
-    shares, ns = _shares(int(one.plan[0]), macs)
+    ns = macs * _NS
+    shares = threads.shares(int(one.plan[0]), ns) if ns > threads.WORTH_A_THREAD_NS else 1
     memory = np.empty((shares, SCRATCH + one.padded), np.float32)
-    threads.split(correlate, shares, ns, shares, maps.reshape(-1), panels, bias, target.reshape(-1), one.plan, memory)
+    threads.split(
+        correlate, shares, ns / shares, shares, maps.reshape(-1), panels, bias, target.reshape(-1), one.plan, memory
+    )
 
 
 def weight_panels(groups: int, reduction: int, columns: int) -> Array:
@@ -432,12 +436,12 @@ def _conv2d_forward(
     fits = fits and x.shape[1] == weight.shape[1] * groups and not weight.shape[0] % groups
     # Of maps one behind the other a tap alone is one product, which BLAS does sooner than we turn their axes.
     is_product = weight.shape[2:] == (1, 1) == stride and padding == (0, 0) and groups == 1 and x.flags.c_contiguous
-    if not fits or not x.size or is_product or any(array.dtype != np.float32 for array in (x, *others)):
+    if not fits or not x.size or is_product or not x.dtype == weight.dtype == others[-1].dtype == FLOAT32:
         return ops.conv2d.reference.forward(
             keep, x, *others, stride=stride, padding=padding, dilation=dilation, groups=groups
         )
     positions = output_positions(x.shape[2:], weight.shape[2:], stride, padding, dilation)
-    maps, weight = channels_last(x), np.ascontiguousarray(weight)
+    maps, weight = np.ascontiguousarray(x.transpose(0, 2, 3, 1)), np.ascontiguousarray(weight)
     geometry = Geometry(maps.shape, weight.shape, positions, stride, padding, dilation, groups)
     out, each, high, wide = weight.shape
     panels = weight_panels(groups, each * high * wide, out // groups)
@@ -445,7 +449,7 @@ def _conv2d_forward(
     output = np.empty((len(maps), *positions, out), np.float32)
     added = np.zeros(out, np.float32) if bias is None else np.ascontiguousarray(bias)
     _correlated(forward_pass(geometry), geometry.macs, maps, panels, added, output)
-    return channels_first(output), (geometry, maps, weight) if keep else ()
+    return output.transpose(0, 3, 1, 2), (geometry, maps, weight) if keep else ()
 
 
 def _conv2d_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

@@ -25,7 +25,7 @@ from tinytorch.perf.kernels.gemm.product_tiles import LANES
 from tinytorch.perf.kernels.gemm.row_products import affine_row, long_dot
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import line
+from tinytorch.perf.kernels.runtime.flat import FLOAT32, line
 from tinytorch.perf.ops.fused import Activation, backward_through, checked, fused_linear, rows_of
 
 #: Multiply-accumulates below which BLAS, whose call is shorter, is done first; and rows, as it reads a weight in place.
@@ -80,7 +80,10 @@ def _is_one_row(first: Array, second: Array, weight: Array) -> bool:
 
 
 def _are_floats(*arrays: Array | None) -> bool:
-    return all(array is None or array.dtype == np.float32 for array in arrays)
+    for array in arrays:  # noqa: SIM110 - each step of a generator is a frame of Python
+        if array is not None and array.dtype != FLOAT32:
+            return False
+    return True
 
 
 def _linear_forward(keep: bool, x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Saved]:
@@ -126,10 +129,10 @@ def _fused_forward(
     rows = rows_of(x)
     flat = None if residual is None else rows_of(residual)
     slope = np.empty((len(rows), weight.shape[1]), np.float32) if keep and activation == "gelu" else None
-    if _is_ours(len(rows), weight):
+    if _IS_WIDE and _is_ours(len(rows), weight):
         output = product(rows, weight, bias, flat, activation, slope)
     else:
-        output = np.dot(rows, weight)
+        output = rows.dot(weight)
         _finish(output, bias, flat, activation, slope)
     output = output.reshape(shape)
     if not keep:

@@ -17,7 +17,7 @@ from tinytorch.core.ops.elementwise import sums_along
 from tinytorch.core.ops.spatial import channels_first, channels_last
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import line, rows_of
+from tinytorch.perf.kernels.runtime.flat import FLOAT32, line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order, multiply_add
 from tinytorch.perf.kernels.runtime.vectors import ask_ahead
 
@@ -28,6 +28,7 @@ _LAYER_NORM_ROWS = 64
 #: Numbers of a row whose sum is one of float32.
 _WIDEST = 2**16
 _ZERO, _ONE = np.float32(0), np.float32(1)
+_NO_MOMENTS = np.empty((0, 2), np.float32)
 
 
 @kernel
@@ -52,7 +53,7 @@ def layer_norm_share(
     for number in range(start, stop):
         ask_ahead(x, number, stop)
         row, result = line(x, number), line(output, number)
-        mean, inverse = row_moments(row, epsilon)
+        mean, inverse = row_moments(row, np.float32(epsilon))
         if keep:
             moments[number, 0], moments[number, 1] = mean, inverse
         for i in range(row.size):
@@ -96,16 +97,16 @@ def _layer_norm_forward(keep: bool, x: Array, weight: Array, bias: Array, *, eps
     """Layer norm of float32 of any shape and strides; other dtypes, and bad shapes, go to the op's reference."""
     width = x.shape[-1] if x.ndim else 0
     fits = weight.shape == bias.shape == (width,) and 0 < width <= _WIDEST
-    if not fits or not x.dtype == weight.dtype == bias.dtype == np.float32:
+    if not fits or not x.dtype == weight.dtype == bias.dtype == FLOAT32:
         output, saved = ops.layer_norm.reference.forward(keep, x, weight, bias, epsilon=epsilon)
         return output, (None, saved) if keep else ()
     rows = rows_of(x)
     weight, bias = np.ascontiguousarray(weight), np.ascontiguousarray(bias)
-    output = np.empty(rows.shape, np.float32)
-    moments = np.empty((len(rows) if keep else 0, 2), np.float32)
+    output = np.empty(x.shape, FLOAT32)
+    moments = np.empty((len(rows), 2), FLOAT32) if keep else _NO_MOMENTS
     ns = width * _FORWARD_NS
-    threads.split(layer_norm_share, len(rows), ns, rows, weight, bias, np.float32(epsilon), output, moments)
-    return output.reshape(x.shape), (rows, moments, weight, x.shape) if keep else ()
+    threads.split(layer_norm_share, len(rows), ns, rows, weight, bias, epsilon, rows_of(output), moments)
+    return output, (rows, moments, weight, x.shape) if keep else ()
 
 
 def _layer_norm_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
@@ -180,6 +181,18 @@ def scale_share(start: Any, stop: Any, x: Any, factor: Any, shift: Any, output: 
             made[c] = values[c] * factor[c] + shift[c]
 
 
+@kernel
+def normalize_given(
+    start: Any, stop: Any, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, epsilon: Any, output: Any
+) -> None:
+    """Fill rows ``start`` to ``stop`` of ``output`` (P, C) with x normalized by given statistics; see `folded`."""
+    factor, shift = np.empty(x.shape[1], np.float32), np.empty(x.shape[1], np.float32)
+    for c in range(factor.size):
+        exact = weight[c] / math.sqrt(variance[c] + epsilon)
+        factor[c], shift[c] = exact, bias[c] - mean[c] * exact
+    scale_share(start, stop, x, factor, shift, output)
+
+
 def folded(weight: Array, bias: Array, mean: Array, variance: Array, epsilon: float) -> tuple[Array, Array]:
     """Return the factor and the shift of each channel, float32, that normalize by given statistics."""
     factor = weight / np.sqrt(variance.astype(np.float64) + epsilon)
@@ -241,7 +254,7 @@ def _batch_norm_forward(
     statistics: list[Array] | None = None,
 ) -> tuple[Array, Saved]:
     """Normalize each channel of (N, C, H, W)."""
-    floats = all(array.dtype == np.float32 for array in (x, weight, bias))
+    floats = x.dtype == weight.dtype == bias.dtype == FLOAT32
     fits = floats and x.ndim == 4 and x.size and weight.shape == bias.shape == x.shape[1:2]
     given = () if mean is None and variance is None else (mean, variance)
     if not fits or (given and (keep or mean is None or variance is None)):
@@ -249,12 +262,13 @@ def _batch_norm_forward(
     maps = channels_last(x)
     rows = maps.reshape(-1, maps.shape[3])
     output = np.empty(rows.shape, np.float32)
+    weight, bias = np.ascontiguousarray(weight), np.ascontiguousarray(bias)
     if mean is not None and variance is not None:
+        mean, variance = np.ascontiguousarray(mean), np.ascontiguousarray(variance)
         ns = rows.shape[1] * _FORWARD_NS
-        threads.split(scale_share, len(rows), ns, rows, *folded(weight, bias, mean, variance, epsilon), output)
+        threads.split(normalize_given, len(rows), ns, rows, weight, bias, mean, variance, epsilon, output)
         return channels_first(output.reshape(maps.shape)), ()
     moments = np.empty((3, rows.shape[1]), np.float32)
-    weight, bias = np.ascontiguousarray(weight), np.ascontiguousarray(bias)
     normalize(rows, weight, bias, epsilon, output, moments, np.empty((2, rows.shape[1])))
     if statistics is not None:
         statistics += [moments[0], moments[2]]

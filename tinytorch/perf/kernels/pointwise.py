@@ -21,7 +21,7 @@ from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved,
 from tinytorch.core.ops.elementwise import sums_along
 from tinytorch.perf.kernels.runtime import threads, vector_math
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import beside, flat, in_order_of, line, rows_of
+from tinytorch.perf.kernels.runtime.flat import FLOAT32, beside, flat, in_order_of, line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import gelu, gelu_slope, multiply_add
 from tinytorch.perf.kernels.runtime.vectors import cpu_features
 from tinytorch.perf.kernels.softmax import FORWARD_NS, causal_softmax_share, softmax_backward
@@ -103,7 +103,7 @@ SHARES: dict[Op, Any] = {
     ops.silu: _share(lambda x: x * vector_math.sigmoid(x), "silu"),
     ops.sigmoid: _share(vector_math.sigmoid, "sigmoid"),
     ops.tanh: _share(vector_math.tanh, "tanh"),
-    ops.leaky_relu: _share(lambda x, slope: x if x > _ZERO else x * slope, "leaky_relu", True),
+    ops.leaky_relu: _share(lambda x, slope: x if x > _ZERO else x * np.float32(slope), "leaky_relu", True),
     ops.exp: _share(vector_math.exp, "exp"),
     ops.log: _share(lambda x: np.float32(math.log(x)), "log"),
     ops.sqrt: _share(lambda x: np.float32(math.sqrt(x)), "sqrt"),
@@ -135,7 +135,9 @@ POWERS = {
     3.0: (_share(lambda x: x * x * x, "cube"), _backward_share(lambda x: _THREE * x * x, "cube")),
 }
 gelu_share, gelu_backward_share = SHARES[ops.gelu], _backward_share(gelu_slope, "gelu")
-leaky_relu_backward_share = _backward_share(lambda x, slope: _ONE if x > _ZERO else slope, "leaky_relu", True)
+leaky_relu_backward_share = _backward_share(
+    lambda x, slope: _ONE if x > _ZERO else np.float32(slope), "leaky_relu", True
+)
 
 
 def _implementation(op: Op, backward: Any, keeps: str, flops: tuple[int, int]) -> Implementation:
@@ -146,7 +148,7 @@ def _implementation(op: Op, backward: Any, keeps: str, flops: tuple[int, int]) -
     forward = SHARES[op]
 
     def run(keep: bool, x: Array) -> tuple[Array, Saved]:
-        if x.dtype.char != "f":
+        if x.dtype != FLOAT32:
             output, saved = op.reference.forward(keep, x)
             return output, (None, saved) if keep else ()
         x, flat_x, output, flat_output = beside(x)
@@ -169,7 +171,7 @@ def _slopes(op: Op, gradient: Array, saved: Saved, needs: tuple[bool, ...], owne
 
 def _power(keep: bool, x: Array, *, exponent: float) -> tuple[Array, Saved]:
     """Cube of many float32, and what a square's gradient needs; the rest is NumPy's, which squares as fast."""
-    if x.dtype != np.float32 or x.size < _LEAST_POWERS.get(exponent, math.inf) or (exponent == 2 and not keep):
+    if x.dtype != FLOAT32 or x.size < _LEAST_POWERS.get(exponent, math.inf) or (exponent == 2 and not keep):
         output, saved = ops.power.reference.forward(keep, x, exponent=exponent)
         return output, (None, saved) if keep else ()
     return _with_numbers(keep, x, *POWERS[exponent])
@@ -177,10 +179,10 @@ def _power(keep: bool, x: Array, *, exponent: float) -> tuple[Array, Saved]:
 
 def _leaky_relu(keep: bool, x: Array, *, slope: float) -> tuple[Array, Saved]:
     """Leaky ReLU of float32; other dtypes go to the op's reference."""
-    if x.dtype != np.float32:
+    if x.dtype != FLOAT32:
         output, saved = ops.leaky_relu.reference.forward(keep, x, slope=slope)
         return output, (None, saved) if keep else ()
-    return _with_numbers(keep, x, SHARES[ops.leaky_relu], leaky_relu_backward_share, np.float32(slope))
+    return _with_numbers(keep, x, SHARES[ops.leaky_relu], leaky_relu_backward_share, slope)
 
 
 def _with_numbers(keep: bool, x: Array, forward: Any, backward: Any, *numbers: Any) -> tuple[Array, Saved]:
@@ -242,14 +244,14 @@ def bias_gelu_backward_share(
 
 def _bias_gelu(keep: bool, x: Array, bias: Array) -> tuple[Array, Saved]:
     """GELU of x + bias, float32 of any shape and strides; the reference runs other dtypes and refuses bad shapes."""
-    fits = x.ndim and bias.shape == (x.shape[-1],) and x.dtype == bias.dtype == np.float32
+    fits = x.ndim and bias.shape == (x.shape[-1],) and x.dtype == bias.dtype == FLOAT32
     if not fits:
         output, saved = fused.bias_gelu.reference.forward(keep, x, bias)
         return output, (None, saved) if keep else ()
     rows, bias = rows_of(x), np.ascontiguousarray(bias)
-    output = np.empty(rows.shape, np.float32)
-    threads.split(bias_gelu_share, len(rows), rows.shape[1] * _ROWS_FORWARD_NS, rows, bias, output)
-    return output.reshape(x.shape), (rows, bias, x.shape) if keep else ()
+    output = np.empty(x.shape, FLOAT32)
+    threads.split(bias_gelu_share, len(rows), rows.shape[1] * _ROWS_FORWARD_NS, rows, bias, rows_of(output))
+    return output, (rows, bias, x.shape) if keep else ()
 
 
 def _bias_gelu_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
@@ -267,13 +269,12 @@ def _bias_gelu_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], 
 
 def _causal_softmax(keep: bool, x: Array) -> tuple[Array, Saved]:
     """Causal softmax of float32 of any strides; the reference runs other dtypes and refuses bad shapes."""
-    if x.dtype != np.float32 or not x.size or x.ndim < 2 or x.shape[-2] > x.shape[-1]:
+    if x.dtype != FLOAT32 or not x.size or x.ndim < 2 or x.shape[-2] > x.shape[-1]:
         output, saved = fused.causal_softmax.reference.forward(keep, x)
         return output, (None, saved) if keep else ()
     rows = rows_of(x)
-    output = np.empty(x.shape, np.float32)
-    into = output.reshape(rows.shape)
-    threads.split(causal_softmax_share, len(rows), rows.shape[1] * FORWARD_NS, rows, into, x.shape[-2])
+    output = np.empty(x.shape, FLOAT32)
+    threads.split(causal_softmax_share, len(rows), rows.shape[1] * FORWARD_NS, rows, rows_of(output), x.shape[-2])
     return output, (output,) if keep else ()
 
 

@@ -17,7 +17,7 @@ from tinytorch.perf.kernels.gemm.register_tiles import LANES
 from tinytorch.perf.kernels.plan_ops.windows import MAXIMA, MEANS, channels_tile
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import floats_at, pixel_at
+from tinytorch.perf.kernels.runtime.flat import FLOAT32, floats_at, pixel_at
 
 #: About how long an element of a window takes, in nanoseconds.
 _NS = 0.15
@@ -191,12 +191,7 @@ def max_backward_share(
 
 
 def _declared(x: Array, kernel: Pair) -> bool:
-    return x.ndim == 4 and x.size > 0 and x.dtype == np.float32 and kernel[0] * kernel[1] <= MOST_TAPS
-
-
-def _lies_as_numpy_likes(x: Array) -> bool:
-    """Return whether maps lie one behind the other, of which NumPy takes maxima sooner than we turn their axes."""
-    return x.flags.c_contiguous
+    return x.ndim == 4 and x.size > 0 and x.dtype == FLOAT32 and kernel[0] * kernel[1] <= MOST_TAPS
 
 
 def _fill(share: Any, maps: Array, output: Array, kernel: Pair, *arguments: Any) -> Array:
@@ -216,7 +211,8 @@ def _spread(fill: Any, gradient: Array, shape: tuple[int, ...], *arguments: Any)
 
 def _max_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, oh, ow); for backward a byte for each output, the number of the maximum's tap."""
-    if not _declared(x, kernel) or (not keep and _lies_as_numpy_likes(x)):
+    # Of maps one behind the other NumPy takes maxima sooner than we turn their axes.
+    if not _declared(x, kernel) or (not keep and x.flags.c_contiguous):
         return ops.max_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
     window = kernel, stride, padding
     maps = channels_last(x)

@@ -11,7 +11,7 @@ from tinytorch.core.op import Array, Gradients, Implementation, Saved
 from tinytorch.core.ops.elementwise import ADDENDS
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import beside, dense, flat, in_order_of, line, rows_of
+from tinytorch.perf.kernels.runtime.flat import FLOAT32, beside, dense, flat, in_order_of, line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order
 from tinytorch.perf.kernels.softmax import row_maximum
 
@@ -97,14 +97,14 @@ def _max_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
 def _squared_error(keep: bool, prediction: Array, target: Array) -> tuple[Array, Saved]:
     """Mean of squares of float32 of one shape; the reference runs other dtypes and refuses other shapes."""
     fits = prediction.shape == target.shape and prediction.size
-    if not fits or not prediction.dtype == target.dtype == np.float32:
+    if not fits or not prediction.dtype == target.dtype == FLOAT32:
         output, saved = ops.mean_squared_error.reference.forward(keep, prediction, target)
         return output, (None, saved) if keep else ()
     prediction = dense(prediction)
     target = in_order_of(target, prediction)
     sums = np.empty(-(-prediction.size // _BLOCK))
-    threads.split(squared_error_share, sums.size, _BLOCK * _NS, flat(prediction), flat(target), sums)
-    return np.asarray(sums.sum() / prediction.size, np.float32), (prediction, target) if keep else ()
+    threads.split(squared_error_share, sums.size, _BLOCK * _NS, prediction.ravel("K"), target.ravel("K"), sums)
+    return np.asarray(np.add.reduce(sums) / prediction.size, FLOAT32), (prediction, target) if keep else ()
 
 
 def _squared_error_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

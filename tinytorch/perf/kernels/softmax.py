@@ -11,7 +11,7 @@ from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved, Work
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import line, rows_of
+from tinytorch.perf.kernels.runtime.flat import FLOAT32, line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order, exp_of_negative, larger, of_sort_key, sort_key
 from tinytorch.perf.kernels.runtime.vectors import ask_ahead
 
@@ -117,14 +117,16 @@ def _along_an_axis(op: Op, share: Any, backward_share: Any) -> Implementation:
     """
 
     def forward(keep: bool, x: Array, *, axis: int = -1) -> tuple[Array, Saved]:
-        if x.dtype != np.float32 or not x.size:
+        if x.dtype != FLOAT32 or not x.size:
             output, saved = op.reference.forward(keep, x, axis=axis)
             return output, (None, saved) if keep else ()
-        last = x.swapaxes(axis, -1)
-        output = np.empty(last.shape, np.float32)
-        rows = rows_of(last)
+        if axis not in (-1, x.ndim - 1):
+            output, saved = forward(keep, x.swapaxes(axis, -1))
+            return output.swapaxes(axis, -1), (output, axis) if keep else ()
+        rows = rows_of(x)
+        output = np.empty(x.shape, FLOAT32)
         threads.split(share, len(rows), rows.shape[1] * FORWARD_NS, rows, rows_of(output))
-        return output.swapaxes(axis, -1), (output, axis) if keep else ()
+        return output, (output, axis) if keep else ()
 
     def backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
         output, axis = saved
@@ -175,25 +177,25 @@ def cross_entropy_backward_share(
 
 
 @kernel
-def are_below(labels: Any, limit: Any) -> Any:
-    """Return whether all labels are at least 0 and below ``limit``."""
-    for i in range(labels.size):  # noqa: SIM110 - Numba compiles no generator
-        if not 0 <= labels[i] < limit:
-            return False
-    return True
+def are_classes(labels: Any, classes: Any) -> Any:
+    """Return whether all labels are at least 0 and below ``classes``."""
+    fit = True
+    for i in range(labels.size):
+        fit &= 0 <= labels[i] < classes
+    return fit
 
 
 def _checked(logits: Array, target: Array, ignore_index: int | None) -> tuple[Array, Array | None, int] | None:
     """Return labels, which of them count (None for all) and how many do; None for input that the reference refuses."""
     if logits.shape[:-1] != target.shape or target.dtype.kind not in "iu" or not target.size:
         return None
-    labels = target.reshape(-1).astype(np.int64, copy=False)
+    labels = np.ascontiguousarray(target, np.int64).ravel()
     counted = None if ignore_index is None else labels != ignore_index
     if counted is not None:
-        labels = np.where(counted, labels, 0)
-    if not are_below(labels, logits.shape[-1]):
+        labels = labels * counted
+    if not are_classes(labels, logits.shape[-1]):
         return None
-    count = labels.size if counted is None else int(counted.sum())
+    count = labels.size if counted is None else int(np.add.reduce(counted))
     return (labels, counted, count) if count else None
 
 
@@ -204,7 +206,7 @@ def _cross_entropy_forward(
 
     The mean over rows is taken in float64.
     """
-    checked = _checked(logits, target, ignore_index) if logits.dtype == np.float32 and logits.ndim else None
+    checked = _checked(logits, target, ignore_index) if logits.dtype == FLOAT32 and logits.ndim else None
     if checked is None:
         loss, saved = ops.cross_entropy.reference.forward(keep, logits, target, ignore_index=ignore_index)
         return loss, (None, saved) if keep else ()
@@ -214,7 +216,7 @@ def _cross_entropy_forward(
     threads.split(cross_entropy_share, len(rows), rows.shape[1] * _CROSS_ENTROPY_NS, rows, labels, losses, moments)
     if counted is not None:
         losses[~counted] = 0  # a product would keep what is infinite or NaN in them
-    loss = np.asarray(losses.sum() / count, np.float32)
+    loss = np.asarray(np.add.reduce(losses) / count, FLOAT32)
     return loss, (rows, labels, counted, count, moments, logits.shape) if keep else ()
 
 

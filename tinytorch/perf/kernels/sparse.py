@@ -88,7 +88,7 @@ def _forward(
         return sparse_linear.reference.forward(keep, x, values, indices, starts, bias, in_features=in_features)
     check_operands(x, values, indices, in_features)
     rows = x.reshape(-1, in_features)
-    weight = tuple(np.ascontiguousarray(part) for part in (values, indices, starts))
+    weight = np.ascontiguousarray(values), np.ascontiguousarray(indices), np.ascontiguousarray(starts)
     output = np.empty((len(rows), len(starts) - 1), np.float32)
     _fill(output, rows, weight)
     if bias is not None:
@@ -109,7 +109,8 @@ def _fill(output: Array, rows: Array, weight: tuple[Array, ...]) -> None:
         for x, result in zip(rows, output, strict=True):
             threads.split(sparse_one, outputs, per_output * _ONE_NS, np.ascontiguousarray(x), *weight, result)
         return
-    tile, sums = (aligned_empty(count * ROWS).reshape(count, ROWS) for count in (rows.shape[1], outputs))
+    room = aligned_empty((rows.shape[1] + outputs) * ROWS).reshape(-1, ROWS)  # of each a whole number of lines
+    tile, sums = room[: rows.shape[1]], room[rows.shape[1] :]
     for first in range(0, len(rows), ROWS):
         some = rows[first : first + ROWS]
         tile[:, : len(some)], tile[:, len(some) :] = some.T, 0

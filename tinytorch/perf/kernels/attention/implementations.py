@@ -6,6 +6,7 @@ to the op's reference.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +19,7 @@ from tinytorch.perf.kernels.attention.backward import attend_backward, backward_
 from tinytorch.perf.kernels.attention.forward import QUERIES, attend, attend_one, scratch_sizes
 from tinytorch.perf.kernels.gemm.product_tiles import LANES
 from tinytorch.perf.kernels.runtime import threads
+from tinytorch.perf.kernels.runtime.flat import FLOAT32
 
 #: Keys up to which NumPy takes a forward and its backward sooner, causal ones or on wide vectors, and others on narrow
 #: ones, of so many scores: it keeps what our backward makes anew, and its own few calls are then nothing. Raced on
@@ -45,41 +47,46 @@ def _scratch(keys: int, depth: int, backward: bool) -> int:
 def _run(kernel: Any, heads: int, macs: int, scratch: int, *arguments: Any) -> None:
     """Run a kernel over shares of the work, each with ``scratch`` floats of its own."""
     ns = macs * _NS
-    shares = threads.shares(heads, ns)
-    threads.split(kernel, shares, ns / shares, shares, *arguments, np.empty((shares, scratch), np.float32))
+    shares = threads.shares(heads, ns) if ns > threads.WORTH_A_THREAD_NS else 1
+    threads.split(kernel, shares, ns / shares, shares, *arguments, np.empty((shares, scratch), FLOAT32))
 
 
-def _flat(x: Array) -> tuple[Array, Layout]:
-    """Return the memory of (B, H, T, D) as one axis, and its layout; a copy if a row's floats are apart."""
-    if x.strides[3] != x.itemsize or min(x.strides) < 0:
-        x = np.ascontiguousarray(x)
-    steps = tuple(step // x.itemsize for step in x.strides[:3])
-    layout = (0, steps[0], steps[1], steps[2])
-    if x.flags.c_contiguous:
-        return x.reshape(-1), layout
-    if not x.size:
-        return x.reshape(-1), layout
-    extent = 1 + sum((length - 1) * step for length, step in zip(x.shape, (*steps, 1), strict=True))
-    return as_strided(x, (extent,), (x.itemsize,)), layout
+def _flat(*parts: Array) -> tuple[list[Array], list[Layout]]:
+    """Return the memory of each (B, H, T, D) as one axis, and its layout; a copy if a row's floats are apart."""
+    arrays, layouts = [], []
+    for x in parts:
+        size = x.itemsize
+        if x.strides[3] != size or min(x.strides) < 0:
+            x = np.ascontiguousarray(x)
+        batch, head, position, _ = x.strides
+        layouts.append((0, batch // size, head // size, position // size))
+        if x.flags.c_contiguous or not x.size:
+            arrays.append(x.ravel())
+        else:
+            last = sum([(length - 1) * step for length, step in zip(x.shape, x.strides, strict=True)])
+            arrays.append(as_strided(x, (last // size + 1,), (size,)))
+    return arrays, layouts
 
 
-def _attended(keep: bool, arrays: tuple[Array, Array, Array], out: Array, batch: int, plan: Array) -> Array:
-    """Fill ``out``; return the statistics for backward."""
-    heads, queries, keys, depth = (int(size) for size in plan[:4])
-    statistics = np.empty(2 * batch * heads * queries, np.float32) if keep else _NOTHING
+def _attended(
+    keep: bool, arrays: Sequence[Array], out: Array, sizes: tuple[int, int, int, int, int], plan: Array
+) -> Array:
+    """Fill ``out``; return the statistics for backward. Sizes are batch, heads, queries, keys and depth."""
+    batch, heads, queries, keys, depth = sizes
+    statistics = np.empty(2 * batch * heads * queries, FLOAT32) if keep else _NOTHING
     macs = 2 * batch * heads * queries * keys * depth
     if not macs:
         return statistics
     if queries == 1:
-        _run(attend_one, batch * heads, macs, keys, *arrays, out.reshape(-1), statistics, plan)
+        _run(attend_one, batch * heads, macs, keys, *arrays, out.ravel(), statistics, plan)
     else:
         blocks = batch * heads * -(-queries // QUERIES)
-        _run(attend, blocks, macs, _scratch(keys, depth, False), *arrays, out.reshape(-1), statistics, plan)
+        _run(attend, blocks, macs, _scratch(keys, depth, False), *arrays, out.ravel(), statistics, plan)
     return statistics
 
 
 def _slopes(
-    arrays: tuple[Array, Array, Array],
+    arrays: Sequence[Array],
     output: Array,
     gradient: Array,
     statistics: Array,
@@ -88,7 +95,7 @@ def _slopes(
     plans: tuple[Array, Array],
 ) -> None:
     """Fill ``downs``, flat, with the gradients of queries, keys and values."""
-    heads, queries, keys, depth = (int(size) for size in plans[0][:4])
+    heads, queries, keys, depth = plans[0][:4].tolist()
     macs = 5 * batch * heads * queries * keys * depth
     if not macs:
         for down in downs:
@@ -108,9 +115,10 @@ def _slopes(
     )
 
 
+@lru_cache(maxsize=256)
 def _packed_plan(length: int, heads: int, depth: int, causal: bool) -> Array:
     width = heads * depth
-    parts = tuple((part * width, 3 * length * width, depth, 3 * width) for part in range(3))
+    parts = tuple([(part * width, 3 * length * width, depth, 3 * width) for part in range(3)])
     return _plan(heads, length, length, depth, causal, (*parts, (0, length * width, depth, width)))
 
 
@@ -122,16 +130,16 @@ def _numpy_trains(rows: int, keys: int, causal: bool) -> bool:
 
 def _self_attention_forward(keep: bool, packed: Array, *, heads: int, causal: bool) -> tuple[Array, Saved]:
     """(B, T, 3 H D) to (B, T, H D)."""
-    if packed.dtype != np.float32 or packed.ndim != 3 or packed.shape[2] % (3 * heads):
+    if packed.dtype != FLOAT32 or packed.ndim != 3 or packed.shape[2] % (3 * heads):
         return ops.self_attention.reference.forward(keep, packed, heads=heads, causal=causal)
     batch, length, width = packed.shape
     if keep and _numpy_trains(batch * heads * length, length, causal):
         return ops.self_attention.reference.forward(keep, packed, heads=heads, causal=causal)
-    packed = np.ascontiguousarray(packed)
-    plan = _packed_plan(length, heads, width // (3 * heads), causal)
-    output = np.empty((batch, length, width // 3), np.float32)
-    flat = packed.reshape(-1)
-    statistics = _attended(keep, (flat, flat, flat), output, batch, plan)
+    packed, depth = np.ascontiguousarray(packed), width // (3 * heads)
+    plan = _packed_plan(length, heads, depth, causal)
+    output = np.empty((batch, length, width // 3), FLOAT32)
+    flat = packed.ravel()
+    statistics = _attended(keep, (flat, flat, flat), output, (batch, heads, length, length, depth), plan)
     return output, (packed, output, statistics, plan) if keep else ()
 
 
@@ -148,7 +156,7 @@ def _self_attention_backward(gradient: Array, saved: Saved, needs: tuple[bool, .
 
 def _declared(q: Array, k: Array, v: Array, causal: bool) -> bool:
     """Return whether the kernel takes these; the reference takes the rest, or says what is wrong with them."""
-    if not (q.dtype == k.dtype == v.dtype == np.float32 and q.ndim == k.ndim == 4):
+    if not (q.dtype == k.dtype == v.dtype == FLOAT32 and q.ndim == k.ndim == 4):
         return False
     fits = k.shape == v.shape and q.shape[:2] == k.shape[:2] and q.shape[3] == k.shape[3]
     return fits and k.shape[2] > 0 and not (causal and q.shape[2] > k.shape[2])
@@ -161,12 +169,11 @@ def _attention_forward(keep: bool, q: Array, k: Array, v: Array, *, causal: bool
     batch, heads, queries, depth = q.shape
     if keep and _numpy_trains(batch * heads * queries, k.shape[2], causal):
         return ops.attention.reference.forward(keep, q, k, v, causal=causal)
-    output = np.empty(q.shape, np.float32)
-    (flat_q, at_q), (flat_k, at_k), (flat_v, at_v) = (_flat(x) for x in (q, k, v))
+    output, keys = np.empty(q.shape, FLOAT32), k.shape[2]
+    arrays, layouts = _flat(q, k, v)
     straight = (0, heads * queries * depth, queries * depth, depth)
-    plan = _plan(heads, queries, k.shape[2], depth, causal, (at_q, at_k, at_v, straight))
-    arrays = flat_q, flat_k, flat_v
-    statistics = _attended(keep, arrays, output, batch, plan)
+    plan = _plan(heads, queries, keys, depth, causal, (*layouts, straight))
+    statistics = _attended(keep, arrays, output, (batch, heads, queries, keys, depth), plan)
     return output, (arrays, output, statistics, plan, k.shape) if keep else ()
 
 

@@ -117,6 +117,55 @@ def encode_images(
         encode_image(maps[image], padding, scale, zero, symmetric, wide[image - start])
 
 
+@kernel
+def convolve(
+    start: Any,
+    stop: Any,
+    parts: Any,
+    blocks: Any,
+    marker: Any,
+    maps: Any,
+    geometry: Any,
+    positions: Any,
+    how: Any,
+    codes: Any,
+    sums: Any,
+    sizes: Any,
+    scale: Any,
+    zero_point: Any,
+    bias: Any,
+    output: Any,
+    bad: Any,
+) -> None:
+    """Convolve the images of parts ``start`` to ``stop`` of ``parts``.
+
+    ``blocks`` are how many images are quantized at a time, how many of their windows are placed at a time, and the
+    depth of a window; ``sizes`` are those of `matmul.rescaled_blocks`. A number that is not finite sets ``bad``.
+    """
+    columns, segment, steps, segments, panels, bits = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]
+    together, block, depth = blocks
+    count, height, width, channels = maps.shape
+    padding, windows = geometry[2], positions[0] * positions[1]
+    wide = np.empty((together, (height + 2 * padding[0]) * (width + 2 * padding[1]) * channels + CHUNK), np.uint8)
+    image_scales, image_zeros = np.empty(together, np.float32), np.empty(together, np.float32)
+    scales, zeros, biases = by_column(segments, columns, scale, zero_point, bias)
+    space = space_for(block, depth, segment, len(zeros) > 0)
+    a, _, row_scale, row_zero, adjust = space
+    operands = (
+        a, codes, steps, segments, output, columns, row_scale, row_zero, adjust, sums, scales, zeros, biases
+    )  # fmt: skip
+    end = count * stop // parts
+    for image in range(count * start // parts, end, together):
+        some = min(together, end - image)
+        encode_images(image, image + some, maps, padding, how, wide, image_scales, image_zeros, bad)
+        if bad[0]:
+            return
+        for first in range(0, some * windows, block):
+            rows = min(block, some * windows - first)
+            place_windows(first, rows, wide, image_scales, image_zeros, maps.shape, geometry, positions, segment, space)
+            multiply_panels(0, panels, marker, rows, image * windows + first, bits, operands)
+
+
 def convolved_maps(
     maps: Array,
     panels: Panels,
@@ -142,45 +191,37 @@ def convolved_maps(
     Raises:
         ValueError: if a window fits nowhere.
     """
-    count, height, width, channels = maps.shape
+    count, height, width, _ = maps.shape
     kernel_size, stride, padding, dilation = geometry
     positions = output_positions((height, width), kernel_size, stride, padding, dilation)
     windows = positions[0] * positions[1]
-    maps, dot = owned(maps), dot or fastest_dot()
+    dot = dot or fastest_dot()
+    maps = maps if maps.flags.carray else owned(maps)
     output, bad = np.empty((count * windows, panels.columns), np.float32), np.zeros(1, np.uint8)
-    columns = by_column(
-        panels.segments,
-        panels.columns,
-        owned(scale),
-        NO_ZEROS if zero_point is None else owned(zero_point),
-        NO_BIAS if bias is None else owned(bias),
-    )
     how = (given is None, symmetric, *(given or (1.0, 0.0)))
     image_ns = windows * panels.depth * (panels.columns * MAC_NS + GATHER_NS) + maps[0].size * ENCODE_NS
     parts = min(threads.limit(), count) if count * image_ns > 2 * threads.WORTH_A_THREAD_NS else 1
     block = max(ROWS, BLOCK_BYTES // panels.depth // ROWS * ROWS)
     together = min(max(1, block // windows), -(-count // parts))
     block = min(block, together * windows)
-    image_bytes = (height + 2 * padding[0]) * (width + 2 * padding[1]) * channels + CHUNK
-
-    def convolve(start: int, stop: int) -> None:
-        """Convolve the images of some parts, some ``together``, ``block`` windows at a time."""
-        space = space_for(block, panels.depth, panels.segment, zero_point is not None)
-        wide, scales, zeros = np.empty((together, image_bytes), np.uint8), *np.empty((2, together), np.float32)
-        weight = (panels.codes, panels.steps, panels.segments, output, panels.columns)
-        operands = (space[0], *weight, *space[2:], panels.sums, *columns)
-        end = count * stop // parts
-        for image in range(count * start // parts, end, together):
-            some = min(together, end - image)
-            encode_images(image, image + some, maps, padding, how, wide, scales, zeros, bad)
-            if bad[0]:
-                return
-            for first in range(0, some * windows, block):
-                rows = min(block, some * windows - first)
-                windows_of = (wide, scales, zeros, maps.shape, geometry, positions)
-                place_windows(first, rows, *windows_of, panels.segment, space)
-                to = image * windows + first
-                multiply_panels(0, panels.count, dot.marker, rows, to, panels.bits, operands)
-
-    threads.split(convolve, parts, count * image_ns / parts)
+    threads.split(
+        convolve,
+        parts,
+        count * image_ns / parts,
+        parts,
+        (together, block, panels.depth),
+        dot.marker,
+        maps,
+        geometry,
+        positions,
+        how,
+        panels.codes,
+        panels.sums,
+        panels.sizes,
+        scale if scale.flags.carray else owned(scale),
+        NO_ZEROS if zero_point is None else owned(zero_point),
+        NO_BIAS if bias is None else bias if bias.flags.carray else owned(bias),
+        output,
+        bad,
+    )
     return None if bad[0] else output.reshape(count, *positions, panels.columns)

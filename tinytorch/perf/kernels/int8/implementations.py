@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array, Implementation, Op, Saved
-from tinytorch.core.ops.spatial import Pair, channels_first, channels_last
+from tinytorch.core.ops.spatial import Pair, channels_first
 from tinytorch.perf.kernels.int8.convolution import convolved_maps
 from tinytorch.perf.kernels.int8.matmul import rescaled_rows
 from tinytorch.perf.kernels.int8.packing import kept_panels, whole_range
@@ -116,9 +116,10 @@ def _conv2d(
 ) -> tuple[Array, Saved]:
     """Return the convolution and what backward needs; ``x`` is one that `takes` accepts, ``groups`` 1."""
     check_channels(x, length // (kernel[0] * kernel[1]))
-    maps = channels_last(x)
+    maps = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
     panels = packed.get("int8") or kept_panels(packed, codes, PanelLayout(bits, length, columns, group))
-    shared = given_parameters(maps, activations, symmetric, x_scale, x_zero_point)
+    has_own = x_scale is None and activations == "row"
+    shared = None if has_own else given_parameters(maps, activations, symmetric, x_scale, x_zero_point)
     geometry = (kernel, stride, padding, dilation)
     output = convolved_maps(maps, panels, scale, zero_point, bias, shared, symmetric, geometry)
     if output is None:

@@ -10,6 +10,7 @@ import numpy as np
 from tinytorch.core.op import Array, Implementation, Saved
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.flat import FLOAT32
 from tinytorch.perf.kernels.weight_only.tiles import LANES, add_tile
 from tinytorch.perf.ops.packed_codes import TILE, codes_per_byte
 from tinytorch.perf.ops.weight_only import check_features, weight_only_linear
@@ -126,6 +127,11 @@ def last_columns(bits: int, affine: int) -> Any:
     return kernel(add_columns, f"of_{bits}_bits_{'affine' if affine else 'symmetric'}")
 
 
+def filled_up(numbers: Array, shape: tuple[int, int]) -> Array:
+    """Return ``numbers`` of columns and groups, repeated up to ``shape``, in C order."""
+    return np.ascontiguousarray(numbers if numbers.shape == shape else np.broadcast_to(numbers, shape))
+
+
 class Weight:
     """A weight as the kernels read it: flat arrays, and the steps from one number to the next.
 
@@ -148,11 +154,11 @@ class Weight:
             self.scale_stride, self.scale_tile = TILE, scale[0].size
         else:
             shape = (len(scale), self.columns)
-            scale = np.ascontiguousarray(np.broadcast_to(scale, shape))
-            zero_point = np.ascontiguousarray(np.broadcast_to(zero_point, shape)) if self.affine else zero_point
+            scale = filled_up(scale, shape)
+            zero_point = filled_up(zero_point, shape) if self.affine else zero_point
             self.scale_stride, self.scale_tile = self.columns if shape[0] > 1 else 0, TILE
         self.scale, self.zero = scale.reshape(-1), zero_point.reshape(-1)
-        self.group = max(self.length if group is None else group // codes_per_byte(bits), 1)
+        self.group = max(self.length if group is None else group * bits // 8, 1)
 
     def add_product(self, output: Array, rows: Array) -> None:
         """Add to ``output`` (rows, columns) the product of ``rows``, with 0 where the last byte holds no code.
@@ -198,7 +204,7 @@ def _forward(
 
     Other dtypes, and groups that end inside of a byte, go to the op's reference.
     """
-    if x.dtype != np.float32 or (group is not None and group % codes_per_byte(bits)):
+    if x.dtype != FLOAT32 or (group is not None and group * bits % 8):
         params = {"bits": bits, "group": group, "length": length, "packed": packed}
         return weight_only_linear.reference.forward(keep, x, codes, scale, zero_point, bias, **params)
     check_features(x, length, "weight_only_linear")
@@ -207,8 +213,12 @@ def _forward(
     output = np.empty((len(rows), weight.columns), np.float32)
     output[...] = 0 if bias is None else bias
     if output.size:
-        missing = len(codes) * codes_per_byte(bits) - length
-        weight.add_product(output, np.pad(rows, ((0, 0), (0, missing))) if missing else rows)
+        given = len(codes) * 8 // bits
+        if given > length:
+            whole = np.zeros((len(rows), given), np.float32)
+            whole[:, :length] = rows
+            rows = whole
+        weight.add_product(output, rows)
     saved = (codes, scale, zero_point, bits, group, length, x.shape) if keep else ()
     return output.reshape(*x.shape[:-1], weight.columns), saved
 

@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 from tinytorch.core.op import Array, Implementation, Saved
 from tinytorch.perf.kernels.runtime import threads, vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.weight_only.products import filled_up
 from tinytorch.perf.kernels.weight_only.tiles import LANES, packed_numbers, signed_bytes, splat
 from tinytorch.perf.ops.packed_codes import codes_per_byte
 from tinytorch.perf.ops.weight_only import check_features, weight_only_projection
@@ -136,7 +137,7 @@ def _forward(
 
     More rows, other dtypes, and rows or groups that are no whole multiple of 16 bytes go to the op's reference.
     """
-    per_byte = codes_per_byte(bits)
+    per_byte = 8 // bits
     count = x.size // max(length, 1)
     whole = length if group is None else group
     if x.dtype != np.float32 or not 0 < count <= FEW or length % whole or whole % (per_byte * LANES) or not len(codes):
@@ -146,9 +147,8 @@ def _forward(
     planes = np.ascontiguousarray(x.reshape(count, -1, per_byte).transpose(0, 2, 1))
     groups = length // whole
     zeros = np.zeros((1, 1), np.int8) if zero_point is None else zero_point
-    scales, offsets = (
-        np.ascontiguousarray(np.broadcast_to(each, (len(codes), groups))).reshape(-1) for each in (scale, zeros)
-    )
+    shape = len(codes), groups
+    scales, offsets = filled_up(scale, shape).ravel(), filled_up(zeros, shape).ravel()
     output = np.empty((count, len(codes)), np.float32)
     run, cost = table_product(bits, int(zero_point is not None)), codes.shape[1] * count / _BYTES_A_NS
     arrays = (output.reshape(-1), planes.reshape(-1), np.ascontiguousarray(codes).reshape(-1), scales, offsets)
