@@ -50,7 +50,7 @@ def mean_of(at: Any, steps: Any, taps: Any, share: Any, to: Any, channels: Any) 
     ``steps`` are floats from row to row and from pixel to pixel, ``taps`` rows and columns of the window.
     """
     if channels % LANES == 0:
-        channels_tile(MEANS, 1, at, to, 0, 0, _ZERO, share, taps[0], taps[1], steps[0], steps[1], 0, 0, channels)
+        channels_tile(MEANS, 1, (at, to, 0, 0), (_ZERO, share), taps, (steps[0], steps[1], 0, 0), channels)
         return
     mean = floats_at(to, channels)
     mean[:] = _ZERO
@@ -78,7 +78,7 @@ def spread(at: Any, steps: Any, taps: Any, share: Any, of: Any, channels: Any) -
 def max_of(at: Any, steps: Any, taps: Any, to: Any, channels: Any) -> None:
     """Write the maxima of a window's pixels; arguments are those of `mean_of`."""
     if channels % LANES == 0:
-        channels_tile(MAXIMA, 1, at, to, 0, 0, _LEAST, _ZERO, taps[0], taps[1], steps[0], steps[1], 0, 0, channels)
+        channels_tile(MAXIMA, 1, (at, to, 0, 0), (_LEAST, _ZERO), taps, (steps[0], steps[1], 0, 0), channels)
         return
     most = floats_at(to, channels)
     most[:] = _LEAST

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.perf.kernels.int8.instructions import Dot, emitters
 from tinytorch.perf.kernels.runtime import vectors
@@ -21,6 +22,18 @@ LINE_BYTES = 64
 LINE_ELEMENTS = LINE_BYTES // 8
 #: A stream's length must be a multiple of this many float32: one turn of the loop with the widest vectors.
 STREAM_MULTIPLE = UNROLLED * 16
+_STREAM = types.float32[::1]
+
+
+@contextmanager
+def _sweep(builder: Any, size: Any, rounds: Any, lanes: int, together: int = UNROLLED) -> Iterator[list[Any]]:
+    """Emit ``rounds`` loops over ``size`` floats; the body gets the places of ``together`` vectors."""
+    step = size.type(lanes * together)
+    with (
+        cgutils.for_range(builder, rounds),
+        cgutils.for_range_slice(builder, size.type(0), size, step, size.type) as (at, _),
+    ):
+        yield vectors.offsets(builder, at, lanes, together)
 
 
 @cache
@@ -32,28 +45,19 @@ def read(lanes: int) -> Any:
     """
     vector = ir.VectorType(vectors.FLOAT, lanes)
 
-    def total(_typing: Any, source: Any, rounds: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            data = vectors.data_pointer(context, builder, signature.args[0], arguments[0])
-            size = vectors.length(context, builder, signature.args[0], arguments[0])
-            sums = vectors.variables(builder, vector, UNROLLED)
-            with (
-                cgutils.for_range(builder, arguments[1]),
-                cgutils.for_range_slice(builder, size.type(0), size, size.type(lanes * UNROLLED), size.type) as (at, _),
-            ):
-                for slot, place in zip(sums, vectors.offsets(builder, at, lanes, UNROLLED), strict=True):
-                    builder.store(builder.fadd(builder.load(slot), vectors.load(builder, data, place, vector)), slot)
-            return vectors.sum_of_lanes(builder, [builder.load(slot) for slot in sums])
-
-        return types.float32(source, rounds), emit
-
-    add_all = intrinsic(total)
+    @vectors.emitted(types.float32)
+    def add_all(builder: Any, source: Any, size: Any, rounds: Any) -> Any:
+        sums = vectors.variables(builder, vector, UNROLLED)
+        with _sweep(builder, size, rounds, lanes) as places:
+            for slot, place in zip(sums, places, strict=True):
+                builder.store(builder.fadd(builder.load(slot), vectors.load(builder, source, place, vector)), slot)
+        return vectors.sum_of_lanes(builder, [builder.load(slot) for slot in sums])
 
     def kernel(source: Any, rounds: Any) -> Any:
         """Return the sum."""
-        return add_all(source, rounds)
+        return add_all(source, source.size, rounds)
 
-    return vectors.compiled(kernel, types.float32(types.float32[::1], types.intp))
+    return vectors.compiled(kernel, types.float32(_STREAM, types.intp))
 
 
 @cache
@@ -61,29 +65,18 @@ def copy(lanes: int) -> Any:
     """Return the kernel ``f(target, source, rounds)``: ``target = source``; 8 * len(source) * rounds bytes."""
     vector = ir.VectorType(vectors.FLOAT, lanes)
 
-    def copied(_typing: Any, target: Any, source: Any, rounds: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            to, data = (vectors.data_pointer(context, builder, signature.args[i], arguments[i]) for i in range(2))
-            size = vectors.length(context, builder, signature.args[1], arguments[1])
-            with (
-                cgutils.for_range(builder, arguments[2]),
-                cgutils.for_range_slice(builder, size.type(0), size, size.type(lanes * UNROLLED), size.type) as (at, _),
-            ):
-                places = vectors.offsets(builder, at, lanes, UNROLLED)
-                values = [vectors.load(builder, data, place, vector) for place in places]
-                for value, place in zip(values, places, strict=True):
-                    vectors.store(builder, value, to, place)
-            return context.get_dummy_value()
-
-        return types.void(target, source, rounds), emit
-
-    copy_all = intrinsic(copied)
+    @vectors.emitted()
+    def copy_all(builder: Any, target: Any, source: Any, size: Any, rounds: Any) -> None:
+        with _sweep(builder, size, rounds, lanes) as places:
+            values = [vectors.load(builder, source, place, vector) for place in places]
+            for value, place in zip(values, places, strict=True):
+                vectors.store(builder, value, target, place)
 
     def kernel(target: Any, source: Any, rounds: Any) -> None:
         """Copy."""
-        copy_all(target, source, rounds)
+        copy_all(target, source, source.size, rounds)
 
-    return vectors.compiled(kernel, types.void(types.float32[::1], types.float32[::1], types.intp))
+    return vectors.compiled(kernel, types.void(_STREAM, _STREAM, types.intp))
 
 
 @cache
@@ -95,31 +88,19 @@ def triad(lanes: int) -> Any:
     """
     vector = ir.VectorType(vectors.FLOAT, lanes)
 
-    def combined(_typing: Any, target: Any, left: Any, right: Any, factor: Any, rounds: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            to, a, b = (vectors.data_pointer(context, builder, signature.args[i], arguments[i]) for i in range(3))
-            size = vectors.length(context, builder, signature.args[0], arguments[0])
-            times = vectors.filled(builder, arguments[3], vector)
-            with (
-                cgutils.for_range(builder, arguments[4]),
-                cgutils.for_range_slice(builder, size.type(0), size, size.type(lanes * UNROLLED), size.type) as (at, _),
-            ):
-                for place in vectors.offsets(builder, at, lanes, UNROLLED):
-                    x, y = (vectors.load(builder, data, place, vector) for data in (a, b))
-                    vectors.store(builder, vectors.fused_multiply_add(builder, y, times, x), to, place)
-            return context.get_dummy_value()
-
-        return types.void(target, left, right, factor, rounds), emit
-
-    stream = types.float32[::1]
-
-    combine = intrinsic(combined)
+    @vectors.emitted()
+    def combine(builder: Any, target: Any, left: Any, right: Any, factor: Any, size: Any, rounds: Any) -> None:
+        times = vectors.filled(builder, factor, vector)
+        with _sweep(builder, size, rounds, lanes) as places:
+            for place in places:
+                x, y = (vectors.load(builder, data, place, vector) for data in (left, right))
+                vectors.store(builder, vectors.fused_multiply_add(builder, y, times, x), target, place)
 
     def kernel(target: Any, left: Any, right: Any, factor: Any, rounds: Any) -> None:
         """Fill the target."""
-        combine(target, left, right, factor, rounds)
+        combine(target, left, right, factor, target.size, rounds)
 
-    return vectors.compiled(kernel, types.void(stream, stream, stream, types.float32, types.intp))
+    return vectors.compiled(kernel, types.void(_STREAM, _STREAM, _STREAM, types.float32, types.intp))
 
 
 @cache
@@ -188,33 +169,21 @@ def multiply_add(lanes: int, per_element: int) -> Any:
     """
     vector = ir.VectorType(vectors.FLOAT, lanes)
 
-    def sweep(_typing: Any, block: Any, rounds: Any, factor: Any, addend: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            data = vectors.data_pointer(context, builder, signature.args[0], arguments[0])
-            size = vectors.length(context, builder, signature.args[0], arguments[0])
-            times, plus = (vectors.filled(builder, scalar, vector) for scalar in arguments[2:])
-            step = size.type(lanes * CHAINS)
-            with (
-                cgutils.for_range(builder, arguments[1]),
-                cgutils.for_range_slice(builder, size.type(0), size, step, size.type) as (start, _),
-            ):
-                places = vectors.offsets(builder, start, lanes, CHAINS)
-                values = [vectors.load(builder, data, place, vector) for place in places]
-                for _ in range(per_element):
-                    values = [vectors.fused_multiply_add(builder, value, times, plus) for value in values]
-                for value, place in zip(values, places, strict=True):
-                    vectors.store(builder, value, data, place)
-            return context.get_dummy_value()
-
-        return types.void(block, rounds, factor, addend), emit
-
-    sweep_block = intrinsic(sweep)
+    @vectors.emitted()
+    def sweep_block(builder: Any, block: Any, size: Any, rounds: Any, factor: Any, addend: Any) -> None:
+        times, plus = (vectors.filled(builder, scalar, vector) for scalar in (factor, addend))
+        with _sweep(builder, size, rounds, lanes, CHAINS) as places:
+            values = [vectors.load(builder, block, place, vector) for place in places]
+            for _ in range(per_element):
+                values = [vectors.fused_multiply_add(builder, value, times, plus) for value in values]
+            for value, place in zip(values, places, strict=True):
+                vectors.store(builder, value, block, place)
 
     def kernel(block: Any, rounds: Any, factor: Any, addend: Any) -> None:
         """Run the rounds."""
-        sweep_block(block, rounds, factor, addend)
+        sweep_block(block, block.size, rounds, factor, addend)
 
-    return vectors.compiled(kernel, types.void(types.float32[::1], types.intp, types.float32, types.float32))
+    return vectors.compiled(kernel, types.void(_STREAM, types.intp, types.float32, types.float32))
 
 
 @cache
@@ -231,43 +200,35 @@ def int8_dots(dot: Dot) -> Any:
     rows, wide = int8_tile_shape(dot)
     vector = ir.VectorType(vectors.INT32, dot.lanes)
 
-    def products(_typing: Any, left: Any, right: Any, sums: Any, rounds: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointers = [vectors.data_pointer(context, builder, signature.args[i], arguments[i]) for i in range(3)]
-            words = [builder.bitcast(pointer, vectors.INT32.as_pointer()) for pointer in pointers]
-            unsigned, signed, add = emitters(builder, dot)
-            zero = ir.Constant(ir.IntType(64), 0)
-            lefts = [
-                unsigned(vectors.load(builder, words[0], place, vector, align=1))
-                for place in vectors.offsets(builder, zero, dot.lanes, rows)
-            ]
-            ready = _ready_in_memory(builder, signed, words[1], INT8_STEPS * wide, vector)
-            sums_of = vectors.variables(builder, vector, rows * wide)
-            with (
-                cgutils.for_range(builder, arguments[3]),
-                cgutils.for_range(builder, ir.Constant(ir.IntType(64), INT8_STEPS)) as step,
-            ):
-                for column in range(wide):
-                    place = builder.add(builder.mul(step.index, step.index.type(wide)), step.index.type(column))
-                    one = tuple(builder.load(builder.gep(slot, [place])) for slot in ready)
-                    for row in range(rows):
-                        total = sums_of[row * wide + column]
-                        builder.store(add(builder.load(total), lefts[row], one), total)
-            for slot, place in zip(sums_of, vectors.offsets(builder, zero, dot.lanes, rows * wide), strict=True):
-                vectors.store(builder, builder.load(slot), words[2], place)
-            return context.get_dummy_value()
-
-        return types.void(left, right, sums, rounds), emit
-
-    shapes = types.void(types.uint8[::1], types.int8[::1], types.int32[::1], types.intp)
-
-    add_products = intrinsic(products)
+    @vectors.emitted()
+    def add_products(builder: Any, left: Any, right: Any, sums: Any, rounds: Any) -> None:
+        words = [builder.bitcast(pointer, vectors.INT32.as_pointer()) for pointer in (left, right, sums)]
+        unsigned, signed, add = emitters(builder, dot)
+        zero = ir.Constant(ir.IntType(64), 0)
+        lefts = [
+            unsigned(vectors.load(builder, words[0], place, vector, align=1))
+            for place in vectors.offsets(builder, zero, dot.lanes, rows)
+        ]
+        ready = _ready_in_memory(builder, signed, words[1], INT8_STEPS * wide, vector)
+        sums_of = vectors.variables(builder, vector, rows * wide)
+        with (
+            cgutils.for_range(builder, rounds),
+            cgutils.for_range(builder, ir.Constant(ir.IntType(64), INT8_STEPS)) as step,
+        ):
+            for column in range(wide):
+                place = builder.add(builder.mul(step.index, step.index.type(wide)), step.index.type(column))
+                one = tuple(builder.load(builder.gep(slot, [place])) for slot in ready)
+                for row in range(rows):
+                    total = sums_of[row * wide + column]
+                    builder.store(add(builder.load(total), lefts[row], one), total)
+        for slot, place in zip(sums_of, vectors.offsets(builder, zero, dot.lanes, rows * wide), strict=True):
+            vectors.store(builder, builder.load(slot), words[2], place)
 
     def kernel(left: Any, right: Any, sums: Any, rounds: Any) -> None:
         """Run the rounds."""
         add_products(left, right, sums, rounds)
 
-    return vectors.compiled(kernel, shapes)
+    return vectors.compiled(kernel, types.void(types.uint8[::1], types.int8[::1], types.int32[::1], types.intp))
 
 
 def _ready_in_memory(builder: Any, signed: Any, words: Any, count: int, vector: Any) -> list[Any]:

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.core.op import Array, Implementation, Saved
 from tinytorch.perf.kernels.gemm.packing import aligned_empty
@@ -24,35 +22,24 @@ _BLOCK_NS, _ONE_NS = 1.0, 0.5
 _FLOATS = ir.VectorType(vectors.FLOAT, _LANES)
 
 
-def _sparse_sums(
-    _typing: Any, values: Any, indices: Any, begin: Any, end: Any, tile: Any, tile_at: Any, output: Any, output_at: Any
-) -> Any:
-    """Type and emit `sparse_sums`."""
+@vectors.emitted()
+def sparse_sums(
+    builder: Any, values: Any, indices: Any, begin: Any, end: Any, tile: Any, first: Any, output: Any, to: Any
+) -> None:
+    """Write `ROWS` sums Σ value x of the values from ``begin`` to ``end`` to ``output`` from ``to`` on.
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = signature.args
-        data = {n: vectors.data_pointer(context, builder, kinds[n], arguments[n]) for n in (0, 1, 4, 6)}
-        begin_at, end_at, first, out = (arguments[n] for n in (2, 3, 5, 7))
-        index = first.type
-        sums = vectors.variables(builder, _FLOATS, ROWS // _LANES)
-        with cgutils.for_range_slice(builder, begin_at, end_at, index(1), index) as (place, _):
-            weight = vectors.filled(builder, builder.load(builder.gep(data[0], [place])), _FLOATS)
-            which = builder.load(builder.gep(data[1], [place]))
-            which = builder.zext(which, index)
-            where = builder.add(first, builder.mul(which, index(ROWS)))
-            for slot, at in zip(sums, vectors.offsets(builder, where, _LANES, len(sums)), strict=True):
-                taken = vectors.load(builder, data[4], at, _FLOATS)
-                builder.store(vectors.fused_multiply_add(builder, weight, taken, builder.load(slot)), slot)
-        for slot, at in zip(sums, vectors.offsets(builder, out, _LANES, len(sums)), strict=True):
-            vectors.store(builder, builder.load(slot), data[6], at)
-        return context.get_dummy_value()
-
-    return types.void(values, indices, begin, end, tile, tile_at, output, output_at), emit
-
-
-#: ``sparse_sums(values, indices, begin, end, tile, tile_at, output, output_at)``: writes `ROWS` sums Σ value x of the
-#: values from ``begin`` to ``end``, where x are `ROWS` neighbours in ``tile`` for each input.
-sparse_sums = intrinsic(_sparse_sums)
+    An input's x are `ROWS` neighbours in ``tile``, those of the first input from ``first`` on.
+    """
+    index = first.type
+    sums = vectors.variables(builder, _FLOATS, ROWS // _LANES)
+    with cgutils.for_range_slice(builder, begin, end, index(1), index) as (place, _):
+        weight = vectors.filled(builder, builder.load(builder.gep(values, [place])), _FLOATS)
+        which = builder.zext(builder.load(builder.gep(indices, [place])), index)
+        where = builder.add(first, builder.mul(which, index(ROWS)))
+        for slot, at in zip(sums, vectors.offsets(builder, where, _LANES, len(sums)), strict=True):
+            vectors.add_product(builder, slot, weight, vectors.load(builder, tile, at, _FLOATS))
+    for slot, at in zip(sums, vectors.offsets(builder, to, _LANES, len(sums)), strict=True):
+        vectors.store(builder, builder.load(slot), output, at)
 
 
 @kernel

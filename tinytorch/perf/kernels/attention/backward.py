@@ -119,7 +119,7 @@ def query_block(query: Any, rows: Any, finite: Any, keyed: Any, owned: Any, held
             hide(weights, rows, begin - first, count, padded)
         for lane in range(0, panels * COLUMNS, LANES):
             at = lane // COLUMNS * KEYS * COLUMNS + lane % COLUMNS
-            slope(weights, slopes, at, padded, COLUMNS, highest, inverse, along, lane)
+            slope(weights, slopes, at, padded, COLUMNS, (highest, inverse, along), lane)
         weighted_sum(down_queries, rows, slopes, count, key_rows, first * wide, depth, straight, wide_rows)
         transposed_sum(down_keys, first, padded, slopes, panels, query_rows, depth, score_rows, wide_rows)
         transposed_sum(down_values, first, padded, weights, panels, gradient_rows, depth, score_rows, wide_rows)
@@ -162,7 +162,7 @@ def load_keys(head: Any, k: Any, v: Any, keyed: Any, straight: Any, plan: Any) -
     for i in range(rounded(keys, ROWS) * rounded(depth, LANES)):
         keyed[3][i], keyed[4][i] = 0, 0
     packed = rounded(keys, LANES) * rounded(depth, LANES)
-    return max(largest_bits(keyed[0][:packed]), largest_bits(keyed[1][:packed])) < INFINITE_BITS
+    return max(largest_bits(keyed[0], packed), largest_bits(keyed[1], packed)) < INFINITE_BITS
 
 
 @kernel
@@ -178,7 +178,7 @@ def load_queries(
     copy_rows(owned[2], 0, q, q_at, plan[Q + 3], rows, depth, padded)
     copy_rows(owned[3], 0, gradient, down_at, plan[OUT + 3], rows, depth, padded)
     filled = padded * rounded(depth, LANES)
-    return max(largest_bits(owned[2][:filled]), largest_bits(owned[3][:filled])) < INFINITE_BITS
+    return max(largest_bits(owned[2], filled), largest_bits(owned[3], filled)) < INFINITE_BITS
 
 
 @kernel

@@ -217,7 +217,10 @@ def attend(
                 copy_panels(packed[0], offsets[0], k, place(plan, K, head), plan[K + 3], keys, depth)
                 copy_rows(packed[1], 0, v, place(plan, V, head), plan[V + 3], keys, depth, keys)
                 if plan[CAUSAL]:
-                    finite = max(largest_bits(packed[0]), largest_bits(packed[1])) < INFINITE_BITS
+                    finite = (
+                        max(largest_bits(packed[0], packed[0].size), largest_bits(packed[1], packed[1].size))
+                        < INFINITE_BITS
+                    )
                 held = head
             # From both ends in turns: the last queries of causal attention see more keys than the first.
             query = (blocks - 1 - turn // 2 if turn % 2 else turn // 2) * QUERIES

@@ -7,7 +7,6 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.perf.kernels.gemm.register_tiles import INT64, LANES, VECTOR
 from tinytorch.perf.kernels.runtime import vectors
@@ -45,144 +44,85 @@ def exponential(builder: Any, x: Any) -> Any:
     return builder.select(tiny, _constant(0.0), builder.fmul(value, power))
 
 
-def _weigh(
-    _typing: Any, block: Any, at: Any, rows: Any, step: Any, highest: Any, sums: Any, factors: Any, column: Any
-) -> Any:
-    """Type and emit `weigh`."""
+@vectors.emitted()
+def weigh(
+    builder: Any, block: Any, at: Any, rows: Any, step: Any, highest: Any, sums: Any, factors: Any, column: Any
+) -> None:
+    """Make one step of the online softmax for `LANES` columns.
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = signature.args
-        data = builder.gep(vectors.data_pointer(context, builder, kinds[0], arguments[0]), [arguments[1]])
-        kept, totals, scales = (vectors.data_pointer(context, builder, kinds[i], arguments[i]) for i in (4, 5, 6))
-        _, _, count, distance, *_, first = arguments
-        before = vectors.load(builder, kept, first, VECTOR)
-        (high, total) = vectors.variables(builder, VECTOR, 2)
-        builder.store(before, high)
-        with cgutils.for_range(builder, count) as turn:
-            scores = vectors.load(builder, data, builder.mul(turn.index, distance), VECTOR)
-            above = builder.load(high)
-            builder.store(builder.select(builder.fcmp_ordered(">", scores, above), scores, above), high)
-        after = builder.load(high)
-        # Where nothing has been visible yet, any finite number in place of the maximum leaves weights of 0.
-        nothing = builder.fcmp_ordered("==", after, _constant(float("-inf")))
-        shift = builder.select(nothing, _constant(0.0), after)
-        scale = exponential(builder, builder.fsub(before, shift))
-        # A variable of a vector holds what it held at the end of the last call until it is set.
-        builder.store(builder.fmul(vectors.load(builder, totals, first, VECTOR), scale), total)
-        with cgutils.for_range(builder, count) as turn:
-            place = builder.mul(turn.index, distance)
-            weights = exponential(builder, builder.fsub(vectors.load(builder, data, place, VECTOR), shift))
-            vectors.store(builder, weights, data, place)
-            builder.store(builder.fadd(builder.load(total), weights), total)
-        vectors.store(builder, after, kept, first)
-        vectors.store(builder, builder.load(total), totals, first)
-        vectors.store(builder, scale, scales, first)
-        return context.get_dummy_value()
-
-    return types.void(block, at, rows, step, highest, sums, factors, column), emit
+    Scores block[at + j step + lane], j < rows, become exponentials of their distance to the largest score so far.
+    ``highest``, ``sums`` and ``factors`` (flat float32, from ``column`` on) hold the largest score and the sum of
+    exponentials so far, and by how much earlier exponentials must be multiplied now. Source: M. Milakov,
+    N. Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867.
+    """
+    data, before = builder.gep(block, [at]), vectors.load(builder, highest, column, VECTOR)
+    (high, total) = vectors.variables(builder, VECTOR, 2)
+    builder.store(before, high)
+    with cgutils.for_range(builder, rows) as turn:
+        scores = vectors.load(builder, data, builder.mul(turn.index, step), VECTOR)
+        above = builder.load(high)
+        builder.store(builder.select(builder.fcmp_ordered(">", scores, above), scores, above), high)
+    after = builder.load(high)
+    # Where nothing has been visible yet, any finite number in place of the maximum leaves weights of 0.
+    nothing = builder.fcmp_ordered("==", after, _constant(float("-inf")))
+    shift = builder.select(nothing, _constant(0.0), after)
+    scale = exponential(builder, builder.fsub(before, shift))
+    # A variable of a vector holds what it held at the end of the last call until it is set.
+    builder.store(builder.fmul(vectors.load(builder, sums, column, VECTOR), scale), total)
+    with cgutils.for_range(builder, rows) as turn:
+        place = builder.mul(turn.index, step)
+        weights = exponential(builder, builder.fsub(vectors.load(builder, data, place, VECTOR), shift))
+        vectors.store(builder, weights, data, place)
+        builder.store(builder.fadd(builder.load(total), weights), total)
+    for value, kept in ((after, highest), (builder.load(total), sums), (scale, factors)):
+        vectors.store(builder, value, kept, column)
 
 
-#: ``weigh(block, at, rows, step, highest, sums, factors, column)``: one step of the online softmax for `LANES` columns.
-#: Scores block[at + j step + lane], j < rows, become exponentials of their distance to the largest score so far.
-#: ``highest``, ``sums`` and ``factors`` (flat float32, from ``column`` on) hold the largest score and the sum of
-#: exponentials so far, and by how much earlier exponentials must be multiplied now. Source: M. Milakov,
-#: N. Gimelshein, Online normalizer calculation for softmax, arXiv:1805.02867.
-weigh = intrinsic(_weigh)
+@vectors.emitted()
+def slope(builder: Any, weights: Any, slopes: Any, at: Any, rows: Any, step: Any, statistics: Any, column: Any) -> None:
+    """Make softmax backward for `LANES` columns.
+
+    ``weights`` holds scores at [at + j step + lane], j < rows, and becomes p = exp(score - highest) * inverse;
+    ``slopes`` holds products of gradient and values, and becomes p * (product - along). The ``statistics`` (highest,
+    inverse, along) of the columns are flat float32, read from ``column`` on.
+    """
+    data, changed = vectors.from_on(builder, weights, at, slopes, at)
+    high, factor, product = (vectors.load(builder, each, column, VECTOR) for each in statistics)
+    with cgutils.for_range(builder, rows) as turn:
+        place = builder.mul(turn.index, step)
+        p = exponential(builder, builder.fsub(vectors.load(builder, data, place, VECTOR), high))
+        p = builder.fmul(p, factor)
+        vectors.store(builder, p, data, place)
+        change = builder.fsub(vectors.load(builder, changed, place, VECTOR), product)
+        vectors.store(builder, builder.fmul(p, change), changed, place)
 
 
-def _slope(
-    _typing: Any,
-    weights: Any,
-    slopes: Any,
-    at: Any,
-    rows: Any,
-    step: Any,
-    highest: Any,
-    inverse: Any,
-    along: Any,
-    column: Any,
-) -> Any:
-    """Type and emit `slope`."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = signature.args
-        data, slope = (
-            builder.gep(vectors.data_pointer(context, builder, kinds[i], arguments[i]), [arguments[2]]) for i in (0, 1)
-        )
-        _, _, _, count, distance, *_, first = arguments
-        high, factor, product = (
-            vectors.load(builder, vectors.data_pointer(context, builder, kinds[i], arguments[i]), first, VECTOR)
-            for i in (5, 6, 7)
-        )
-        with cgutils.for_range(builder, count) as turn:
-            place = builder.mul(turn.index, distance)
-            p = exponential(builder, builder.fsub(vectors.load(builder, data, place, VECTOR), high))
-            p = builder.fmul(p, factor)
-            vectors.store(builder, p, data, place)
-            change = builder.fsub(vectors.load(builder, slope, place, VECTOR), product)
-            vectors.store(builder, builder.fmul(p, change), slope, place)
-        return context.get_dummy_value()
-
-    return types.void(weights, slopes, at, rows, step, highest, inverse, along, column), emit
+@vectors.emitted(types.float32)
+def dot(builder: Any, x: Any, x_at: Any, y: Any, y_at: Any, count: Any) -> Any:
+    """Give the dot product of ``count`` vectors of `LANES` floats of two flat arrays."""
+    left, right = vectors.from_on(builder, x, x_at, y, y_at)
+    (total,) = vectors.variables(builder, VECTOR, 1)
+    with cgutils.for_range(builder, count) as turn:
+        place = builder.mul(turn.index, INT64(LANES))
+        a, b = (vectors.load(builder, pointer, place, VECTOR) for pointer in (left, right))
+        vectors.add_product(builder, total, a, b)
+    return vectors.total(builder, builder.load(total), 0.0)
 
 
-#: ``slope(weights, slopes, at, rows, step, highest, inverse, along, column)``: softmax backward for `LANES` columns.
-#: ``weights`` holds scores at [at + j step + lane], j < rows, and becomes p = exp(score - highest) * inverse;
-#: ``slopes`` holds products of gradient and values, and becomes p * (product - along). The statistics of the columns
-#: are flat float32, read from ``column`` on.
-slope = intrinsic(_slope)
+@vectors.emitted(types.int32)
+def largest_bits(builder: Any, x: Any, size: Any) -> Any:
+    """Give the largest magnitude of ``size`` float32, a multiple of `LANES`, as its bits; see `INFINITE_BITS`."""
+    slot = cgutils.alloca_once(builder, _WORDS)
+    builder.store(ir.Constant(_WORDS, None), slot)
+    with cgutils.for_range_slice(builder, size.type(0), size, size.type(LANES), size.type) as (at, _):
+        bits = builder.bitcast(vectors.load(builder, x, at, VECTOR), _WORDS)
+        bits, most = builder.and_(bits, _word(0x7FFFFFFF)), builder.load(slot)
+        builder.store(builder.select(builder.icmp_signed(">", bits, most), bits, most), slot)
+    function = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(INT32, [_WORDS]), f"llvm.vector.reduce.smax.v{LANES}i32"
+    )
+    return builder.call(function, [builder.load(slot)])
 
 
-def _dot(_typing: Any, x: Any, x_at: Any, y: Any, y_at: Any, count: Any) -> Any:
-    """Type and emit `dot`."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = signature.args
-        left = builder.gep(vectors.data_pointer(context, builder, kinds[0], arguments[0]), [arguments[1]])
-        right = builder.gep(vectors.data_pointer(context, builder, kinds[2], arguments[2]), [arguments[3]])
-        (total,) = vectors.variables(builder, VECTOR, 1)
-        builder.store(_constant(0.0), total)
-        with cgutils.for_range(builder, arguments[4]) as turn:
-            place = builder.mul(turn.index, INT64(LANES))
-            a, b = (vectors.load(builder, pointer, place, VECTOR) for pointer in (left, right))
-            builder.store(vectors.fused_multiply_add(builder, a, b, builder.load(total)), total)
-        function = cgutils.get_or_insert_function(
-            builder.module,
-            ir.FunctionType(vectors.FLOAT, [vectors.FLOAT, VECTOR]),
-            f"llvm.vector.reduce.fadd.v{LANES}f32",
-        )
-        zero = ir.Constant(vectors.FLOAT, 0.0)
-        return builder.call(function, [zero, builder.load(total)], fastmath=("reassoc",))
-
-    return types.float32(x, x_at, y, y_at, count), emit
-
-
-#: ``dot(x, x_at, y, y_at, count)``: the dot product of ``count`` vectors of `LANES` floats of two flat arrays.
-dot = intrinsic(_dot)
-
-
-def _largest_bits(_typing: Any, x: Any) -> Any:
-    """Type and emit `largest_bits`."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        data = vectors.data_pointer(context, builder, signature.args[0], arguments[0])
-        size = vectors.length(context, builder, signature.args[0], arguments[0])
-        slot = cgutils.alloca_once(builder, _WORDS)
-        builder.store(ir.Constant(_WORDS, None), slot)
-        step = size.type(LANES)
-        with cgutils.for_range_slice(builder, size.type(0), size, step, size.type) as (at, _):
-            bits = builder.bitcast(vectors.load(builder, data, at, VECTOR), _WORDS)
-            bits, most = builder.and_(bits, _word(0x7FFFFFFF)), builder.load(slot)
-            builder.store(builder.select(builder.icmp_signed(">", bits, most), bits, most), slot)
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(INT32, [_WORDS]), f"llvm.vector.reduce.smax.v{LANES}i32"
-        )
-        return builder.call(function, [builder.load(slot)])
-
-    return types.int32(x), emit
-
-
-#: ``largest_bits(x)``: the largest magnitude of a flat float32 array whose length is a multiple of `LANES`, as its
-#: bits; those of infinity are `INFINITE_BITS`, those of NaN are above.
-largest_bits = intrinsic(_largest_bits)
+#: The bits of infinity; those of NaN are above.
 INFINITE_BITS = 0x7F800000

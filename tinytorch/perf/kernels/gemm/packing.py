@@ -8,7 +8,6 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, VECTORS
@@ -23,41 +22,29 @@ _VECTOR = ir.VectorType(vectors.FLOAT, LANES)
 
 
 def _row_copy(width: int) -> Any:
-    """Return the intrinsic ``f(source, step, target, rows)`` that joins rows of ``width`` vectors, ``step`` apart."""
+    """Return ``f(source, step, target, rows)``, which joins rows of ``width`` vectors, ``step`` apart."""
 
-    def copy(_typing: Any, source: Any, step: Any, target: Any, rows: Any) -> Any:
-        def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            source, step, target, rows = arguments
-            data, to = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in (source, target))
-            with cgutils.for_range(builder, rows, intp=_INDEX) as loop:
-                row = builder.gep(data, [builder.mul(loop.index, step)])
-                vectors.prefetch(builder, builder.gep(row, [builder.mul(step, _INDEX(_AHEAD))]), width * LANES)
-                start = builder.mul(loop.index, _INDEX(width * LANES))
-                for number in range(width):
-                    value = vectors.load(builder, row, _INDEX(number * LANES), _VECTOR)
-                    vectors.store(builder, value, to, builder.add(start, _INDEX(number * LANES)))
-            return context.get_dummy_value()
+    @vectors.emitted(takes=[types.intp] * 4)
+    def copy(builder: Any, source: Any, step: Any, target: Any, rows: Any) -> None:
+        data, to = vectors.float_pointers(builder, source, target)
+        with cgutils.for_range(builder, rows, intp=_INDEX) as loop:
+            row = builder.gep(data, [builder.mul(loop.index, step)])
+            vectors.prefetch(builder, builder.gep(row, [builder.mul(step, _INDEX(_AHEAD))]), width * LANES)
+            start = builder.mul(loop.index, _INDEX(width * LANES))
+            for number in range(width):
+                value = vectors.load(builder, row, _INDEX(number * LANES), _VECTOR)
+                vectors.store(builder, value, to, builder.add(start, _INDEX(number * LANES)))
 
-        return types.void(*[types.intp for _ in (source, step, target, rows)]), emit
-
-    return intrinsic(copy)
+    return copy
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _transpose_square(_typing: Any, source: Any, source_step: Any, target: Any, target_step: Any) -> Any:
+@vectors.emitted(takes=[types.intp] * 4)
+def _transpose_square(builder: Any, source: Any, source_step: Any, target: Any, target_step: Any) -> None:
     """Write the transpose of a square of `LANES` rows and columns; distances are in floats."""
-
-    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        source, source_step, target, target_step = arguments
-        data, to = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in (source, target))
-        rows = [
-            vectors.load(builder, data, builder.mul(source_step, _INDEX(number)), _VECTOR) for number in range(LANES)
-        ]
-        for number, value in enumerate(transposed(builder, rows)):
-            vectors.store(builder, value, to, builder.mul(target_step, _INDEX(number)))
-        return context.get_dummy_value()
-
-    return types.void(*[types.intp for _ in (source, source_step, target, target_step)]), emit
+    data, to = vectors.float_pointers(builder, source, target)
+    rows = [vectors.load(builder, data, builder.mul(source_step, _INDEX(number)), _VECTOR) for number in range(LANES)]
+    for number, value in enumerate(transposed(builder, rows)):
+        vectors.store(builder, value, to, builder.mul(target_step, _INDEX(number)))
 
 
 _copy_1, _copy_2, _copy_3 = _row_copy(1), _row_copy(2), _row_copy(3)

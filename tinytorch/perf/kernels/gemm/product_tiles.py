@@ -13,7 +13,6 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.perf.kernels.gemm.register_tiles import INT64, TileStep, add_up
 from tinytorch.perf.kernels.runtime import vectors
@@ -30,7 +29,7 @@ WIDTH = VECTORS * LANES
 
 
 def tile(rows: int, width: int, lanes: int) -> Any:
-    """Return the intrinsic ``f(a, a_row, a_step, b, b_step, c, c_row, count, add)`` for a tile of the output.
+    """Return ``f(a, a_row, a_step, b, b_step, c, c_row, count, add)`` for a tile of the output.
 
     It adds ``count`` outer products of a column of ``a`` (``rows`` floats, ``a_row`` apart) and a row of ``b``
     (``width * lanes`` floats in a row), ``a_step`` and ``b_step`` apart, and writes the sums to ``c``, whose rows are
@@ -39,38 +38,35 @@ def tile(rows: int, width: int, lanes: int) -> Any:
     """
     vector = ir.VectorType(vectors.FLOAT, lanes)
 
-    def product(_typing: Any, a: Any, ar: Any, at: Any, b: Any, bt: Any, c: Any, cr: Any, count: Any, add: Any) -> Any:
-        def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            a, a_row, a_step, b, b_step, c, c_row, count, add = arguments
-            a, b, c = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in (a, b, c))
-            starts = [builder.mul(a_row, INT64(row)) for row in range(rows)]
-            a_slot, b_slot = cgutils.alloca_once_value(builder, a), cgutils.alloca_once_value(builder, b)
+    @vectors.emitted(takes=[types.intp] * 9)
+    def product(
+        builder: Any, a: Any, a_row: Any, a_step: Any, b: Any, b_step: Any, c: Any, c_row: Any, count: Any, add: Any
+    ) -> None:
+        a, b, c = vectors.float_pointers(builder, a, b, c)
+        starts = [builder.mul(a_row, INT64(row)) for row in range(rows)]
+        a_slot, b_slot = cgutils.alloca_once_value(builder, a), cgutils.alloca_once_value(builder, b)
 
-            def sweep(step: TileStep) -> None:
-                # One step a turn: with more, where a step's distance is known, the compiler loads for all of them
-                # first, and the accumulators leave the registers.
-                with cgutils.for_range(builder, count):
-                    left, right = builder.load(a_slot), builder.load(b_slot)
-                    later = builder.gep(right, [builder.mul(b_step, INT64(_AHEAD))])
-                    vectors.prefetch(builder, later, width * lanes)
-                    step([builder.gep(left, [start]) for start in starts], right)
-                    builder.store(builder.gep(left, [a_step]), a_slot)
-                    builder.store(builder.gep(right, [b_step]), b_slot)
+        def sweep(step: TileStep) -> None:
+            # One step a turn: with more, where a step's distance is known, the compiler loads for all of them
+            # first, and the accumulators leave the registers.
+            with cgutils.for_range(builder, count):
+                left, right = builder.load(a_slot), builder.load(b_slot)
+                later = builder.gep(right, [builder.mul(b_step, INT64(_AHEAD))])
+                vectors.prefetch(builder, later, width * lanes)
+                step([builder.gep(left, [start]) for start in starts], right)
+                builder.store(builder.gep(left, [a_step]), a_slot)
+                builder.store(builder.gep(right, [b_step]), b_slot)
 
-            for number, total in enumerate(add_up(builder, (rows, width, vector), sweep)):
-                row, column = divmod(number, width)
-                place = builder.add(builder.mul(c_row, INT64(row)), INT64(column * lanes))
-                with builder.if_else(builder.icmp_signed("!=", add, INT64(0))) as (more, first):
-                    with more:
-                        vectors.store(builder, builder.fadd(vectors.load(builder, c, place, vector), total), c, place)
-                    with first:
-                        vectors.store(builder, total, c, place)
-            return context.get_dummy_value()
+        for number, total in enumerate(add_up(builder, (rows, width, vector), sweep)):
+            row, column = divmod(number, width)
+            place = builder.add(builder.mul(c_row, INT64(row)), INT64(column * lanes))
+            with builder.if_else(builder.icmp_signed("!=", add, INT64(0))) as (more, first):
+                with more:
+                    vectors.store(builder, builder.fadd(vectors.load(builder, c, place, vector), total), c, place)
+                with first:
+                    vectors.store(builder, total, c, place)
 
-        numbers = (a, ar, at, b, bt, c, cr, count, add)
-        return types.void(*[types.intp for _ in numbers]), emit
-
-    return intrinsic(product)
+    return product
 
 
 def _compiled(rows: int, width: int) -> Any:

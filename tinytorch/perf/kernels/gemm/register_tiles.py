@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.perf.kernels.runtime import vectors
 
@@ -94,70 +92,37 @@ def _loop(builder: Any, count: Any, pointers: list[Any], steps: list[Any], inner
             builder.store(builder.gep(pointer, [step]), slot)
 
 
-def _row_offsets(context: Any, builder: Any, array_type: Any, array: Any) -> list[Any]:
-    """Return the first `ROWS` numbers of an int64 array."""
-    data = vectors.data_pointer(context, builder, array_type, array)
-    return [builder.load(builder.gep(data, [INT64(row)])) for row in range(ROWS)]
+@vectors.emitted(constants=2)
+def tile(
+    builder: Any, wide: int, adds: int, target: Any, target_at: Any, target_rows: Any, x: Any, x_at: Any, x_rows: Any,
+    y: Any, y_at: Any, counts: Any, x_steps: Any, y_steps: Any,
+) -> None:  # fmt: skip
+    """Make a tile of `ROWS` rows and ``wide`` (1 or 2) vectors of `LANES` columns, whose sums stay in registers.
 
+        target[target_at + target_rows[m] + n] = sum over i, j, k of
+            x[x_at + x_rows[m] + i x_steps[0] + j x_steps[1] + k x_steps[2]]
+            * y[y_at + n + i y_steps[0] + j y_steps[1] + k y_steps[2]],  i, j, k < counts,
 
-def _tile(
-    _typing: Any,
-    across: Any,
-    accumulate: Any,
-    target: Any,
-    target_at: Any,
-    target_rows: Any,
-    x: Any,
-    x_at: Any,
-    x_rows: Any,
-    y: Any,
-    y_at: Any,
-    counts: Any,
-    x_steps: Any,
-    y_steps: Any,
-) -> Any:
-    """Type and emit `tile`."""
-    if not isinstance(across, types.IntegerLiteral) or not isinstance(accumulate, types.IntegerLiteral):
-        return None
-    wide, adds = across.literal_value, accumulate.literal_value
+    added to what is there if ``adds`` is 1. Arrays are flat float32, ``*_rows`` int64 of at least `ROWS` offsets, the
+    last three are tuples of three int64.
+    """
+    into, left, right = vectors.from_on(builder, target, target_at, x, x_at, y, y_at)
+    into_rows, left_rows = (
+        [builder.load(builder.gep(rows, [INT64(row)])) for row in range(ROWS)] for rows in (target_rows, x_rows)
+    )
+    places = [place for row in into_rows for place in vectors.offsets(builder, row, LANES, wide)]
+    begin = [vectors.load(builder, into, place, VECTOR) for place in places] if adds else ()
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = signature.args
-        pointers = [vectors.data_pointer(context, builder, kinds[i], arguments[i]) for i in (2, 5, 8)]
-        into, left, right = (
-            builder.gep(pointer, [arguments[i]]) for pointer, i in zip(pointers, (3, 6, 9), strict=True)
-        )
-        into_rows, left_rows = (_row_offsets(context, builder, kinds[i], arguments[i]) for i in (4, 7))
-        turns, left_steps, right_steps = (cgutils.unpack_tuple(builder, arguments[i], 3) for i in (10, 11, 12))
-        places = [place for row in into_rows for place in vectors.offsets(builder, row, LANES, wide)]
-        begin = [vectors.load(builder, into, place, VECTOR) for place in places] if adds else ()
+    def sweep(step: TileStep, level: int = 0, here: Any = (left, right)) -> None:
+        """Emit the loops from ``level`` on, the innermost of which takes the steps."""
+        if level == 3:
+            step([builder.gep(here[0], [place]) for place in left_rows], here[1])
+            return
+        steps = [x_steps[level], y_steps[level]]
+        _loop(builder, counts[level], here, steps, lambda there: sweep(step, level + 1, there))
 
-        def sweep(step: TileStep, level: int = 0, here: Any = (left, right)) -> None:
-            """Emit the loops from ``level`` on, the innermost of which takes the steps."""
-            if level == 3:
-                step([builder.gep(here[0], [place]) for place in left_rows], here[1])
-                return
-            steps = [left_steps[level], right_steps[level]]
-            _loop(builder, turns[level], here, steps, lambda there: sweep(step, level + 1, there))
-
-        for value, place in zip(add_up(builder, (ROWS, wide, VECTOR), sweep, begin), places, strict=True):
-            vectors.store(builder, value, into, place)
-        return context.get_dummy_value()
-
-    arguments = (across, accumulate, target, target_at, target_rows, x, x_at, x_rows, y, y_at, counts, x_steps, y_steps)
-    return types.void(*arguments), emit
-
-
-#: ``tile(across, accumulate, target, target_at, target_rows, x, x_at, x_rows, y, y_at, counts, x_steps, y_steps)``:
-#: a tile of `ROWS` rows and ``across`` (1 or 2) vectors of `LANES` columns,
-#:
-#:     target[target_at + target_rows[m] + n] = sum over i, j, k of
-#:         x[x_at + x_rows[m] + i x_steps[0] + j x_steps[1] + k x_steps[2]]
-#:         * y[y_at + n + i y_steps[0] + j y_steps[1] + k y_steps[2]],  i, j, k < counts,
-#:
-#: added to what is there if ``accumulate`` is 1. Arrays are flat float32, ``*_rows`` int64 of at least `ROWS`
-#: offsets, the last three are tuples of three int64. All sums stay in registers.
-tile = intrinsic(prefer_literal=True)(_tile)
+    for value, place in zip(add_up(builder, (ROWS, wide, VECTOR), sweep, begin), places, strict=True):
+        vectors.store(builder, value, into, place)
 
 
 def _masked_rows(builder: Any, data: Any, at: Any, step: Any, rows: Any, columns: Any) -> list[Any]:
@@ -191,8 +156,9 @@ def transposed(builder: Any, rows: list[Any]) -> list[Any]:
     return rows
 
 
-def _transpose(
-    _typing: Any,
+@vectors.emitted()
+def transpose(
+    builder: Any,
     target: Any,
     target_at: Any,
     target_rows: Any,
@@ -201,21 +167,12 @@ def _transpose(
     step: Any,
     rows: Any,
     columns: Any,
-) -> Any:
-    """Type and emit `transpose`."""
+) -> None:
+    """Turn a square of `LANES` rows and columns: ``target[target_at + target_rows[c] + r] = source[at + r step + c]``.
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = signature.args
-        into, places, data = (vectors.data_pointer(context, builder, kinds[i], arguments[i]) for i in (0, 2, 3))
-        for row, values in enumerate(transposed(builder, _masked_rows(builder, data, *arguments[4:]))):
-            place = builder.add(arguments[1], builder.load(builder.gep(places, [INT64(row)])))
-            vectors.store(builder, values, into, place)
-        return context.get_dummy_value()
-
-    return types.void(target, target_at, target_rows, source, at, step, rows, columns), emit
-
-
-#: ``transpose(target, target_at, target_rows, source, at, step, rows, columns)``: a square of `LANES` rows and columns,
-#: ``target[target_at + target_rows[c] + r] = source[at + r step + c]``, where r >= rows or c >= columns zeros, which
-#: are written as well. Arrays are flat float32, ``target_rows`` int64 of at least `LANES` offsets.
-transpose = intrinsic(_transpose)
+    Where r >= rows or c >= columns zeros are written. Arrays are flat float32, ``target_rows`` int64 of at least
+    `LANES` offsets.
+    """
+    for row, values in enumerate(transposed(builder, _masked_rows(builder, source, at, step, rows, columns))):
+        place = builder.add(target_at, builder.load(builder.gep(target_rows, [INT64(row)])))
+        vectors.store(builder, values, target, place)

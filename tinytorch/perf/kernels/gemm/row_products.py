@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.perf.kernels.gemm.register_tiles import LANES, TileStep, add_up
 from tinytorch.perf.kernels.runtime import vectors
@@ -24,26 +22,12 @@ _SHORT = 8
 _BYTE = ir.IntType(8)
 
 
-def _floats_at(builder: Any, pointer: Any, index: Any, vector: Any, kind: Any) -> Any:
+def _floats_at(builder: Any, pointer: Any, index: Any, vector: Any) -> Any:
     """Return the ``vector`` of floats from element ``index`` on, of an array of float32 or of int8 codes."""
-    if kind.dtype != types.int8:
+    if pointer.type.pointee != _BYTE:
         return vectors.load(builder, pointer, index, vector)
-    place = vectors.vector_pointer(builder, pointer, index, ir.VectorType(_BYTE, vector.count))
-    return builder.sitofp(builder.load(place, align=1), vector)
-
-
-def _float_at(builder: Any, pointer: Any, index: Any, kind: Any) -> Any:
-    """Return element ``index`` of an array of float32 or of int8 codes as a float."""
-    one = builder.load(builder.gep(pointer, [index]))
-    return builder.sitofp(one, vectors.FLOAT) if kind.dtype == types.int8 else one
-
-
-def _total(builder: Any, vector: Any) -> Any:
-    """Return the sum of the elements of a vector, by halves."""
-    name = f"llvm.vector.reduce.fadd.v{vector.type.count}f32"
-    shape = ir.FunctionType(vectors.FLOAT, [vectors.FLOAT, vector.type])
-    reduce = cgutils.get_or_insert_function(builder.module, shape, name)
-    return builder.call(reduce, [vectors.FLOAT(-0.0), vector], fastmath=("reassoc",))
+    codes = vectors.load(builder, pointer, index, ir.VectorType(_BYTE, vector.count), align=1)
+    return builder.sitofp(codes, vector)
 
 
 def _dot(stages: tuple[tuple[int, int], ...]) -> Any:
@@ -52,38 +36,32 @@ def _dot(stages: tuple[tuple[int, int], ...]) -> Any:
     Each stage sums as long as its vectors are full: lanes of a vector, and how many sums of vectors at a time.
     """
 
-    def dot_product(_typing: Any, x: Any, x_at: Any, y: Any, y_at: Any, count: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            kind, count = signature.args[2], arguments[4]
-            left, right = (
-                builder.gep(vectors.data_pointer(context, builder, signature.args[i], arguments[i]), [arguments[i + 1]])
-                for i in (0, 2)
-            )
-            total = cgutils.alloca_once(builder, vectors.FLOAT)
-            builder.store(vectors.FLOAT(0), total)
-            done = count.type(0)
-            for lanes, ways in stages:
-                vector, step = ir.VectorType(vectors.FLOAT, lanes), count.type(lanes * ways)
-                sums = vectors.variables(builder, vector, ways)
-                stop = builder.add(done, builder.mul(builder.sdiv(builder.sub(count, done), step), step))
-                with cgutils.for_range_slice(builder, done, stop, step) as (start, _):
-                    for slot, index in zip(sums, vectors.offsets(builder, start, lanes, ways), strict=True):
-                        x_lanes = vectors.load(builder, left, index, vector)
-                        y_lanes = _floats_at(builder, right, index, vector, kind)
-                        builder.store(vectors.fused_multiply_add(builder, x_lanes, y_lanes, builder.load(slot)), slot)
-                whole = builder.load(sums[0])
-                for slot in sums[1:]:
-                    whole = builder.fadd(whole, builder.load(slot))
-                builder.store(builder.fadd(builder.load(total), _total(builder, whole)), total)
-                done = stop
-            with cgutils.for_range_slice(builder, done, count, count.type(1)) as (index, _):
-                product = builder.fmul(builder.load(builder.gep(left, [index])), _float_at(builder, right, index, kind))
-                builder.store(builder.fadd(product, builder.load(total)), total)
-            return builder.load(total)
+    @vectors.emitted(types.float32)
+    def dot_product(builder: Any, x: Any, x_at: Any, y: Any, y_at: Any, count: Any) -> Any:
+        left, right = vectors.from_on(builder, x, x_at, y, y_at)
+        total = cgutils.alloca_once(builder, vectors.FLOAT)
+        builder.store(vectors.FLOAT(0), total)
+        done = count.type(0)
+        for lanes, ways in stages:
+            vector, step = ir.VectorType(vectors.FLOAT, lanes), count.type(lanes * ways)
+            sums = vectors.variables(builder, vector, ways)
+            stop = builder.add(done, builder.mul(builder.sdiv(builder.sub(count, done), step), step))
+            with cgutils.for_range_slice(builder, done, stop, step) as (start, _):
+                for slot, index in zip(sums, vectors.offsets(builder, start, lanes, ways), strict=True):
+                    x_lanes = vectors.load(builder, left, index, vector)
+                    vectors.add_product(builder, slot, x_lanes, _floats_at(builder, right, index, vector))
+            whole = builder.load(sums[0])
+            for slot in sums[1:]:
+                whole = builder.fadd(whole, builder.load(slot))
+            builder.store(builder.fadd(builder.load(total), vectors.total(builder, whole)), total)
+            done = stop
+        with cgutils.for_range_slice(builder, done, count, count.type(1)) as (index, _):
+            a, b = (builder.load(builder.gep(each, [index])) for each in (left, right))
+            b = b if b.type == vectors.FLOAT else builder.sitofp(b, vectors.FLOAT)
+            builder.store(builder.fadd(builder.fmul(a, b), builder.load(total)), total)
+        return builder.load(total)
 
-        return types.float32(x, x_at, y, y_at, count), emit
-
-    return intrinsic(dot_product)
+    return dot_product
 
 
 #: Of a head's numbers, and of a row of a table.
@@ -99,33 +77,26 @@ def _columns(rows: int, wide: int, lanes: int) -> Any:
     """
     vector = ir.VectorType(vectors.FLOAT, lanes)
 
+    @vectors.emitted()
     def add_products(
-        _typing: Any, x: Any, xa: Any, xs: Any, w: Any, wa: Any, ws: Any, o: Any, oa: Any, os: Any, n: Any
-    ) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            _, _, x_step, _, _, weight_step, _, _, output_step, count = arguments
-            load = partial(_floats_at, kind=signature.args[3])
-            left, right, into = (
-                builder.gep(vectors.data_pointer(context, builder, signature.args[i], arguments[i]), [arguments[i + 1]])
-                for i in (0, 3, 6)
-            )
-            starts = [builder.mul(output_step, output_step.type(row)) for row in range(rows)]
-            places = [place for start in starts for place in vectors.offsets(builder, start, lanes, wide)]
-            lines = [builder.mul(x_step, x_step.type(row)) for row in range(rows)]
+        builder: Any, x: Any, x_at: Any, x_step: Any, weight: Any, weight_at: Any, weight_step: Any, output: Any,
+        output_at: Any, output_step: Any, count: Any,
+    ) -> None:  # fmt: skip
+        left, right, into = vectors.from_on(builder, x, x_at, weight, weight_at, output, output_at)
+        starts = [builder.mul(output_step, output_step.type(row)) for row in range(rows)]
+        places = [place for start in starts for place in vectors.offsets(builder, start, lanes, wide)]
+        lines = [builder.mul(x_step, x_step.type(row)) for row in range(rows)]
 
-            def sweep(step: TileStep) -> None:
-                with cgutils.for_range(builder, count) as loop:
-                    numbers = [builder.gep(left, [builder.add(line, loop.index)]) for line in lines]
-                    step(numbers, builder.gep(right, [builder.mul(loop.index, weight_step)]))
+        def sweep(step: TileStep) -> None:
+            with cgutils.for_range(builder, count) as loop:
+                numbers = [builder.gep(left, [builder.add(line, loop.index)]) for line in lines]
+                step(numbers, builder.gep(right, [builder.mul(loop.index, weight_step)]))
 
-            begin = [vectors.load(builder, into, place, vector) for place in places]
-            for value, place in zip(add_up(builder, (rows, wide, vector), sweep, begin, load), places, strict=True):
-                vectors.store(builder, value, into, place)
-            return context.get_dummy_value()
+        begin = [vectors.load(builder, into, place, vector) for place in places]
+        for value, place in zip(add_up(builder, (rows, wide, vector), sweep, begin, _floats_at), places, strict=True):
+            vectors.store(builder, value, into, place)
 
-        return types.void(x, xa, xs, w, wa, ws, o, oa, os, n), emit
-
-    return intrinsic(add_products)
+    return add_products
 
 
 _row_by_four, _row_by_one = _columns(1, 4, LANES), _columns(1, 1, LANES)
@@ -140,25 +111,19 @@ def _sweep(ways: int) -> Any:
     """
     vector, index = ir.VectorType(vectors.FLOAT, LANES), ir.IntType(64)
 
-    def sweep(_typing: Any, x: Any, weight: Any, step: Any, output: Any, columns: Any) -> Any:
-        def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            x, weight, step, output, columns = arguments
-            x, weight, output = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in (x, weight, output))
-            rows = [builder.gep(weight, [builder.mul(step, index(way))]) for way in range(ways)]
-            factors = [
-                vectors.filled(builder, builder.load(builder.gep(x, [index(way)])), vector) for way in range(ways)
-            ]
-            with cgutils.for_range_slice(builder, index(0), columns, index(LANES), index) as (column, _):
-                total = vectors.load(builder, output, column, vector)
-                for row, factor in zip(rows, factors, strict=True):
-                    numbers = vectors.load(builder, row, column, vector)
-                    total = vectors.fused_multiply_add(builder, factor, numbers, total)
-                vectors.store(builder, total, output, column)
-            return _context.get_dummy_value()
+    @vectors.emitted(takes=[types.intp] * 5)
+    def sweep(builder: Any, x: Any, weight: Any, step: Any, output: Any, columns: Any) -> None:
+        x, weight, output = vectors.float_pointers(builder, x, weight, output)
+        rows = [builder.gep(weight, [builder.mul(step, index(way))]) for way in range(ways)]
+        factors = [vectors.filled(builder, builder.load(builder.gep(x, [index(way)])), vector) for way in range(ways)]
+        with cgutils.for_range_slice(builder, index(0), columns, index(LANES), index) as (column, _):
+            total = vectors.load(builder, output, column, vector)
+            for row, factor in zip(rows, factors, strict=True):
+                numbers = vectors.load(builder, row, column, vector)
+                total = vectors.fused_multiply_add(builder, factor, numbers, total)
+            vectors.store(builder, total, output, column)
 
-        return types.void(*[types.intp for _ in (x, weight, step, output, columns)]), emit
-
-    return intrinsic(sweep)
+    return sweep
 
 
 _sweep_one, _sweep_four = _sweep(1), _sweep(4)

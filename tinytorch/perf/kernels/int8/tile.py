@@ -407,16 +407,9 @@ def tile(
     return types.void(marker, rows, panels, whole, whole, whole, whole, three, whole, operands), emit
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def copy_chunk(typing: Any, target: Any, to: Any, source: Any, start: Any) -> Any:
+@vectors.emitted()
+def copy_chunk(builder: Any, target: Any, to: Any, source: Any, start: Any) -> None:
     """Copy 16 bytes from ``source[start:]`` to ``target[to:]``."""
-
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        vector = ir.VectorType(BYTE, CHUNK)
-        pointers = [vectors.data_pointer(context, builder, signature.args[i], arguments[i]) for i in (0, 2)]
-        value = _at(builder, pointers[1], arguments[3], vector)
-        moved = builder.bitcast(builder.gep(pointers[0], [arguments[1]]), vector.as_pointer())
-        builder.store(value, moved, align=1)
-        return context.get_dummy_value()
-
-    return types.void(target, types.intp, source, types.intp), emit
+    vector = ir.VectorType(BYTE, CHUNK)
+    moved = builder.bitcast(builder.gep(target, [to]), vector.as_pointer())
+    builder.store(_at(builder, source, start, vector), moved, align=1)

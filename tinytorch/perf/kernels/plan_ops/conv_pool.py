@@ -72,11 +72,11 @@ def _convolve_windows(row: int) -> None:
         packed = floats_at(w[3] + 4 * taps * channels * column, 1 << 40)
         for number in range(first, last):
             at = number * LINE
-            begin, count = behind + tables[at], tables[at + 1]
+            sizes = at + 2, behind + tables[at], tables[at + 1], channels
             if wide > LANES:
-                window_tile(2, low, high, into, column, source, 0, packed, bias, tables, at + 2, begin, count, channels)
+                window_tile(2, (low, high), into, column, source, packed, bias, tables, sizes)
             else:
-                window_tile(1, low, high, into, column, source, 0, packed, bias, tables, at + 2, begin, count, channels)
+                window_tile(1, (low, high), into, column, source, packed, bias, tables, sizes)
 
 
 def _convolve(row: int) -> None:
@@ -105,8 +105,8 @@ def _by_channel(kind: int, name: str) -> Entry:
         w = words_at(row, WORDS)
         height, width, rows, columns, high, wide = w[6], w[7], w[8], w[9], w[10], w[11]
         pixel, filled = w[18], w[19]
-        low, most = floats_at(row + 160, 1)[0], floats_at(row + 168, 1)[0]
-        down, right, further = w[16] * width * pixel, w[17] * pixel, w[13] * pixel
+        ends = floats_at(row + 160, 1)[0], floats_at(row + 168, 1)[0]
+        steps = w[16] * width * pixel, w[17] * pixel, w[13] * pixel, wide * filled
         first, last = part(w, w[5] * rows)
         for line in range(first, last):
             y, top, bottom = reach(line % rows, w[12], w[14], w[16], height, high)
@@ -117,45 +117,13 @@ def _by_channel(kind: int, name: str) -> Entry:
                 x, left, stop = reach(column, w[13], w[15], w[17], width, wide)
                 _, after, end = reach(column + _ACROSS - 1, w[13], w[15], w[17], width, wide)
                 source, weight = lines + 4 * (x + left * w[17]) * pixel, weights + 4 * left * filled
-                target = w[2] + 4 * (line * columns + column) * filled
-                taps, beside = bottom - top, stop - left
+                places = source, w[2] + 4 * (line * columns + column) * filled, weight, w[4]
+                taps = bottom - top, stop - left
                 if left == after == 0 and stop == end == wide and column + _ACROSS <= columns:
-                    channels_tile(
-                        kind,
-                        _ACROSS,
-                        source,
-                        target,
-                        weight,
-                        w[4],
-                        low,
-                        most,
-                        taps,
-                        beside,
-                        down,
-                        right,
-                        further,
-                        wide * filled,
-                        filled,
-                    )
+                    channels_tile(kind, _ACROSS, places, ends, taps, steps, filled)
                     column += _ACROSS
                 else:
-                    channels_tile(
-                        kind,
-                        1,
-                        source,
-                        target,
-                        weight,
-                        w[4],
-                        low,
-                        most,
-                        taps,
-                        beside,
-                        down,
-                        right,
-                        further,
-                        wide * filled,
-                        filled,
-                    )
+                    channels_tile(kind, 1, places, ends, taps, steps, filled)
                     column += 1
 
     return Entry(by_channel, name)

@@ -15,9 +15,9 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
+from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, words_at
 from tinytorch.perf.kernels.runtime.threads import give_way
@@ -40,30 +40,20 @@ _CLOCK = np.int32(getattr(time, "CLOCK_MONOTONIC", 0))
 _read_clock = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uintp))
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _call(_typing: Any, address: Any, row: Any) -> Any:
+@vectors.emitted()
+def _call(builder: Any, address: Any, row: Any) -> None:
     """Call the entry at an address with the address of its row."""
-
-    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        # How Numba compiles a function of one int64: places for the result and the error, then the argument.
-        place = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.IntType(32), [place.as_pointer(), place.as_pointer(), ir.IntType(64)])
-        result, error = cgutils.alloca_once(builder, place), cgutils.alloca_once(builder, place)
-        builder.call(builder.inttoptr(arguments[0], kind.as_pointer()), [result, error, arguments[1]])
-        return context.get_dummy_value()
-
-    return types.void(address, row), emit
+    # How Numba compiles a function of one int64: places for the result and the error, then the argument.
+    place = ir.IntType(8).as_pointer()
+    kind = ir.FunctionType(ir.IntType(32), [place.as_pointer(), place.as_pointer(), ir.IntType(64)])
+    result, error = cgutils.alloca_once(builder, place), cgutils.alloca_once(builder, place)
+    builder.call(builder.inttoptr(address, kind.as_pointer()), [result, error, row])
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _add_atomic(_typing: Any, _address: Any, _number: Any) -> Any:
+@vectors.emitted(types.int64, [types.int64, types.int64])
+def _add_atomic(builder: Any, address: Any, number: Any) -> Any:
     """Add a number to the int64 at an address that other threads read and write; return what was there."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        place = builder.inttoptr(arguments[0], ir.IntType(64).as_pointer())
-        return builder.atomic_rmw("add", place, arguments[1], "seq_cst")
-
-    return types.int64(types.int64, types.int64), emit
+    return builder.atomic_rmw("add", builder.inttoptr(address, ir.IntType(64).as_pointer()), number, "seq_cst")
 
 
 class Entry:

@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
 from tinytorch.core.ops.spatial import Pair
@@ -95,152 +93,96 @@ def _between(builder: Any, value: Any, ends: list[Any]) -> Any:
     return value
 
 
-def _window_tile(
-    _typing: Any,
-    across: Any,
-    low: Any,
-    high: Any,
-    target: Any,
-    column: Any,
-    x: Any,
-    x_at: Any,
-    panel: Any,
-    bias: Any,
-    tables: Any,
-    places: Any,
-    entries: Any,
-    taps: Any,
-    channels: Any,
-) -> Any:
-    """Type and emit `window_tile`."""
-    del low, high
-    if not isinstance(across, types.IntegerLiteral):
-        return None
-    wide = across.literal_value
+@vectors.emitted(constants=1)
+def window_tile(
+    builder: Any, wide: int, ends: Any, into: Any, at: Any, maps: Any, panels: Any, added: Any, table: Any, sizes: Any
+) -> None:
+    """Convolve `ROWS` positions for ``wide`` (1 or 2) vectors of `LANES` output channels from ``at`` on.
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = signature.args
-        into, maps, panels, added, table = (
-            vectors.data_pointer(context, builder, kinds[i], arguments[i]) for i in (3, 5, 7, 8, 9)
-        )
-        _, *ends, _, first, _, origin, _, _, _, place, entry, count, each = arguments
-        into, maps = builder.gep(into, [first]), builder.gep(maps, [origin])
-        parts = [INT64(part * LANES) for part in range(wide)]
-        begin = [vectors.load(builder, added, builder.add(first, part), VECTOR) for part in parts]
+    With (places, entries, taps, channels) = ``sizes`` it makes
 
-        def sweep(step: TileStep) -> None:
-            with cgutils.for_range(builder, count, intp=INT64) as turn:
-                at = builder.add(entry, builder.mul(turn.index, INT64(ENTRY)))
-                tap, *offsets = _numbers(builder, table, at, ENTRY)
-                rows = [builder.gep(maps, [offset]) for offset in offsets]
-                weights = builder.gep(panels, [builder.mul(tap, builder.mul(each, INT64(wide * LANES)))])
-                with cgutils.for_range(builder, each, intp=INT64) as channel:
-                    here = builder.gep(weights, [builder.mul(channel.index, INT64(wide * LANES))])
-                    step([builder.gep(row, [channel.index]) for row in rows], here)
+        into[at + p[m] + n] = added[at + n] + sum over t < taps, c < channels of
+            maps[e[t, 1 + m] + c] * panels[(e[t, 0] channels + c) wide LANES + n],
 
-        made = add_up(builder, (ROWS, wide, VECTOR), sweep, begin * ROWS)
-        ends = [vectors.filled(builder, end, VECTOR) for end in ends]
-        rows = _numbers(builder, table, place, ROWS)
-        for value, (row, part) in zip(made, itertools.product(rows, parts), strict=True):
-            vectors.store(builder, _between(builder, value, ends), into, builder.add(row, part))
-        return context.get_dummy_value()
+    where p are the `ROWS` numbers of ``table`` from ``places`` on, and e its lines of `ENTRY` numbers from ``entries``
+    on; none is stored below or above the two ``ends``. Arrays are flat, float32 but for ``table`` of int64.
+    """
+    place, entry, count, each = sizes
+    into = builder.gep(into, [at])
+    parts = [INT64(part * LANES) for part in range(wide)]
+    begin = [vectors.load(builder, added, builder.add(at, part), VECTOR) for part in parts]
 
-    sizes = (places, entries, taps, channels)
-    arguments = (across, types.float32, types.float32, target, column, x, x_at, panel, bias, tables, *sizes)
-    return types.void(*arguments), emit
+    def sweep(step: TileStep) -> None:
+        with cgutils.for_range(builder, count, intp=INT64) as turn:
+            line = builder.add(entry, builder.mul(turn.index, INT64(ENTRY)))
+            tap, *offsets = _numbers(builder, table, line, ENTRY)
+            rows = [builder.gep(maps, [offset]) for offset in offsets]
+            weights = builder.gep(panels, [builder.mul(tap, builder.mul(each, INT64(wide * LANES)))])
+            with cgutils.for_range(builder, each, intp=INT64) as channel:
+                here = builder.gep(weights, [builder.mul(channel.index, INT64(wide * LANES))])
+                step([builder.gep(row, [channel.index]) for row in rows], here)
 
-
-#: ``window_tile(across, low, high, target, column, x, x_at, panel, bias, tables, places, entries, taps, channels)``:
-#: `ROWS` positions and ``across`` (1 or 2) vectors of `LANES` output channels from ``column`` on,
-#:
-#:     target[column + p[m] + n] = bias[column + n] + sum over t < taps, c < channels of
-#:         x[x_at + e[t, 1 + m] + c] * panel[(e[t, 0] channels + c) across LANES + n],
-#:
-#: where p are the `ROWS` numbers of ``tables`` from ``places`` on, and e the lines of `ENTRY` numbers from ``entries``
-#: on; none is stored below ``low`` or above ``high``, float32. Arrays are flat, float32 but for ``tables`` of int64.
-window_tile = intrinsic(prefer_literal=True)(_window_tile)
+    made = add_up(builder, (ROWS, wide, VECTOR), sweep, begin * ROWS)
+    ends = [vectors.filled(builder, end, VECTOR) for end in ends]
+    rows = _numbers(builder, table, place, ROWS)
+    for value, (row, part) in zip(made, itertools.product(rows, parts), strict=True):
+        vectors.store(builder, _between(builder, value, ends), into, builder.add(row, part))
 
 
 #: What a walk over windows of one channel makes of them.
 PRODUCTS, MEANS, MAXIMA = range(3)
 
 
-def _channels_tile(
-    _typing: Any,
-    kind: Any,
-    across: Any,
-    x: Any,
-    target: Any,
-    weight: Any,
-    first: Any,
-    low: Any,
-    high: Any,
-    rows: Any,
-    columns: Any,
-    row_step: Any,
-    column_step: Any,
-    next_step: Any,
-    weight_step: Any,
-    channels: Any,
-) -> Any:
-    """Type and emit `channels_tile`."""
-    del low, high
-    if not isinstance(kind, types.IntegerLiteral) or not isinstance(across, types.IntegerLiteral):
-        return None
-    made, wide = kind.literal_value, across.literal_value
+@vectors.emitted(constants=2)
+def channels_tile(
+    builder: Any, made: int, wide: int, places: Any, ends: Any, taps: Any, steps: Any, channels: Any
+) -> None:
+    """Make ``wide`` windows of (rows, columns) ``taps``, each of ``channels``, a multiple of `LANES`, by itself.
 
-    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        _, _, *addresses, low, high, count, width, down, right, further, weights_down, filled = arguments
-        maps, into, weights, begin = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in addresses)
-        ends = [vectors.filled(builder, end, VECTOR) for end in (low, high)]
-        nexts = [builder.mul(further, INT64(number)) for number in range(wide)]
-        sums = vectors.variables(builder, VECTOR, wide)
-        with cgutils.for_range_slice(builder, INT64(0), filled, INT64(LANES), INT64) as (channel, _):
-            start = ends[0] if made != PRODUCTS else vectors.load(builder, begin, channel, VECTOR)
-            start = ir.Constant(VECTOR, None) if made == MEANS else start
-            for total in sums:
-                builder.store(start, total)
-            with cgutils.for_range(builder, count, intp=INT64) as down_turn:
-                here = builder.add(builder.mul(down_turn.index, down), channel)
-                there = builder.add(builder.mul(down_turn.index, weights_down), channel)
-                with cgutils.for_range(builder, width, intp=INT64) as turn:
-                    at = builder.add(here, builder.mul(turn.index, right))
-                    factor = None
-                    if made == PRODUCTS:
-                        place = builder.add(there, builder.mul(turn.index, filled))
-                        factor = vectors.load(builder, weights, place, VECTOR)
-                    for step, total in zip(nexts, sums, strict=True):
-                        value = vectors.load(builder, maps, builder.add(at, step), VECTOR)
-                        before = builder.load(total)
-                        if factor is not None:
-                            now = vectors.fused_multiply_add(builder, value, factor, before)
-                        elif made == MEANS:
-                            now = builder.fadd(before, value)
-                        else:  # NaN is taken, and stays
-                            above = builder.fcmp_ordered(">", value, before)
-                            above = builder.or_(above, builder.fcmp_unordered("uno", value, value))
-                            now = builder.select(above, value, before)
-                        builder.store(now, total)
-            for number, total in enumerate(sums):
-                value = builder.load(total)
+    ``places`` are the addresses of float32 x, target, weight and first, ``steps`` those of rows, columns, windows and
+    rows of the weight, in floats. For `PRODUCTS` it makes
+
+        target[channels n + c] = first[c] + sum over i < rows, j < columns of
+            x[window_step n + row_step i + column_step j + c] * weight[weight_step i + channels j + c]
+
+    between the two ``ends``; for `MEANS` the sum of x alone times the second end; for `MAXIMA` the largest x, or the
+    first end if that is larger.
+    """
+    maps, into, weights, begin = vectors.float_pointers(builder, *places)
+    (count, width), (down, right, further, weights_down) = taps, steps
+    ends = [vectors.filled(builder, end, VECTOR) for end in ends]
+    nexts = [builder.mul(further, INT64(number)) for number in range(wide)]
+    sums = vectors.variables(builder, VECTOR, wide)
+    with cgutils.for_range_slice(builder, INT64(0), channels, INT64(LANES), INT64) as (channel, _):
+        start = ends[0] if made != PRODUCTS else vectors.load(builder, begin, channel, VECTOR)
+        start = ir.Constant(VECTOR, None) if made == MEANS else start
+        for total in sums:
+            builder.store(start, total)
+        with cgutils.for_range(builder, count, intp=INT64) as down_turn:
+            here = builder.add(builder.mul(down_turn.index, down), channel)
+            there = builder.add(builder.mul(down_turn.index, weights_down), channel)
+            with cgutils.for_range(builder, width, intp=INT64) as turn:
+                at = builder.add(here, builder.mul(turn.index, right))
+                factor = None
                 if made == PRODUCTS:
-                    value = _between(builder, value, ends)
-                elif made == MEANS:
-                    value = builder.fmul(value, ends[1])
-                vectors.store(builder, value, into, builder.add(channel, builder.mul(filled, INT64(number))))
-        return context.get_dummy_value()
-
-    places = (x, target, weight, first)
-    steps = (rows, columns, row_step, column_step, next_step, weight_step, channels)
-    return types.void(kind, across, *places, types.float32, types.float32, *steps), emit
-
-
-#: ``channels_tile(kind, across, x, target, weight, first, low, high, rows, columns, row_step, column_step, next_step,
-#: weight_step, channels)``: ``across`` windows of ``rows`` by ``columns`` taps, each channel by itself,
-#:
-#:     target[channels n + c] = first[c] + sum over i < rows, j < columns of
-#:         x[next_step n + row_step i + column_step j + c] * weight[weight_step i + channels j + c]
-#:
-#: between ``low`` and ``high`` for `PRODUCTS`; the sum of x alone times ``high`` for `MEANS`; the largest x, or ``low``
-#: if that is larger, for `MAXIMA`. The first four are addresses of float32, ``channels`` is a multiple of `LANES`.
-channels_tile = intrinsic(prefer_literal=True)(_channels_tile)
+                    place = builder.add(there, builder.mul(turn.index, channels))
+                    factor = vectors.load(builder, weights, place, VECTOR)
+                for step, total in zip(nexts, sums, strict=True):
+                    value = vectors.load(builder, maps, builder.add(at, step), VECTOR)
+                    before = builder.load(total)
+                    if factor is not None:
+                        now = vectors.fused_multiply_add(builder, value, factor, before)
+                    elif made == MEANS:
+                        now = builder.fadd(before, value)
+                    else:  # NaN is taken, and stays
+                        above = builder.fcmp_ordered(">", value, before)
+                        above = builder.or_(above, builder.fcmp_unordered("uno", value, value))
+                        now = builder.select(above, value, before)
+                    builder.store(now, total)
+        for number, total in enumerate(sums):
+            value = builder.load(total)
+            if made == PRODUCTS:
+                value = _between(builder, value, ends)
+            elif made == MEANS:
+                value = builder.fmul(value, ends[1])
+            vectors.store(builder, value, into, builder.add(channel, builder.mul(channels, INT64(number))))

@@ -12,7 +12,6 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
@@ -29,93 +28,14 @@ _LOWEST_NORMAL = np.float32(-87.33654)
 _ONE, _TWO = np.float32(1), np.float32(2)
 
 
-def _multiply_add(_typing: Any, _x: Any, _y: Any, _z: Any) -> Any:
-    """Type and emit `multiply_add`."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        shape = ir.FunctionType(vectors.FLOAT, [vectors.FLOAT] * 3)
-        return builder.call(cgutils.get_or_insert_function(builder.module, shape, "llvm.fma.f32"), arguments)
-
-    return types.float32(types.float32, types.float32, types.float32), emit
+_FLOAT, _INT = types.float32, types.int32
 
 
-def _whole(name: str) -> Any:
-    """Return the intrinsic that rounds a float32 to a whole number."""
-
-    def rounded(_typing: Any, _x: Any) -> Any:
-        def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            shape = ir.FunctionType(vectors.FLOAT, [vectors.FLOAT])
-            return builder.call(cgutils.get_or_insert_function(builder.module, shape, f"llvm.{name}.f32"), arguments)
-
-        return types.float32(types.float32), emit
-
-    return intrinsic(rounded)
-
-
-def _bits_of(_typing: Any, _x: Any) -> Any:
-    """Type and emit `bits_of`."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], vectors.INT32)
-
-    return types.int32(types.float32), emit
-
-
-def _power_of_two(_typing: Any, _exponent: Any) -> Any:
-    """Type and emit `power_of_two`."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        biased = builder.add(arguments[0], vectors.INT32(127))
-        return builder.bitcast(builder.shl(biased, vectors.INT32(23)), vectors.FLOAT)
-
-    return types.float32(types.int32), emit
-
-
-def _times_power(_typing: Any, _value: Any, _shifted: Any) -> Any:
-    """Type and emit `times_power`."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        value, shifted = (builder.bitcast(each, vectors.INT32) for each in arguments)
-        return builder.bitcast(builder.add(value, builder.shl(shifted, vectors.INT32(23))), vectors.FLOAT)
-
-    return types.float32(types.float32, types.float32), emit
-
-
-def _half_of(_typing: Any, _exponent: Any) -> Any:
-    """Type and emit `half_of`."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.ashr(arguments[0], vectors.INT32(1))
-
-    return types.int32(types.int32), emit
-
-
-def _difference_of(_typing: Any, _a: Any, _b: Any) -> Any:
-    """Type and emit `difference_of`."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.sub(*arguments)
-
-    return types.int32(types.int32, types.int32), emit
-
-
-def _sort_key(_typing: Any, _x: Any) -> Any:
-    """Type and emit `sort_key`."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        bits = builder.bitcast(arguments[0], vectors.INT32)
-        return _flipped(builder, bits)
-
-    return types.int32(types.float32), emit
-
-
-def _of_sort_key(_typing: Any, _key: Any) -> Any:
-    """Type and emit `of_sort_key`."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(_flipped(builder, arguments[0]), vectors.FLOAT)
-
-    return types.float32(types.int32), emit
+def _named(builder: Any, name: str, *arguments: Any) -> Any:
+    """Return what LLVM's function of a name gives, for arguments of its result's type."""
+    kind = arguments[0].type
+    shape = ir.FunctionType(kind, [kind] * len(arguments))
+    return builder.call(cgutils.get_or_insert_function(builder.module, shape, name), arguments)
 
 
 def _flipped(builder: Any, bits: Any) -> Any:
@@ -124,48 +44,81 @@ def _flipped(builder: Any, bits: Any) -> Any:
     return builder.xor(bits, builder.and_(sign, vectors.INT32(0x7FFFFFFF)))
 
 
-def _larger(_typing: Any, _a: Any, _b: Any) -> Any:
-    """Type and emit `larger`."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        shape = ir.FunctionType(vectors.INT32, [vectors.INT32] * 2)
-        return builder.call(cgutils.get_or_insert_function(builder.module, shape, "llvm.smax.i32"), arguments)
-
-    return types.int32(types.int32, types.int32), emit
+@vectors.emitted(_INT, [_FLOAT])
+def sort_key(builder: Any, x: Any) -> Any:
+    """Give an int32 that sorts as the float32 does: NaN above infinity, or below minus infinity if its sign is set."""
+    return _flipped(builder, builder.bitcast(x, vectors.INT32))
 
 
-def _add_in_any_order(_typing: Any, _a: Any, _b: Any) -> Any:
-    """Type and emit `add_in_any_order`."""
-
-    def emit(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.fadd(*arguments, flags=["reassoc", "nsz"])
-
-    return types.float32(types.float32, types.float32), emit
+@vectors.emitted(_FLOAT, [_INT])
+def of_sort_key(builder: Any, key: Any) -> Any:
+    """Give the float32 of a `sort_key`."""
+    return builder.bitcast(_flipped(builder, key), vectors.FLOAT)
 
 
-#: An int32 that sorts as the float32 does; NaN is above infinity, or below minus infinity if its sign is set.
-sort_key = intrinsic(_sort_key)
-#: The float32 of a `sort_key`.
-of_sort_key = intrinsic(_of_sort_key)
-#: The larger of two int32: of this LLVM makes vectors in a reduction, of a float32 comparison, for NaN's sake, not.
-larger = intrinsic(_larger)
-#: ``a + b`` of float32, for a running sum that may be taken in several parts, which is what makes vectors of it.
-add_in_any_order = intrinsic(_add_in_any_order)
-#: ``x * y + z`` of float32, rounded once.
-multiply_add = intrinsic(_multiply_add)
-#: The nearest whole number that is not above a float32, and that is not below.
-floor, ceil = _whole("floor"), _whole("ceil")
-#: The 32 bits of a float32 as an int32.
-bits_of = intrinsic(_bits_of)
-#: 2 ** exponent as a float32, for an int32 exponent from -126 to 127.
-power_of_two = intrinsic(_power_of_two)
-#: ``value * 2**n`` for n added to `ROUNDER` and a normal product, or 1 times 2**128, which is infinite: n is added to
-#: the exponent's bits. Of a NaN with a payload something else may come.
-times_power = intrinsic(_times_power)
-#: An int32 divided by 2, rounded down.
-half_of = intrinsic(_half_of)
-#: ``a - b`` of int32 as int32; Numba's own would be 64 bits wide, and half as many in a vector.
-difference_of = intrinsic(_difference_of)
+@vectors.emitted(_INT, [_INT, _INT])
+def larger(builder: Any, a: Any, b: Any) -> Any:
+    """Give the larger of two int32, of which LLVM makes vectors; of comparing float32, for NaN's sake, it does not."""
+    return _named(builder, "llvm.smax.i32", a, b)
+
+
+@vectors.emitted(_FLOAT, [_FLOAT, _FLOAT])
+def add_in_any_order(builder: Any, a: Any, b: Any) -> Any:
+    """Give a + b, for a running sum that may be taken in several parts, which is what makes vectors of it."""
+    return builder.fadd(a, b, flags=["reassoc", "nsz"])
+
+
+@vectors.emitted(_FLOAT, [_FLOAT, _FLOAT, _FLOAT])
+def multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
+    """Give x y + z, rounded once."""
+    return _named(builder, "llvm.fma.f32", x, y, z)
+
+
+@vectors.emitted(_FLOAT, [_FLOAT])
+def floor(builder: Any, x: Any) -> Any:
+    """Give the nearest whole number that is not above x."""
+    return _named(builder, "llvm.floor.f32", x)
+
+
+@vectors.emitted(_FLOAT, [_FLOAT])
+def ceil(builder: Any, x: Any) -> Any:
+    """Give the nearest whole number that is not below x."""
+    return _named(builder, "llvm.ceil.f32", x)
+
+
+@vectors.emitted(_INT, [_FLOAT])
+def bits_of(builder: Any, x: Any) -> Any:
+    """Give the bits of a float32 as an int32."""
+    return builder.bitcast(x, vectors.INT32)
+
+
+@vectors.emitted(_FLOAT, [_INT])
+def power_of_two(builder: Any, exponent: Any) -> Any:
+    """Give 2**exponent for exponents from -126 to 127."""
+    biased = builder.add(exponent, vectors.INT32(127))
+    return builder.bitcast(builder.shl(biased, vectors.INT32(23)), vectors.FLOAT)
+
+
+@vectors.emitted(_FLOAT, [_FLOAT, _FLOAT])
+def times_power(builder: Any, value: Any, shifted: Any) -> Any:
+    """Give ``value * 2**n`` for n added to `ROUNDER` and a normal product, or 1 times 2**128, which is infinite.
+
+    n is added to the exponent's bits; of a NaN with a payload something else may come.
+    """
+    value, shifted = (builder.bitcast(each, vectors.INT32) for each in (value, shifted))
+    return builder.bitcast(builder.add(value, builder.shl(shifted, vectors.INT32(23))), vectors.FLOAT)
+
+
+@vectors.emitted(_INT, [_INT])
+def half_of(builder: Any, exponent: Any) -> Any:
+    """Give an int32 divided by 2, rounded down."""
+    return builder.ashr(exponent, vectors.INT32(1))
+
+
+@vectors.emitted(_INT, [_INT, _INT])
+def difference_of(builder: Any, a: Any, b: Any) -> Any:
+    """Give a - b as int32; Numba's own would be 64 bits wide, and half as many in a vector."""
+    return builder.sub(a, b)
 
 
 @kernel

@@ -6,6 +6,7 @@ several that have 512. A probe of the ceiling must not depend on that preference
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -83,14 +84,62 @@ def compiled(function: Callable[..., Any], signature: Any) -> Any:
     return njit([signature], nogil=True, error_model="numpy")(function)
 
 
+def emitted(
+    result: Any = types.void, takes: Sequence[Any] | None = None, constants: int = 0
+) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that makes of ``emit(builder, *arguments)`` a function whose code stands where it is called.
+
+    Args:
+        result: Numba's type of what ``emit`` returns.
+        takes: the types that arguments are converted to; as they are if there are none.
+        constants: how many of the first arguments must be known to the compiler: ``emit`` gets them as int, of arrays
+            the pointer to their data, of tuples a list of their parts, and all else as LLVM's values.
+    """
+
+    def made(emit: Callable[..., Any]) -> Any:
+        def typed(_typing: Any, *given: Any) -> Any:
+            if not all(isinstance(one, types.IntegerLiteral) for one in given[:constants]):
+                return None
+            known = [one.literal_value for one in given[:constants]]
+
+            def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                pairs = zip(signature.args[constants:], arguments[constants:], strict=True)
+                values = [_given(context, builder, kind, value) for kind, value in pairs]
+                value = emit(builder, *known, *values)
+                return context.get_dummy_value() if value is None else value
+
+            return result(*(takes or given)), lower
+
+        # By which Numba counts arguments.
+        typed.__signature__ = inspect.signature(emit)  # type: ignore[attr-defined]
+        return intrinsic(prefer_literal=constants > 0)(typed)
+
+    return made
+
+
+def _given(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    """Return an argument as `emitted` gives it."""
+    if isinstance(kind, types.Array):
+        return data_pointer(context, builder, kind, value)
+    if isinstance(kind, types.BaseTuple):
+        parts = cgutils.unpack_tuple(builder, value)
+        return [_given(context, builder, one, part) for one, part in zip(kind.types, parts, strict=True)]
+    return value
+
+
 def data_pointer(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
     """Return the pointer to the first element of a NumPy array that a kernel was given."""
     return context.make_array(array_type)(context, builder, array).data
 
 
-def length(context: Any, builder: Any, array_type: Any, array: Any) -> Any:
-    """Return the number of elements of a one-dimensional array that a kernel was given."""
-    return cgutils.unpack_tuple(builder, context.make_array(array_type)(context, builder, array).shape, 1)[0]
+def float_pointers(builder: Any, *addresses: Any) -> list[Any]:
+    """Return pointers to float32 at some addresses."""
+    return [builder.inttoptr(address, FLOAT.as_pointer()) for address in addresses]
+
+
+def from_on(builder: Any, *places: Any) -> list[Any]:
+    """Return pointers to elements: of each pointer and index that follow one another."""
+    return [builder.gep(pointer, [index]) for pointer, index in zip(places[::2], places[1::2], strict=True)]
 
 
 def vector_pointer(builder: Any, pointer: Any, index: Any, vector: Any) -> Any:
@@ -127,6 +176,13 @@ def fused_multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
         builder.module, ir.FunctionType(x.type, [x.type] * 3), f"llvm.fmuladd.{width}"
     )
     return builder.call(function, [x, y, z])
+
+
+def total(builder: Any, vector: Any, begin: float = -0.0) -> Any:
+    """Return ``begin`` and the sum of the elements of a vector of floats, by halves."""
+    name = f"llvm.vector.reduce.fadd.v{vector.type.count}f32"
+    reduce = cgutils.get_or_insert_function(builder.module, ir.FunctionType(FLOAT, [FLOAT, vector.type]), name)
+    return builder.call(reduce, [FLOAT(begin), vector], fastmath=("reassoc",))
 
 
 def variables(builder: Any, vector: Any, count: int) -> list[Any]:
@@ -193,18 +249,10 @@ _LINE, _AHEAD, _SHORT = 16, 2048, 256
 _NEAR = 1 << 18
 
 
-def _ask_for(_typing: Any, address: Any) -> Any:
-    """Type and emit `ask_for`."""
-
-    def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        prefetch(builder, builder.inttoptr(arguments[0], ir.IntType(8).as_pointer()))
-        return context.get_dummy_value()
-
-    return types.void(address), emit
-
-
-#: ``ask_for(address)``: have the cache line at an address fetched; one that is not ours does nothing.
-ask_for = intrinsic(_ask_for)
+@emitted()
+def ask_for(builder: Any, address: Any) -> None:
+    """Have the cache line at an address fetched; one that is not ours does nothing."""
+    prefetch(builder, builder.inttoptr(address, ir.IntType(8).as_pointer()))
 
 
 @kernel

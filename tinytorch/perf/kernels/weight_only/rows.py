@@ -9,7 +9,6 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.core.op import Array, Implementation, Saved
 from tinytorch.perf.kernels.runtime import threads, vectors
@@ -26,71 +25,45 @@ _BYTES_A_NS = 15
 _FLOATS = ir.VectorType(vectors.FLOAT, LANES)
 
 
-def _row_product(
-    _typing: Any,
-    bits: Any,
-    affine: Any,
-    codes: Any,
-    at: Any,
-    x: Any,
-    x_at: Any,
-    plane: Any,
-    scale: Any,
-    zero: Any,
-    scale_at: Any,
-    groups: Any,
-    turns: Any,
-) -> Any:
-    """Type and emit `row_product`."""
-    if not isinstance(bits, types.IntegerLiteral) or not isinstance(affine, types.IntegerLiteral):
-        return None
-    width, is_affine = bits.literal_value, affine.literal_value
-    places = range(codes_per_byte(width))
+@vectors.emitted(types.float32, constants=2)
+def row_product(
+    builder: Any, bits: int, affine: int, codes: Any, at: Any, x: Any, x_at: Any, plane: Any, scale: Any, zero: Any,
+    scale_at: Any, groups: Any, turns: Any,
+) -> Any:  # fmt: skip
+    """Give Σ scale Σ x (code − zero) of one row, ``groups`` groups of ``turns`` times 16 bytes.
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = signature.args
-        data = {n: vectors.data_pointer(context, builder, kinds[n], arguments[n]) for n in (2, 4, 7, 8)}
-        first, x_first, step, scales, many, inner = (arguments[n] for n in (3, 5, 6, 9, 10, 11))
-        index = first.type
-        total, *parts = vectors.variables(builder, _FLOATS, 1 + max(2, len(places)))
+    x is in planes, ``plane`` apart: what belongs to the first code of each byte, to the second, and so on.
+    """
+    places, index = range(codes_per_byte(bits)), at.type
+    total, *parts = vectors.variables(builder, _FLOATS, 1 + max(2, len(places)))
 
-        def turn(number: Any, offset: Any, which: int) -> None:
-            """Add the products of 16 bytes."""
-            here = builder.add(first, builder.mul(number, index(LANES)))
-            for place, value in zip(places, packed_numbers(builder, data[2], here, width), strict=True):
-                code = builder.fsub(value, offset) if is_affine else value
-                where = builder.add(x_first, builder.mul(number, index(LANES)))
-                where = builder.add(where, builder.mul(step, index(place)))
-                slot = parts[(which + place) % len(parts)]
-                taken = vectors.load(builder, data[4], where, _FLOATS)
-                builder.store(vectors.fused_multiply_add(builder, code, taken, builder.load(slot)), slot)
+    def turn(number: Any, offset: Any, which: int) -> None:
+        """Add the products of 16 bytes."""
+        here = builder.add(at, builder.mul(number, index(LANES)))
+        for place, value in zip(places, packed_numbers(builder, codes, here, bits), strict=True):
+            code = builder.fsub(value, offset) if affine else value
+            where = builder.add(x_at, builder.mul(number, index(LANES)))
+            where = builder.add(where, builder.mul(plane, index(place)))
+            slot = parts[(which + place) % len(parts)]
+            vectors.add_product(builder, slot, code, vectors.load(builder, x, where, _FLOATS))
 
-        with cgutils.for_range(builder, many) as loop:
-            for slot in parts:
-                builder.store(ir.Constant(_FLOATS, None), slot)
-            own = builder.add(scales, loop.index)
-            offset = signed_bytes(builder, builder.load(builder.gep(data[8], [own]))) if is_affine else None
-            begin = builder.mul(loop.index, inner)
-            even = builder.and_(inner, index(-2))
-            with cgutils.for_range_slice(builder, index(0), even, index(2), index) as (number, _):
-                for which in range(2):
-                    turn(builder.add(builder.add(begin, number), index(which)), offset, which)
-            with builder.if_then(builder.icmp_signed("<", even, inner)):
-                turn(builder.add(begin, even), offset, 0)
-            found = builder.load(parts[0])
-            for slot in parts[1:]:
-                found = builder.fadd(found, builder.load(slot))
-            times = splat(builder, data[7], own)
-            builder.store(vectors.fused_multiply_add(builder, times, found, builder.load(total)), total)
-        return vectors.sum_of_lanes(builder, [builder.load(total)])
-
-    return types.float32(bits, affine, codes, at, x, x_at, plane, scale, zero, scale_at, groups, turns), emit
-
-
-#: ``row_product(bits, affine, codes, at, x, x_at, plane, scale, zero, scale_at, groups, turns)``: Σ scale Σ x (code −
-#: zero) of one row, ``groups`` groups of ``turns`` times 16 bytes. x is in planes, ``plane`` apart: what belongs to the
-#: first code of each byte, to the second, and so on.
-row_product = intrinsic(_row_product)
+    with cgutils.for_range(builder, groups) as loop:
+        for slot in parts:
+            builder.store(ir.Constant(_FLOATS, None), slot)
+        own = builder.add(scale_at, loop.index)
+        offset = signed_bytes(builder, builder.load(builder.gep(zero, [own]))) if affine else None
+        begin = builder.mul(loop.index, turns)
+        even = builder.and_(turns, index(-2))
+        with cgutils.for_range_slice(builder, index(0), even, index(2), index) as (number, _):
+            for which in range(2):
+                turn(builder.add(builder.add(begin, number), index(which)), offset, which)
+        with builder.if_then(builder.icmp_signed("<", even, turns)):
+            turn(builder.add(begin, even), offset, 0)
+        found = builder.load(parts[0])
+        for slot in parts[1:]:
+            found = builder.fadd(found, builder.load(slot))
+        vectors.add_product(builder, total, splat(builder, scale, own), found)
+    return vectors.sum_of_lanes(builder, [builder.load(total)])
 
 
 @cache

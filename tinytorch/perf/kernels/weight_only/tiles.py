@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.ops.packed_codes import TILE
@@ -171,67 +169,33 @@ class _Tile:
                 vectors.store(builder, vectors.fused_multiply_add(builder, scale, total, before), self.output, place)
 
 
-def _add_tile(
-    _typing: Any,
-    bits: Any,
-    rows: Any,
-    wide: Any,
-    affine: Any,
-    codes: Any,
-    at: Any,
-    stride: Any,
-    count: Any,
-    x: Any,
-    x_at: Any,
-    x_stride: Any,
-    scale: Any,
-    zero: Any,
-    scale_at: Any,
-    scale_next: Any,
-    output: Any,
-    output_at: Any,
+@vectors.emitted(constants=4)
+def add_tile(
+    builder: Any, bits: int, rows: int, wide: int, affine: int, codes: Any, at: Any, stride: Any, count: Any, x: Any,
+    x_at: Any, x_stride: Any, scale: Any, zero: Any, scale_at: Any, scale_next: Any, output: Any, output_at: Any,
     output_stride: Any,
-) -> Any:
-    """Type and emit `add_tile`."""
-    constants = (bits, rows, wide, affine)
-    if not all(isinstance(one, types.IntegerLiteral) for one in constants):
-        return None
-    bits_of, rows_of, is_wide, is_affine = (one.literal_value for one in constants)
+) -> None:  # fmt: skip
+    """Add scale · Σ x (code − zero) to a tile of ``rows`` rows and 64 columns, or 16 where not ``wide``.
 
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        kinds = signature.args
-        arrays = [
-            vectors.data_pointer(context, builder, kinds[number], arguments[number]) for number in (4, 8, 11, 12, 15)
-        ]
-        first, step, turns, x_first, x_step = (arguments[number] for number in (5, 6, 7, 9, 10))
-        tile, index = _Tile(builder, arrays, bits_of, rows_of, bool(is_wide)), first.type
-        zeros = tile.zeros(arguments[13]) if is_affine else []
-        tile.prefetch_scales(arguments[14], bool(is_affine))
+    All arrays are flat: codes (bytes of a column are ``stride`` apart, ``count`` of them), x and output with a stride
+    from row to row. Without ``affine`` zero is not read. The scales at ``scale_next`` are asked for, as a stride of
+    rows is more than the hardware foresees.
+    """
+    tile, index = _Tile(builder, (codes, x, scale, zero, output), bits, rows, bool(wide)), at.type
+    zeros = tile.zeros(scale_at) if affine else []
+    tile.prefetch_scales(scale_next, bool(affine))
 
-        def turn(number: Any, which: int) -> None:
-            """Add what byte ``number`` of each column holds to the sums of ``which``."""
-            here = builder.add(first, builder.mul(number, step))
-            ahead = builder.add(here, builder.mul(step, index(_LINES_AHEAD)))
-            vectors.prefetch(builder, builder.gep(tile.codes, [ahead]))
-            tile.add_byte(here, builder.add(x_first, builder.mul(number, index(tile.per_byte))), x_step, zeros, which)
+    def turn(number: Any, which: int) -> None:
+        """Add what byte ``number`` of each column holds to the sums of ``which``."""
+        here = builder.add(at, builder.mul(number, stride))
+        ahead = builder.add(here, builder.mul(stride, index(_LINES_AHEAD)))
+        vectors.prefetch(builder, builder.gep(tile.codes, [ahead]))
+        tile.add_byte(here, builder.add(x_at, builder.mul(number, index(tile.per_byte))), x_stride, zeros, which)
 
-        even = builder.and_(turns, index(-2))
-        with cgutils.for_range_slice(builder, index(0), even, index(2), index) as (number, _):
-            for which in range(2):
-                turn(builder.add(number, index(which)), which)
-        with builder.if_then(builder.icmp_signed("<", even, turns)):
-            turn(even, 0)
-        tile.finish(arguments[13], arguments[16], arguments[17])
-        return context.get_dummy_value()
-
-    plain = (codes, at, stride, count, x, x_at, x_stride, scale, zero, scale_at, scale_next)
-    target = (output, output_at, output_stride)
-    return types.void(*constants, *plain, *target), emit
-
-
-#: ``add_tile(bits, rows, wide, affine, codes, at, stride, count, x, x_at, x_stride, scale, zero, scale_at, scale_next,
-#: output, output_at, output_stride)``: add scale · Σ x (code − zero) to a tile of ``rows`` rows and 64 columns, or 16
-#: where not ``wide``. All arrays are flat: codes (bytes of a column are ``stride`` apart, ``count`` of them), x and
-#: output with a stride from row to row. The first four are constants; without ``affine`` zero is not read.
-#: The scales at ``scale_next`` are asked for, as a stride of rows is more than the hardware foresees.
-add_tile = intrinsic(_add_tile)
+    even = builder.and_(count, index(-2))
+    with cgutils.for_range_slice(builder, index(0), even, index(2), index) as (number, _):
+        for which in range(2):
+            turn(builder.add(number, index(which)), which)
+    with builder.if_then(builder.icmp_signed("<", even, count)):
+        turn(even, 0)
+    tile.finish(scale_at, output_at, output_stride)
