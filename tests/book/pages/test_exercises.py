@@ -208,6 +208,10 @@ BREAKS: dict[str, list[tuple[str, str]]] = {
         ("end > memory.shape[1]", "position > memory.shape[1]"),
     ],
     "memoization.tokens_per_second": [("batch * cache", "cache"), ("return batch /", "return 1 /"), ("calls +", "")],
+    "memory.in_blocks": [("np.negative(to, out=to)", "pass"), ("part, part", "part, 2"), ("start + block]", "]")],
+    "memory.least_seconds": [("return max", "return min"), ("64 * lines", "lines"), (" / in_flight", "")],
+    "memory.lines_touched": [("4 * stride", "stride"), ("address + ", ""), ("// 64", "// 128")],
+    "memory.sets_used": [("// 64 ", ""), ("row * ", ""), (" % sets", "")],
     "profiling.linear_flops": [("return 2 *", "return"), (" * rows", "")],
     "profiling.overall_speedup": [
         ("1 - sum(shares)", "0"),

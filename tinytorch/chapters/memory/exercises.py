@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from tinytorch.chapters.checking import exercise_check, returned_number
 from tinytorch.perf.kernels.probes import LINE_BYTES
+from tinytorch.perf.measuring.memory import Tracing
 
 Floats = npt.NDArray[np.float32]
 
@@ -72,10 +72,9 @@ def check_in_blocks(function: Callable[[Floats, Floats, int], object]) -> None:
     draw = np.random.default_rng(0)
     for count in (1, _BLOCK, 20 * _BLOCK + 17):
         x, out = draw.standard_normal(count).astype(np.float32), np.empty(count, np.float32)
-        tracemalloc.start()
-        function(x, out, _BLOCK)
-        held = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+        with Tracing() as tracing:
+            function(x, out, _BLOCK)
+            held = tracing.read()[1] - tracing.baseline
         truth = np.exp(-(x.astype(np.float64) ** 2))
         assert np.allclose(out, truth, atol=1e-6), f"{count} numbers: out is not exp(-x * x) everywhere"
         assert held <= _MAY_HOLD, (
