@@ -165,17 +165,23 @@ class Chains:
     predicted: Modelled
 
 
-def together(counts: Sequence[int], machine: Ceilings, steps: int = 4000, seed: int = 0) -> dict[int, Chains]:
-    """Return loads from memory in 1 and more chains, which follow one random cycle from places far apart.
+def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000, seed: int = 0) -> dict[int, Chains]:
+    """Return loads from memory in 1 and more chains, all on one random cycle.
 
-    The cycle is as long as the ladder of the ``machine`` goes, which no cache holds.
+    The cycle is as long as the ladder of the ``machine`` goes, which no cache holds. All chains begin as far from one
+    another along it as can be, so that none comes soon to lines that another one has left in a cache.
     """
     lines = machine.curves["latency"][-1].working_set // LINE_BYTES
     arena = Arena(lines * LINE_BYTES)
     cycle = arena.view(0, lines * LINE_ELEMENTS, np.uint64)
     probes.random_cycle()(cycle, np.uint64(seed))
-    starts = np.random.default_rng(seed).permutation(lines).astype(np.uint64) * np.uint64(LINE_ELEMENTS)
-    passes = {str(count): partial(walks.follow, cycle, starts[:count].copy(), steps) for count in counts}
+    starts = np.zeros(sum(counts), np.uint64)
+    for at in range(1, starts.size):
+        starts[at] = probes.chase()(cycle, starts[at - 1], lines // starts.size)
+    of_count = np.split(starts, np.cumsum(counts)[:-1])
+    passes = {
+        str(count): partial(walks.follow, cycle, places, steps) for count, places in zip(counts, of_count, strict=True)
+    }
     times = interleave(passes, repeats=24, warmup_seconds=_WARMUP_SECONDS)
     one = times[str(counts[0])].scaled(1 / steps, "s")
     found = {}
