@@ -186,7 +186,7 @@ def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000, seed: 
     one = times[str(counts[0])].scaled(1 / steps, "s")
     found = {}
     for count in counts:
-        name = f"a load, {count} chains"
+        name = f"a load, chains: {count}"
         law = Modelled.by("one wait, shared by the chains", one.scaled(1 / count, "s", name))
         found[count] = Chains(count, times[str(count)].scaled(1 / (steps * count), "s", name), law)
     return found
@@ -215,12 +215,11 @@ class Pages:
     """The same number of lines side by side, a line a page, and a line a page of memory that is on huge pages."""
 
     chases: Sequence[Chase]
-    lines: Counted
     apart: Measurement
     huge: Comparison
 
 
-def over_random(chains: Mapping[int, Chains], passes: Mapping[int, Stride]) -> Measurement:
+def random_over_strided(chains: Mapping[int, Chains], passes: Mapping[int, Stride]) -> Measurement:
     """Return a load in one random chain over a number in a stride of one line."""
     return quotient(chains[min(chains)].found, passes[IN_A_LINE].found, "a random load over a number of each line")
 
@@ -250,7 +249,6 @@ def pages(lines: int, together: str, normal: str, huge: str, matters: float, see
     times = interleave(passes, repeats=24, warmup_seconds=_WARMUP_SECONDS)
     return Pages(
         [Chase(name, times[name].scaled(1 / lines, "s", f"a load, {name}")) for name in passes],
-        Counted(lines, "lines", "of the chase"),
         ratio(times[normal], times[together], f"{normal} over {together}"),
         compare_paired(times[normal], times[huge], matters),
     )
