@@ -53,6 +53,14 @@ def made_machine(monkeypatch: pytest.MonkeyPatch) -> Ceilings:
     return made
 
 
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """Keep Python from collecting garbage: a profiler takes that for something that ran."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
 def _freeze() -> None:
     """Take what lives now out of the garbage collector's sight: instruments collect in many tests."""
     gc.collect()

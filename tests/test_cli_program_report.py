@@ -66,6 +66,7 @@ def test_the_shares_shown_and_the_share_below_them_are_the_whole_run(regions: in
     assert sum(values) + (float(below[1]) / 100 if below else 0) == pytest.approx(1, abs=1e-3)
 
 
+@pytest.mark.usefixtures("no_collector")
 def test_names_stay_text_and_what_is_not_known_is_said_without_a_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "kept_ceilings", lambda threads=1: None)
     evil = "</script><b id='evil'>&amp;"

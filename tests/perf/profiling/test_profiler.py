@@ -237,6 +237,7 @@ def test_nothing_can_be_read_before_there_is_something() -> None:
         profiler.watch(gpt())
 
 
+@pytest.mark.usefixtures("no_collector")
 def test_an_empty_body_gives_an_empty_table(capsys: pytest.CaptureFixture[str]) -> None:
     with Profiler() as profiler:
         pass

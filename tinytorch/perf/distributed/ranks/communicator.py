@@ -6,12 +6,15 @@ afterwards, from the events of all ranks on aligned clocks (`recording`): nothin
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import platform
 import socket
+import stat
 import sys
+import termios
 import time
 import traceback
 from collections.abc import Iterator
@@ -240,8 +243,7 @@ class Communicator:
         """End all ranks, with exit code `FAILED`, after the traceback of ``error`` with this rank's name."""
         traceback.print_exception(error)
         sys.stderr.write(f"{self.places[self.rank]} failed, which ends all ranks\n")
-        sys.stderr.flush()
-        self.raw.Abort(FAILED)
+        abort(self.raw)
 
     def duplicate(self) -> Communicator:
         """Return the same ranks as a group of its own, whose calls are matched apart from this one's."""
@@ -317,6 +319,19 @@ def world() -> Communicator:
     return made
 
 
+def abort(raw: Any) -> None:
+    """End all ranks, with exit code `FAILED`, once the launcher has read what this one wrote to its stderr.
+
+    The launcher ends with the ranks and drops what a pipe still holds. It is waited for a second at most.
+    """
+    sys.stderr.flush()
+    end, left = time.monotonic() + 1.0, bytearray([stat.S_ISFIFO(os.fstat(2).st_mode), 0, 0, 0])
+    while any(left) and time.monotonic() < end:
+        time.sleep(0.01)
+        fcntl.ioctl(2, termios.FIONREAD, left)
+    raw.Abort(FAILED)
+
+
 @cache
 def _end_all_by_an_error() -> None:
     """Let an error that ends this program end those of all ranks: others may be waiting for this one."""
@@ -324,8 +339,7 @@ def _end_all_by_an_error() -> None:
 
     def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         told(kind, error, trace)
-        sys.stderr.flush()
-        load_mpi().COMM_WORLD.Abort(FAILED)
+        abort(load_mpi().COMM_WORLD)
 
     sys.excepthook = end
 

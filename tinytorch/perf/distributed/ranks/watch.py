@@ -21,7 +21,7 @@ from typing import Any
 
 from tinytorch.core.dispatch import Observer, observed_by
 from tinytorch.core.op import Array, Call, Saved
-from tinytorch.perf.distributed.ranks.communicator import FAILED, Communicator
+from tinytorch.perf.distributed.ranks.communicator import FAILED, Communicator, abort
 from tinytorch.perf.measuring.atomic_io import write_whole
 
 #: Seconds between two looks at the others, as a share of the longest wait, and at most.
@@ -196,7 +196,7 @@ class Watch:
             sys.stderr.write(f"\n{failure['message']}\n")
             sys.stderr.flush()
         # Abort asks the MPI to end the other ranks. Where it cannot answer, this process ends, and that ends them.
-        threading.Thread(target=self.communicator.raw.Abort, args=(FAILED,), daemon=True).start()
+        threading.Thread(target=abort, args=(self.communicator.raw,), daemon=True).start()
         time.sleep(interval(self.longest))
         os._exit(FAILED)
 
