@@ -15,6 +15,17 @@ from measured_book.notebooks.myst import fences
 from page_heads import check_head
 
 LONGEST_CELL = 10
+#: Words of prose that a chapter has at most, without what is folded, questions and what follows them, tables, formulas,
+#: claims and code; and numerals in a hundred of these words, a measured or quoted number being one.
+MOST_WORDS, MOST_NUMERALS = 3000, 3.0
+#: Chapters that are still longer or denser: what they have at most until they are written anew.
+LONGER = {
+    "acceleration": (3040, MOST_NUMERALS),
+    "benchmarking": (3110, MOST_NUMERALS),
+    "distributed": (3530, 4.0),
+    "memoization": (3680, 5.1),
+    "roofline": (3180, 3.2),
+}
 #: What each chapter has at least: predictions before its questions, and exercises.
 FEWEST = 3
 _UNITS = (
@@ -43,6 +54,8 @@ _PROSE_DIRECTIVES = frozenset(
         *("figure", "image", "margin", "sidebar", "list-table", "table", "exercise", "solution", "predict"),
     }
 )
+#: Directives whose body, or what is behind its line of dashes, a reader opens.
+_FOLDED = frozenset({"dropdown", "predict", "solution"})
 #: The directive that repeats what a source says, with its numbers.
 _CLAIM = "claim"
 #: Not measured: the confidence that is asked for, and in a table the time that a reader needs.
@@ -109,12 +122,13 @@ class Cell:
 
 @dataclass
 class Chapter:
-    """A chapter's source taken apart: prose by line, cells, pictures with their options and predictions by line.
+    """A chapter's source taken apart: prose by line and what of it is folded, cells, pictures, predictions by line.
 
     A draft (``draft: true`` in its front matter) may have fewer predictions and exercises than a chapter.
     """
 
     prose: dict[int, str] = field(default_factory=dict)
+    folded: set[int] = field(default_factory=set)
     cells: list[Cell] = field(default_factory=list)
     pictures: dict[int, list[str]] = field(default_factory=dict)
     predictions: dict[int, str] = field(default_factory=dict)
@@ -150,6 +164,9 @@ def _read(text: str, first: int, chapter: Chapter) -> None:
             if fence.name == "predict":
                 chapter.predictions[line] = fence.argument.strip()
             _read("\n".join(fence.body), first + fence.body_first, chapter)
+            if fence.name in _FOLDED:
+                begins = [*fence.body, "---"].index("---") if fence.name == "predict" else 0
+                chapter.folded.update(range(first + fence.body_first + begins, first + fence.end))
     chapter.prose |= prose
 
 
@@ -322,6 +339,36 @@ def far_exercises(chapter: Chapter) -> Iterator[Problem]:
             )
 
 
+def length_of(chapter: Chapter) -> tuple[int, int]:
+    """Return how many words of prose a chapter has before its questions, and how many numerals these have."""
+    words = numerals = 0
+    for line, text in chapter.prose.items():
+        if text.startswith(_QUESTIONS_HEADING):
+            break
+        if line in chapter.folded or re.match(r"\s*(?:\||#|:\w|\(\w)", text):
+            continue
+        shown = re.sub(r"\{(?:measured|quoted)\}`[^`]+`", " 0 ", text)
+        shown = re.sub(r"\{\w+\}`([^`<]+)[^`]*`", r" \1 ", re.sub(r"\{(?:numref|eq)\}`[^`]+`", " it ", shown))
+        for pattern in _LEFT_OUT:
+            shown = pattern.sub(" it ", shown)
+        found = re.findall(r"[\w'’-]+(?:[.,]\d+)*", shown)
+        words += len(found)
+        numerals += sum(word[0].isdigit() for word in found)
+    return words, numerals
+
+
+def too_long(chapter: Chapter, most: tuple[int, float]) -> Iterator[Problem]:
+    """Yield that a chapter has more words of prose than a reader takes in, or too many numerals in them."""
+    if not exercises_of(chapter):
+        return
+    words, numerals = length_of(chapter)
+    if words > most[0]:
+        yield Problem(1, f"the chapter has {words} words of prose before its questions; {most[0]} are enough")
+    if 100 * numerals > most[1] * words:
+        share = 100 * numerals / words
+        yield Problem(1, f"the chapter has {share:.1f} numerals in a hundred words of prose; {most[1]} are enough")
+
+
 def _count(number: int, what: str) -> str:
     return f"{number or 'no'} {what}{'s' * (number != 1)}"
 
@@ -369,11 +416,12 @@ def read_source(text: str) -> Chapter:
     return chapter
 
 
-def check_source(text: str) -> list[Problem]:
-    """Return all problems of a chapter's source, sorted by line."""
+def check_source(text: str, name: str = "") -> list[Problem]:
+    """Return all problems of a chapter's source, sorted by line; ``name`` is its page's, if it has one."""
     chapter = read_source(text)
     head = (Problem(*fault) for fault in check_head(text))
-    return sorted([*head, *(problem for rule in RULES for problem in rule(chapter))])
+    length = too_long(chapter, LONGER.get(name, (MOST_WORDS, MOST_NUMERALS)))
+    return sorted([*head, *length, *(problem for rule in RULES for problem in rule(chapter))])
 
 
 class _WithoutDocstrings(ast.NodeTransformer):
@@ -394,4 +442,4 @@ def check_module(text: str) -> list[Problem]:
 def check_file(path: Path) -> list[Problem]:
     """Return the problems of a page or of a chapter's module, sorted by line."""
     text = path.read_text("utf-8")
-    return check_source(text) if path.suffix == ".md" else check_module(text)
+    return check_source(text, path.stem) if path.suffix == ".md" else check_module(text)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from sources import check_module, check_source
+from sources import LONGER, MOST_NUMERALS, MOST_WORDS, check_module, check_source, length_of, read_source
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
 
 CELL = "```{code-cell} ipython3\n%s\n```\n"
 
@@ -236,3 +240,31 @@ def test_a_draft_is_excused_from_counts_alone() -> None:
     assert len(messages(draft.replace("true", "false"))) == 2
     assert messages(draft.replace("## Questions\n", "").replace("## Exercises\n", "")) == NO_SECTIONS
     assert any("is typed" in message for message in messages(draft + "It takes 12 ms.\n"))
+
+
+@pytest.mark.parametrize(
+    ("prose", "faults"),
+    [
+        ("word " * 3000, []),
+        ("word " * 3001, ["3001 words"]),
+        ("word " * 97 + "{measured}`a` {quoted}`2 ms|b` 3", []),
+        ("word " * 96 + "{measured}`a` {quoted}`2 ms|b` 3 4", ["4.0 numerals"]),
+        (":::{dropdown} More\n" + "9 " * 5000 + "\n:::", []),
+        (":::{predict} a\nword\n\n---\n" + "9 " * 5000 + "\n:::", []),
+        (":::{note}\n" + "word " * 3001 + "\n:::", ["3001 words"]),
+        ("## Questions\n\n" + "word " * 3001, []),
+        ("| 9 | 9 |\n# 9\n$9 + 9$ `9` [a](9) {numref}`figure-9`", []),
+    ],
+)
+def test_long_and_dense_prose_is_found_before_the_questions_where_it_is_open(prose: str, faults: list[str]) -> None:
+    found = [message for message in messages(f"{prose}\n\n{EXERCISE}") if "enough" in message]
+    assert len(found) == len(faults)
+    assert all(fault in message for fault, message in zip(faults, found, strict=True))
+
+
+def test_no_chapter_may_be_longer_than_it_is() -> None:
+    """A chapter that has been cut must lose its exception."""
+    for name, most in LONGER.items():
+        words, numerals = length_of(read_source((BOOK / f"{name}.md").read_text("utf-8")))
+        assert words > MOST_WORDS or numerals > MOST_NUMERALS * words / 100, name
+        assert words <= most[0]
