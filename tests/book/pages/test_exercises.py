@@ -213,6 +213,13 @@ BREAKS: dict[str, list[tuple[str, str]]] = {
     "memory.lines_touched": [("4 * stride", "stride"), ("address + ", ""), ("// 64", "// 128")],
     "memory.sets_used": [("// 64 ", ""), ("row * ", ""), (" % sets", "")],
     "profiling.linear_flops": [("return 2 *", "return"), (" * rows", "")],
+    "profiling.latency": [
+        ("np.median", "np.mean"),
+        ("range(warm_ups)", "range(0)"),
+        ("range(runs)", "range(warm_ups)"),
+        ("- start", ""),
+    ],
+    "profiling.peak_bytes": [("max(peak, alive)", "alive"), ("alive += change", "alive = change")],
     "profiling.overall_speedup": [
         ("1 - sum(shares)", "0"),
         ("share / speedup", "share * speedup"),

@@ -9,15 +9,10 @@ import pytest
 from tests.chapters.made_turns import in_turns, made
 from tinytorch import models
 from tinytorch.chapters.profiling import studies
-from tinytorch.core import ops
-from tinytorch.core.dispatch import apply
-from tinytorch.core.tensor import Tensor
-from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.perf.profiling.breakdown import layer_rows
 
 
 def test_medians_of_normal_samples_scatter_more_than_means_by_what_the_formula_says() -> None:
@@ -53,20 +48,6 @@ def test_single_calls_have_a_mean_a_slowest_and_a_tail() -> None:
     assert [each.value for each in found] == pytest.approx([501, 1001, 991 / 501])
 
 
-def test_modules_are_shown_down_to_a_depth_and_have_a_rate_where_they_have_arithmetic() -> None:
-    with recording() as recorded:
-        models.gpt()(models.example("gpt", batch=1))
-        apply(ops.relu, Tensor([1.0]))
-    rows = layer_rows(recorded.profile, None, timed=True)
-    found = studies.module_times(rows, depth=2)
-    assert len(found) == sum(row.depth <= 2 for row in rows) < len(rows)
-    assert found[0].path == "GPT"
-    assert any(each.path.startswith("\u00a0" * 4) for each in found)
-    assert found[0].rate is not None
-    assert found[0].rate.median == pytest.approx((rows[0].gflops_per_second or 0) * 1e9)
-    assert {each.path: each.rate for each in found}["outside of modules"] is None
-
-
 def test_a_training_loop_is_shared_out_as_a_whole() -> None:
     model = models.gpt()
     parts = studies.training_shares(lambda: model(models.example("gpt", batch=1)), repeats=6)
@@ -99,23 +80,6 @@ def test_kinds_are_shown_by_size_and_the_largest_with_a_name_is_told_where_it_is
     assert (str(found["mlp"]), found["gpt"].verdict) == ("linear", Verdict.OPEN)
 
 
-def test_architectures_count_what_their_layers_do() -> None:
-    """By hand, in multiply-accumulates: layer by layer, and a block of 12 d² N + 2 N² d between its ends."""
-
-    def macs(n: int) -> dict[str, int]:
-        block = 12 * 32**2 * n + 2 * 32 * n**2 + (32 + 320) * n
-        return {"mlp": 128 * n + 1280, "cnn": 9 * 16 * 17 * n + 160 * n, "transformer": block}
-
-    found = studies.growing_inputs([4, 8])
-    assert list(found) == ["mlp", "cnn", "transformer"]
-    for name, each in found.items():
-        assert each.counted.value == pytest.approx(macs(64)[name] / macs(16)[name])
-        assert all(seconds.median > 0 for seconds in each.seconds.values())
-    last, before = (found["cnn"].seconds[count].samples for count in ("64", "16"))
-    assert found["cnn"].timed.samples == pytest.approx(np.divide(last, before))
-    assert found["cnn"].over["64"].samples == pytest.approx(np.divide(last, found["mlp"].seconds["64"].samples))
-
-
 def test_phases_and_counts_make_a_step() -> None:
     steps = {"gpt": {phase: made(1e-3, "s") for phase in ("forward", "backward", "update")}}
     found = studies.training_steps(steps, {"gpt": made(1.3)}, {"gpt": {"forward_flops": 100, "backward_flops": 150}})
@@ -124,18 +88,37 @@ def test_phases_and_counts_make_a_step() -> None:
 
 @pytest.mark.parametrize(
     ("shares", "verdict"),
-    [((0.3, 0.35, 0.4), "refuted"), ((0.3, 0.73, 0.9), "supported"), ((0.3, 0.78, 0.9), "open")],
+    [((0.3, 0.35, 0.4), "refuted"), ((0.8, 0.85, 0.9), "refuted"), ((0.3, 0.5, 0.9), "supported")],
 )
-def test_attention_takes_its_share_if_it_does_at_one_length(shares: tuple[float, ...], verdict: Verdict) -> None:
-    by_length = {
-        n: {"core": made(share / 2, "%"), "module": made(share, "%", noise=0.05)}
-        for n, share in zip((128, 512, 1024), shares, strict=True)
+def test_attention_takes_a_share_if_it_passes_through_it(shares: tuple[float, ...], verdict: Verdict) -> None:
+    by_length = {n: made(share, "%", noise=0.05) for n, share in zip((128, 512, 1024), shares, strict=True)}
+    assert studies.passes_through(by_length, 0.73).verdict == verdict
+    found = studies.attention_shares({128: by_length})
+    assert [each.ratio for each in found] == [1, 4, 8]
+    assert [each.time.median for each in found] == pytest.approx(shares)
+    assert [each.arithmetic.value for each in found] == pytest.approx([3 / 7, 6 / 10, 10 / 14])
+
+
+def test_what_looking_costs_a_second_program_follows_from_the_first() -> None:
+    """Six ops of 1 us each become 4 us each; the second program's twelve take 12 us and 36 more."""
+    programs = {
+        name: studies.Program(models.mlp().eval(), models.example("mlp", 1), n) for n, name in ((1, "a"), (2, "b"))
     }
-    assert studies.module_takes(by_length, 0.68, 0.78).verdict == verdict
-    found = studies.attention_shares(by_length, {"module": "whole", "core": "product"}, width=768)
-    assert [(each.part, each.positions) for each in found][1::3] == [("whole", 512), ("product", 512)]
-    assert [each.time.median for each in found][1::3] == pytest.approx([shares[1], shares[1] / 2])
-    assert [each.arithmetic.value for each in found][1::3] == pytest.approx([0.4, 512 / (6 * 768 + 512)])
+    looking = {
+        "a": in_turns({"alone": 6e-6, "traced": 24e-6, "sampled": 6.6e-6}),
+        "b": in_turns({"alone": 12e-6, "traced": 60e-6, "sampled": 12e-6}),
+    }
+    found = studies.slowed_by_looking(looking, {"a": "A", "b": "B"}, programs)
+    assert [each.each.median for each in found.values()] == pytest.approx([1e-6, 1e-6])
+    assert [each.traced.median for each in found.values()] == pytest.approx([4, 5])
+    assert [each.sampled.median for each in found.values()] == pytest.approx([1.1, 1])
+    assert [each.predicted.value for each in found.values()] == pytest.approx([4, 4])
+    assert found["a"].compared.verdict == Verdict.FASTER
+
+
+def test_models_are_compared_with_the_one_before() -> None:
+    found = studies.order_of_models(in_turns({"mlp": 1e-3, "cnn": 3e-3, "gpt": 6e-3}))
+    assert {name: each.median for name, each in found.items()} == pytest.approx({"cnn": 3, "gpt": 2})
 
 
 def test_the_busiest_fifth_is_the_largest_of_five_calls() -> None:

@@ -13,7 +13,7 @@ from tinytorch import models
 from tinytorch.chapters.gpt2 import GPT2
 from tinytorch.core.module import Module
 from tinytorch.perf.events.array_life import CATEGORIES, Category, MemoryProfile
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled
+from tinytorch.perf.measuring import Counted, Derived, Modelled
 from tinytorch.perf.profiling.passes import count_flops, count_parameters
 from tinytorch.report.colors import color
 from tinytorch.report.figures import subplots
@@ -66,12 +66,6 @@ def conventions(counts: Mapping[str, int], ours: int) -> dict[str, Convention]:
     }
 
 
-def block_growth(length: int, width: int, times: int = 2) -> Counted:
-    """Return by which factor a transformer block's arithmetic grows, 4nd (6d + n), when n becomes so many times n."""
-    grown = times * (6 * width + times * length) / (6 * width + length)
-    return Counted(grown, "", f"growth of the arithmetic of a block {width} wide, from {length} positions, by formula")
-
-
 @dataclass(frozen=True)
 class Doubling:
     """What twice the positions make of a block's arithmetic, by its width: by formula, counted, of attention alone."""
@@ -86,7 +80,9 @@ def doublings(lengths: Sequence[int], by_width: Mapping[int, Sequence[Mapping[st
     """Return the growth from each length to the next, twice as long, by the FLOPs of blocks by op at each length."""
 
     def formula(length: int, width: int) -> Modelled:
-        return Modelled(block_growth(length, width).value, "", "growth of a block", "arithmetic")
+        """Divide 4nd (6d + n) at twice the length by that at the length."""
+        grown = 2 * (6 * width + 2 * length) / (6 * width + length)
+        return Modelled(grown, "", "growth of a block", "arithmetic")
 
     made = []
     for at, (before, after) in enumerate(pairwise(lengths)):
@@ -114,17 +110,16 @@ def length_for(times: int, width: int) -> Counted:
     return Counted(times * width // 2, "positions", f"length from which attention does {times} times a linear layer")
 
 
-def attention_share(length: int, width: int, projections: bool = True) -> Counted:
-    """Return attention's share of a block's arithmetic: n / (6d + n), with its four projections (2d + n) / (6d + n)."""
-    own = length + 2 * width if projections else length
-    what = f"attention's share of a block's arithmetic at {length} positions"
-    return Counted(own / (6 * width + length), "%", f"{what}, projections included" if projections else what)
+def attention_share(length: int, width: int) -> Counted:
+    """Return attention's share of a block's arithmetic, with its four projections: (2d + n) / (6d + n)."""
+    what = f"attention's share of a block's arithmetic at {length} positions, projections included"
+    return Counted((2 * width + length) / (6 * width + length), "%", what)
 
 
-def shares_of_memory(found: Mapping[int, float]) -> dict[int, Counted]:
-    """Return attention's shares of the memory of a block, by length."""
-    what = "attention's share of a block's parameters and activations"
-    return {length: Counted(share, "%", f"{what}, {length} positions") for length, share in found.items()}
+def shares_of_memory(found: Mapping[str, float], positions: int) -> dict[str, Counted]:
+    """Return attention's shares of the memory of blocks, by their names."""
+    what = f"attention's share of a block's parameters and activations at {positions} positions"
+    return {name: Counted(share, "%", f"{what}, the {name} one") for name, share in found.items()}
 
 
 @dataclass(frozen=True)
@@ -180,35 +175,6 @@ def memory_timeline(found: MemoryProfile, variants: Mapping[Category, str], xlab
     ax.set_ylim(0, 1.05 * float(below.max()))
     ax.legend()
     return figure
-
-
-@dataclass(frozen=True)
-class Service:
-    """A model that serves a day's examples on one core: memory of each and of a batch, what fits, and the bill."""
-
-    each: Counted
-    predicted: Modelled
-    peak: Counted
-    fits: Modelled
-    bill: Measurement
-
-
-def service(peaks: Mapping[int, int], mebibytes: int, latency: Measurement, batch: int, examples: int) -> Service:
-    """Return what so many examples take, in passes of ``batch`` with a latency, on a device of so many mebibytes.
-
-    Of ``peaks``, the most bytes of a pass by batch, the first two predict the third, by memory that grows with each.
-    """
-    (small, low), (middle, high), (large, most) = peaks.items()
-    each, model = (high - low) / (middle - small), "memory that grows with the batch"
-    standing, of_two = low - small * each, f"{small} and {middle}"
-    fits = int((mebibytes * 2**20 - standing) // each)
-    return Service(
-        Counted(each, "B", f"memory for each sequence, from batches of {of_two}"),
-        Modelled(standing + large * each, "B", f"memory of a batch of {large}, predicted from {of_two}", model),
-        Counted(most, "B", f"memory of a batch of {large}, as it was"),
-        Modelled(fits, "sequences", "largest batch that fits into a device's memory", model),
-        latency.scaled(examples / batch, name="time of one core for a million sequences"),
-    )
 
 
 def feed_forward(layers: int, width: int) -> Counted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,6 +28,37 @@ def check_linear_flops(function: Callable[[int, int, int], float]) -> None:
         truth = sum(event.flops or 0 for event in recorded.profile.events)
         answer = function(width, out, rows)
         assert answer == truth, f"Linear({width}, {out}) on {rows} rows does {truth} FLOPs, not {answer}"
+
+
+@exercise_check
+def check_latency(function: Callable[[Callable[[], None], int, int], float]) -> None:
+    """Return "... passed" if ``function(call, warm_ups, runs)`` times calls one by one behind those that warm up."""
+    took: list[float] = []
+
+    def call() -> None:
+        """Keep the core busy: long in the first four calls and in every third that follows."""
+        start = time.perf_counter()
+        for _ in range(200_000 if len(took) < 4 or len(took) % 3 == 0 else 20_000):
+            pass
+        took.append(time.perf_counter() - start)
+
+    answer = returned_number(function(call, 4, 15), "a function, 4 warm-ups and 15 runs")
+    assert len(took) == 19, f"4 warm-ups and 15 runs are 19 calls, not {len(took)}"
+    truth = sorted(took[4:])[7]
+    assert truth <= answer < 1.5 * truth, (
+        f"the median of the runs behind the warm-ups was {truth * 1e3:.2f} ms, not {answer * 1e3:.2f} ms"
+    )
+
+
+@exercise_check
+def check_peak_bytes(function: Callable[[Sequence[int]], int]) -> None:
+    """Return "... passed" if ``function(changes)`` is the most that was alive at any moment."""
+    draw = np.random.default_rng(0)
+    for _ in range(20):
+        changes = [int(change) for change in draw.integers(-50, 100, 12)]
+        truth = max(0, *(sum(changes[:end]) for end in range(1, 13)))
+        answer = returned_number(function(changes), f"{changes}")
+        assert answer == truth, f"with changes {changes} at most {truth} bytes were alive, not {answer}"
 
 
 @exercise_check

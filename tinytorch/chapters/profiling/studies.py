@@ -12,26 +12,21 @@ import numpy as np
 
 from tinytorch import models
 from tinytorch.chapters.profiling.costs import attention_share
-from tinytorch.core.activations import ReLU
 from tinytorch.core.dispatch import no_grad
-from tinytorch.core.layers import Flatten, Linear
-from tinytorch.core.module import Module, Sequential
-from tinytorch.core.spatial import Conv2d
+from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.events.stream import Event
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, quotient, ratio
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Conditions, Sample, of_sides
-from tinytorch.perf.measuring.judge import Judgement, largest, verdict_between, verdict_of_any
-from tinytorch.perf.measuring.measurement import Statistic
+from tinytorch.perf.measuring.judge import Judgement, largest, verdict_between, verdict_of_all
+from tinytorch.perf.measuring.measurement import Statistic, difference
 from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.perf.profiling.breakdown import NOT_NAMED, LayerRow, between_rows
-from tinytorch.perf.profiling.passes import count_flops
-from tinytorch.perf.profiling.shares import recorded_runs, shares, time_between_ops
+from tinytorch.perf.profiling.breakdown import NOT_NAMED, between_rows
+from tinytorch.perf.profiling.shares import recorded_runs, recordings, shares, time_between_ops
 
-#: Width of the transformer of `architectures`, and of the hidden layer of its MLP.
-TRANSFORMER_WIDTH, MLP_WIDTH = 32, 128
 #: `spread_of_means_over_medians` of blocks of many samples with normal noise, of which the mean is the steadier one.
 NORMAL_SPREAD = Modelled(
     math.sqrt(2 / math.pi),
@@ -50,36 +45,6 @@ def scatter(single: Measurement) -> tuple[Derived, Derived, Derived]:
         Derived(single.maximum, "s", "slowest of the same calls", (single,), why_slowest),
         Derived(tail, "", what, (single,), "both are of the same samples"),
     )
-
-
-#: Sets a module one step in under the one that it is in; a page collapses plain spaces.
-_INDENT = "\u00a0\u00a0"
-
-
-@dataclass(frozen=True)
-class ModuleTime:
-    """A module of one recorded run: time with all that is in it, share of the run, and rate of its ops."""
-
-    path: str
-    total: Measurement
-    share: Measurement
-    flops: Counted | None
-    rate: Measurement | None
-
-
-def module_times(rows: Sequence[LayerRow], depth: int) -> list[ModuleTime]:
-    """Return the modules of a timed run that lie in at most ``depth`` others."""
-    named = [(row, row.path.split(".", 1)[-1] or "outside of modules") for row in rows if row.depth <= depth]
-    return [
-        ModuleTime(
-            _INDENT * row.depth + name,
-            Measurement(name, ((row.total_seconds or 0.0) + (row.between_seconds or 0.0),), "s"),
-            Measurement(name, (row.share or 0.0,), "%"),
-            None if row.flops is None else Counted(row.flops, "FLOP", f"arithmetic of {name}"),
-            Measurement(name, (row.gflops_per_second * 1e9,), "FLOP/s") if row.gflops_per_second else None,
-        )
-        for row, name in named
-    ]
 
 
 def shares_by_model(
@@ -143,6 +108,78 @@ def training_shares(training: Callable[[], object], repeats: int = 12) -> dict[s
 
 
 @dataclass(frozen=True)
+class Program:
+    """A model that is to run so many times without gradients."""
+
+    model: Module
+    inputs: Any
+    passes: int
+
+    def __call__(self) -> None:
+        """Run it."""
+        with no_grad():
+            for _ in range(self.passes):
+                self.model(self.inputs)
+
+
+@dataclass(frozen=True)
+class SlowedByLooking:
+    """What two profilers cost a program.
+
+    Attributes:
+        each: time of the program for each operation that it runs.
+        traced, sampled: time of the program under the profiler over that without.
+        predicted: ``traced`` by what an operation's recording cost the first program.
+        compared: sampling beside tracing.
+    """
+
+    label: str
+    each: Measurement
+    traced: Measurement
+    sampled: Measurement
+    predicted: Modelled
+    compared: Comparison
+
+
+def slowed_by_looking(
+    looking: Mapping[str, Mapping[str, Measurement]], labels: Mapping[str, str], programs: Mapping[str, Program]
+) -> dict[str, SlowedByLooking]:
+    """Return what looking costs each program, by its times "alone", "traced" and "sampled"."""
+    operations = {name: len(recordings(run, repeats=1)[0].events) for name, run in programs.items()}
+    first = next(iter(looking))
+    recording = difference(looking[first]["traced"], looking[first]["alone"], "recording")
+    found = {}
+    for name, times in looking.items():
+        alone, more = times["alone"], operations[name] / operations[first]
+        found[name] = SlowedByLooking(
+            labels[name],
+            alone.scaled(1 / operations[name], name=f"time of an operation, {labels[name]}"),
+            ratio(times["traced"], alone, f"time traced over time alone, {labels[name]}"),
+            ratio(times["sampled"], alone, f"time sampled over time alone, {labels[name]}"),
+            Modelled.by("a cost for each operation", _slowed(alone, recording, more)),
+            compare_paired(times["traced"], times["sampled"], matters=0.1),
+        )
+    return found
+
+
+def _slowed(alone: Measurement, added: Statistic, times: float) -> Statistic:
+    """Return by which factor a program becomes slower to which so many times ``added`` is added."""
+    low, high = added.interval.low / alone.interval.high, added.interval.high / alone.interval.low
+    known = min(added.interval.confidence, alone.interval.confidence)
+    value, bounds = 1 + times * added.median / alone.median, Interval(1 + times * low, 1 + times * high, known)
+    conditions = of_sides({"alone": alone.conditions, "added": added.conditions}).within_bounds("by their ends")
+    return Statistic("time traced over time alone, by law", (value,), "", conditions, value=value, bounds=bounds)
+
+
+def order_of_models(seconds: Mapping[str, Measurement]) -> dict[str, Measurement]:
+    """Return the time of the CNN over the MLP's, and that of the GPT over the CNN's."""
+    return {
+        slower: ratio(seconds[slower], seconds[faster], f"time of the {slower.upper()} over the {faster.upper()}'s")
+        for faster, slower in (("mlp", "cnn"), ("cnn", "gpt"))
+    }
+
+
+@dataclass(frozen=True)
 class TrainingStep:
     """Phases of a model's training step: seconds, and the backward over the forward pass in time and arithmetic."""
 
@@ -185,76 +222,6 @@ def busiest_fifth(
     return found
 
 
-def architectures(side: int) -> dict[str, tuple[Module, Tensor]]:
-    """Return an MLP, a CNN and a transformer, untrained, each with an input of ``side`` x ``side`` numbers.
-
-    The MLP has one hidden layer, the CNN two convolutions. To the transformer each number is a position: a linear layer
-    widens it, and one block follows.
-    """
-    count, draw = side * side, np.random.default_rng(0)
-    image = Tensor(draw.standard_normal((1, 1, side, side), np.float32))
-    mlp = Sequential(Flatten(), Linear(count, MLP_WIDTH, seed=0), ReLU(), Linear(MLP_WIDTH, 10, seed=0))
-    cnn = Sequential(
-        Conv2d(1, 16, 3, padding=1, seed=0),
-        ReLU(),
-        Conv2d(16, 16, 3, padding=1, seed=0),
-        ReLU(),
-        Flatten(),
-        Linear(16 * count, 10, seed=0),
-    )
-    width = TRANSFORMER_WIDTH
-    transformer = Sequential(Linear(1, width, seed=0), TransformerBlock(width, 4, seed=0), Linear(width, 10, seed=0))
-    positions = Tensor(image.data.reshape(1, count, 1))
-    made = {"mlp": (mlp, image), "cnn": (cnn, image), "transformer": (transformer, positions)}
-    return {name: (model.eval(), inputs) for name, (model, inputs) in made.items()}
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """Forward passes on growing inputs: seconds by size, over those of the architecture before, and the last growth."""
-
-    label: str
-    seconds: Mapping[str, Measurement]
-    over: Mapping[str, Measurement]
-    counted: Counted
-    timed: Measurement
-
-
-def growing_inputs(sides: Sequence[int]) -> dict[str, Architecture]:
-    """Return what `architectures` of these sides cost, all taken in turns."""
-    made = {side: architectures(side) for side in sides}
-    with no_grad():
-        turns = interleave(
-            {
-                f"{name} {side}": partial(model, inputs)
-                for side, by_name in made.items()
-                for name, (model, inputs) in by_name.items()
-            }
-        )
-    labels = {"mlp": "MLP", "cnn": "CNN", "transformer": "Transformer"}
-    before: dict[str, tuple[str, ...]] = {"mlp": (), "cnn": ("mlp",), "transformer": ("cnn",)}
-    found = {}
-    for name, label in labels.items():
-        seconds = {side: turns[f"{name} {side}"] for side in sides}
-        few, many = (count_flops(model, x.shape) for model, x in (made[side][name] for side in sides[-2:]))
-        found[name] = Architecture(
-            label,
-            {str(side**2): each for side, each in seconds.items()},
-            {
-                str(side**2): ratio(
-                    each,
-                    turns[f"{faster} {side}"],
-                    f"time of the {label} over the {labels[faster]}'s, {side**2} numbers",
-                )
-                for faster in before[name]
-                for side, each in seconds.items()
-            },
-            Counted(many / few, "", "growth of the arithmetic"),
-            ratio(seconds[sides[-1]], seconds[sides[-2]], f"growth of the time, {label}"),
-        )
-    return found
-
-
 def attention_of_training(length: int, repeats: int = 6) -> Measurement:
     """Return the share of attention, projections included, in the time of ops of a training step.
 
@@ -270,34 +237,37 @@ def attention_of_training(length: int, repeats: int = 6) -> Measurement:
 
 @dataclass(frozen=True)
 class AttentionShare:
-    """Share of a part of attention in a block, of its time and of its arithmetic, at a length."""
+    """Attention's share of a block's time and arithmetic, by the block's width and by positions over width."""
 
-    part: str
-    positions: int
+    width: str
+    ratio: float
     time: Measurement
     arithmetic: Modelled
 
 
-def attention_shares(
-    by_length: Mapping[int, Mapping[str, Measurement]], names: Mapping[str, str], width: int
-) -> list[AttentionShare]:
-    """Return the shares of the "module", projections included, and of its "core", each under the name given."""
-
-    def by_arithmetic(part: str, length: int) -> Modelled:
-        share = attention_share(length, width, projections=part == "module")
-        return Modelled(share.value, "%", f"share of {part}", "arithmetic")
-
+def attention_shares(by_width: Mapping[int, Mapping[int, Measurement]]) -> list[AttentionShare]:
+    """Return what was measured, by width and by positions, beside what the arithmetic says."""
     return [
-        AttentionShare(name, length, found[part], by_arithmetic(part, length))
-        for part, name in names.items()
-        for length, found in by_length.items()
+        AttentionShare(
+            f"{width} wide",
+            positions / width,
+            time,
+            Modelled(attention_share(positions, width).value, "%", f"share at {positions} positions", "arithmetic"),
+        )
+        for width, by_length in by_width.items()
+        for positions, time in by_length.items()
     ]
 
 
-def module_takes(by_length: Mapping[int, Mapping[str, Measurement]], low: float, high: float) -> Judgement:
-    """Return whether the module's share lies between ``low`` and ``high`` at any length."""
-    whole = [found["module"] for found in by_length.values()]
-    return verdict_of_any(verdict_between(found, low, high, together=len(whole)) for found in whole)
+def passes_through(by_length: Mapping[int, Measurement], share: float) -> Judgement:
+    """Return whether the share is below this one at the first length and above it at the last."""
+    found = list(by_length.values())
+    return verdict_of_all(
+        [
+            verdict_between(found[0], high=share, strict=True, together=2),
+            verdict_between(found[-1], low=share, strict=True, together=2),
+        ]
+    )
 
 
 def spread_of_means_over_medians(samples: Sequence[float], block: int = 20, groups: int = 60) -> Measurement:
