@@ -56,6 +56,23 @@ def test_a_stride_is_predicted_by_its_lines(monkeypatch: pytest.MonkeyPatch) -> 
     assert study.per_number(found, 16).median == pytest.approx(0.75 * 16, rel=0.02)
 
 
+def test_arrays_in_turn_are_predicted_by_the_staircase(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight quarters of a cache are two of it: the wait is that of the level behind it."""
+    second = MACHINE.levels[1]
+    lines = (second.capacity or 0) // 4 // 64
+    made(monkeypatch, **{"1": 8e-9 * lines, "2": 8e-9 * lines, "4": 16e-9 * lines, "8": 32e-9 * lines})
+    found = study.company(MACHINE)
+    assert isinstance(found, study.Company)
+    assert (found.cache, found.all.value) == (second.name, 8 * found.size.value)
+    assert {count: one.found.median for count, one in found.curve.items()} == pytest.approx(
+        {1: 1e-9, 2: 1e-9, 4: 2e-9, 8: 4e-9}, rel=0.02
+    )
+    assert found.found.median == pytest.approx(4, rel=0.02)
+    at = {one.working_set: one.reached.median for one in MACHINE.curves["latency"]}
+    near, far = (at[min(at, key=lambda size: abs(size - wanted))] for wanted in (found.size.value, found.all.value))
+    assert found.predicted.value == pytest.approx(far / near)
+
+
 def test_walks_of_two_pitches_are_compared_by_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch, rows_16=1e-9, rows_20=1e-9, columns_16=9e-9, columns_20=3e-9)
     found = study.walks_of(8, 8, [16, 20])

@@ -157,6 +157,78 @@ def slowdown(walked: Mapping[int, Walk], more: int, less: int) -> Measurement:
 
 
 @dataclass(frozen=True)
+class Company:
+    """One array that is walked over and over, beside several of the same size that are walked in turn.
+
+    Attributes:
+        cache: name of the cache that they are about, by what it holds.
+        size, all: bytes of one array, and of all.
+        curve: seconds of a load by the number of arrays.
+        found: a load in the largest number over a load in one.
+        predicted: the same, by the staircase at ``all`` and at ``size``.
+    """
+
+    cache: str
+    size: Counted
+    all: Counted
+    curve: Mapping[int, CompanyOf]
+    found: Measurement
+    predicted: Modelled
+
+
+@dataclass(frozen=True)
+class CompanyOf:
+    """So many arrays in turn: their bytes in all, and seconds of a load."""
+
+    arrays: int
+    size: Counted
+    found: Measurement
+
+
+def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8), seed: int = 0) -> Company | Unmeasured:
+    """Return walks through arrays that fill a quarter of a cache each, alone and in turn, all taken in turns.
+
+    The cache is the second one, of which each core mostly has its own; the first where that is all that is known. A
+    pass goes through as many lines whatever the number of arrays, each on a random cycle of its own.
+    """
+    known = [level for level in machine.levels[:-1] if level.capacity]
+    if not known:
+        return Unmeasured("the system does not say what its caches hold, and no curve shows it")
+    level, most = known[min(1, len(known) - 1)], max(counts)
+    lines = int(level.capacity or 0) // 4 // LINE_BYTES
+    arenas = [Arena(lines * LINE_BYTES) for _ in range(most)]
+    cycles = [arena.view(0, lines * LINE_ELEMENTS, np.uint64) for arena in arenas]
+    for at, cycle in enumerate(cycles):
+        probes.random_cycle()(cycle, np.uint64(seed + at))
+    place = np.zeros(1, np.uint64)
+
+    def in_turn(count: int) -> None:
+        for at in range(most):
+            walks.follow(cycles[at % count], place, lines)
+
+    times = interleave(
+        {str(count): partial(in_turn, count) for count in counts}, repeats=24, warmup_seconds=_WARMUP_SECONDS
+    )
+    size, curve = lines * LINE_BYTES, machine.curves["latency"]
+    near, far = (min(curve, key=lambda one: abs(one.working_set - wanted)) for wanted in (size, most * size))
+    return Company(
+        level.name,
+        Counted(size, "B", f"a quarter of {level.name}"),
+        Counted(most * size, "B", f"{most} quarters of {level.name}"),
+        {
+            count: CompanyOf(
+                count,
+                Counted(count * size, "B", "bytes of all arrays"),
+                times[str(count)].scaled(1 / (most * lines), "s"),
+            )
+            for count in counts
+        },
+        ratio(times[str(most)], times[str(min(counts))], f"a load in {most} arrays over one in one"),
+        Modelled.by("the staircase", quotient(far.reached, near.reached, "a load in all over one in one")),
+    )
+
+
+@dataclass(frozen=True)
 class Chains:
     """Loads in so many chains at once: seconds a load, and as predicted if chains do not disturb one another."""
 
