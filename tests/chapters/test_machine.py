@@ -1,14 +1,10 @@
-"""What is said of machines that differ: each arm, with made ceilings, times and alarms."""
+"""What is said of machines that differ: each arm, with made ceilings."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import pytest
-from scipy.stats import binom
 
 from tests.perf.synthetic_machine import around, synthetic_ceilings
 from tinytorch.chapters import machine as chapter
@@ -18,7 +14,6 @@ from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.between_run_variance import BetweenRunVariance
 from tinytorch.perf.measuring.conditions import ComputeProbe, Conditions
 from tinytorch.perf.measuring.judge import Ends
-from tinytorch.perf.measuring.statistics import share_interval
 
 
 def looped(one: Ceilings, peak: float, bits: int, instruction: str) -> Ceilings:
@@ -129,94 +124,6 @@ def test_bytes_on_their_way_are_bandwidth_times_latency() -> None:
     assert found == pytest.approx([64 / 150e-9, 6000 / 64, 6000])
 
 
-@pytest.mark.parametrize(("last", "word"), [(1.0, chapter.UNDECIDED), (1.2, chapter.DIFFERENT)])
-def test_the_same_code_is_itself_if_each_interval_holds_one(last: float, word: str) -> None:
-    ratios = {name: around(value, "", 0.02, seed) for seed, (name, value) in enumerate((("a", 1.0), ("b", last)))}
-    assert chapter.told_from_one(ratios.values()) == word
-    rows = chapter.noise(ratios)
-    assert [row["what"] for row in rows] == ["a", "b"]
-    assert rows[1]["single"].samples == tuple(abs(sample - 1) for sample in ratios["b"].samples)
-
-
-def test_the_same_against_the_same_is_about_one() -> None:
-    measured = chapter.same_against_same(lambda: sum(range(2000)), repeats=8)
-    assert measured.n == 8
-    assert 0.3 < measured.median < 3
-
-
-def test_false_alarms_have_an_exact_interval() -> None:
-    # Clopper and Pearson for 0 of n: (0, 1 - (alpha / 2) ** (1 / n)).
-    none = chapter.alarms("a rule", [chapter.ALIKE] * 20).rate
-    assert (none.median, none.interval.low) == (0, 0)
-    assert none.interval.high == pytest.approx(1 - 0.025 ** (1 / 20))
-
-
-def test_alarms_that_come_together_are_worth_less() -> None:
-    apart = chapter.alarms("a rule", ([chapter.DIFFERENT] + [chapter.ALIKE] * 9) * 40)
-    together = chapter.alarms("a rule", [chapter.DIFFERENT] * 40 + [chapter.ALIKE] * 360)
-    assert (apart.trials, apart.different, apart.alike, apart.open) == (400, 40, 360, 0)
-    assert apart.rate.median == together.rate.median == 0.1
-    wide, narrow = together.rate.interval, apart.rate.interval
-    assert wide.high - wide.low > 2 * (narrow.high - narrow.low)
-
-
-class Clock:
-    """A clock in nanoseconds, for calls that take what ``seconds`` says of their number."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: Callable[[int], float]) -> None:
-        self.now, self.calls, self.seconds = 0, 0, seconds
-        monkeypatch.setattr("tinytorch.chapters.machine.time.perf_counter_ns", lambda: self.now)
-
-    def __call__(self) -> None:
-        self.calls += 1
-        self.now += round(1e9 * self.seconds(self.calls))
-
-
-def test_a_slow_drift_alarms_the_rule_of_blocks_and_not_that_of_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    noise = np.random.default_rng(0).normal(0, 1e-6, 10_000)
-    clock = Clock(monkeypatch, lambda call: 1e-3 + 2e-6 * call + noise[call])
-    in_sequence, in_turns = chapter.against_itself(clock, trials=20)
-    assert clock.calls == 20 * (5 + 20)
-    assert in_sequence.different == 20
-    assert in_turns.different <= 2
-
-
-def test_both_rules_say_what_is_known_of_independent_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test at 5 % alarms in a twentieth of the trials; times within a hundredth of each other are alike."""
-    draw = np.random.default_rng(1)
-    in_sequence, in_turns = chapter.against_itself(Clock(monkeypatch, lambda _: draw.normal(1e-3, 5e-5)), trials=400)
-    assert 0.02 <= in_sequence.rate.median <= 0.09
-    assert in_turns.rate.median <= 0.09
-    assert in_sequence.open
-    in_sequence, in_turns = chapter.against_itself(Clock(monkeypatch, lambda _: draw.normal(1e-3, 1e-6)), trials=20)
-    assert min(in_sequence.alike, in_turns.alike) >= 15
-    steady = chapter.against_itself(Clock(monkeypatch, lambda _: 1e-3), trials=3)
-    assert [rule.alike for rule in steady] == [3, 3]
-
-
-def test_what_cannot_be_judged_is_refused() -> None:
-    with pytest.raises(ValueError, match="trials must be at least 1 and runs at least 6, not 0 and 10"):
-        chapter.against_itself(lambda: None, trials=0)
-    with pytest.raises(ValueError, match="runs at least 6, not 3 and 5"):
-        chapter.against_itself(lambda: None, trials=3, runs=5)
-
-
-@pytest.mark.parametrize(
-    ("false", "trials", "verdict"),
-    [(60, 400, "refuted"), (0, 400, "supported"), (20, 400, "supported"), (5, 100, "open")],
-)
-def test_alarms_are_rare_enough_if_they_are_as_rare_as_asked_for(false: int, trials: int, verdict: str) -> None:
-    steps = np.diff(np.floor(np.arange(trials + 1) * false / trials))  # spread evenly over the trials
-    rate = chapter.alarms("a rule", [chapter.DIFFERENT if step else chapter.UNDECIDED for step in steps]).rate
-    assert chapter.rare_enough(rate, asked_for=0.05, passes=0.1).verdict == verdict
-
-
-def test_a_test_at_five_per_cent_nearly_always_passes_for_one() -> None:
-    passing = [count for count in range(60) if share_interval(count, 400).high <= 0.1]
-    assert binom.cdf(max(passing), 400, 0.05) > 0.95
-    assert binom.cdf(max(passing), 400, 0.12) < 0.001
-
-
 def test_repeats_are_told_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chapter, "known_variance", lambda: None)
     with pytest.raises(ValueError, match="repeats must be known"):
@@ -225,9 +132,3 @@ def test_repeats_are_told_as_they_are_known(monkeypatch: pytest.MonkeyPatch) -> 
     alone, in_turns = chapter.repeats()
     assert (alone.value, in_turns.value) == (0.03, 0.01)
     assert "7 processes here" in alone.what
-
-
-def test_of_many_drawn_intervals_nineteen_of_twenty_hold_the_truth() -> None:
-    drawing = chapter.repeated_intervals(400, 15, truth="truth", misses="misses", below="below", seed=3)
-    missed = len(re.findall(">misses<", drawing.svg(key="a", alt="b")))
-    assert missed == pytest.approx(400 * 0.05, abs=4 * np.sqrt(400 * 0.05 * 0.95))

@@ -144,12 +144,6 @@ BREAKS: dict[str, list[tuple[str, str]]] = {
         ("np.ascontiguousarray(strips.swapaxes(0, 1))", "strips.swapaxes(0, 1)"),
         ("np.zeros", "np.ones"),
     ],
-    "benchmarking.calls_per_process": [
-        ("within / between", "between / within"),
-        (" ** 0.5", ""),
-        ("start / call", "call / start"),
-        ("max(1, round(", "round(max(0, "),
-    ],
     "benchmarking.flaw": [
         ("not in", "in"),
         ("old.blas_threads !=", "old.blas_threads =="),
@@ -162,6 +156,11 @@ BREAKS: dict[str, list[tuple[str, str]]] = {
         ("one.nbytes <=", "one.nbytes >="),
         ("return max", "return min"),
         ("one.accuracy", "-one.nbytes"),
+    ],
+    "benchmarking.ring": [
+        ("not again", "again"),
+        ("interval.high < 1", "median < 2"),
+        ("changed.interval.high < 1", "False"),
     ],
     "capstone.predicted": [
         ("time * ratio", "time / ratio"),
@@ -218,6 +217,19 @@ BREAKS: dict[str, list[tuple[str, str]]] = {
     "memory.least_seconds": [("return max", "return min"), ("64 * lines", "lines"), (" / in_flight", "")],
     "memory.lines_touched": [("4 * stride", "stride"), ("address + ", ""), ("// 64", "// 128")],
     "memory.sets_used": [("// 64 ", ""), ("row * ", ""), (" % sets", "")],
+    "noise.calls_per_process": [
+        ("within / between", "between / within"),
+        (" ** 0.5", ""),
+        ("start / call", "call / start"),
+        ("max(1, round(", "round(max(0, "),
+    ],
+    "noise.pairs_needed": [("np.pi / 2 * ", ""), (" / difference) ** 2", " / difference)"), ("max(6, ", "max(1, ")],
+    "noise.samples_outside": [("= None, 0", "= 0, 0"), (" / comparisons", ""), ("below +=", "below =")],
+    "noise.worth": [
+        ("(block / 4)", "block"),
+        ("> np.median(times)", "> 1.01 * np.median(times)"),
+        ("times.size * (", "("),
+    ],
     "profiling.linear_flops": [("return 2 *", "return"), (" * rows", "")],
     "profiling.latency": [
         ("np.median", "np.mean"),

@@ -8,20 +8,7 @@ import pytest
 
 from tinytorch.chapters.benchmarking import exercises
 from tinytorch.chapters.benchmarking.exercises import FlawName, Option, Report
-
-
-def calls_per_process(start: float, call: float, between: float, within: float) -> int:
-    return max(1, round((start / call) ** 0.5 * within / between))
-
-
-def test_calls_per_process() -> None:
-    assert "passed" in exercises.check_calls_per_process(calls_per_process)
-    with pytest.raises(AssertionError, match="calls are best"):
-        exercises.check_calls_per_process(lambda *_: 30)
-    with pytest.raises(AssertionError, match="calls are best"):
-        exercises.check_calls_per_process(lambda start, call, *_: max(1, round((start / call) ** 0.5)))
-    with pytest.raises(AssertionError, match="no number of calls"):
-        exercises.check_calls_per_process(lambda *_: 0)
+from tinytorch.perf.measuring import Measurement
 
 
 def first_flaw(report: Report) -> FlawName | None:
@@ -65,3 +52,13 @@ def test_choose() -> None:
         exercises.check_choose(chooser(lambda one, limit: one.seconds.median <= limit))
     with pytest.raises(AssertionError, match="within"):
         exercises.check_choose(lambda options, *_: options[0].name)
+
+
+def test_ring() -> None:
+    def check(again: Measurement, changed: Measurement) -> str:
+        holds = again.interval.low <= 1 <= again.interval.high
+        return ("ring" if changed.interval.high < 1 else "quiet") if holds else "void"
+
+    assert "passed" in exercises.check_ring(check)
+    with pytest.raises(AssertionError, match="are 'void', not 'ring'"):
+        exercises.check_ring(lambda again, changed: "ring" if changed.interval.high < 1 else "quiet")

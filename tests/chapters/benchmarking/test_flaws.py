@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import numpy as np
 import pytest
 from scipy.special import erf
@@ -43,24 +41,3 @@ def test_only_one_function_whose_interval_leaves_out_1_is_counted() -> None:
     published = {"straw": (9.0,) * 9, "double": (2.0,) * 9, "even": (1.0,) * 9, "above": repeats}
     done = {name: studies.Flaw(name, Measurement(name, each, ""), fair) for name, each in published.items()}
     assert studies.differences_not_there(done).value == 2
-
-
-def test_neighbours_end_with_the_body_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[subprocess.Popen[bytes]] = []
-
-    class Kept(subprocess.Popen[bytes]):
-        def __init__(self, command: list[str]) -> None:
-            super().__init__(command)
-            made.append(self)
-
-    monkeypatch.setattr(subprocess, "Popen", Kept)
-
-    def failing() -> None:
-        with studies.neighbours(2):
-            assert [process.poll() for process in made] == [None, None]
-            raise RuntimeError("inside")
-
-    with pytest.raises(RuntimeError, match="inside"):
-        failing()
-    assert len(made) == 2
-    assert all(process.returncode is not None for process in made)

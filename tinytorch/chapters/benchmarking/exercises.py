@@ -8,39 +8,11 @@ from typing import Final, Literal
 
 import numpy as np
 
-from tinytorch.chapters.checking import exercise_check, returned_number
+from tinytorch.chapters.checking import exercise_check
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Caches, Conditions
 
 FlawName = Literal["order", "threads", "caches", "statistic", "baseline"]
-#: How much more variance than the best plan's a reader's plan may have: the best one need not be a whole number.
-_TOLERANCE = 1.02
-
-
-@exercise_check
-def check_calls_per_process(function: Callable[[float, float, float, float], int]) -> None:
-    """Return "... passed" if ``function(start, call, between, within)`` is the best number of calls in each process.
-
-    A process takes ``start`` seconds before its first timed call and ``call`` seconds for each; ``between`` is the
-    standard deviation of what processes draw, ``within`` that of calls in one. The mean over N processes of n calls has
-    the variance (between² + within² / n) / N, and costs N (start + n call) seconds: for one budget the product of the
-    two is to be least.
-    """
-    draw = np.random.default_rng(0)
-    # Of the last one call is best: by the formula less than half of one.
-    given = [10 ** draw.uniform((-1, -4, -4, -3), (1, -2, -2, -1)) for _ in range(40)]
-    for numbers in (*given, np.array([1e-3, 0.1, 0.1, 0.01])):
-        start, call, between, within = (float(number) for number in numbers)
-        calls = np.arange(1, 200_001)
-        cost = (between**2 + within**2 / calls) * (start + calls * call)
-        case = f"start {start:.3g} s, call {call:.3g} s, between {between:.3g}, within {within:.3g}"
-        answer = returned_number(function(start, call, between, within), case)
-        assert answer == int(answer) >= 1, f"{case}: {answer} is no number of calls"
-        found = (between**2 + within**2 / answer) * (start + answer * call)
-        best = int(calls[cost.argmin()])
-        assert found <= _TOLERANCE * cost.min(), (
-            f"{case}: {best} calls are best, {answer} have {found / cost.min():.3g}x"
-        )
 
 
 @dataclass(frozen=True)
@@ -150,3 +122,21 @@ def check_choose(function: Callable[[Sequence[Option], float, int], str | None])
         truth = max(fit, key=lambda one: one.accuracy).name if fit else None
         answer = function(options, seconds, nbytes)
         assert answer == truth, f"within {seconds:.4g} s and {nbytes} bytes it is {truth!r}, not {answer!r}"
+
+
+@exercise_check
+def check_ring(function: Callable[[Measurement, Measurement], str]) -> None:
+    """Return "... passed" if ``function(again, changed)`` says what a check of a change comes to.
+
+    Both are ratios, of the old code over itself and over the changed one: "void" if the first interval does not hold 1,
+    else "ring" if the second lies below 1, and else "quiet".
+    """
+    draw = np.random.default_rng(0)
+    for again, changed in ((1.0, 0.9), (1.0, 1.0), (1.0, 1.1), (1.1, 0.9), (0.9, 0.9), (0.9, 1.0)):
+        ratios = [
+            Measurement(name, tuple((level * (1 + draw.normal(0, 0.01, 20))).tolist()), "")
+            for name, level in (("old over old", again), ("old over changed", changed))
+        ]
+        truth = "void" if again != 1 else "ring" if changed < 1 else "quiet"
+        answer = function(*ratios)
+        assert answer == truth, f"ratios of {again:g} and {changed:g} are {truth!r}, not {answer!r}"

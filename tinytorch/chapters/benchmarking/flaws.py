@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tinytorch import models
+from tinytorch.chapters.noise.order import neighbours
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array
@@ -127,16 +125,6 @@ def busy_neighbours(times: int = 6) -> Flaw:
         flawed.append(before / _median(product))
     with blas_threads(1), neighbours(count):
         return _flaw("busy neighbours of the baseline", flawed, product)
-
-
-@contextmanager
-def neighbours(count: int) -> Iterator[None]:
-    """Run the body beside ``count`` processes that do nothing but count; they end with it."""
-    with ExitStack() as stack:
-        for _ in range(count):
-            busy = stack.enter_context(subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]))
-            stack.callback(busy.kill)
-        yield
 
 
 def _product() -> Callable[[], Array]:

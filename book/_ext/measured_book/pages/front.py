@@ -161,6 +161,10 @@ def _thumbnails() -> dict[str, str]:
         "acceleration": _svg(*ladder),
         "whole_model": _svg(*layers, _path("M64 24h8"), _box(76, 10, 14, 28, "compiled")),
         "memoization": _svg(_grid(24, 4, 8, 5, 5, lambda row, column: column < row), _box(70, 4, 8, 40, "compiled")),
+        "noise": _svg(
+            *(_dot(14 + 9 * at, 24 + 5 * up, "numpy") for at, up in enumerate((0, 2, -1, 1, -3, 0, 3, -2))),
+            _path("M6 24h80"),
+        ),
         "benchmarking": _svg(*apart, _dot(30, 12, "baseline"), _dot(62, 34, "numpy")),
         "your_model": _svg(_path("M20 6h18l8 8v28H20z"), _path("M54 24h14"), _box(74, 12, 16, 24, "compiled")),
         "distributed": _svg(_path("M30 12h36a12 12 0 0 1 0 24H30a12 12 0 0 1 0-24z"), *ranks),

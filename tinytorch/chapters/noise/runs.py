@@ -1,9 +1,9 @@
-"""Experiments with one piece of code: what makes its repeats differ, and what intervals of them are worth."""
+"""Experiments with one piece of code: what its repeats differ by, and what an interval of them is worth."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,32 +13,22 @@ from tinytorch.core.module import Sequential
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.benchmarking.performance import share_right
-from tinytorch.perf.benchmarking.scenarios import server, single_stream
 from tinytorch.perf.measuring import Derived, Measurement, Modelled
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.conditions import Sample, of_processes
+from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.conditions import of_processes
 from tinytorch.perf.measuring.judge import Verdict, bonferroni
 from tinytorch.perf.measuring.measurement import CONFIDENCE, Statistic
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
 from tinytorch.perf.measuring.statistics import Interval, Samples, checked, median_interval
+from tinytorch.report.drawings import Drawing
 
 #: How often an interval is said to hold the truth: by ranks that from the fourth to the twelfth of fifteen.
 BY_RANKS = Modelled(
     1 - 2 * (1 + 15 + 105 + 455) / 2**15, "%", "median, fifteen calls by ranks", "calls in random order"
 )
-BY_NORMAL = Modelled(0.95, "%", "mean, ten calls, 1.96", "calls in random order")
-#: Of fourteen comparisons of equals, of a hundred calls, and of two hundred pairs in place of ten.
-FALSE_ALARM = Modelled(
-    1 - 0.95**14,
-    "%",
-    "chance of a false alarm in 14 independent comparisons, each with one of twenty",
-    "independent comparisons",
-)
+#: That a hundred calls say nothing of the slowest hundredth.
 TAIL_UNSEEN = Modelled(
     0.99**100, "%", "chance that a hundred independent calls hold none of the slowest hundredth", "independent calls"
-)
-GAIN_BY_ROOT = Modelled(
-    (200 / 10) ** 0.5, "", "root of the ratio of the numbers of pairs", "errors that fall with the root of the number"
 )
 #: Examples in a call, and the relative difference of time that a team would act on.
 BATCH, MATTERS = 64, 0.1
@@ -80,16 +70,6 @@ def first_over_steady(found: Sequence[Fresh]) -> Measurement:
 def _of_each(processes: Sequence[Measurement], name: str, number: Callable[[Measurement], float]) -> Measurement:
     """Return a share or number of each process."""
     return Measurement(name, tuple(map(number, processes)), "%", of_processes(one.conditions for one in processes))
-
-
-def worked_by_hand(samples: Sequence[float], low: float, high: float) -> tuple[Derived, Derived]:
-    """Return the ends of an interval, after checking that they are the fourth and the twelfth of fifteen calls."""
-    ordered = sorted(samples)
-    if len(ordered) != 15 or (low, high) != (ordered[3], ordered[11]):
-        raise ValueError(f"ends must be the 4th and the 12th of 15 samples, not {low}, {high} of {len(ordered)}")
-    taken, end = (Measurement("fifteen calls of the MLP", tuple(samples), "s"),), "it is the end of one"
-    below = Derived(low, "s", "the fourth smallest of fifteen calls of the MLP", taken, end)
-    return below, Derived(high, "s", "the twelfth smallest of the same", taken, end)
 
 
 def settled_calls(found: Sequence[Fresh], first: int) -> list[Measurement]:
@@ -149,36 +129,88 @@ def beyond_three_deviations(series: Sequence[Measurement]) -> Measurement:
     return _of_each(series, "calls more than three deviations above the median", beyond)
 
 
-def in_sequence_and_in_turns(series: Measurement, runs: int) -> tuple[Measurement, Measurement]:
-    """Return by how much two copies of one program seem to differ: one after the other, and in turns.
+@dataclass(frozen=True)
+class Price:
+    """How many calls in a row tell of the median as much as one that is independent, by the number of calls in a block.
 
-    Each stretch of 2 ``runs`` calls in a row is dealt to the two in both ways: the former half to one and the latter to
-    the other; and of each two neighbours one to either, in a drawn order. A sample is the absolute difference of the
-    two medians, as a fraction of the stretch's.
+    Attributes:
+        calls: in a block.
+        in_a_row: by the scatter of blocks of calls as they came.
+        shuffled: the same of calls in a drawn order.
+        predicted: what calls would have of which only neighbours are alike.
     """
-    stretches = blocks(series.samples, 2 * runs)
-    middles = np.median(stretches, axis=1)
-    pairs = np.random.default_rng(0).permuted(stretches.reshape(-1, runs, 2), axis=2)
-    before, turns = (f"difference of a program from itself, {way}" for way in ("one after the other", "in turns"))
 
-    def difference(name: str, other: str, one: Any, copy: Any) -> Measurement:
-        apart = np.abs(np.median(one, axis=1) - np.median(copy, axis=1)) / middles
-        conditions = replace(series.conditions, sample=Sample.BLOCKS, interleaved_with=(other,))
-        return Measurement(name, tuple(apart.tolist()), "%", conditions)
+    calls: int
+    in_a_row: Measurement
+    shuffled: Measurement
+    predicted: Modelled
 
-    return (
-        difference(before, turns, stretches[:, :runs], stretches[:, runs:]),
-        difference(turns, before, pairs[:, :, 0], pairs[:, :, 1]),
+
+def price(samples: Samples, calls: int) -> float:
+    """Return the variance of the number of calls above the median in a block, over that of as many tosses of a coin."""
+    array = checked(samples)
+    above = blocks((array > np.median(array)).astype(np.float64), calls)
+    return float(above.sum(axis=1).var(ddof=1)) / (calls / 4)
+
+
+def prices(series: Sequence[Measurement], sizes: Sequence[int]) -> dict[int, Price]:
+    """Return the price of dependence by the size of a block, of series from several processes."""
+    mixed = [shuffled(one) for one in series]
+
+    def found(of: Sequence[Measurement], calls: int, way: str) -> Measurement:
+        name = f"calls that are worth one, in blocks of {calls} {way}"
+        conditions = of_processes(one.conditions for one in of)
+        return Measurement(name, tuple(price(one.samples, calls) for one in of), "", conditions)
+
+    alike = tuple(price(one.samples, 2) - 1 for one in series)
+
+    def short(calls: int) -> Modelled:
+        later = np.arange(1, calls)
+        made = tuple(1 + 2 * float(((1 - later / calls) * r**later).sum()) for r in alike)
+        of = found(series, 2, "in a row")
+        return Modelled.by("a part of each call that the next one keeps", replace(of, samples=made))
+
+    return {
+        calls: Price(calls, found(series, calls, "in a row"), found(mixed, calls, "shuffled"), short(calls))
+        for calls in sizes
+    }
+
+
+def worth(prices: Mapping[int, Price], calls: int) -> Measurement:
+    """Return how many independent calls a block of so many in a row is worth."""
+    of = prices[calls].in_a_row
+    return Measurement(
+        f"independent calls that {calls} in a row are worth",
+        tuple(calls / each for each in of.samples),
+        "calls",
+        of.conditions,
     )
 
 
-def resolution(once: Measurement, again: Measurement, pairs: int) -> Measurement:
-    """Return the smallest ratio above 1 that so many pairs of the same code tell from 1, in each of 25 blocks."""
-    both = zip(blocks(once.samples, pairs)[:25], blocks(again.samples, pairs)[:25], strict=True)
-    found = [compare_paired(a, b, matters=0).interval for a, b in both]
-    ends = tuple(max(1 / interval.low, interval.high) - 1 for interval in found)
-    conditions = replace(once.conditions, sample=Sample.BLOCKS)
-    return Measurement(f"smallest difference that {pairs} pairs resolve", ends, "%", conditions)
+@dataclass(frozen=True)
+class Repeat:
+    """What the process with this number timed: a call, with the interval of its own samples."""
+
+    process: int
+    time: Statistic
+
+
+def repeats(processes: Sequence[Measurement]) -> list[Repeat]:
+    """Return the median of each process, with the interval that its own samples give it and nothing else."""
+    return [
+        Repeat(
+            number,
+            Statistic(
+                one.name,
+                one.samples,
+                one.unit,
+                one.conditions.within_bounds("median"),
+                value=one.median,
+                bounds=median_interval(one.samples),
+            ),
+        )
+        for number, one in enumerate(processes, 1)
+    ]
 
 
 def known_within(processes: Sequence[Measurement]) -> Measurement:
@@ -223,16 +255,30 @@ def caught(changed: Comparison) -> str:
     return "caught" if changed.verdict is Verdict.SLOWER else "missed"
 
 
-def control(model: Any, data: Any, loads: tuple[float, float], queries: int = 600) -> list[Measurement]:
-    """Return what the slowest hundredth waits at each of two loads, shares of what the model answers one by one."""
-    rate = 1 / single_stream(model, data, queries=queries).mean
-    # Half a minute, as a slow machine has few requests at a low load, and a percentile takes 299.
-    return [server(model, data, load * rate, queries=queries, at_most_seconds=30).tail(99) for load in loads]
-
-
 def missing(held: Measurement) -> Statistic:
     """Return the share of textbook intervals that miss what the share ``held`` holds."""
     within, name = held.interval, "share of textbook intervals of ten runs that miss the mean of all"
     bounds = Interval(1 - within.high, 1 - within.low, within.confidence)
     samples = tuple(1 - each for each in held.samples)
     return Statistic(name, samples, "%", held.conditions, value=1 - held.median, bounds=bounds)
+
+
+def repeated_intervals(repeats: int, samples: int, *, truth: str, misses: str, below: str, seed: int = 1) -> Drawing:
+    """Return drawn intervals of a median, with words at the ``truth``, beside what ``misses`` it, and ``below`` all."""
+    draw = np.random.default_rng(seed)
+    step, top, middle, wide = 12.0, 34.0, 240.0, 130.0
+    bottom = top + repeats * step
+    drawing = Drawing(bottom + 30)
+    drawing.line((middle, top - 8), (middle, bottom + 4), color="baseline", width=3)
+    drawing.text(middle, 18, truth)
+    for index in range(repeats):
+        one = Measurement("drawn", tuple(draw.normal(0, 1, samples)), "")
+        y = top + (index + 0.5) * step
+        low, high = (middle + wide * end for end in (one.interval.low, one.interval.high))
+        holds = low <= middle <= high
+        drawing.line((low, y), (high, y), color="forward" if holds else "waiting", width=2.5)
+        drawing.circle(middle + wide * one.median, y, 2.5, color="forward" if holds else "waiting")
+        if not holds:
+            drawing.text(10, y + 5, misses, anchor="start")
+    drawing.text(middle, bottom + 24, below)
+    return drawing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -10,9 +11,8 @@ import pytest
 from scipy.stats import binom, t
 
 from tinytorch import models
-from tinytorch.chapters.benchmarking import runs as studies
+from tinytorch.chapters.noise import runs as studies
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.benchmarking.variants import scoring
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.measurement import Statistic
@@ -29,9 +29,9 @@ def test_what_disturbed_a_series_is_told_of_what_is_counted_in_it() -> None:
     made = [
         studies.coverage([taken] * 2, 10, studies.mean_and_normal, np.mean, "coverage"),
         studies.beyond_three_deviations([taken] * 2),
-        *studies.in_sequence_and_in_turns(taken, 50),
+        studies.prices([taken] * 2, (5,))[5].in_a_row,
     ]
-    assert [one.conditions.cpu_per_wall for one in made] == [0.5] * 4
+    assert [one.conditions.cpu_per_wall for one in made] == [0.5] * 3
 
 
 def processes(draw: Callable[[np.random.Generator], npt.NDArray[np.float64]], count: int = 8) -> list[Measurement]:
@@ -71,18 +71,6 @@ def test_a_normal_distribution_has_few_far_samples_and_a_skewed_one_many() -> No
         studies.beyond_three_deviations([series(np.array([1.0, 1.0, 1.0, 2.0]))])
 
 
-def test_more_pairs_resolve_less() -> None:
-    draw = np.random.default_rng(0)
-    how_once, how_again = Conditions(interleaved_with=("again",)), Conditions(interleaved_with=("once",))
-    once = Measurement("once", tuple(draw.normal(1, 0.02, 2000)), "s", how_once)
-    again = Measurement("again", tuple(draw.normal(1, 0.02, 2000)), "s", how_again)
-    few, many = studies.resolution(once, again, 20), studies.resolution(once, again, 400)
-    assert few.n == 25
-    assert many.n == 5
-    # The half-width falls as one over the root of the number, 4.5 fold here.
-    assert 2.5 < few.median / many.median < 8
-
-
 def walking(count: int, memory: float, draw: np.random.Generator) -> npt.NDArray[np.float64]:
     """Return times whose logs keep the share ``memory`` of what they were at the call before."""
     logs = np.zeros(count)
@@ -102,15 +90,26 @@ def test_shuffling_gives_intervals_their_promise_back() -> None:
     assert mixed.median == pytest.approx(studies.BY_RANKS.value, abs=0.02)
 
 
-def test_turns_cancel_drift_and_do_nothing_to_noise() -> None:
-    drifting = studies.in_sequence_and_in_turns(series(np.linspace(1, 2, 4000)), 100)
-    # A slope of 1/4000 a call: halves a hundred calls apart differ by 100 of them, neighbours by one at the most.
-    assert drifting[0].samples[0] * (1 + 100 / 4000) == pytest.approx(100 / 4000, rel=0.01)
-    assert drifting[1].maximum < 1.01 / 4000
-    noisy = studies.in_sequence_and_in_turns(series(np.random.default_rng(0).normal(1, 0.01, 100_000)), 100)
-    assert noisy[0].median == pytest.approx(noisy[1].median, rel=0.15)
-    with pytest.raises(ValueError, match="from 2 to the 150 samples, not 200"):
-        studies.in_sequence_and_in_turns(series(np.ones(150)), 100)
+def test_the_price_of_calls_that_keep_a_part_is_that_of_the_formula() -> None:
+    """Coins of normal noise with correlation r have 2/π asin(r^k), by Sheppard; of shuffled ones each is worth one."""
+    taken = processes(lambda draw: walking(30_000, 0.8, draw))
+    found = studies.prices(taken, (2, 20))
+    later = np.arange(1, 20)
+    expected = 1 + 2 * ((1 - later / 20) * 2 / np.pi * np.arcsin(0.8**later)).sum()
+    assert found[20].in_a_row.median == pytest.approx(expected, rel=0.06)
+    assert found[20].shuffled.median == pytest.approx(1, abs=0.05)
+    assert found[2].predicted.value == pytest.approx(found[2].in_a_row.median)
+    assert studies.worth(found, 20).median == pytest.approx(20 / expected, rel=0.06)
+    r = 2 / np.pi * np.arcsin(0.8)
+    assert found[20].predicted.value == pytest.approx(1 + 2 * ((1 - later / 20) * r**later).sum(), rel=0.05)
+    assert found[20].in_a_row.conditions.sample == Sample.PROCESSES
+
+
+def test_each_process_has_the_interval_of_its_own_samples() -> None:
+    apart = timed([1.0, 1.1], 0.001)
+    rows = studies.repeats(apart)
+    assert [row.process for row in rows] == [1, 2]
+    assert [row.time.interval for row in rows] == [median_interval(one.samples) for one in apart]
 
 
 def timed(medians: list[float], noise: float) -> list[Measurement]:
@@ -145,22 +144,6 @@ def test_settled_calls_begin_after_the_first_of_each_process() -> None:
     assert settled[0].conditions.cpu_per_wall == 0.9
 
 
-def test_a_control_offers_two_loads() -> None:
-    model = models.mlp().eval()
-    task = scoring(np.zeros((5, 1, 8, 8), np.float32), np.zeros(5, np.int64))
-    low, half = studies.control(model, task, (0.3, 0.6), queries=300)
-    assert low.n == half.n == 300
-    assert min(low.minimum, half.minimum) > 0
-    assert low.conditions.statistic == "percentile 99"
-
-
-def test_the_example_is_the_one_that_the_page_works_by_hand() -> None:
-    samples = [float(each) for each in np.random.default_rng(0).permutation(15)]
-    assert [end.value for end in studies.worked_by_hand(samples, 3.0, 11.0)] == [3, 11]
-    with pytest.raises(ValueError, match=r"must be the 4th and the 12th of 15 samples, not 2.0, 11.0"):
-        studies.worked_by_hand(samples, 2.0, 11.0)
-
-
 def test_what_is_missed_is_what_is_not_held() -> None:
     held = Statistic("held", (0.9,) * 6, "%", value=0.9, bounds=Interval(0.88, 0.95, 0.95))
     found = studies.missing(held)
@@ -193,3 +176,9 @@ def test_a_change_is_judged_over_processes_and_caught_if_slower(change: float, v
     assert {name: one.verdict for name, one in judged.items()} == {"again": "no difference", "changed": verdict}
     assert {(one.n, one.compared) for one in judged.values()} == {(8, 2)}
     assert (studies.caught(judged["changed"]), studies.caught(judged["again"])) == (caught, "missed")
+
+
+def test_of_many_drawn_intervals_nineteen_of_twenty_hold_the_truth() -> None:
+    drawing = studies.repeated_intervals(400, 15, truth="truth", misses="misses", below="below", seed=3)
+    missed = len(re.findall(">misses<", drawing.svg(key="a", alt="b")))
+    assert missed == pytest.approx(400 * 0.05, abs=4 * np.sqrt(400 * 0.05 * 0.95))
