@@ -97,7 +97,7 @@ def pairs(scatter: float, count: int = 3200) -> dict[str, Measurement]:
 def test_sixteen_times_the_pairs_see_a_quarter_of_the_difference() -> None:
     times = pairs(0.02)
     seen = order.seen_by(times, (20, 80, 320))
-    assert [seen[number].found.n for number in seen] == [25, 25, 25]
+    assert [seen[number].found.n for number in seen] == [60, 60, 60]
     assert seen[320].predicted.value == pytest.approx(seen[20].found.median / 4)
     assert order.gain(seen, 20, 320).median == pytest.approx(4.5, rel=0.15)
     assert order.gain_by_root(20, 320).value == 4

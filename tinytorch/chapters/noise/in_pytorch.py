@@ -12,6 +12,5 @@ def time_it_twice() -> None:
     for name in ("once", "again"):
         timer = Timer("square @ square", globals={"square": square}, num_threads=1)
         found = timer.blocked_autorange(min_run_time=0.2)
-        low, high = found._p25, found._p75
-        print(f"{name}: median {found.median * 1e6:.2f} us, middle half from {low * 1e6:.2f} to {high * 1e6:.2f} us")
+        print(f"{name}: median {found.median * 1e6:.2f} us, the middle half within {found.iqr * 1e6:.2f} us")
         print(f"{name}: {len(found.times)} samples of {found.number_per_run} calls each")

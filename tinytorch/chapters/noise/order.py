@@ -37,7 +37,7 @@ _SAMPLES, _SERIES, _SECONDS = 20, 6, 0.01
 #: Neighbours for each core, so that the program's is shared whatever core the system moves it to.
 _FOR_EACH_CORE = 2
 #: Sets of pairs that are drawn of each number.
-_DRAWN = 25
+_DRAWN = 60
 #: A difference from which on the two copies would not be alike.
 _MATTERS = 0.25
 
