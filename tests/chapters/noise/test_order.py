@@ -96,11 +96,11 @@ def pairs(scatter: float, count: int = 3200) -> dict[str, Measurement]:
 
 def test_sixteen_times_the_pairs_see_a_quarter_of_the_difference() -> None:
     times = pairs(0.02)
-    seen = order.seen_by(times, (20, 80, 320))
+    seen = order.seen_by(times, (200, 800, 3200))
     assert [seen[number].found.n for number in seen] == [60, 60, 60]
-    assert seen[320].predicted.value == pytest.approx(seen[20].found.median / 4)
-    assert order.gain(seen, 20, 320).median == pytest.approx(4.5, rel=0.15)
-    assert order.gain_by_root(20, 320).value == 4
+    assert seen[3200].predicted.value == pytest.approx(seen[200].found.median / 4)
+    assert order.gain(seen, 200, 3200).median == pytest.approx(4, rel=0.15)
+    assert order.gain_by_root(200, 3200).value == 4
     # 16.5 (σ/d)²
     assert order.pairs_for(times, 0.01).value == pytest.approx(16.5 * 4, rel=0.1)
 

@@ -179,15 +179,15 @@ class Seen:
 def seen_by(times: Mapping[str, Measurement], numbers: Sequence[int], seed: int = 0) -> dict[int, Seen]:
     """Return how far intervals of so many ``numbers`` of pairs reach, of two copies of one program taken in turns.
 
-    Each is half the width of the interval of the median ratio of pairs that are drawn from all, so that they know
-    nothing of one another. The law goes through what the first number found.
+    Each is half the width of the interval of the median ratio of pairs that are drawn from all, again and again,
+    so that they know nothing of one another. The law goes through what the first number found.
     """
     once, again = times.values()
     pairs, draw = ratio(once, again), np.random.default_rng(seed)
     conditions = replace(pairs.conditions, sample=Sample.TRIALS, between_runs=None, block=None)
 
     def reach(number: int) -> Measurement:
-        drawn = (draw.choice(pairs.samples, number, replace=False) for _ in range(_DRAWN))
+        drawn = (draw.choice(pairs.samples, number) for _ in range(_DRAWN))
         halves = tuple(median_interval(each).half_width for each in drawn)
         return Measurement(f"half-width of an interval of {number} pairs", halves, "%", conditions)
 
