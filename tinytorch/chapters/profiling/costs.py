@@ -122,6 +122,15 @@ def shares_of_memory(found: Mapping[str, float], positions: int) -> dict[str, Co
     return {name: Counted(share, "%", f"{what}, the {name} one") for name, share in found.items()}
 
 
+def activations_over_input(found: Mapping[str, Mapping[str, float]]) -> dict[str, Counted]:
+    """Return the memory of activations over that of the input, by ``measure_memory`` of each model."""
+    what = "memory of the activations over that of the input"
+    return {
+        name: Counted(keys["activation_memory_mb"] / keys["input_memory_mb"], "", f"{what}, {name.upper()}")
+        for name, keys in found.items()
+    }
+
+
 @dataclass(frozen=True)
 class StepMemory:
     """Memory of a training step: the most bytes of each kind, and the activations of a batch twice as large.
