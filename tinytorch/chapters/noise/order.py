@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import signal
 import subprocess
 import sys
 import time
@@ -35,21 +36,38 @@ _CALLS, _ROUNDS = 500, 40
 #: Samples of each of two copies in a series, series, and the least seconds of a sample: several of the system's slices.
 _SAMPLES, _SERIES, _SECONDS = 20, 6, 0.01
 #: Neighbours for each core, so that the program's is shared whatever core the system moves it to.
-_FOR_EACH_CORE = 2
+FOR_EACH_CORE = 2
 #: Sets of pairs that are drawn of each number.
 _DRAWN = 60
 #: A difference from which on the two copies would not be alike.
 _MATTERS = 0.25
 
 
+@dataclass
+class Neighbours:
+    """Processes that do nothing but count, and may be held up and let go again."""
+
+    processes: list[subprocess.Popen[bytes]]
+    running: bool = True
+
+    def run(self, running: bool) -> None:
+        """Hold them up, or let them go on."""
+        if running != self.running:
+            self.running = running
+            for one in self.processes:
+                one.send_signal(signal.SIGCONT if running else signal.SIGSTOP)
+
+
 @contextmanager
-def neighbours(count: int) -> Iterator[None]:
+def neighbours(count: int) -> Iterator[Neighbours]:
     """Run the body beside ``count`` processes that do nothing but count; they end with it."""
     with ExitStack() as stack:
+        started = Neighbours([])
         for _ in range(count):
             busy = stack.enter_context(subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]))
             stack.callback(busy.kill)
-        yield
+            started.processes.append(busy)
+        yield started
 
 
 @dataclass(frozen=True)
@@ -140,7 +158,7 @@ def beside_a_neighbour(function: Callable[[], Any], seed: int = 0) -> Disturbed:
     taken = []
     with own_loop(warmup_runs=10, inner_loops=loops) as loop:
         for _ in range(_SERIES):
-            for beside in (nullcontext(), neighbours(_FOR_EACH_CORE * cores)):
+            for beside in (nullcontext(), neighbours(FOR_EACH_CORE * cores)):
                 with beside:
                     taken.append([_seconds(function, loops) for _ in range(_SAMPLES)])
     # That it had less than a core is the experiment here, and no disturbance of it.
@@ -154,7 +172,7 @@ def beside_a_neighbour(function: Callable[[], Any], seed: int = 0) -> Disturbed:
     return Disturbed(
         [Moment(at + 1, Measurement("a sample", tuple(each), "s", trials)) for at, each in enumerate(whole.T.tolist())],
         Counted(_SAMPLES, "1", "samples without a neighbour"),
-        Modelled(cores / (_FOR_EACH_CORE * cores + 1), "", "share of a core beside neighbours", "a fair scheduler"),
+        Modelled(cores / (FOR_EACH_CORE * cores + 1), "", "share of a core beside neighbours", "a fair scheduler"),
         Measurement("one copy, then the other", tuple((middles[:, 0] / middles[:, 1]).tolist()), "", trials),
         compare_paired(dealt["A"], dealt["B"], _MATTERS),
     )
