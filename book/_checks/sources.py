@@ -23,7 +23,6 @@ LONGER = {
     "acceleration": (3040, MOST_NUMERALS),
     "distributed": (3530, 4.0),
     "memoization": (3680, 5.1),
-    "roofline": (3180, 3.2),
 }
 #: What each chapter has at least: predictions before its questions, and exercises.
 FEWEST = 3

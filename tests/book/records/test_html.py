@@ -193,6 +193,11 @@ def test_a_quoted_number_has_its_source_beside_it() -> None:
     assert [link["href"] for link in page.select("a")] == ["https://example.org/paper"]
 
 
+def test_behind_a_quoted_number_of_a_table_stand_its_source_and_what_it_is() -> None:
+    said = detail_lines(record(Quoted(2.0, "s", "their run", "Someone <https://example.org/paper>")))
+    assert said == ["Quoted from Someone: their run."]
+
+
 def test_what_could_not_be_decided_is_set_apart_from_its_sentence() -> None:
     for outcome in OUTCOMES:
         body = {"word": "a word", "outcome": outcome, "fixed": False, "tests": []}

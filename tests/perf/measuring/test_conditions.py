@@ -22,7 +22,7 @@ from tinytorch.chapters.compression.speed import time_break_even
 from tinytorch.chapters.distributed.validation import Validated
 from tinytorch.chapters.profiling.studies import seconds_by_law
 from tinytorch.chapters.quantization.versions import recovered_share
-from tinytorch.chapters.roofline.studies import difference_apart
+from tinytorch.chapters.roofline.studies import rows_at_twice
 from tinytorch.perf.benchmarking import Performance
 from tinytorch.perf.benchmarking.performance import kept_of_product
 from tinytorch.perf.distributed.cluster_model.scaling_laws import fit_law
@@ -71,6 +71,12 @@ def _of_all(one: Measurement, other: Measurement) -> Measurement:
 
 def _of_sides(one: Measurement, other: Measurement) -> Measurement:
     return Measurement("product", SAMPLES, "", of_sides({"one": one.conditions, "other": other.conditions}))
+
+
+def _doubled(one: Measurement, other: Measurement) -> Measurement:
+    found = rows_at_twice({1: one, 2: other})
+    assert isinstance(found, Measurement)
+    return found
 
 
 def _of_reach(one: Measurement, other: Measurement) -> Measurement:
@@ -141,7 +147,7 @@ TWO: dict[str, Callable[[Measurement, Measurement], Measurement]] = {
     "gain over the product of gains": _kept,
     "law of two times": _by_law,
     "forecast": lambda one, other: as_measurement(Forecast((10, 5), one, (one.scaled(0.5), other)).predicted),
-    "difference of two not interleaved": lambda one, other: difference_apart(one, other, "difference"),
+    "where times double": lambda one, other: _doubled(one, other.scaled(9.0)),
     "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),
     "serial share": lambda one, other: fit_law("strong", {1: one, 2: other}).share,
 }
@@ -159,7 +165,10 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
     "record of a statistic": lambda one: _record(one.tail(50)),
 }
 #: Made of ratios, of which what hits both sides alike drops out, or of the side that differs most.
-OF_RATIOS = {"ratio", "difference", "forecast", "break-even", "gain over the product of gains", "serial share"}
+OF_RATIOS = {
+    *("ratio", "difference", "forecast", "break-even", "gain over the product of gains", "serial share"),
+    "where times double",
+}
 each_operation = pytest.mark.parametrize(
     "operation", [(name, at) for name in (*TWO, *ONE) for at in (0, 1) if at == 0 or name in TWO], ids=str
 )

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from tinytorch.chapters import calls
 from tinytorch.chapters.gpt2 import GPT2, read_seconds
+from tinytorch.core.op import Array
 from tinytorch.core.ops.elementwise import BLOCK
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import call_key
 from tinytorch.perf.machine.time_bound import added, at_cost, at_rate, in_a_row
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, quotient, ratio
-from tinytorch.perf.measuring.conditions import of_sides
-from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_between_all, verdict_of_all
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.perf.roofline.bounds import Slope, best_bandwidth, share_of, slope_at
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Quoted, Unmeasured, quotient, ratio
+from tinytorch.perf.measuring.conditions import of_interleaved
+from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_of_all
+from tinytorch.perf.roofline.bounds import Demand, Slope, best_bandwidth, slope_at, verdict
 from tinytorch.perf.roofline.placement import Placed
 
 #: NumPy's steps of a GELU, and the arrays that they read and write; `tests.chapters.roofline` counts them.
@@ -43,69 +45,93 @@ def source(slope: Slope, machine: Ceilings, size: int | None = None) -> Source:
 
 
 def ladder(machine: Ceilings) -> dict[str, Source]:
-    """Return each level of the memory as a source of as many bytes as it is reported to hold."""
+    """Return each level of the memory as a source of as many bytes as it keeps."""
     return {
-        level.name: source(Slope(level.name, level.name, best_bandwidth(level)), machine, level.capacity_reported)
+        level.name: source(Slope(level.name, level.name, best_bandwidth(level)), machine, level.capacity)
         for level in machine.levels
     }
 
 
-def working_sets(shapes: Mapping[str, Sequence[Sequence[int]]], machine: Ceilings) -> dict[str, Source]:
-    """Return where the float32 arrays of an operation come from, by the name of the operation, from their shapes."""
-    sizes = {name: _NUMBER * sum(map(math.prod, arrays)) for name, arrays in shapes.items()}
-    return {name: source(slope_at(size, machine), machine, size) for name, size in sizes.items()}
-
-
-def passes(placed: Mapping[tuple[str, int], Placed]) -> dict[tuple[str, int], Placed]:
-    """Return forward passes of the zoo, by model and batch, whose times have the names of their calls."""
-    return {key: replace(one, seconds=calls.zoo_pass(one.seconds, *key)) for key, one in placed.items()}
+def by_hand(name: str, operations: int, moved: int, seconds: Measurement, machine: Ceilings) -> Placed:
+    """Return one call under its roof whose operations and bytes a reader counted."""
+    demand = Demand(0, operations, moved, 1, moved, ((moved, 1),))
+    slope = slope_at(moved, machine)
+    longer = at_rate(operations, machine.fp32_peak).longer(at_rate(moved, slope.bandwidth))
+    call = min(machine.calls.kernel.values(), key=lambda one: one.median)
+    roof = longer.statistic("time at the roof")
+    return Placed(name, demand, seconds, roof, slope, verdict(demand, seconds, machine, call))
 
 
 @dataclass(frozen=True)
 class Product:
-    """A product of so many rows with weights that have a name."""
+    """A product of so many rows with the same weights."""
 
-    weights: str
     rows: int
     placed: Placed
 
 
-def products(crossings: Mapping[int, Iterable[Placed]]) -> list[Product]:
-    """Return the products of each width, which are named after their rows, in one list."""
-    return [Product(f"{width:,} wide", _rows(one), one) for width, placed in crossings.items() for one in placed]
-
-
-def _rows(one: Placed) -> int:
-    return int(one.name.split()[0])
+def products(times: Mapping[int, Measurement], inner: int, columns: int, machine: Ceilings) -> dict[int, Product]:
+    """Return products of more and more rows with weights of this size, each operand of which moves once."""
+    return {
+        rows: Product(
+            rows,
+            by_hand(
+                f"{rows} rows",
+                2 * rows * inner * columns,
+                _NUMBER * (inner * columns + rows * (inner + columns)),
+                seconds,
+                machine,
+            ),
+        )
+        for rows, seconds in times.items()
+    }
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """Rows from which arithmetic decides: where the time of one row, or two, and that of a row among many meet.
+    """Rows from which arithmetic decides, by the formula, and where the time of one row was found to double.
 
-    ``over`` is the measured crossing over the predicted one, ``second_row`` the time of two rows over that of one.
+    ``few`` and ``many`` are what more rows cost: four over one, and the most over a quarter of them.
     """
 
+    ridge: Measurement
     predicted: Modelled
-    measured: Measurement
-    copied: Measurement
-    over: Measurement
-    second_row: Measurement
+    doubled: Measurement | Unmeasured
+    over: Measurement | Unmeasured
+    few: Measurement
+    many: Measurement
 
 
-def crossing(width: int, placed: Sequence[Placed], weights: Source) -> Crossing:
-    """Return the crossing of products with weights so wide: of one row, of two, and of more and more."""
-    first, second, *_, last = (one.seconds for one in placed)
-    most, wide = _rows(placed[-1]), f"{width:,} wide"
-    predicted = weights.ridge.scaled(2, "rows", f"predicted crossing, {wide}")
-    measured = ratio(first, last).scaled(most, "rows", f"crossing, {wide}")
+def crossing(rows: Mapping[int, Product], machine: Ceilings) -> Crossing:
+    """Return the crossing of products of 1, 2, 4 and more rows."""
+    times = {count: one.placed.seconds for count, one in rows.items()}
+    most, found = max(times), source(rows[1].placed.slope, machine)
+    predicted, doubled = found.ridge.scaled(2, "rows", "predicted crossing"), rows_at_twice(times)
     return Crossing(
+        found.ridge,
         Modelled.by(_ROOFLINE, predicted),
-        measured,
-        ratio(second, last).scaled(most, "rows", f"crossing from two rows on, {wide}"),
-        quotient(measured, predicted, "measured over predicted crossing"),
-        ratio(second, first, f"two rows over one, {wide}"),
+        doubled,
+        doubled if isinstance(doubled, Unmeasured) else quotient(doubled, predicted, "rows at twice over predicted"),
+        ratio(times[4], times[1], "four rows over one"),
+        ratio(times[most], times[most // 4], f"{most} rows over {most // 4}"),
     )
+
+
+def rows_at_twice(times: Mapping[int, Measurement]) -> Measurement | Unmeasured:
+    """Return at how many rows the time is twice that of the fewest, between neighbours on logarithmic axes."""
+    first, *others = times
+    growth = {rows: ratio(times[rows], times[first]) for rows in others}
+    found = []
+    for round_ in zip(*(one.samples for one in growth.values()), strict=True):
+        steps = [(first, 1.0), *zip(growth, round_, strict=True)]
+        over = next((at for at, (_, grown) in enumerate(steps) if grown >= 2), None)
+        if over is None:
+            return Unmeasured(f"{others[-1]} rows did not always take twice the time of one")
+        (below, less), (above, more) = steps[over - 1], steps[over]
+        found.append(below * (above / below) ** (math.log(2 / less) / math.log(more / less)))
+    sides = {"one": times[first].conditions, "many": times[others[-1]].conditions}
+    conditions = of_interleaved(sides, (times[first].name, times[others[-1]].name), found)
+    return Measurement("rows that take twice the time of one", tuple(found), "rows", conditions)
 
 
 def until_bytes_take_as_long(call: Placed, machine: Ceilings) -> tuple[Modelled, str]:
@@ -124,18 +150,16 @@ class Gelu:
     """What NumPy's steps of a GELU move and call, block by block, and the time that this and a tangent predict."""
 
     moved: Counted
-    block: Counted
     slope: Slope
     passes: Modelled
     calls: Counted
     calling: Modelled
     predicted: Modelled
-    explained: Measurement
 
 
-def gelu_by_steps(gelu: Placed, tanh: Placed, machine: Ceilings) -> Gelu:
+def gelu_by_steps(tanh: Placed, machine: Ceilings) -> Gelu:
     """Return what the steps of a GELU take, of which the tangent was timed by itself on the whole array."""
-    array, size = gelu.demand.bytes // 2, 3 * _NUMBER * BLOCK
+    array, size = tanh.demand.bytes // 2, 3 * _NUMBER * BLOCK
     slope, steps = slope_at(size, machine), GELU_STEPS * math.ceil(array / (_NUMBER * BLOCK))
     cheap = at_rate((GELU_ARRAYS - 2) * array, slope.bandwidth)  # the tangent's two are in its own time
     through = cheap.statistic(f"{GELU_STEPS - 1} passes over blocks in a cache")
@@ -145,14 +169,67 @@ def gelu_by_steps(gelu: Placed, tanh: Placed, machine: Ceilings) -> Gelu:
     predicted = in_a_row(through, tanh.seconds, every)
     return Gelu(
         Counted(GELU_ARRAYS * array, "B", "bytes that GELU's steps read and write"),
-        Counted(size, "B", "bytes of three blocks"),
         slope,
         Modelled.by("the bytes, at the bandwidth", through),
         Counted(steps, "calls", "calls of NumPy in a GELU"),
         Modelled.by("the least cost of each call", every),
         Modelled.by("passes and calls, one after the other", predicted, "predicted time of GELU"),
-        share_of(predicted, gelu.seconds, "share of GELU's time that is predicted"),
     )
+
+
+class CountingArray(np.ndarray[Any, Any]):
+    """An array that counts the steps that NumPy takes with it, and the arrays that these read and write."""
+
+    steps = arrays = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **kwargs: Any) -> Any:
+        plain = [one.view(np.ndarray) if isinstance(one, CountingArray) else one for one in inputs]
+        CountingArray.steps += 1
+        CountingArray.arrays += sum(isinstance(one, np.ndarray) for one in plain) + 1
+        if out:
+            kwargs["out"] = tuple(one.view(np.ndarray) for one in out)
+        return np.asarray(getattr(ufunc, method)(*plain, **kwargs)).view(CountingArray)
+
+
+def arrays_moved(function: Callable[[Array], Array], name: str) -> Counted:
+    """Return how many arrays NumPy reads and writes in a function of one array."""
+    CountingArray.arrays = 0
+    function(np.ones(8, np.float32).view(CountingArray))
+    return Counted(CountingArray.arrays, "arrays", f"arrays that {name} reads and writes")
+
+
+def passes(placed: Mapping[tuple[str, int], Placed]) -> dict[tuple[str, int], Placed]:
+    """Return forward passes of the zoo, by model and batch, whose times have the names of their calls."""
+    return {key: replace(one, seconds=calls.zoo_pass(one.seconds, *key)) for key, one in placed.items()}
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What a maker promises of a chip, and the ridge points that follow: in 16 bits, and in 8."""
+
+    peak: Quoted
+    peak_in_8: Quoted
+    memory: Quoted
+    ridge: Modelled
+    ridge_in_8: Modelled
+
+
+def chips(promised: Mapping[str, tuple[float, float, float, str]]) -> dict[str, Chip]:
+    """Return chips by name, of their operations a second in 16 and in 8 bits, bytes a second, and who says so."""
+
+    def corner(peak: float, memory: float, what: str) -> Modelled:
+        return Modelled(peak / memory, "FLOP/B", f"ridge point of {what}", "peak over bandwidth, as quoted")
+
+    return {
+        name: Chip(
+            Quoted(peak, "FLOP/s", f"peak of {name} in 16 bits", says),
+            Quoted(peak_in_8, "FLOP/s", f"peak of {name} in 8 bits", says),
+            Quoted(memory, "B/s", f"memory of {name}", says),
+            corner(peak, memory, f"{name} in 16 bits"),
+            corner(peak_in_8, memory, f"{name} in 8 bits"),
+        )
+        for name, (peak, peak_in_8, memory, says) in promised.items()
+    }
 
 
 def gain_of_twice_the_bandwidth(one: Placed, machine: Ceilings) -> Modelled:
@@ -171,54 +248,14 @@ def gpt2_step(machine: Ceilings) -> tuple[Modelled, Modelled, Modelled]:
     return Modelled.by(_ROOFLINE, read), Modelled.by(_ROOFLINE, arithmetic), Modelled.by(_ROOFLINE, together)
 
 
-def farthest(placed: Iterable[Placed]) -> tuple[str, Measurement]:
-    """Return which is farthest from its roof, by the median, with all that may be as far, and its share of the roof."""
-    ranked = sorted(placed, key=lambda one: one.of_roof.median)
-    over = [quotient(other.of_roof, ranked[0].of_roof, "shares of roofs") for other in ranked[1:]]
-    return _first_and_alike(ranked, over, 1), ranked[0].of_roof
-
-
-def most_to_gain(placed: Iterable[Placed]) -> tuple[str, Measurement]:
-    """Return which spends most time above its roof, by the median, with all that may spend as much, and that time."""
-    above = [(difference_apart(one.seconds, one.roof, f"time of {one.name} above its roof"), one) for one in placed]
-    (first, _), *others = ranked = sorted(above, key=lambda pair: -pair[0].median)
-    more = [difference_apart(first, other, "time") for other, _ in others]
-    return _first_and_alike([one for _, one in ranked], more, 0), first
-
-
-def _first_and_alike(ranked: Sequence[Placed], ahead: Sequence[Measurement], alike: float) -> str:
-    """Return the name of the first, and of all that it is not surely ahead of: those are ``alike``."""
-    first, *others = ranked
-    sure = [verdict_between(one, low=alike, strict=True, together=len(ahead)).verdict for one in ahead]
-    left = [one.name for one, found in zip(others, sure, strict=True) if found is not Verdict.SUPPORTED]
-    return " or ".join([first.name, *left])
-
-
-def difference_apart(more: Measurement, less: Measurement, name: str) -> Statistic:
-    """Return ``more - less`` of two that were not measured in turns, with the intervals of both in quadrature."""
-    value, (above, below) = more.median - less.median, (more.interval, less.interval)
-    down = math.hypot(more.median - above.low, below.high - less.median)
-    up = math.hypot(above.high - more.median, less.median - below.low)
-    samples = tuple(sample - less.median for sample in more.samples)
-    sides = of_sides({"more": more.conditions, "less": less.conditions}).within_bounds("difference of two medians")
-    return Statistic(name, samples, more.unit, sides, value=value, bounds=Interval(value - down, value + up, 0.95))
-
-
-def left_of_the_ridge(every: Iterable[Product], below: float) -> Judgement:
-    """Return whether all products whose bytes surely take longer than their arithmetic reach less of the peak."""
-    left = []
-    for verdict in (one.placed.verdict for one in every):
-        over = quotient(verdict.compute.seconds, verdict.memory.seconds, "time of arithmetic over that of bytes")
-        if verdict_between(over, high=1, strict=True).verdict is Verdict.SUPPORTED:
-            left.append(verdict.compute.share)
-    return verdict_between_all(left, high=below, strict=True)
-
-
-def overhead_if_alike(one: Placed, twice: Placed, at_most: float) -> Judgement:
-    """Return whether calls bound what takes at most so much longer on twice the data; open where it takes more."""
-    is_met = verdict_between(ratio(twice.seconds, one.seconds), high=at_most)
-    is_alike = is_met.verdict is Verdict.SUPPORTED
-    return one.verdict.is_overhead_bound if is_alike else replace(is_met, verdict=Verdict.OPEN)
+def overhead_if_alike(pairs: Iterable[Sequence[Placed]], at_most: float) -> Judgement:
+    """Return whether calls bound the first of each pair, of which the second surely takes at most so much longer."""
+    alike = [
+        one
+        for one, twice in pairs
+        if verdict_between(ratio(twice.seconds, one.seconds), high=at_most).verdict is Verdict.SUPPORTED
+    ]
+    return verdict_of_all(one.verdict.is_overhead_bound for one in alike)
 
 
 def memory_if_slow(placed: Iterable[Placed], at_most: float) -> Judgement:

@@ -292,6 +292,11 @@ class BoundVerdict:
         return Judgement(verdict, verdict_between(self.reached, low=LEAST_EXPLAINED).tests, self.sentence_word)
 
     @property
+    def is_compute_bound(self) -> Judgement:
+        """Whether the arithmetic is the largest bound."""
+        return self._is_bound_by(Bottleneck.COMPUTE)
+
+    @property
     def is_memory_bound(self) -> Judgement:
         """Whether the bytes are the largest bound."""
         return self._is_bound_by(Bottleneck.MEMORY)

@@ -202,6 +202,8 @@ def detail_lines(record: Json, shown: Formatted | None = None) -> list[str]:
         record: the number's.
         shown: as it is shown already; formatted here if None.
     """
+    if record["kind"] == "quoted":
+        return [f"Quoted from {named_source(record['source'])[0]}: {record['what'].rstrip('.')}."]
     ran = "What ran" if record["kind"] == "measured" else "What it is"
     lines = [*_sureness(record, shown or format_record(record)), f"{ran}: {record['what'].rstrip('.')}."]
     conditions = conditions_of_record(record)
