@@ -24,7 +24,6 @@ TEXT_SIZE: Final = 15.0
 _LINE = 18.0
 _ARROW = 7.0
 _TINT = "0.22"
-_DASHES = "5 4"
 
 Anchor = Literal["start", "middle", "end"]
 Point = tuple[float, float]
@@ -64,9 +63,8 @@ class Drawing:
         self._elements.append(element)
         return element
 
-    def _stroke(self, color: str | None, dashed: bool, width: float) -> dict[str, str]:
-        found = {"stroke": "currentColor" if color is None else color_of(color), "stroke_width": _number(width)}
-        return found | ({"stroke_dasharray": _DASHES} if dashed else {})
+    def _stroke(self, color: str | None, width: float) -> dict[str, str]:
+        return {"stroke": "currentColor" if color is None else color_of(color), "stroke_width": _number(width)}
 
     def text(
         self,
@@ -128,7 +126,7 @@ class Drawing:
             rx="3",
             fill="none" if color is None else color_of(color),
             fill_opacity=_TINT,
-            **self._stroke(color, False, 1.5),
+            **self._stroke(color, 1.5),
         )
         if not text:
             return
@@ -171,7 +169,6 @@ class Drawing:
         self,
         *points: Point,
         color: str | None = None,
-        dashed: bool = False,
         arrow: bool = False,
         width: float = 1.5,
     ) -> None:
@@ -192,7 +189,7 @@ class Drawing:
             half = (-across[1] * _ARROW / 2, across[0] * _ARROW / 2)
             head = [end, (neck[0] + half[0], neck[1] + half[1]), (neck[0] - half[0], neck[1] - half[1])]
             self._add("polygon", points=_joined(head), fill="currentColor" if color is None else color_of(color))
-        self._add("polyline", points=_joined(drawn), fill="none", **self._stroke(color, dashed, width))
+        self._add("polyline", points=_joined(drawn), fill="none", **self._stroke(color, width))
 
     def circle(self, x: float, y: float, radius: float, *, color: str) -> None:
         """Draw a circle around (x, y)."""
@@ -203,7 +200,7 @@ class Drawing:
             r=_number(radius),
             fill=color_of(color),
             fill_opacity=_TINT,
-            **self._stroke(color, False, 1.5),
+            **self._stroke(color, 1.5),
         )
 
     def svg(self, *, key: str, alt: str) -> str:
