@@ -16,7 +16,7 @@ from tinytorch.chapters.quantization.speed import OneRow, layer_gain, layer_part
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.int8.instructions import DOTS, Dot
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
+from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme
 from tinytorch.perf.roofline.bounds import bandwidth_at
@@ -96,24 +96,6 @@ def test_one_row_stands_beside_what_the_ladder_predicts(monkeypatch: pytest.Monk
     assert found.largest["8 bits"].bits.value == pytest.approx(8 + 2 * 32 / 256), "a scale and a bias for each output"
     assert found.largest["8 bits"].predicted.value == chapter.streaming_speedup(256, 8, made_ceilings()).median
     assert 0 < found.largest["8 bits"].error.value < found.largest["4 bits"].error.value
-
-
-def test_four_bits_shorten_the_reading_of_the_codes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine, size = made_ceilings(), 256**2
-    reading = size / bandwidth_at(size, machine).median
-    found = row(monkeypatch, in_turns({"float32": 8 * reading, "8 bits": 2 * reading, "4 bits": reading}))
-    assert found.reading.median == pytest.approx(1 / 2)
-    predicted = found.four_predicted
-    assert isinstance(predicted, Modelled)
-    fewer = found.largest["8 bits"].bits.value / found.largest["4 bits"].bits.value
-    assert predicted.value == pytest.approx(1 / (1 / 2 + 1 / 2 / fewer))
-
-
-def test_where_codes_come_faster_than_the_ladder_nothing_is_predicted_of_four_bits(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    found = row(monkeypatch, in_turns({"float32": 1e-9, "8 bits": 1e-9, "4 bits": 1e-9}))
-    assert isinstance(found.four_predicted, Unmeasured)
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,6 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Un
 from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between, verdict_of_all
 from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.layers import Plan, QuantizedLinear
 from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, slope_at, verdict
@@ -137,23 +135,20 @@ class OneRow:
 
     Attributes:
         widths: by width and format; ``largest``, those of the largest width by format.
-        explained: time of reading the largest float weights once, over the measured time; ``reading``, the same of the
-            codes of eight bits.
+        explained: time of reading the largest float weights once, over the measured time.
         floats_from, codes_from: the level of memory that the largest floats and their codes come from.
         smaller: bytes in float32 over those in eight bits.
-        four: time of eight bits over that of four; ``four_predicted``, if only the reading shrinks.
+        four: time of eight bits over that of four.
         is_memory_bound: whether the largest layer waits for its float weights; open if it does not.
     """
 
     widths: Sequence[Width]
     largest: Mapping[str, Width]
     explained: Measurement
-    reading: Measurement
     floats_from: str
     codes_from: str
     smaller: Derived
     four: Measurement
-    four_predicted: Modelled | Unmeasured
     is_memory_bound: Judgement
 
 
@@ -169,24 +164,16 @@ def one_row(widths: Sequence[int], plans: Mapping[str, Plan], machine: Ceilings,
         found += [_at_width(width, name, seconds, layers, x, machine) for name in plans]
     side, last = widths[-1], {each.weights: each for each in found[-len(plans) :]}
     wide, narrow = _streamed(side, 32), _streamed(side, 8)
-
-    def reading(nbytes: int, what: str, layer: str) -> Measurement:
-        read = bandwidth_at(nbytes, machine).per(nbytes, "s")
-        return quotient(
-            read, seconds[layer], f"time of reading {what} once, over the measured time of the largest layer", "%"
-        )
-
-    of_codes = reading(narrow, "the codes of eight bits", eight)
+    read = bandwidth_at(wide, machine).per(wide, "s")
+    what = "time of reading the float weights once, over the measured time of the largest layer"
     return OneRow(
         found,
         last,
-        reading(wide, "the float weights", "float32"),
-        of_codes,
+        quotient(read, seconds["float32"], what, "%"),
         slope_at(wide, machine).levels,
         slope_at(narrow, machine).levels,
         Counted(32, "1", "bits of a float").over(last[eight].bits, "bytes of the float layer over those in eight bits"),
         ratio(seconds[eight], seconds[four], "8 bits over 4 bits, one row through the largest layer"),
-        _if_only_reading_shrinks(of_codes, last[eight].bits.value / last[four].bits.value),
         _memory_bound(side, seconds["float32"], machine),
     )
 
@@ -223,17 +210,6 @@ def quarter_and_half(found: OneRow, *, bytes_within: float, at_least: float) -> 
     return verdict_of_all(
         (decided(abs(found.smaller.value - 4) <= bytes_within), verdict_between(found.largest["8 bits"].gain, at_least))
     )
-
-
-def _if_only_reading_shrinks(reading: Measurement, fewer: float) -> Modelled | Unmeasured:
-    """Return what so many times fewer bytes make of a layer of whose time ``reading`` is a share, by Amdahl's law."""
-    if reading.interval.high > 1:
-        return Unmeasured("reading the codes at the ladder's bandwidth may take as long as the layer took")
-    exact = Statistic(
-        "bytes in eight bits over those in four", (fewer,), "", value=fewer, bounds=Interval(fewer, fewer, 1)
-    )
-    what = "8 bits over 4 bits, if only the reading shrinks"
-    return Modelled.by("Amdahl's law", predicted_speedup(reading, exact, what))
 
 
 def streaming_speedup(width: int, bits: int, machine: Ceilings) -> Statistic:
