@@ -20,7 +20,6 @@ LONGEST_CELL = 10
 MOST_WORDS, MOST_NUMERALS = 3000, 3.0
 #: Chapters that are still longer or denser: what they have at most until they are written anew.
 LONGER = {
-    "acceleration": (3040, MOST_NUMERALS),
     "distributed": (3530, 4.0),
     "memoization": (3680, 5.1),
 }
