@@ -64,8 +64,8 @@ def test_attention_is_held_against_one_linear_layer_and_against_the_block() -> N
     block = dict(zip(LENGTHS, block_flops(768), strict=True))[512]
     core, whole = block["self_attention"], sum(block.values())
     assert costs.attention_share(512, 768).value == pytest.approx((core + 2 * 512 * 4 * 768**2) / whole)
-    over = costs.activations_over_input({"mlp": {"activation_memory_mb": 6.0, "input_memory_mb": 1.5}})
-    assert over["mlp"].value == 4
+    doubled = costs.activations_over_input({"mlp": {"activation_memory_mb": 6.0, "input_memory_mb": 1.5}})
+    assert doubled["mlp"].value == 4
     assert costs.shares_of_memory({"wide": 0.25}, 128)["wide"].value == 0.25
 
 
