@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import subprocess
 from contextlib import contextmanager
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.perf.synthetic_machine import around
 from tinytorch.chapters.noise import order
-from tinytorch.perf.measuring import Measurement, Unmeasured
-from tinytorch.perf.measuring.conditions import Conditions, Planned, new_turns
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions, new_turns
 
 
 class Clock:
@@ -103,12 +101,3 @@ def test_sixteen_times_the_pairs_see_a_quarter_of_the_difference() -> None:
     assert order.gain_by_root(200, 3200).value == 4
     # 16.5 (σ/d)²
     assert order.pairs_for(times, 0.01).value == pytest.approx(16.5 * 4, rel=0.1)
-
-
-def test_what_a_plan_asked_for_is_told() -> None:
-    plan = Planned(resolve=0.05, power=0.9, pilot=12, aimed=0.05, number=30, least=0.01)
-    one = around(1e-3, "s", 0.01)
-    told = order.planned_pairs({"a": replace(one, conditions=replace(one.conditions, planned=plan))})
-    assert not isinstance(told, Unmeasured)
-    assert told.value == 30
-    assert isinstance(order.planned_pairs({"a": one}), Unmeasured)

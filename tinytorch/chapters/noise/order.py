@@ -20,7 +20,6 @@ from tinytorch.perf.measuring import (
     Derived,
     Measurement,
     Modelled,
-    Unmeasured,
     from_turns,
     own_loop,
     quotient,
@@ -240,11 +239,3 @@ def pairs_for(times: Mapping[str, Measurement], difference: float) -> Derived:
     return Derived(
         math.ceil(number), "1", f"pairs for a difference of {difference:.0%}", (pairs,), "it is a number of pairs"
     )
-
-
-def planned_pairs(times: Mapping[str, Measurement]) -> Counted | Unmeasured:
-    """Return how many pairs the plan of these times asked for."""
-    plan = next(iter(times.values())).conditions.planned
-    if plan is None:
-        return Unmeasured("these times were taken without a plan")
-    return Counted(plan.number, "1", f"pairs that find a difference of {plan.resolve:.0%}, by a pilot of {plan.pilot}")
