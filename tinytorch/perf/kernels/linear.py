@@ -129,7 +129,7 @@ def _fused_forward(
     rows = rows_of(x)
     flat = None if residual is None else rows_of(residual)
     slope = np.empty((len(rows), weight.shape[1]), np.float32) if keep and activation == "gelu" else None
-    if _IS_WIDE and _is_ours(len(rows), weight):
+    if _IS_WIDE and len(rows) >= _LEAST_ROWS and len(rows) * weight.size >= _LEAST_MACS:
         output = product(rows, weight, bias, flat, activation, slope)
     else:
         output = rows.dot(weight)
