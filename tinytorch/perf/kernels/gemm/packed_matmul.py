@@ -6,7 +6,6 @@ when bias, activation and residual are applied, so they cost no pass over memory
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +15,7 @@ from tinytorch.perf.kernels.gemm.packing import as_rows, pack_panel, padded, pan
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, WIDTH, multiply_tile
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.vector_math import gelu, multiply_add, sigmoid
+from tinytorch.perf.kernels.runtime.vector_math import gelu, gelu_slope
 
 Activation = Literal["none", "relu", "gelu"]
 ACTIVATIONS: dict[str, int] = {"none": 0, "relu": 1, "gelu": 2}
@@ -34,10 +33,7 @@ FLOPS_PER_NS = 200.0
 
 NOTHING = np.empty((0, 0), np.float32)
 NO_BIAS = np.empty(0, np.float32)
-#: The sigmoid in GELU is that of x (LINEAR + CUBIC x^2).
-_LINEAR = np.float32(2 * math.sqrt(2 / math.pi))
-_CUBIC = np.float32(2 * math.sqrt(2 / math.pi) * 0.044715)
-_ONE, _THREE, _ZERO = np.float32(1), np.float32(3), np.float32(0)
+_ONE, _ZERO = np.float32(1), np.float32(0)
 
 
 @kernel
@@ -70,14 +66,10 @@ def gelu_line(line: Any) -> None:
 
 @kernel
 def gelu_slope_line(line: Any, slope: Any) -> None:
-    """Apply GELU, x s(u), to a row in place and fill ``slope`` with s + x s (1 - s) u'; s is the sigmoid."""
+    """Apply GELU to a row in place and fill ``slope`` with its derivative."""
     for i in range(line.size):
         x = line[i]
-        square = x * x
-        gate = sigmoid(x * multiply_add(square, _CUBIC, _LINEAR))
-        inner = x * multiply_add(square, _THREE * _CUBIC, _LINEAR)
-        slope[i] = multiply_add(gate * (_ONE - gate), inner, gate)
-        line[i] = x * gate
+        slope[i], line[i] = gelu_slope(x), gelu(x)
 
 
 @kernel
