@@ -28,9 +28,11 @@ from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import FLOAT32, line
 from tinytorch.perf.ops.fused import Activation, backward_through, checked, fused_linear, rows_of
 
-#: Multiply-accumulates below which BLAS, whose call is shorter, is done first; and rows, as it reads a weight in place.
-_LEAST_MACS = 500_000
-_LEAST_ROWS = 2
+#: Multiply-accumulates below which BLAS, whose call is shorter, is done first; rows, as it reads a weight in place; and
+#: terms of a sum, below which what is done once a tile takes longer than BLAS does it.
+_LEAST_MACS, _LEAST_ROWS, _LEAST_DEPTH = 1_000_000, 2, 192
+#: Weights up to which one row is one short call.
+_MOST_OF_ONE_ROW = 500_000
 #: Whether vectors are so wide that our product is quicker than BLAS.
 _IS_WIDE = LANES == 16
 #: Elements of the output from which on one pass behind BLAS is quicker than NumPy's few.
@@ -70,12 +72,13 @@ def one_row_backward(gradient: Any, x: Any, weight: Any, down_x: Any, down_weigh
 
 def _is_ours(rows: int, weight: Array, *arrays: Array | None) -> bool:
     """Return whether our product takes these operands, and pays."""
-    return _IS_WIDE and rows >= _LEAST_ROWS and rows * weight.size >= _LEAST_MACS and _are_floats(weight, *arrays)
+    worth = rows >= _LEAST_ROWS and rows * weight.size >= _LEAST_MACS and len(weight) >= _LEAST_DEPTH
+    return _IS_WIDE and worth and _are_floats(weight, *arrays)
 
 
 def _is_one_row(first: Array, second: Array, weight: Array) -> bool:
     """Return whether these are one row, another one or a bias, and a weight that one short call is done with."""
-    fits = len(first) == 1 and 0 < weight.size < _LEAST_MACS
+    fits = len(first) == 1 and 0 < weight.size < _MOST_OF_ONE_ROW
     return fits and False not in [each.dtype == np.float32 and each.flags.carray for each in (first, second, weight)]
 
 
@@ -88,8 +91,10 @@ def _are_floats(*arrays: Array | None) -> bool:
 
 def _linear_forward(keep: bool, x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Saved]:
     """Product and bias of float32; other dtypes, one row and little work go to the op's reference."""
-    fits = _IS_WIDE and x.ndim and x.shape[-1] == weight.shape[0]
-    if not fits or not _is_ours(x.size // x.shape[-1], weight, x, bias):
+    depth, columns = weight.shape
+    if depth < _LEAST_DEPTH or x.size * columns < _LEAST_MACS or x.ndim == 0 or x.shape[-1] != depth:
+        return ops.linear.reference.forward(keep, x, weight, bias)
+    if not _is_ours(x.size // depth, weight, x, bias):
         return ops.linear.reference.forward(keep, x, weight, bias)
     rows = rows_of(x)
     output = product(rows, weight, bias)
@@ -105,7 +110,7 @@ def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
         one_row_backward(flat, rows, weight, down_x, down_weight)
         down_bias = (np.array(flat[0]) if needs[2] else None,) if len(needs) > 2 else ()
         return down_x.reshape(shape) if needs[0] else None, down_weight, *down_bias
-    if not needs[0] or not _is_ours(len(rows), weight, flat):
+    if not needs[0] or not _is_ours(len(rows), weight.T, flat):
         return ops.linear.reference.backward(gradient, saved, needs, owned)
     down_x = product(flat, weight.T).reshape(shape)
     _, *others = ops.linear.reference.backward(gradient, saved, (False, *needs[1:]), owned)
@@ -129,7 +134,8 @@ def _fused_forward(
     rows = rows_of(x)
     flat = None if residual is None else rows_of(residual)
     slope = np.empty((len(rows), weight.shape[1]), np.float32) if keep and activation == "gelu" else None
-    if _IS_WIDE and len(rows) >= _LEAST_ROWS and len(rows) * weight.size >= _LEAST_MACS:
+    worth = len(rows) >= _LEAST_ROWS and len(rows) * weight.size >= _LEAST_MACS and len(weight) >= _LEAST_DEPTH
+    if _IS_WIDE and worth:
         output = product(rows, weight, bias, flat, activation, slope)
     else:
         output = rows.dot(weight)
