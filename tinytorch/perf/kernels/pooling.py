@@ -21,6 +21,8 @@ from tinytorch.perf.kernels.runtime.flat import FLOAT32, floats_at, pixel_at
 
 #: About how long an element of a window takes, in nanoseconds.
 _NS = 0.15
+#: Channels, and pixels, of so few and so large maps that NumPy's means along rows are done before we have turned axes.
+_FEW, _LARGE = 4, 4_096
 #: The number of a tap that nothing came from: the maximum is NaN.
 NOWHERE = 255
 #: Taps of the largest window whose numbers fit beside `NOWHERE`.
@@ -211,8 +213,8 @@ def _spread(fill: Any, gradient: Array, shape: tuple[int, ...], *arguments: Any)
 
 def _max_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, oh, ow); for backward a byte for each output, the number of the maximum's tap."""
-    # Of maps one behind the other NumPy takes maxima sooner than we turn their axes.
-    if not _declared(x, kernel) or (not keep and x.flags.c_contiguous):
+    # Of maps one behind the other NumPy takes maxima sooner than we turn their axes, and all of single ones.
+    if not _declared(x, kernel) or x.shape[1] == 1 or (not keep and x.flags.c_contiguous):
         return ops.max_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
     window = kernel, stride, padding
     maps = channels_last(x)
@@ -231,7 +233,11 @@ def _max_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
 
 def _mean_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, oh, ow)."""
-    if not _declared(x, kernel) or (not keep and x.shape[1] == 1):
+    if (
+        not _declared(x, kernel)
+        or x.shape[1] == 1
+        or (not keep and x.shape[1] < _FEW and x.shape[2] * x.shape[3] >= _LARGE)
+    ):
         output, saved = ops.avg_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
         return output, (None, saved) if keep else ()
     return _means(keep, x, output_positions(x.shape[2:], kernel, stride, padding), kernel, (kernel, stride, padding))
@@ -239,7 +245,7 @@ def _mean_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: 
 
 def _cells_forward(keep: bool, x: Array, *, size: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, *size)."""
-    if not _declared(x, (1, 1)):
+    if not _declared(x, (1, 1)) or (not keep and x.shape[1] < _FEW and x.shape[2] * x.shape[3] >= _LARGE):
         output, saved = ops.adaptive_avg_pool2d.reference.forward(keep, x, size=size)
         return output, (None, saved) if keep else ()
     return _means(keep, x, size, (-(-x.shape[2] // size[0]), -(-x.shape[3] // size[1])), (NO_PAIR, NO_PAIR, NO_PAIR))
