@@ -36,15 +36,10 @@ NORMAL_SPREAD = Modelled(
 )
 
 
-def scatter(single: Measurement) -> tuple[Derived, Derived, Derived]:
-    """Return the mean of single calls, the slowest, and where the slowest hundredth begins over their median."""
-    why_mean, why_slowest = "an interval of a mean holds for normal noise alone", "nothing bounds the slowest call"
+def tail_over_median(single: Measurement) -> Derived:
+    """Return where the slowest hundredth of single calls begins, over their median."""
     tail, what = single.percentile(99) / single.median, "99th percentile over median of warm calls"
-    return (
-        Derived(single.mean, "s", "mean of the same calls", (single,), why_mean),
-        Derived(single.maximum, "s", "slowest of the same calls", (single,), why_slowest),
-        Derived(tail, "", what, (single,), "both are of the same samples"),
-    )
+    return Derived(tail, "", what, (single,), "both are of the same samples")
 
 
 def shares_by_model(

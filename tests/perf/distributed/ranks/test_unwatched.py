@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import select
 import subprocess
 import sys
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.perf.distributed.ranks import failing_programs
+from tinytorch.perf.distributed.ranks import communicator
 from tinytorch.perf.distributed.ranks.launch import mpiexec
 
 
@@ -34,3 +36,25 @@ def test_a_part_without_targets_adds_nothing_to_what_one_process_computes(way: s
     found = [[float(number) for number in line.split()] for line in re.findall(r"losses (\S+ \S+)", ended.stdout)]
     assert len(found) == 2, ended.stderr
     np.testing.assert_allclose(found, [failing_programs.step_of_one_process()] * 2, rtol=1e-6)
+
+
+def test_ranks_end_once_what_one_said_is_read() -> None:
+    """The launcher drops what its pipe still holds when ranks end, so nobody may end them before."""
+    code = (
+        "import os, sys\n"
+        f"from {communicator.__name__} import abort\n"
+        "class Raw:\n"
+        "    def Abort(self, code):\n"
+        "        os.write(1, b'ended')\n"
+        "os.write(2, b'why')\n"
+        "os.write(1, b'begun')\n"
+        "abort(Raw())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as ending:
+        assert ending.stdout is not None
+        assert ending.stderr is not None
+        assert ending.stdout.read(5) == b"begun"
+        ended_unread = select.select([ending.stdout], [], [], 0.3)[0]
+        assert ending.stderr.read(3) == b"why"
+        assert not ended_unread
+        assert ending.stdout.read() == b"ended"
