@@ -22,7 +22,7 @@ from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, outp
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES, ROWS, tile, transpose
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import FLOAT32
+from tinytorch.perf.kernels.runtime.flat import FLOAT32, SMALL
 
 #: Places in a plan of `correlate`: the source (images, rows, columns, channels, zeros above and left, padded sizes),
 IMAGES, HEIGHT, WIDTH, CHANNELS, TOP, LEFT, PADDED_ROWS, PADDED_COLUMNS = range(8)
@@ -436,8 +436,8 @@ def _conv2d_forward(
     fits = fits and x.shape[1] == weight.shape[1] * groups and not weight.shape[0] % groups
     # Of maps one behind the other a tap alone is one product, which BLAS does sooner than we turn their axes.
     is_product = weight.shape[2:] == (1, 1) == stride and padding == (0, 0) and groups == 1 and x.flags.c_contiguous
-    # So it is with single maps, and with fewer outputs than fill a vector unless there is a backward to gain by.
-    is_thin = groups == 1 and (x.shape[1] == 1 or (not keep and weight.shape[0] < LANES))
+    # So it is with single maps, unless they are small, and with few outputs unless there is a backward to gain by.
+    is_thin = groups == 1 and x.size > SMALL and (x.shape[1] == 1 or (not keep and weight.shape[0] < LANES))
     if not fits or not x.size or is_product or is_thin or not x.dtype == weight.dtype == others[-1].dtype == FLOAT32:
         return ops.conv2d.reference.forward(
             keep, x, *others, stride=stride, padding=padding, dilation=dilation, groups=groups

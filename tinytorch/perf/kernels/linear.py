@@ -28,9 +28,9 @@ from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import FLOAT32, line
 from tinytorch.perf.ops.fused import Activation, backward_through, checked, fused_linear, rows_of
 
-#: Multiply-accumulates below which BLAS, whose call is shorter, is done first; rows, as it reads a weight in place; and
-#: terms of a sum, below which what is done once a tile takes longer than BLAS does it.
-_LEAST_MACS, _LEAST_ROWS, _LEAST_DEPTH = 1_000_000, 2, 192
+#: Multiply-accumulates below which BLAS, whose call is shorter, is done first; rows, as it reads a weight in place;
+#: terms of a sum, below which what is done once a tile takes longer than BLAS does it; and columns.
+_LEAST_MACS, _LEAST_ROWS, _LEAST_DEPTH, _LEAST_COLUMNS = 2_500_000, 2, 192, 32
 #: Weights up to which one row is one short call.
 _MOST_OF_ONE_ROW = 500_000
 #: Whether vectors are so wide that our product is quicker than BLAS.
@@ -70,10 +70,16 @@ def one_row_backward(gradient: Any, x: Any, weight: Any, down_x: Any, down_weigh
             made[j] = factor * slope[j]
 
 
-def _is_ours(rows: int, weight: Array, *arrays: Array | None) -> bool:
-    """Return whether our product takes these operands, and pays."""
-    worth = rows >= _LEAST_ROWS and rows * weight.size >= _LEAST_MACS and len(weight) >= _LEAST_DEPTH
-    return _IS_WIDE and worth and _are_floats(weight, *arrays)
+def _is_ours(trains: bool, rows: int, weight: Array, *arrays: Array | None) -> bool:
+    """Return whether our product takes these operands, and pays.
+
+    Beside BLAS on several threads it does not pay in a training step, which needs BLAS for the weight's gradient: after
+    each product BLAS's threads look for work for some 20 ms, and take the cores of ours.
+    """
+    depth, columns = weight.shape
+    worth = rows >= _LEAST_ROWS and rows * weight.size >= _LEAST_MACS and depth >= _LEAST_DEPTH
+    pays = _IS_WIDE and worth and columns >= _LEAST_COLUMNS and not (trains and threads.limit() > 1)
+    return pays and _are_floats(weight, *arrays)
 
 
 def _is_one_row(first: Array, second: Array, weight: Array) -> bool:
@@ -94,7 +100,7 @@ def _linear_forward(keep: bool, x: Array, weight: Array, bias: Array | None = No
     depth, columns = weight.shape
     if depth < _LEAST_DEPTH or x.size * columns < _LEAST_MACS or x.ndim == 0 or x.shape[-1] != depth:
         return ops.linear.reference.forward(keep, x, weight, bias)
-    if not _is_ours(x.size // depth, weight, x, bias):
+    if not _is_ours(keep, x.size // depth, weight, x, bias):
         return ops.linear.reference.forward(keep, x, weight, bias)
     rows = rows_of(x)
     output = product(rows, weight, bias)
@@ -110,7 +116,7 @@ def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
         one_row_backward(flat, rows, weight, down_x, down_weight)
         down_bias = (np.array(flat[0]) if needs[2] else None,) if len(needs) > 2 else ()
         return down_x.reshape(shape) if needs[0] else None, down_weight, *down_bias
-    if not needs[0] or not _is_ours(len(rows), weight.T, flat):
+    if not needs[0] or not _is_ours(True, len(rows), weight.T, flat):
         return ops.linear.reference.backward(gradient, saved, needs, owned)
     down_x = product(flat, weight.T).reshape(shape)
     _, *others = ops.linear.reference.backward(gradient, saved, (False, *needs[1:]), owned)
@@ -134,8 +140,7 @@ def _fused_forward(
     rows = rows_of(x)
     flat = None if residual is None else rows_of(residual)
     slope = np.empty((len(rows), weight.shape[1]), np.float32) if keep and activation == "gelu" else None
-    worth = len(rows) >= _LEAST_ROWS and len(rows) * weight.size >= _LEAST_MACS and len(weight) >= _LEAST_DEPTH
-    if _IS_WIDE and worth:
+    if len(rows) * weight.size >= _LEAST_MACS and _is_ours(keep, len(rows), weight):
         output = product(rows, weight, bias, flat, activation, slope)
     else:
         output = rows.dot(weight)

@@ -17,7 +17,7 @@ from tinytorch.core.ops.elementwise import sums_along
 from tinytorch.core.ops.spatial import channels_first, channels_last
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import FLOAT32, line, rows_of
+from tinytorch.perf.kernels.runtime.flat import FLOAT32, SMALL, line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order, multiply_add
 from tinytorch.perf.kernels.runtime.vectors import ask_ahead
 
@@ -257,7 +257,7 @@ def _batch_norm_forward(
     floats = x.dtype == weight.dtype == bias.dtype == FLOAT32
     fits = floats and x.ndim == 4 and x.size and weight.shape == bias.shape == x.shape[1:2]
     given = () if mean is None and variance is None else (mean, variance)
-    fits = fits and (keep or x.shape[1] > 1)  # a single channel is done sooner along its rows
+    fits = fits and (x.shape[1] > 1 or x.size <= SMALL)  # a single channel is done sooner along its rows
     if not fits or (given and (keep or mean is None or variance is None)):
         return ops.batch_norm.reference.forward(keep, x, weight, bias, *given, epsilon=epsilon, statistics=statistics)
     maps = channels_last(x)

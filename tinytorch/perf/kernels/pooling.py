@@ -17,11 +17,11 @@ from tinytorch.perf.kernels.gemm.register_tiles import LANES
 from tinytorch.perf.kernels.plan_ops.windows import MAXIMA, MEANS, channels_tile
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import FLOAT32, floats_at, pixel_at
+from tinytorch.perf.kernels.runtime.flat import FLOAT32, SMALL, floats_at, pixel_at
 
 #: About how long an element of a window takes, in nanoseconds.
 _NS = 0.15
-#: Channels, and pixels, of so few and so large maps that NumPy's means along rows are done before we have turned axes.
+#: Channels below which maps are few, and pixels from which on each is large; see `_is_ours`.
 _FEW, _LARGE = 4, 4_096
 #: The number of a tap that nothing came from: the maximum is NaN.
 NOWHERE = 255
@@ -192,8 +192,13 @@ def max_backward_share(
                         pixel[c] += share[c] if here[c] == tap else _ZERO
 
 
-def _declared(x: Array, kernel: Pair) -> bool:
-    return x.ndim == 4 and x.size > 0 and x.dtype == FLOAT32 and kernel[0] * kernel[1] <= MOST_TAPS
+def _is_ours(x: Array, kernel: Pair, few: int) -> bool:
+    """Return whether a kernel takes these maps, and pays.
+
+    Of less than ``few`` channels, large ones, it does not: NumPy's passes along rows end before we have turned axes.
+    """
+    fits = x.ndim == 4 and x.size > 0 and x.dtype == FLOAT32 and kernel[0] * kernel[1] <= MOST_TAPS
+    return fits and (x.size <= SMALL or x.shape[1] >= few or (x.shape[1] > 1 and x.shape[2] * x.shape[3] < _LARGE))
 
 
 def _fill(share: Any, maps: Array, output: Array, kernel: Pair, *arguments: Any) -> Array:
@@ -213,8 +218,7 @@ def _spread(fill: Any, gradient: Array, shape: tuple[int, ...], *arguments: Any)
 
 def _max_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, oh, ow); for backward a byte for each output, the number of the maximum's tap."""
-    # Of maps one behind the other NumPy takes maxima sooner than we turn their axes, and all of single ones.
-    if not _declared(x, kernel) or x.shape[1] == 1 or (not keep and x.flags.c_contiguous):
+    if not _is_ours(x, kernel, _FEW):
         return ops.max_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
     window = kernel, stride, padding
     maps = channels_last(x)
@@ -233,11 +237,7 @@ def _max_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
 
 def _mean_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, oh, ow)."""
-    if (
-        not _declared(x, kernel)
-        or x.shape[1] == 1
-        or (not keep and x.shape[1] < _FEW and x.shape[2] * x.shape[3] >= _LARGE)
-    ):
+    if not _is_ours(x, kernel, 2 if keep else _FEW):
         output, saved = ops.avg_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
         return output, (None, saved) if keep else ()
     return _means(keep, x, output_positions(x.shape[2:], kernel, stride, padding), kernel, (kernel, stride, padding))
@@ -245,7 +245,7 @@ def _mean_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: 
 
 def _cells_forward(keep: bool, x: Array, *, size: Pair) -> tuple[Array, Saved]:
     """(N, C, H, W) to (N, C, *size)."""
-    if not _declared(x, (1, 1)) or (not keep and x.shape[1] < _FEW and x.shape[2] * x.shape[3] >= _LARGE):
+    if not _is_ours(x, (1, 1), 1 if keep else _FEW):
         output, saved = ops.adaptive_avg_pool2d.reference.forward(keep, x, size=size)
         return output, (None, saved) if keep else ()
     return _means(keep, x, size, (-(-x.shape[2] // size[0]), -(-x.shape[3] // size[1])), (NO_PAIR, NO_PAIR, NO_PAIR))

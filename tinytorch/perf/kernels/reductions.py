@@ -100,6 +100,10 @@ def _squared_error(keep: bool, prediction: Array, target: Array) -> tuple[Array,
     if not fits or not prediction.dtype == target.dtype == FLOAT32:
         output, saved = ops.mean_squared_error.reference.forward(keep, prediction, target)
         return output, (None, saved) if keep else ()
+    if prediction.size <= _BLOCK and prediction.flags.c_contiguous and target.flags.c_contiguous:
+        single = np.empty(1)
+        squared_error_share(0, 1, prediction.ravel(), target.ravel(), single)
+        return np.asarray(single[0] / prediction.size, FLOAT32), (prediction, target) if keep else ()
     prediction = dense(prediction)
     target = in_order_of(target, prediction)
     sums = np.empty(-(-prediction.size // _BLOCK))
@@ -111,9 +115,13 @@ def _squared_error_backward(gradient: Array, saved: Saved, needs: tuple[bool, ..
     prediction, target = saved
     if prediction is None:
         return ops.mean_squared_error.reference.backward(gradient, target, needs, owned)
-    _, flat_prediction, down, into = beside(prediction)
     factor = np.float32(2 * gradient / np.float32(prediction.size))
-    threads.split(squared_error_backward_share, down.size, _NS, flat_prediction, flat(target), factor, into)
+    if prediction.size <= _BLOCK:
+        down = np.subtract(prediction, target)
+        down *= factor
+    else:
+        _, flat_prediction, down, into = beside(prediction)
+        threads.split(squared_error_backward_share, down.size, _NS, flat_prediction, flat(target), factor, into)
     return down if needs[0] else None, -down if needs[1] else None
 
 

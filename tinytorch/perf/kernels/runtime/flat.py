@@ -13,6 +13,8 @@ from tinytorch.perf.kernels.runtime.compiling import kernel
 
 #: What kernels take; to compare with it takes a third of the time that a comparison with the type takes.
 FLOAT32 = np.dtype(np.float32)
+#: Numbers of a single map up to which a kernel, which takes them one by one, is done before NumPy's calls are.
+SMALL = 1_000
 
 
 def dense(x: Array) -> Array:
