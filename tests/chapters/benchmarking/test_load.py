@@ -48,14 +48,14 @@ def test_as_many_are_late_as_the_formulas_say(monkeypatch: pytest.MonkeyPatch, s
     found = loops(monkeypatch, slow)
     assert found["closed"].late.median == pytest.approx(found["closed"].predicted.value, abs=0.02)
     assert found["open"].late.median == pytest.approx(found["open"].predicted.value, abs=0.04)
-    assert found["closed"].whole.median == pytest.approx(0.01, rel=0.01)
+    of_both = found["open"].predicted.value / found["closed"].predicted.value
+    assert load.hidden(found, "closed", "open").median == pytest.approx(of_both, rel=0.1)
 
 
 def test_the_queue_stands_before_the_first_token(monkeypatch: pytest.MonkeyPatch) -> None:
     found = loops(monkeypatch, 3.0)
     assert found["open"].first.median > 50 * found["closed"].first.median
     assert found["open"].between.median < 3.1 * found["closed"].between.median
-    assert load.hidden(found, "closed", "open").median > 5
 
 
 def test_a_gpt_is_asked_in_both_loops_while_neighbours_are_held_up_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +65,4 @@ def test_a_gpt_is_asked_in_both_loops_while_neighbours_are_held_up_and_let_go(mo
     found = load.under_load(models.gpt().eval(), "closed", "open")
     assert found["open"].first.n == 1
     assert found["closed"].predicted.value == pytest.approx(0.4 / 3 / (0.4 / 3 + 0.6))
-    assert found["open"].whole.conditions.cpu_per_wall is None
+    assert found["open"].late.conditions.cpu_per_wall is None

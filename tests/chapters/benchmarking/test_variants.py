@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.text import Annotation
 
+from tests.chapters.made_turns import in_turns
 from tinytorch.chapters.benchmarking import variants
 from tinytorch.perf.benchmarking import ParetoFront, Performance, pareto_front
 from tinytorch.perf.host.background_load import BackgroundLoad
@@ -43,6 +44,16 @@ def test_each_variant_stands_beside_its_baseline() -> None:
     assert (pruned.memory.median, pruned.right.median) == (6200, 0.95)
     assert pruned.rate.median == pytest.approx(64 / 3.5, rel=0.01)
     assert variants.compared_in([*rows.values()]).value == 3
+
+
+@pytest.mark.parametrize(("both", "kept"), [(2.0, 1.0), (4.0, 0.5)])
+def test_gains_that_multiply_keep_all_of_the_product(both: float, kept: float) -> None:
+    times = in_turns({"neither": 12.0, "first": 6.0, "second": 4.0, "both": both})
+    found = variants.gains(times, "neither")
+    assert found["first"].speedup.median == pytest.approx(2, rel=0.01)
+    assert variants.kept_of_product(found, ("first", "second"), "both").median == pytest.approx(kept, rel=0.01)
+    with pytest.raises(ValueError, match="not interleaved"):
+        variants.gains({**times, "first": Measurement("first", (6.0,) * 30, "s")}, "neither")
 
 
 def test_who_is_on_a_front_is_counted() -> None:

@@ -13,7 +13,7 @@ from scipy.stats import mannwhitneyu
 from tests.perf.benchmarking.made import performance, results, times
 from tinytorch.perf.benchmarking import Performance, compare, compare_results, pareto_front
 from tinytorch.perf.benchmarking.comparing import _ends, _mann_whitney_tails, compare_processes
-from tinytorch.perf.benchmarking.performance import RunConditions, kept_of_product
+from tinytorch.perf.benchmarking.performance import RunConditions
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.between_run_variance import PRIOR
 from tinytorch.perf.measuring.conditions import Conditions
@@ -235,29 +235,6 @@ def test_what_makes_a_comparison_doubtful_is_said() -> None:
     assert "cnn" in changed.warnings[2]
     with pytest.raises(ValueError, match="in common"):
         compare_results(results(performance("a")), results(performance("b")))
-
-
-def of_one_run(**seconds: float) -> dict[str, Performance]:
-    """Return performances whose times were taken in turns."""
-    both = in_turns(*seconds.items())
-    return {name: replace(performance(name), times={1: (both[name],)}) for name in seconds}
-
-
-@pytest.mark.parametrize(("combined", "kept"), [(2.0, 1.0), (4.0, 0.5)])
-def test_gains_that_multiply_keep_all_of_the_product(combined: float, kept: float) -> None:
-    measured = of_one_run(baseline=12.0, first=6.0, second=4.0, combined=combined)
-    found = kept_of_product(measured, "baseline", ("first", "second"), "combined", 1)
-    assert found.median == pytest.approx(kept, rel=0.01)
-
-
-def test_products_need_neighbours_of_one_process() -> None:
-    measured = of_one_run(baseline=1.0, first=1.0, combined=1.0)
-    twice = replace(measured["combined"], times={1: measured["combined"].times[1] * 2})
-    with pytest.raises(ValueError, match="one process, but 'combined' has 2"):
-        kept_of_product({**measured, "combined": twice}, "baseline", ("first",), "combined", 1)
-    apart = replace(measured["baseline"], times={1: (Measurement("baseline", (1.0,) * 30, "s"),)})
-    with pytest.raises(ValueError, match="was not interleaved"):
-        kept_of_product({**measured, "baseline": apart}, "baseline", ("first",), "combined", 1)
 
 
 def test_the_front_names_who_is_dominated_and_by_whom() -> None:

@@ -18,17 +18,16 @@ from jsonschema import Draft202012Validator
 import tinytorch
 from scripts import write_schemas
 from tinytorch.chapters.benchmarking.bottlenecks import Forecast
+from tinytorch.chapters.benchmarking.variants import gains, kept_of_product
 from tinytorch.chapters.compression.speed import time_break_even
 from tinytorch.chapters.distributed.validation import Validated
 from tinytorch.chapters.profiling.studies import seconds_by_law
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import rows_at_twice
-from tinytorch.perf.benchmarking import Performance
-from tinytorch.perf.benchmarking.performance import kept_of_product
 from tinytorch.perf.distributed.cluster_model.scaling_laws import fit_law
 from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
-from tinytorch.perf.measuring import Counted, Measurement, Unmeasured, difference, quotient, ratio
+from tinytorch.perf.measuring import Measurement, Unmeasured, difference, quotient, ratio
 from tinytorch.perf.measuring.codec import conditions_schema, from_json, to_json
 from tinytorch.perf.measuring.conditions import (
     BetweenRuns,
@@ -112,11 +111,7 @@ def _link(one: Measurement, other: Measurement) -> Measurement:
 
 
 def _kept(one: Measurement, other: Measurement) -> Measurement:
-    both = {
-        each.name: Performance(each.name, "forward", {1: (each,)}, {1: Counted(1, "B", "memory")}, 0, None, "run")
-        for each in (one, other)
-    }
-    return kept_of_product(both, one.name, (other.name,), other.name, 1)
+    return kept_of_product(gains({each.name: each for each in (one, other)}, one.name), (other.name,), other.name)
 
 
 def _break_even(one: Measurement, other: Measurement) -> Measurement:

@@ -1,4 +1,4 @@
-"""Three bottlenecks of the zoo's models: found in a recording, predicted by Amdahl's law, fixed, and proven fixed."""
+"""Two bottlenecks of the zoo's models: found in a recording, predicted by Amdahl's law, fixed, and proven fixed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from tinytorch import models
-from tinytorch.core import ops
-from tinytorch.core.dispatch import implementations, no_grad
+from tinytorch.core.dispatch import no_grad
 from tinytorch.core.op import Array
 from tinytorch.perf.benchmarking.variants import Variant, sorting_generation
-from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, from_turns, interleave, own_loop, quotient
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
@@ -29,7 +27,7 @@ _WARMUP_SECONDS, _BATCH, _PAIRS = 0.2, 64, 40
 #: wanders in most series that do not.
 _RECORDINGS = 40
 #: Comparisons that a reader takes together, one of each bottleneck.
-_TOGETHER = 3
+_TOGETHER = 2
 _LAW = "the law of two parts"
 #: By how much a measured speedup may differ from the predicted one, which then is about right.
 _RIGHT = 1.5
@@ -130,8 +128,8 @@ class Bottleneck:
 
 
 def bottlenecks() -> dict[str, Bottleneck]:
-    """Return all three, by model."""
-    return {"cnn": slow_convolution(), "mlp": image_by_image(), "gpt": read_again()}
+    """Return both, by model."""
+    return {"mlp": image_by_image(), "gpt": read_again()}
 
 
 def misses_side(fixed: Mapping[str, Bottleneck]) -> Judgement:
@@ -150,25 +148,8 @@ def misses_side(fixed: Mapping[str, Bottleneck]) -> Judgement:
 
 def largest_error(fixed: Mapping[str, Bottleneck]) -> Counted:
     """Return the largest change of a result by a fix."""
-    what = "largest change of a result over the largest result, three fixes"
+    what = "largest change of a result over the largest result, two fixes"
     return Counted(max(one.error for one in fixed.values()), "%", what)
-
-
-def slow_convolution() -> Bottleneck:
-    """The CNN's convolutions: windows copied for a product in NumPy; a compiled kernel reads them in place."""
-    model, inputs = models.trained("cnn"), models.example("cnn", _BATCH)
-    compiled = {ops.conv2d: kernel_implementations()[ops.conv2d]}
-
-    def before() -> Array:
-        with no_grad():
-            return np.asarray(model(inputs).data)
-
-    def after() -> Array:
-        with implementations(compiled):
-            return before()
-
-    after()  # compiles
-    return _fixed("CNN: convolutions, by a compiled kernel", before, after)
 
 
 def image_by_image() -> Bottleneck:

@@ -38,7 +38,6 @@ class Loop:
         name: how they were sent.
         first: median seconds to the first token.
         between: median seconds from one token to the next.
-        whole: median seconds to the last token.
         late: share of requests that took more than twice as long as a quiet one.
         predicted: the same, where neighbours leave the server its fair share of the cores.
     """
@@ -46,7 +45,6 @@ class Loop:
     name: str
     first: Measurement
     between: Measurement
-    whole: Measurement
     late: Measurement
     predicted: Modelled
 
@@ -159,7 +157,6 @@ def _loops(
             name,
             of("time to the first token", lambda each: np.median(each[:, 1] - each[:, 0])),
             of("time between tokens", lambda each: np.median(np.diff(each[:, 1:]).mean(axis=1))),
-            of("time to the last token", lambda each: np.median(each[:, -1] - each[:, 0])),
             of("late requests", lambda each: np.mean(each[:, -1] - each[:, 0] > _LATE * quiet), "%"),
             Modelled(shares[name], "%", f"late requests, {name}", "fair shares of the cores"),
         )
@@ -167,5 +164,5 @@ def _loops(
 
 
 def hidden(loops: Mapping[str, Loop], closed: str, opened: str) -> Measurement:
-    """Return how many times as long the median request takes in the open loop."""
-    return ratio(loops[opened].whole, loops[closed].whole, "median answer, open loop over closed loop")
+    """Return how many times as large a share of requests is late in the open loop."""
+    return ratio(loops[opened].late, loops[closed].late, "share of late requests, open loop over closed loop")

@@ -1,17 +1,19 @@
-"""The suite of all variants: three numbers of each from one run, and who is on the Pareto front."""
+"""The suite of all variants: three numbers of each from one run, who is on a front, and whether gains multiply."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from tinytorch.perf.benchmarking import ParetoFront, Performance
 from tinytorch.perf.benchmarking.performance import compare_with_first
-from tinytorch.perf.measuring import Counted, Derived, Measurement
+from tinytorch.perf.measuring import Counted, Derived, Measurement, ratio
 from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.conditions import of_sides
 from tinytorch.report.figures import INK, draw_line, subplots
 
 #: By model of the zoo: what was measured of each variant, by name.
@@ -40,6 +42,31 @@ def against_baseline(measured: Mapping[str, Performance]) -> list[Row]:
     return [
         Row(name, one.throughput[BATCH], changes.get(name), one.memory, one.accuracy) for name, one in measured.items()
     ]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """What a change brings: the time without any over that with it, in turns."""
+
+    name: str
+    speedup: Measurement
+
+
+def gains(times: Mapping[str, Measurement], baseline: str) -> dict[str, Gain]:
+    """Return what each change brings, from times that were taken in turns; ``baseline`` is without any."""
+    before = times[baseline]
+    return {name: Gain(name, ratio(before, each)) for name, each in times.items() if name != baseline}
+
+
+def kept_of_product(gained: Mapping[str, Gain], parts: Sequence[str], combined: str) -> Measurement:
+    """Return the speedup of ``combined`` over the product of its ``parts``' speedups: 1 if their gains multiply.
+
+    Each sample is made of times that are neighbours.
+    """
+    both, singles = gained[combined].speedup, [gained[name].speedup for name in parts]
+    samples = both.samples / np.prod([one.samples for one in singles], axis=0)
+    conditions = of_sides({one.name: one.conditions for one in (both, *singles)})
+    return Measurement(f"speedup of {combined} over the product of its parts'", tuple(samples.tolist()), "", conditions)
 
 
 def compared_in(rows: Sequence[Row]) -> Counted:

@@ -17,9 +17,9 @@ from tinytorch.perf.benchmarking.comparing import (
     compare_sizes,
 )
 from tinytorch.perf.benchmarking.variants import Right
-from tinytorch.perf.measuring import Counted, Measurement, ratio
+from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.conditions import Conditions, Sample, of_processes, of_sides
+from tinytorch.perf.measuring.conditions import Conditions, Sample, of_processes
 from tinytorch.perf.measuring.judge import bonferroni, why_incomparable
 from tinytorch.perf.measuring.measurement import CONFIDENCE, Statistic
 from tinytorch.perf.measuring.model_io import MIB
@@ -463,26 +463,3 @@ def _objection(baseline: Performance, candidate: Performance, batch: int) -> str
         return f"they were measured under different conditions: {'; '.join(different)}"
     before, after = ([time.conditions for time in side.times[batch]] for side in (baseline, candidate))
     return why_incomparable(before, after, (one.others, other.others))
-
-
-def kept_of_product(
-    performances: Mapping[str, Performance], baseline: str, parts: tuple[str, ...], combined: str, batch: int
-) -> Measurement:
-    """Return the speedup of ``combined`` over the product of its parts' speedups: 1 if their gains multiply.
-
-    Each sample is made of times that are neighbours: of the baseline, the parts and the combination.
-
-    Raises:
-        ValueError: if one was not measured at ``batch``, in several processes, or not in turns with the baseline.
-    """
-    times = {}
-    for name in (baseline, *parts, combined):
-        measured = performances[name].times[batch]
-        if len(measured) != 1:
-            raise ValueError(f"performances must be of one process, but {name!r} has {len(measured)}")
-        times[name] = measured[0]
-    gained, *gains = (ratio(times[baseline], times[name]) for name in (combined, *parts))
-    samples = gained.samples / np.prod([one.samples for one in gains], axis=0)
-    conditions = of_sides({one.name: one.conditions for one in (gained, *gains)})
-    name = f"speedup of {combined} over the product of those of {' and '.join(parts)}"
-    return Measurement(name, tuple(samples.tolist()), "", conditions)
