@@ -89,6 +89,7 @@ def test_a_prediction_is_right_within_a_factor(predicted: float, ratio: float, h
         (((4.0, 64, 2.0), (5.0, 64, 4.0), (1.2, 1, 2.5)), "yes"),  # towards 64 and towards 1
         (((1.1, 64, 2.0), (5.0, 64, 4.0), (1.2, 1, 2.5)), "no"),  # the first away from 64
         (((2.0, 64, 2.0), (8.0, 64, 4.0), (2.5, 1, 2.5)), "yes"),  # what does not miss has no side
+        (((2.0, 64, 2.0), (4.2, 64, 4.0), (2.5, 1, 2.5)), "yes"),  # a little is a miss, too
         (((2.0, 64, 2.0), (4.0, 64, 4.0), (2.5, 1, 2.5)), "open"),  # nothing misses
         (((4.0, 2, 2.0), (5.0, 64, 4.0), (2.5, 1, 2.5)), "open"),  # the first measured at its end
     ],

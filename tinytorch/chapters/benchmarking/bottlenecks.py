@@ -126,6 +126,11 @@ class Bottleneck:
         words = {"about right": (1 / _RIGHT, _RIGHT), "too high": (None, 1 / _RIGHT), "too low": (_RIGHT, None)}
         return word_between(self.over, words, together=_TOGETHER)
 
+    @cached_property
+    def side(self) -> Judgement:
+        """Whether the prediction is too high or too low, by however little."""
+        return word_between(self.over, {"too high": (None, 1.0), "too low": (1.0, None)}, together=_TOGETHER)
+
 
 def bottlenecks() -> dict[str, Bottleneck]:
     """Return both, by model."""
@@ -140,7 +145,7 @@ def misses_side(fixed: Mapping[str, Bottleneck]) -> Judgement:
     sides = []
     for one in fixed.values():
         fewer = one.forecast.fewer.value
-        ends = {"too high": (None, fewer), "too low": (fewer, None)}.get(one.held.word)
+        ends = {"too high": (None, fewer), "too low": (fewer, None)}.get(one.side.word)
         if ends:
             sides.append(verdict_between(one.comparison.estimate, *ends, strict=True, together=_TOGETHER))
     return verdict_of_all(sides).called(supported="yes", refuted="no")
