@@ -74,29 +74,26 @@ def test_all_that_the_page_on_compression_trains_on_is_prepared(
 ) -> None:
     from tinytorch.chapters.compression import accuracy, speed
 
-    def consumed(each: Any) -> None:
-        list(each)
-
     def compressed(model: Module, plan: dict[str, Any], *_: Any, **__: Any) -> None:
         plan["fine_tune"](perf_compression.structured_prune(model, plan["structured_prune"]))
 
     def nothing(*_: Any, **__: Any) -> tuple[()]:
         return ()
 
-    monkeypatch.setattr(accuracy, "scores", consumed)
+    monkeypatch.setattr(accuracy, "cut_at", nothing)
     monkeypatch.setattr(speed, "low_rank_speedups", nothing)
     monkeypatch.setattr(perf_compression, "compress_model", compressed)
-    first, *cells = cells_with("compression", "trained_on(", "predicted = {", "pruned = magnitude_prune")
-    space: dict[str, Any] = {"images": None, "np": np}
+    first, *cells = cells_with("compression", "trained_on(", "pruned = magnitude_prune")
+    space: dict[str, Any] = {"images": None, "np": np, "lost": nothing, "in_blocks": nothing}
     space |= {name: getattr(perf_compression, name) for name in ("structured_prune", "sparse_model")}
     exec(first, space)
     for code in cells:
         exec(code, space)
     wanted = set(no_training)
-    assert len(wanted) == 7 * 8 + 5
+    assert len(wanted) == 7 * 14 + 2
     assert (
         prepared_for("compression", no_training, "pruned MLPs")
-        | prepared_for("compression", no_training, "compressed models")
+        | prepared_for("compression", no_training, "compressed CNN")
         == wanted
     )
 

@@ -97,31 +97,33 @@ def _train_longer(name: str, epochs: int, examples: int) -> object:
 
 
 def _train_pruned(seed: int) -> None:
-    """Train on what the page on compression makes of the MLP of one seed, and the small one beside it."""
+    """Train on what the page on compression makes of the MLP of one seed, and the small ones beside it."""
     from tinytorch import models
     from tinytorch.chapters.compression.trained import small_mlp, trained_on
-    from tinytorch.perf.compression import magnitude_prune, structured_prune
+    from tinytorch.perf.compression import low_rank_model, magnitude_prune, n_m_prune, structured_prune
 
     large = models.trained("mlp", seed)
-    for share in (0, 0.5, 0.8, 0.9, 0.95):
-        trained_on("mlp", magnitude_prune(large, share), 10, learning_rate=2e-3)
     slim: Any = structured_prune(large, 0.9)
-    trained_on("mlp", slim, 10, learning_rate=2e-3)
-    fresh = small_mlp(slim[1].out_features, slim[3].out_features, seed)
-    trained_on("mlp", fresh, 50, learning_rate=2e-3)
-    trained_on("mlp", fresh, 50, learning_rate=2e-3, teacher=large)
+    pruned = [magnitude_prune(large, share) for share in (0.8, 0.9)]
+    for each in (large, *pruned, n_m_prune(large, n=2, m=4), structured_prune(large, 0.5), slim):
+        trained_on("mlp", each, 10, learning_rate=2e-3)
+    trained_on("mlp", low_rank_model(large, {"3": 16}), 10, learning_rate=2e-3)
+    small = small_mlp(slim[1].out_features, slim[3].out_features, seed)
+    for epochs in (10, 50):
+        trained_on("mlp", small, epochs, learning_rate=2e-3)
+    trained_on("mlp", small_mlp(64, 32, seed), 50, learning_rate=2e-3)
+    trained_on("mlp", small, 50, learning_rate=2e-3, teacher=large)
+    trained_on("mlp", small, 376, learning_rate=2e-3, examples=142)
+    trained_on("mlp", small, 376, learning_rate=2e-3, examples=142, teacher=large)
+    trained_on("mlp", small, 10, learning_rate=2e-3, teacher=large, alpha=1.0)
 
 
 def _train_compressed() -> None:
-    """Train on what the page on compression makes of one model alone."""
+    """Train on what the page on compression makes of the CNN."""
     from tinytorch import models
     from tinytorch.chapters.compression.trained import trained_on
-    from tinytorch.perf.compression import low_rank_model, n_m_prune, structured_prune
+    from tinytorch.perf.compression import structured_prune
 
-    large = models.trained("mlp")
-    trained_on("mlp", n_m_prune(large, n=2, m=4), 10, learning_rate=2e-3)
-    for share in (0.5, 0.25):
-        trained_on("mlp", low_rank_model(large, share, keep=["5"]), 10, learning_rate=2e-3)
     whole = models.trained("cnn")
     for model in (whole, structured_prune(whole, 0.5)):
         trained_on("cnn", model, 4, learning_rate=1e-3)
@@ -289,10 +291,11 @@ def _trainings() -> Iterable[Step]:
         work = partial(_train_longer, name, epochs, examples)
         yield Step(f"{name.upper()} trained as long", "training", work, {"quantization"}, (_zoo(name),))
     for seed in range(7):
-        yield Step(
-            f"pruned MLPs of seed {seed}", "training", partial(_train_pruned, seed), {"compression"}, (_zoo("mlp"),)
-        )
-    yield Step("compressed models", "training", _train_compressed, {"compression"}, (_zoo("mlp"), _zoo("cnn")))
+        first = f"trained MLP of seed {seed}" if seed else _zoo("mlp")
+        if seed:
+            yield Step(first, "training", partial(_train, "mlp", seed), {"compression", "quantization"})
+        yield Step(f"pruned MLPs of seed {seed}", "training", partial(_train_pruned, seed), {"compression"}, (first,))
+    yield Step("compressed CNN", "training", _train_compressed, {"compression"}, (_zoo("cnn"),))
 
 
 def _zoo(name: str) -> str:

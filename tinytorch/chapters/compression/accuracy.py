@@ -1,10 +1,11 @@
-"""Accuracy of compressed models: over seeds, pruned and trained on, thinner, taught, and all steps together."""
+"""What compressed models get right: over seeds, in patterns, of lower rank, taught, and all steps together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,13 +13,17 @@ import numpy.typing as npt
 from tinytorch import models
 from tinytorch.chapters import calls
 from tinytorch.chapters.compression.speed import model_speedups, share
+from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
 from tinytorch.perf.compression.compress import Compression
+from tinytorch.perf.compression.low_rank import low_rank_model
+from tinytorch.perf.compression.pruning import chosen_layers, smallest, with_masks
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
 from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.tradeoff import accuracy_change
@@ -26,8 +31,30 @@ from tinytorch.perf.quantization.tradeoff import accuracy_change
 Right = npt.NDArray[np.bool_]
 
 
+@cache
+def moved_digits() -> tuple[Tensor, npt.NDArray[np.int64]]:
+    """Return the test images and four copies of each, moved by a pixel as those to train on are; and what they show."""
+    data = models.entry("mlp").data()
+    wide = np.pad(data.test_inputs, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    places = [(1, 1), (0, 1), (2, 1), (1, 0), (1, 2)]
+    images = [wide[:, :, down : down + 8, right : right + 8] for down, right in places]
+    return Tensor(np.concatenate(images)), np.tile(data.test_targets, len(places))
+
+
+def _logits(model: Any) -> Array:
+    with no_grad():
+        found: Array = model(moved_digits()[0]).data
+    return found
+
+
 def scores(many: Iterable[Module], what: str = "test accuracy") -> Measurement:
-    """Return the test accuracy of MLPs of several seeds: its median is over trainings, not over runs of the clock."""
+    """Return the accuracy of MLPs of several seeds on `moved_digits`: its median is over trainings, not over runs."""
+    found = tuple(float((_logits(each).argmax(axis=1) == moved_digits()[1]).mean()) for each in many)
+    return Measurement(what, found, "%", Conditions(sample=Sample.SEEDS))
+
+
+def still_scores(many: Iterable[Module], what: str) -> Measurement:
+    """Return the same on the test images as they are, for those that have never seen a moved one."""
     found = tuple(models.accuracy(each, "mlp") for each in many)
     return Measurement(what, found, "%", Conditions(sample=Sample.SEEDS))
 
@@ -38,11 +65,6 @@ def gain(candidate: Measurement, baseline: Measurement, what: str) -> Measuremen
     return Measurement(what, tuple(apart), "points", Conditions(sample=Sample.SEEDS))
 
 
-def mlp_change(right: Right, model: Module, what: str) -> Statistic:
-    """Return how the test accuracy of an MLP differs from that of one that gets the examples ``right``."""
-    return _change(right, models.correct(model, "mlp"), f"change of test accuracy, {what}")
-
-
 def _change(before: Right, after: Right, what: str) -> Statistic:
     return accuracy_change(paired_accuracy(before, after), what)
 
@@ -51,128 +73,194 @@ def _score(right: Right) -> Counted:
     return Counted(float(right.mean()), "%", "share of the test set that is right")
 
 
+def times(one: Measurement, other: Measurement, what: str = "of each seed, the one over the other") -> Measurement:
+    """Return one of each seed over the other."""
+    parts = (above / below for above, below in zip(one.samples, other.samples, strict=True))
+    return Measurement(what, tuple(parts), "", Conditions(sample=Sample.SEEDS))
+
+
 @dataclass(frozen=True)
 class Pruned:
     """MLPs of several seeds with a share of zeros: accuracy at once and fine-tuned, and its change from no zeros."""
 
     zeros: Counted
     at_once: Measurement
-    tuned: Measurement
-    change: Measurement
+    tuned: Measurement | Unmeasured
+    change: Measurement | Unmeasured
 
 
 def pruned_mlps(cut: Mapping[float, Sequence[Module]], tuned: Mapping[float, Sequence[Module]]) -> dict[float, Pruned]:
-    """Return the accuracy of MLPs that were pruned, and of the same fine-tuned, by share of zeros, rising from none."""
+    """Return the accuracy of MLPs that were pruned, and of those fine-tuned, by share of zeros, rising from none."""
+    later = {zeros: scores(each, f"{zeros:.0%} pruned and trained on") for zeros, each in tuned.items()}
+    absent = Unmeasured("these were not fine-tuned")
 
-    def scored(zeros: float) -> tuple[Measurement, Measurement]:
-        return scores(cut[zeros], f"{zeros:.0%} pruned"), scores(tuned[zeros], f"{zeros:.0%} pruned and trained on")
+    def change(zeros: float) -> Measurement | Unmeasured:
+        what = f"change of test accuracy, {zeros:.0%} zeros, fine-tuned"
+        return gain(later[zeros], later[0], what) if zeros in later else absent
 
-    every = {zeros: scored(zeros) for zeros in cut}
     return {
         zeros: Pruned(
             Counted(zeros, "%", "share of zeros"),
-            at_once,
-            later,
-            gain(later, every[0][1], f"change of test accuracy, {zeros:.0%} zeros, fine-tuned"),
+            scores(each, f"{zeros:.0%} pruned"),
+            later.get(zeros, absent),
+            change(zeros),
         )
-        for zeros, (at_once, later) in every.items()
+        for zeros, each in cut.items()
     }
-
-
-def free_share(found: Mapping[float, Pruned], loss: float) -> Derived | Unmeasured:
-    """Return the largest share of zeros up to which the seeds exclude such a loss, in points.
-
-    Shares are tested one after the other until one fails: that takes no correction for their number.
-    """
-    changes = {zeros: each.change for zeros, each in found.items() if zeros}
-    tested = {zeros: verdict_between(each, low=-loss, strict=True).verdict for zeros, each in changes.items()}
-    free = [*takewhile(lambda zeros: tested[zeros] is Verdict.SUPPORTED, tested)]
-    if not free:
-        return Unmeasured("at the least share of zeros tried the seeds do not exclude a loss of a point")
-    what = "largest share of zeros tried up to which a loss of a point is excluded"
-    return Derived(free[-1], "%", what, tuple(changes.values()), "it is one of the shares tried")
 
 
 @dataclass(frozen=True)
-class LowRank:
-    """The MLP with a share of its ranks, against the whole one; the errors are relative, of its middle weight."""
+class Pattern:
+    """A share of the weights of MLPs of several seeds removed in a pattern, without training: what that does."""
 
-    ranks: Counted
-    predicted: Modelled
-    error: Counted
-    stored: Counted
-    gain: Measurement
-    change: Statistic
+    left: Counted
+    error: Measurement
 
 
-def low_rank_mlp(
-    mlp: Module,
-    low: Mapping[float, Module],
-    predicted: Mapping[float, float],
-    tuned: Mapping[float, Module],
-    as_long: Module,
-) -> dict[float, LowRank]:
-    """Return what versions of the MLP take and give, by their share of ranks.
+def patterns(whole: Sequence[Module], versions: Mapping[str, Sequence[Module]]) -> dict[str, Pattern]:
+    """Return the errors of the outputs of each pattern's versions, and the share of weights that they keep."""
+    truth = [_logits(each) for each in whole]
 
-    Their middle layer is called "3", of which ``predicted`` are the errors; they are ``tuned``, and then compared with
-    the whole model that was trained ``as_long``.
-    """
-    gains, right = model_speedups(mlp, low, models.example("mlp", 64)), models.correct(as_long, "mlp")
-    weight = dict(mlp.named_parameters())["3.weight"].data
+    def weights_left(model: Module) -> float:
+        arrays = [each.data for each in model.parameters() if each.data.ndim > 1]
+        return sum(int(np.count_nonzero(each)) for each in arrays) / sum(each.size for each in arrays)
 
-    def error(version: Module) -> float:
-        factors = dict(version.named_parameters())
-        return relative_error(weight, factors["3.left"].data @ factors["3.right"].data)
+    def errors(name: str) -> Measurement:
+        found = (relative_error(*pair) for pair in zip(truth, map(_logits, versions[name]), strict=True))
+        return Measurement(f"error of the outputs, {name}", tuple(found), "%", Conditions(sample=Sample.SEEDS))
 
     return {
-        ranks: LowRank(
-            Counted(ranks, "%", "share of ranks"),
-            Modelled(predicted[ranks], "%", "relative error of the weight", "the singular values that are left out"),
-            Counted(error(version), "%", f"error of the MLP's middle weight, {ranks:.0%} of its ranks"),
-            share(stored_bytes(version), stored_bytes(mlp), "bytes of the dense model's"),
-            gains[ranks],
-            mlp_change(right, tuned[ranks], f"ranks {ranks:.0%}, fine-tuned"),
-        )
-        for ranks, version in low.items()
+        name: Pattern(Counted(weights_left(versions[name][0]), "%", "share of the weights left"), errors(name))
+        for name in versions
     }
+
+
+def in_blocks(model: Module, share: float, block: int) -> Module:
+    """Return a copy whose linear layers lack the least of their blocks of so many outputs, where they divide them."""
+
+    def gone(weight: Array) -> npt.NDArray[np.bool_]:
+        sizes = np.abs(weight).reshape(len(weight), -1, block).sum(axis=2)
+        return np.asarray(np.repeat(smallest([sizes], share)[0], block, axis=1))
+
+    layers = {name: each.weight.data for name, each in chosen_layers(model).items()}
+    return with_masks(model, {name: gone(weight) for name, weight in layers.items() if weight.shape[1] % block == 0})
+
+
+@dataclass(frozen=True)
+class Lost:
+    """What a share of its ranks leaves out of a weight, relative, by its singular values."""
+
+    weight: str
+    ranks: Counted
+    lost: Modelled
+
+
+def spectra(weights: Mapping[str, Array], lost: Callable[[Array, int], float]) -> Iterator[Lost]:
+    """Yield what each eighth of its ranks leaves out of each weight, by ``lost`` of the weight and a rank."""
+    for name, weight in weights.items():
+        for kept in np.arange(0, 8) / 8:
+            error = lost(weight, int(kept * min(weight.shape)))
+            yield Lost(
+                name,
+                Counted(float(kept), "%", "share of the ranks"),
+                Modelled(error, "%", f"relative error of a weight, {name}", "the singular values that are left out"),
+            )
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An MLP of which one weight has a lower rank: that weight's error, predicted and found, and the outputs'."""
+
+    rank: Counted
+    predicted: Modelled
+    error: Counted
+    outputs: Counted
+    stored: Counted
+
+
+def cut_at(mlp: Module, name: str, rank: int, lost: Callable[[Array, int], float]) -> Cut:
+    """Return what it does to the MLP to give its layer of that name a lower rank, without training."""
+    weight = dict(mlp.named_parameters())[f"{name}.weight"].data
+    version = low_rank_model(mlp, {name: rank})
+    factors = dict(version.named_parameters())
+    what = f"rank {rank} of layer {name}"
+    found = relative_error(weight, factors[f"{name}.left"].data @ factors[f"{name}.right"].data)
+    return Cut(
+        Counted(rank, "1", what),
+        Modelled(lost(weight, rank), "%", f"relative error, {what}", "the singular values that are left out"),
+        Counted(found, "%", f"relative error, {what}"),
+        Counted(relative_error(_logits(mlp), _logits(version)), "%", f"error of the outputs, {what}"),
+        share(stored_bytes(version), stored_bytes(mlp), "bytes of the dense model's"),
+    )
+
+
+def harm(one: Cut, other: Cut, what: str) -> Derived:
+    """Return the error of the outputs by one cut over that by another."""
+    return one.outputs.over(other.outputs, what)
 
 
 @dataclass(frozen=True)
 class Method:
-    """A version of the MLP against the whole one: bytes of its, speedup, accuracy and its change, paired."""
+    """Versions of the MLP of several seeds against the whole ones: bytes and time of theirs, accuracy and its change.
+
+    ``change`` is of each seed from its whole model, which was trained for as long.
+    """
 
     stored: Counted
+    time: Measurement
     speedup: Measurement
-    score: Counted
-    change: Statistic
+    score: Measurement
+    change: Measurement
 
 
-def methods_of(whole: Module, versions: Mapping[str, Module], gains: Mapping[str, Measurement]) -> dict[str, Method]:
-    """Return what each version of the MLP takes and gives, ``whole`` trained on for as long as they were."""
-    right = models.correct(whole, "mlp")
-    return {
-        name: Method(
-            share(stored_bytes(version), stored_bytes(whole), "bytes of the whole model's"),
+def methods_of(
+    whole: Sequence[Module], versions: Mapping[str, Sequence[Module]], repeats: int = 30
+) -> dict[str, Method]:
+    """Return what each way to a smaller MLP takes and gives; one seed's models are timed, on 64 images."""
+    firsts = {name: each[0] for name, each in versions.items()}
+    gains = model_speedups(whole[0], firsts, models.example("mlp", 64), repeats)
+    right = scores(whole, "test accuracy of the whole model")
+
+    def method(name: str) -> Method:
+        score, inverse = scores(versions[name], f"test accuracy, {name}"), 1 / np.array(gains[name].samples)
+        time = Measurement(f"time over that of the whole, {name}", tuple(inverse.tolist()), "%", gains[name].conditions)
+        return Method(
+            share(stored_bytes(firsts[name]), stored_bytes(whole[0]), "bytes of the whole model's"),
+            time,
             gains[name],
-            _score(models.correct(version, "mlp")),
-            mlp_change(right, version, name),
+            score,
+            gain(score, right, f"change of test accuracy, {name}"),
         )
-        for name, version in versions.items()
-    }
+
+    return {name: method(name) for name in versions}
 
 
-def best_of(methods: Mapping[str, Method], noise: NoiseFloor) -> str:
-    """Return the methods that store less, are proven faster beyond the noise, and have no proven loss.
+@dataclass(frozen=True)
+class Point:
+    """A way to a smaller MLP: what is left of the whole model's bytes or time, and its accuracy."""
 
-    Many speedups are looked at for those above one; a loss is looked for in each by itself, which finds more.
-    """
+    what: str
+    name: str
+    left: Measurement
+    score: Measurement
+
+
+def points_of(methods: Mapping[str, Method], stored: str, time: str) -> Iterator[Point]:
+    """Yield each method twice, under these words: by its bytes and by its time."""
+    for name, each in methods.items():
+        yield Point(stored, name, each.stored, each.score)
+    for name, each in methods.items():
+        yield Point(time, name, each.time, each.score)
+
+
+def best_of(methods: Mapping[str, Method], loss: float) -> str:
+    """Return the methods that store less, are proven faster, and are proven to lose less than ``loss``."""
     best = [
         name
         for name, each in methods.items()
         if each.stored.value < 1
-        and not noise.hides(each.speedup.median)
         and verdict_between(each.speedup, low=1.0, strict=True, together=len(methods)).verdict is Verdict.SUPPORTED
-        and verdict_between(each.change, high=0.0, strict=True).verdict is not Verdict.SUPPORTED
+        and verdict_between(each.change, low=-loss, strict=True).verdict is Verdict.SUPPORTED
     ]
     return "; ".join(best) or "none"
 
