@@ -109,3 +109,13 @@ def test_enough_examples_are_those_of_the_closed_form(loss: float) -> None:
     """With nothing gained and nothing lost the score interval reaches z² / (n + z²) to each side."""
     z = norm.ppf(0.95)
     assert chapter.enough_examples(loss).value == math.ceil(z**2 * (1 / loss - 1))
+
+
+def test_unsigned_codes_are_right_when_corrected_and_clip_only_in_pairs() -> None:
+    draw = np.random.default_rng(0)
+    full = quantize(draw.uniform(0.97, 1, (2, 4)).astype(np.float32)), quantize(np.eye(4, 3, dtype=np.float32) + 99)
+    found = chapter.check_unsigned(*full)
+    assert (found.inexact.value, found.saturated.value) == (0, 1), "250 times 126, twice, does not fit 16 bits"
+    even = quantize(draw.uniform(-1, 1, (4, 6)).astype(np.float32)), quantize(np.eye(6, dtype=np.float32))
+    found = chapter.check_unsigned(*even)
+    assert (found.inexact.value, found.saturated.value) == (0, 0)

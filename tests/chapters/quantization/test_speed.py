@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from tinytorch.chapters.quantization.speed import OneRow, layer_gain, layer_part
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.int8.instructions import DOTS, Dot
-from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme
 from tinytorch.perf.roofline.bounds import bandwidth_at
@@ -69,33 +70,63 @@ def test_parts_of_a_layer_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_prediction_is_as_uncertain_as_the_bandwidths_that_it_rests_on() -> None:
-    machine = made_ceilings(noise=0.1)
-    wide, narrow = 4 * 512**2, 512**2 // 2
-    predicted = chapter.streaming_speedup(512, 4, machine)
+    machine = synthetic_ceilings(noise=0.1)
+    wide, narrow = 4 * 8192**2, 8192**2
+    predicted = chapter.streaming_speedup(8192**2, 8, machine)
     expected = wide / narrow * bandwidth_at(narrow, machine).median / bandwidth_at(wide, machine).median
-    assert predicted.median == pytest.approx(expected)
-    assert predicted.interval.low < predicted.median < predicted.interval.high
+    assert isinstance(predicted, Modelled)
+    assert predicted.value == pytest.approx(expected)
+    assert predicted.carried is not None
+    assert predicted.carried.interval.low < predicted.value < predicted.carried.interval.high
 
 
-def row(
-    monkeypatch: pytest.MonkeyPatch, turns: Mapping[str, Measurement], widths: tuple[int, ...] = (64, 256)
-) -> OneRow:
-    """Return what is said of layers that took ``turns`` at each width, on a made machine."""
-    monkeypatch.setattr(chapter, "in_turns", lambda *_: turns)
+@pytest.mark.parametrize(("mebibytes", "told"), [(0.6, False), (4, False), (5.6, False), (40, False), (256, True)])
+def test_nothing_is_predicted_near_a_capacity(mebibytes: float, told: bool) -> None:
+    # Caches of 48 KiB, 1 MiB and 32 MiB; codes are a quarter of these floats.
+    found = chapter.streaming_speedup(int(mebibytes * 2**18), 8, synthetic_ceilings())
+    assert isinstance(found, Modelled) == told
+
+
+def test_the_tallest_stack_fills_no_cache_with_its_codes() -> None:
+    assert chapter.tallest_stack(640, synthetic_ceilings()) == math.ceil(2.2 * 32 * 2**20 / 640**2)
+    assert chapter.tallest_stack(2048, synthetic_ceilings()) == 160
+    assert chapter.tallest_stack(64, synthetic_ceilings()) == 240
+
+
+def row(monkeypatch: pytest.MonkeyPatch, turns: Mapping[str, float]) -> OneRow:
+    """Return what is said of stacks of layers that took ``turns``, on a made machine."""
+    near = {"8 bits, one layer": 1e-3, "4 bits, one layer": 3e-3}
+    monkeypatch.setattr(chapter, "_passes", lambda *_: in_turns({**turns, **near}))
     plans = {"8 bits": Plan("weight-only"), "4 bits": Plan("weight-only", Scheme(4, per="group"))}
-    return one_row(widths, plans, made_ceilings())
+    return one_row(256, (1, 3), plans, made_ceilings())
 
 
 def test_one_row_stands_beside_what_the_ladder_predicts(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = row(monkeypatch, in_turns({"float32": 8e-3, "8 bits": 2e-3, "4 bits": 4e-3}))
-    assert [(each.floats.value, each.weights) for each in found.widths] == [
-        (size, name) for size in (2**14, 2**18) for name in ("8 bits", "4 bits")
+    found = row(monkeypatch, {"float32": 8e-3, "8 bits": 2e-3, "4 bits": 4e-3})
+    assert [(each.layers.value, each.floats.value, each.weights) for each in found.depths] == [
+        (depth, depth * 2**18, name) for depth in (1, 3) for name in ("8 bits", "4 bits")
     ]
-    assert found.largest["8 bits"].gain.median == pytest.approx(4)
+    assert found.deep["8 bits"].gain.median == pytest.approx(4)
     assert found.four.median == pytest.approx(0.5)
-    assert found.largest["8 bits"].bits.value == pytest.approx(8 + 2 * 32 / 256), "a scale and a bias for each output"
-    assert found.largest["8 bits"].predicted.value == chapter.streaming_speedup(256, 8, made_ceilings()).median
-    assert 0 < found.largest["8 bits"].error.value < found.largest["4 bits"].error.value
+    far, codes = found.far["8 bits"], 3 * 2**16
+    assert far.over_near.median == pytest.approx(2)
+    assert far.reading.value == pytest.approx(codes / bandwidth_at(codes, made_ceilings()).median)
+    assert far.bits.value == pytest.approx(8 + 2 * 32 / 256), "a scale and a bias for each output"
+    assert 0 < far.error.value < found.far["4 bits"].error.value
+
+
+def test_a_row_passes_growing_stacks_and_one_layer_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[dict[str, int]] = []
+
+    def passes(stacks: Mapping[str, Sequence[object]], *_: object) -> dict[str, Measurement]:
+        seen.append({name: len({*map(id, stack)}) for name, stack in stacks.items()})
+        return in_turns(dict.fromkeys(stacks, 1e-3))
+
+    monkeypatch.setattr(chapter, "_passes", passes)
+    plans = {"8 bits": Plan("weight-only"), "4 bits": Plan("weight-only", Scheme(4, per="group"))}
+    one_row(64, (1, 3), plans, made_ceilings())
+    assert seen[0] == {"float32": 1, "8 bits": 1, "4 bits": 1}
+    assert seen[1] == {"float32": 3, "8 bits": 3, "4 bits": 3, "8 bits, one layer": 1, "4 bits, one layer": 1}
 
 
 @pytest.mark.parametrize(
@@ -111,20 +142,12 @@ def test_one_row_stands_beside_what_the_ladder_predicts(monkeypatch: pytest.Monk
 def test_the_edge_gains_four_and_two_where_memory_is_the_limit(
     monkeypatch: pytest.MonkeyPatch, gain: float, noise: float, smaller: float, bound: Verdict, verdict: Verdict
 ) -> None:
-    found = row(monkeypatch, in_turns({"float32": 1e-3, "8 bits": 1e-3, "4 bits": 1e-3}))
+    found = row(monkeypatch, {"float32": 1e-3, "8 bits": 1e-3, "4 bits": 1e-3})
     one = Counted(1, "", "one")
     made_row = replace(
         found,
-        largest={"8 bits": replace(found.largest["8 bits"], gain=made(gain, noise=noise))},
+        deep={"8 bits": replace(found.deep["8 bits"], gain=made(gain, noise=noise))},
         smaller=Counted(smaller, "", "many").over(one, "bytes"),
         is_memory_bound=replace(found.is_memory_bound, verdict=bound),
     )
     assert chapter.quarter_and_half(made_row, bytes_within=0.4, at_least=1.5).verdict is verdict
-
-
-@pytest.mark.parametrize(("width", "floats", "codes"), [(64, "L1", "L1"), (128, "L2", "L1")])
-def test_levels_are_those_that_hold_codes_and_floats(
-    monkeypatch: pytest.MonkeyPatch, width: int, floats: str, codes: str
-) -> None:
-    found = row(monkeypatch, in_turns({"float32": 1e-3, "8 bits": 1e-3, "4 bits": 1e-3}), (32, width))
-    assert (found.floats_from, found.codes_from) == (floats, codes)

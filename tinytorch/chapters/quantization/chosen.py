@@ -11,6 +11,7 @@ import numpy as np
 
 from tinytorch import models
 from tinytorch.chapters.quantization.codes import normals_with_outlier
+from tinytorch.chapters.quantization.versions import outputs
 from tinytorch.core.dispatch import Observer, no_grad, observed_by
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module
@@ -68,14 +69,14 @@ class Bits:
 
 
 def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, Bits]:
-    """Return what few bits in all linear layers of the zoo's GPT do to its test outputs; inputs are training examples.
+    """Return what few bits in all linear layers of the zoo's GPT do to its outputs for so many test examples.
 
-    Codes are chosen on what comes into each layer of the float model.
+    Codes are chosen on what comes into each layer of the float model from as many training examples.
     """
     collector = _Inputs()
     with no_grad(), observed_by(collector):
         model(models.entry("gpt").data().train_inputs[:examples])
-    truth = models.held_out_logits(model, "gpt")
+    truth = outputs(model, "gpt", examples)
 
     def error(width: int, how: str) -> Counted:
         version = deepcopy(model)
@@ -84,8 +85,8 @@ def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, Bit
             weight[...] = (
                 compensated(weight, width, collector.found[path]) if how == "chosen" else rounded(weight, width)
             )
-        outputs = models.held_out_logits(version, "gpt")
-        return Counted(relative_error(truth, outputs), "%", f"error of the outputs, {width} bits, {how}")
+        error = relative_error(truth, outputs(version, "gpt", examples))
+        return Counted(error, "%", f"error of the outputs, {width} bits, {how}")
 
     found = {}
     for each in bits:
@@ -160,15 +161,15 @@ def remedies(
     weight = (0.02 * np.random.default_rng(0).standard_normal((width, 4 * width))).astype(np.float32)
     truth = unseen @ weight
     moved, salient = smoothing(seen, weight)[:, None], protecting(seen, weight, 4)[:, None]
-    outputs = {
+    found = {
         "inputs": eight_bits(unseen) @ rounded(weight, 8),
         "moved": eight_bits(unseen / moved.T) @ rounded(weight * moved, 8),
         "weights": unseen @ grouped(weight, 4),
         "salient": (unseen / salient.T) @ grouped(weight * salient, 4),
     }
     return {
-        key: Remedy(*labels[key], Counted(relative_error(truth, found), "%", f"error of the outputs, {key}"))
-        for key, found in outputs.items()
+        key: Remedy(*labels[key], Counted(relative_error(truth, each), "%", f"error of the outputs, {key}"))
+        for key, each in found.items()
     }
 
 

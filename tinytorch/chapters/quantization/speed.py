@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,17 +16,17 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.machine.time_bound import at_rate
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between, verdict_of_all
-from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.layers import Plan, QuantizedLinear
-from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, slope_at, verdict
+from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, verdict
 
 #: Columns, or rows of the weight, with which a product is next to nothing and what surrounds it still all there.
 FEW = 16
-_BYTES = "the bytes, at the bandwidth"
+_BYTES, _FLOAT = "the bytes, at the bandwidth", "float32"
 
 
 def numpy_slowdown(side: int, seed: int = 0, repeats: int = 9) -> Measurement:
@@ -118,109 +120,176 @@ def layer_parts(
 
 
 @dataclass(frozen=True)
-class Width:
-    """One row through a square layer, its weights in a format: speed over float32, by bytes and as found, and error."""
+class Depth:
+    """One row through so many square layers, one after the other, their weights in a format.
 
+    Attributes:
+        floats: bytes of the weights of all layers in float32.
+        predicted: speed over float32 by the bytes; `Unmeasured` near a capacity, where none can be told.
+        gain: the same as found.
+    """
+
+    layers: Counted
     floats: Counted
     weights: str
+    predicted: Modelled | Unmeasured
+    gain: Measurement
+
+
+@dataclass(frozen=True)
+class Far:
+    """The tallest stack in a format, beside one layer that a row passes as often: all but the codes' place is the same.
+
+    Attributes:
+        bits: of a weight, scales and bias included.
+        reading: seconds that reading all codes takes, by the bytes.
+        near, seconds: seconds with one layer, and with all; ``over_near``, these over those.
+        gain: speed over float32.
+    """
+
     bits: Counted
-    predicted: Modelled
+    reading: Modelled
+    near: Measurement
+    seconds: Measurement
+    over_near: Measurement
     gain: Measurement
     error: Counted
 
 
 @dataclass(frozen=True)
 class OneRow:
-    """One row through square layers of growing width, with float32 weights and with fewer bits.
+    """One row through growing stacks of equal layers, with float32 weights and with fewer bits.
 
     Attributes:
-        widths: by width and format; ``largest``, those of the largest width by format.
-        explained: time of reading the largest float weights once, over the measured time.
-        floats_from, codes_from: the level of memory that the largest floats and their codes come from.
+        depths: by number of layers and format; ``shallow`` and ``deep``, those of one layer and of the most, by format.
+        far: the most layers, by format.
+        explained: time of reading the float weights of the most layers once, over the measured time.
         smaller: bytes in float32 over those in eight bits.
-        four: time of eight bits over that of four.
-        is_memory_bound: whether the largest layer waits for its float weights; open if it does not.
+        four: time of eight bits over that of four, of the most layers.
+        is_memory_bound: whether the most layers wait for their float weights; open if they do not.
     """
 
-    widths: Sequence[Width]
-    largest: Mapping[str, Width]
+    depths: Sequence[Depth]
+    shallow: Mapping[str, Depth]
+    deep: Mapping[str, Depth]
+    far: Mapping[str, Far]
     explained: Measurement
-    floats_from: str
-    codes_from: str
     smaller: Derived
     four: Measurement
     is_memory_bound: Judgement
 
 
-def one_row(widths: Sequence[int], plans: Mapping[str, Plan], machine: Ceilings, repeats: int = 30) -> OneRow:
-    """Return how one row fares in square layers of each width, rising, with weights by ``plans`` of 8 and of 4 bits.
+def tallest_stack(width: int, machine: Ceilings, least: int = 160, most: int = 240) -> int:
+    """Return how many square layers have codes of eight bits that take more than twice of what any cache holds.
 
-    Weights are used again and again, as of the only layer of a model: what fits a cache stays there.
+    It is no more than ``most``, which fit the memory of a page in all formats.
     """
-    (eight, four), found, seconds = plans, [], {}
-    for width in widths:
-        layers, x = _twins(width, width, plans), _input(1, width)
-        seconds = in_turns(layers, x, repeats)
-        found += [_at_width(width, name, seconds, layers, x, machine) for name in plans]
-    side, last = widths[-1], {each.weights: each for each in found[-len(plans) :]}
-    wide, narrow = _streamed(side, 32), _streamed(side, 8)
-    read = bandwidth_at(wide, machine).per(wide, "s")
-    what = "time of reading the float weights once, over the measured time of the largest layer"
+    held = max((level.capacity or 0 for level in machine.levels), default=0)
+    return min(max(least, math.ceil(2.2 * held / _streamed(width, 8))), most)
+
+
+def one_row(
+    width: int, depths: Sequence[int], plans: Mapping[str, Plan], machine: Ceilings, repeats: int = 30
+) -> OneRow:
+    """Return how one row fares in stacks of square layers, rising from one, with weights by ``plans`` of 8 and 4 bits.
+
+    A pass reads the weights of all layers, as that of a model does, before it comes back to the first: what fits a
+    cache all together stays there. Nothing else changes with the number of layers.
+    """
+    (eight, four), last = plans, depths[-1]
+    layers, x = _twins(width, width, plans), _input(1, width)
+    stacks = {name: [copy.deepcopy(layer) for _ in range(last)] for name, layer in layers.items()}
+    one = {_near(name): [stacks[name][0]] * last for name in plans}
+    times = {
+        depth: _passes(
+            {name: stack[:depth] for name, stack in stacks.items()} | (one if depth == last else {}), x, repeats
+        )
+        for depth in depths
+    }
+    stored = {name: Counted(8 * stored_bytes(layers[name]) / width**2, "1", "bits of a weight") for name in plans}
+
+    def at(depth: int, name: str) -> Depth:
+        floats = Counted(_streamed(width, 32) * depth, "B", f"float32 weights of {depth} layers")
+        gain = ratio(times[depth][_FLOAT], times[depth][name], f"float32 over {name}, one row, {depth} layers")
+        predicted = streaming_speedup(width * width * depth, round(stored[name].value), machine)
+        return Depth(Counted(depth, "1", "layers"), floats, name, predicted, gain)
+
+    def far(name: str) -> Far:
+        streamed, seconds = _streamed(width, round(stored[name].value)) * last, times[last]
+        reading = at_rate(streamed, bandwidth_at(streamed, machine)).statistic(f"reading, {last} layers, {name}")
+        with no_grad():
+            error = relative_error(layers[_FLOAT](x).data, layers[name](x).data)
+        return Far(
+            stored[name],
+            Modelled.by(_BYTES, reading),
+            seconds[_near(name)],
+            seconds[name],
+            ratio(seconds[name], seconds[_near(name)], f"{last} layers over one {last} times, {name}"),
+            ratio(seconds[_FLOAT], seconds[name], f"float32 over {name}, one row, {last} layers"),
+            Counted(error, "%", "relative error of a layer's outputs"),
+        )
+
+    found = {(depth, name): at(depth, name) for depth in depths for name in plans}
+    wide, most = _streamed(width, 32) * last, times[last]
+    what = "time of reading the float weights once, over the measured time of the most layers"
     return OneRow(
-        found,
-        last,
-        quotient(read, seconds["float32"], what, "%"),
-        slope_at(wide, machine).levels,
-        slope_at(narrow, machine).levels,
-        Counted(32, "1", "bits of a float").over(last[eight].bits, "bytes of the float layer over those in eight bits"),
-        ratio(seconds[eight], seconds[four], "8 bits over 4 bits, one row through the largest layer"),
-        _memory_bound(side, seconds["float32"], machine),
+        [*found.values()],
+        {name: found[depths[0], name] for name in plans},
+        {name: found[last, name] for name in plans},
+        {name: far(name) for name in plans},
+        quotient(at_rate(wide, bandwidth_at(wide, machine)).statistic(what), most[_FLOAT], what, "%"),
+        Counted(32, "1", "bits of a float").over(stored[eight], "bytes of floats over those in eight bits"),
+        ratio(most[eight], most[four], "8 bits over 4 bits, one row through the most layers"),
+        _memory_bound(width, last, most[_FLOAT], machine),
     )
 
 
-def _at_width(
-    width: int, name: str, seconds: Mapping[str, Measurement], layers: Mapping[str, Any], x: Tensor, machine: Ceilings
-) -> Width:
-    bits = 8 * stored_bytes(layers[name]) / width**2
+def _near(name: str) -> str:
+    return f"{name}, one layer"
+
+
+def _passes(stacks: Mapping[str, Sequence[Any]], x: Tensor, repeats: int) -> dict[str, Measurement]:
+    """Return the times of one row through each stack of layers, in turns."""
+
+    def through(stack: Sequence[Any]) -> Callable[[], object]:
+        return lambda: [layer(x) for layer in stack]
+
     with no_grad():
-        error = relative_error(layers["float32"](x).data, layers[name](x).data)
-    return Width(
-        Counted(4 * width**2, "B", "float32 weights of the layer"),
-        name,
-        Counted(bits, "1", "bits of a weight, scales included"),
-        Modelled.by(_BYTES, streaming_speedup(width, round(bits), machine)),
-        ratio(seconds["float32"], seconds[name], f"float32 over {name}, one row, {width} wide"),
-        Counted(error, "%", "relative error of the outputs"),
-    )
+        return interleave({name: through(stack) for name, stack in stacks.items()}, repeats=repeats, warmup_seconds=0.3)
 
 
-def _memory_bound(side: int, seconds: Measurement, machine: Ceilings) -> Judgement:
-    """Return whether one row through a square layer waits for its weights; open if it does not, as of what follows."""
+def _memory_bound(width: int, depth: int, seconds: Measurement, machine: Ceilings) -> Judgement:
+    """Return whether one row through such layers waits for their weights; open if it does not, as of what follows."""
     call = min(machine.calls.op.values(), key=lambda cost: cost.median)
-    wide = _streamed(side, 32)
-    bound = verdict(Demand(2 * side**2, 0, wide, 1, wide, ((wide, 1),)), seconds, machine, call)
+    wide = _streamed(width, 32) * depth
+    bound = verdict(Demand(2 * width**2 * depth, 0, wide, depth, wide, ((wide, 1),)), seconds, machine, call)
     holds = Verdict.SUPPORTED if bound.bottleneck is Bottleneck.MEMORY else Verdict.OPEN
     return Judgement(holds, bound.said.tests)
 
 
 def quarter_and_half(found: OneRow, *, bytes_within: float, at_least: float) -> Judgement:
-    """Return whether the largest layer takes a quarter of the bytes and gains ``at_least`` so much, if memory-bound."""
+    """Return whether the most layers take a quarter of the bytes and gain ``at_least`` so much, if memory-bound."""
     if found.is_memory_bound.verdict is Verdict.OPEN:
         return found.is_memory_bound
     return verdict_of_all(
-        (decided(abs(found.smaller.value - 4) <= bytes_within), verdict_between(found.largest["8 bits"].gain, at_least))
+        (decided(abs(found.smaller.value - 4) <= bytes_within), verdict_between(found.deep["8 bits"].gain, at_least))
     )
 
 
-def streaming_speedup(width: int, bits: int, machine: Ceilings) -> Statistic:
-    """Return what the ladder of memory predicts for one row: bytes over bandwidth, of float32 and of so many bits.
+def streaming_speedup(weights: int, bits: int, machine: Ceilings) -> Modelled | Unmeasured:
+    """Return what the ladder of memory predicts: bytes over bandwidth, of float32 and of so many bits.
 
-    Each weight is read once, as fast as the ladder ran with a working set of that size. Scales count where ``bits``
-    does.
+    Each weight is read once, as fast as the ladder ran with a working set of that size. None is told where either size
+    is within a factor of two of what a cache holds: a little more or less of others' data would change it.
     """
-    wide, narrow = _streamed(width, 32), _streamed(width, bits)
+    wide, narrow = (weights * each // 8 for each in (32, bits))
+    ends = [level.capacity for level in machine.levels if level.capacity]
+    if any(end / 2 < size < 2 * end for end in ends for size in (wide, narrow)):
+        return Unmeasured("floats or codes are about as large as a cache, so that no bandwidth holds for them")
     name = f"bytes over measured bandwidth, float32 over {bits} bits"
-    return quotient(bandwidth_at(narrow, machine), bandwidth_at(wide, machine), name).scaled(wide / narrow)
+    return Modelled.by(
+        _BYTES, quotient(bandwidth_at(narrow, machine), bandwidth_at(wide, machine), name).scaled(wide / narrow)
+    )
 
 
 def _streamed(width: int, bits: int) -> int:

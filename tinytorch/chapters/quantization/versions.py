@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from tinytorch import models
 from tinytorch.chapters import calls
+from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
-from tinytorch.perf.measuring import Counted, Derived, Unmeasured
-from tinytorch.perf.measuring.conditions import of_sides
+from tinytorch.core.op import Array
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Unmeasured
+from tinytorch.perf.measuring.conditions import Conditions, Sample, of_sides
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
@@ -25,38 +27,74 @@ from tinytorch.perf.quantization.tradeoff import FLOAT, Tradeoff, accuracy_chang
 
 @dataclass(frozen=True)
 class Scored:
-    """A version against the model that it was made of: bytes, error of the outputs, and paired change of its score."""
+    """A version against the model that it was made of: bytes, and error of the outputs."""
 
-    model: str
-    version: str
     stored: Derived
     error: Counted
-    change: Statistic
 
 
-def scored(name: str, model: Module, versions: Mapping[str, Module]) -> dict[str, Scored]:
-    """Return what each version of the zoo's ``model`` of that name costs on its test set."""
-    logits = models.held_out_logits(model, name)
-    right = models.right_answers(logits, name)
-    whole = Counted(stored_bytes(model), "B", "bytes of the state")
+def outputs(model: Module, name: str, examples: int) -> Array:
+    """Return the outputs of the zoo's ``model`` of that name for so many of its test examples, from the first."""
+    with no_grad():
+        found: Array = model(models.as_input(models.entry(name).data().test_inputs[:examples])).data
+    return found
+
+
+def scored(name: str, model: Module, versions: Mapping[str, Module], examples: int = 256) -> dict[str, Scored]:
+    """Return what each version of the zoo's ``model`` of that name costs on the first of its test examples."""
+    truth, whole = outputs(model, name, examples), Counted(stored_bytes(model), "B", "bytes of the state")
 
     def score(label: str, version: Module) -> Scored:
-        found = models.held_out_logits(version, name)
-        accuracy = paired_accuracy(right, models.right_answers(found, name))
+        error = relative_error(truth, outputs(version, name, examples))
         return Scored(
-            name.upper(),
-            label,
             Counted(stored_bytes(version), "B", whole.name).over(whole, "bytes of those in float32", "%"),
-            Counted(relative_error(logits, found), "%", f"error of the {name.upper()}'s outputs, {label}"),
-            accuracy_change(accuracy, f"change of test accuracy, {label}"),
+            Counted(error, "%", f"error of the {name.upper()}'s outputs, {label}"),
         )
 
     return {label: score(label, version) for label, version in versions.items()}
 
 
-def worst_of(found: Mapping[str, Scored], *labels: str) -> str:
-    """Return which of these versions errs most."""
-    return max(labels, key=lambda label: found[label].error.value)
+def least_of(found: Mapping[str, Scored]) -> str:
+    """Return which of these versions errs least."""
+    return min(found, key=lambda label: found[label].error.value)
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """Errors of a model's outputs over several draws of the examples that its ranges were taken from."""
+
+    error: Measurement
+
+
+def calibrations(name: str, model: Module, drawn: Mapping[str, Sequence[Module]]) -> dict[str, Calibrated]:
+    """Return the errors of static versions of the zoo's ``model`` of that name, on its test set, by label."""
+    truth = models.held_out_logits(model, name)
+
+    def errors(label: str) -> Calibrated:
+        found = tuple(relative_error(truth, models.held_out_logits(each, name)) for each in drawn[label])
+        return Calibrated(Measurement(f"error of the outputs, {label}", found, "%", Conditions(sample=Sample.TRIALS)))
+
+    return {label: errors(label) for label in drawn}
+
+
+def over_draws(found: Mapping[str, Calibrated], one: str, other: str) -> Measurement:
+    """Return the error of one kind over that of another, draw by draw."""
+    pairs = zip(found[one].error.samples, found[other].error.samples, strict=True)
+    parts = tuple(above / below for above, below in pairs)
+    return Measurement(f"error of the outputs, {one} over {other}", parts, "", Conditions(sample=Sample.TRIALS))
+
+
+def change_over_seeds(name: str, plan: Plan, seeds: Sequence[int]) -> Measurement:
+    """Return how the zoo's models of that name from several seeds change their score in codes, in points."""
+    seen = models.as_input(models.entry(name).data().train_inputs[:256])
+    calibration = seen if plan.mode == "static" else None
+
+    def change(model: Module) -> float:
+        return models.accuracy(quantize_model(model, calibration, plan), name) - models.accuracy(model, name)
+
+    found = tuple(change(models.trained(name, seed)) for seed in seeds)
+    what = f"change of the {name.upper()}'s score over {len(seeds)} trainings"
+    return Measurement(what, found, "points", Conditions(sample=Sample.SEEDS))
 
 
 def all_sides(

@@ -1,0 +1,49 @@
+"""Keys and values as codes: rulers that share what they say, and outputs that an outlier alone does not change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tinytorch import models
+from tinytorch.chapters.quantization import cached as chapter
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.tensor import Tensor
+
+
+def test_a_ruler_covers_what_shares_it() -> None:
+    numbers = np.random.default_rng(0).standard_normal((2, 5, 8)).astype(np.float32)
+    numbers[..., 3] *= 100
+    for bits, levels in ((8, 256), (2, 4)):
+        rounded = chapter.for_each_channel(bits)(numbers)
+        assert all(len(np.unique(rounded[0, :, channel])) <= levels for channel in range(8))
+        spread = numbers.max(axis=1, keepdims=True) - numbers.min(axis=1, keepdims=True)
+        assert (np.abs(rounded - numbers) <= spread / (levels - 1) / 2 + 1e-4).all()
+    token = chapter.for_each_token(2, heads=2)(numbers)
+    assert len(np.unique(token[0, 0, :4])) <= 4
+    assert (
+        np.abs(token - numbers)[..., :3].max() > np.abs(chapter.for_each_channel(2)(numbers) - numbers)[..., :3].max()
+    )
+    np.testing.assert_array_equal(chapter.on_ruler(np.ones((1, 3), np.float32), 4, 1), np.ones((1, 3)))
+
+
+def test_a_planted_outlier_changes_no_float_output_but_that_of_codes_by_the_token() -> None:
+    gpt = models.gpt()
+    found = chapter.keys_and_values(gpt, "keys", "stretched", "values", bits=(8, 2), outlier=16.0, examples=8)
+    assert [*found] == [(what, bits) for what in ("keys", "stretched", "values") for bits in (8, 2)]
+    assert found["keys", 8].token.value < found["keys", 2].token.value
+    assert found["stretched", 2].channel.value == pytest.approx(found["keys", 2].channel.value, rel=1e-3)
+    over = chapter.times(found["keys", 2].token, found["keys", 8].token, "over")
+    assert over.value == found["keys", 2].token.value / found["keys", 8].token.value
+
+
+def test_rounding_nothing_leaves_attention_as_it_is() -> None:
+    gpt = models.gpt()
+    tokens = models.entry("gpt").data().test_inputs[:4]
+    with no_grad():
+        expected = gpt(tokens).data
+        for block in gpt.blocks:
+            heads = block.attention.num_heads
+            block.attention.memory = chapter._FromCodes(heads, chapter._as_they_are, chapter._as_they_are, 4.0)
+        np.testing.assert_allclose(gpt(tokens).data, expected, rtol=1e-4, atol=1e-5)
+    assert isinstance(gpt(tokens), Tensor)

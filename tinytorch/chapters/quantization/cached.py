@@ -1,0 +1,125 @@
+"""Keys and values of attention as codes: what sharing a scale does to the outputs of a trained GPT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinytorch import models
+from tinytorch.core import ops
+from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.measuring import Counted, Derived
+from tinytorch.perf.quantization.convert import relative_error
+
+Rounding = Callable[[Array], Array]
+
+
+def on_ruler(numbers: Array, bits: int, axis: int) -> Array:
+    """Return the numbers after rounding to affine codes of so many bits, with a ruler for all along ``axis``."""
+    low, high = numbers.min(axis=axis, keepdims=True), numbers.max(axis=axis, keepdims=True)
+    step = np.maximum((high - low) / (2**bits - 1), np.finfo(np.float32).tiny)
+    return np.asarray(np.round((numbers - low) / step) * step + low, np.float32)
+
+
+def for_each_token(bits: int, heads: int) -> Rounding:
+    """Return a rounding of keys or values (batch, tokens, width) with a ruler for each token and head."""
+
+    def rounded(numbers: Array) -> Array:
+        return on_ruler(numbers.reshape(*numbers.shape[:2], heads, -1), bits, 3).reshape(numbers.shape)
+
+    return rounded
+
+
+def for_each_channel(bits: int) -> Rounding:
+    """Return a rounding of the same with a ruler for each channel, for the tokens of a sequence together."""
+    return lambda numbers: on_ruler(numbers, bits, 1)
+
+
+def _as_they_are(numbers: Array) -> Array:
+    return numbers
+
+
+class _FromCodes:
+    """Attends in a layer's place to keys and values that were codes for a while.
+
+    One channel of the keys is ``outlier`` times as large, and that of the queries as much smaller: the product stays.
+    """
+
+    def __init__(self, heads: int, keys: Rounding, values: Rounding, outlier: float = 1.0) -> None:
+        self._heads, self._keys, self._values, self._outlier = heads, keys, values, outlier
+
+    def attend(self, packed: Tensor) -> Tensor:
+        """Return the heads' outputs side by side."""
+        queries, keys, values = np.split(packed.data.copy(), 3, axis=-1)
+        queries[..., 0] /= self._outlier
+        keys[..., 0] *= self._outlier
+        rounded = Tensor(np.concatenate([queries, self._keys(keys), self._values(values)], axis=-1))
+        found: Tensor = apply(ops.self_attention, rounded, heads=self._heads, causal=True)
+        return found
+
+
+@dataclass(frozen=True)
+class Cached:
+    """Keys alone or values alone in so many bits: errors of the outputs by who shares a scale."""
+
+    what: str
+    bits: int
+    token: Counted
+    channel: Counted
+
+
+def keys_and_values(
+    gpt: Any, keys: str, stretched: str, values: str, bits: Sequence[int], outlier: float, examples: int = 128
+) -> dict[tuple[str, int], Cached]:
+    """Return what codes of keys alone and of values alone do to the outputs of the zoo's GPT, by what and bits.
+
+    Args:
+        gpt: the trained model.
+        keys, stretched, values: what they are called; ``stretched`` keys have a channel that is ``outlier`` times as
+            large, which changes no output.
+        bits: of a code.
+        outlier: how many times as large.
+        examples: of the test set.
+    """
+    tokens = models.entry("gpt").data().test_inputs[:examples]
+    heads = gpt.blocks[0].attention.num_heads
+
+    def outputs(of_keys: Rounding = _as_they_are, of_values: Rounding = _as_they_are, times: float = 1.0) -> Array:
+        version: Any = deepcopy(gpt)
+        for block in version.blocks:
+            block.attention.memory = _FromCodes(heads, of_keys, of_values, times)
+        with no_grad():
+            found: Array = version(tokens).data
+        return found
+
+    truth = outputs()
+    ways: dict[str, Callable[[Rounding], Array]] = {
+        keys: lambda rounding: outputs(rounding),
+        stretched: lambda rounding: outputs(rounding, times=outlier),
+        values: lambda rounding: outputs(of_values=rounding),
+    }
+
+    def error(what: str, rounding: Rounding, name: str) -> Counted:
+        return Counted(relative_error(truth, ways[what](rounding)), "%", f"error of the outputs, {what}, {name}")
+
+    return {
+        (what, width): Cached(
+            what,
+            width,
+            error(what, for_each_token(width, heads), f"{width} bits, a scale for each token"),
+            error(what, for_each_channel(width), f"{width} bits, a scale for each channel"),
+        )
+        for what in ways
+        for width in bits
+    }
+
+
+def times(one: Counted, other: Counted, what: str) -> Derived:
+    """Return one error over another."""
+    return one.over(other, what)
