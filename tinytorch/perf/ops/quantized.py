@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.op import Array, Call, Forward, Gradients, Op, Saved, Work
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
 from tinytorch.core.ops.elementwise import column_sums
 from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, output_positions, taps
 from tinytorch.perf.ops.affine import Scheme, check_finite, encode, range_parameters
@@ -23,10 +22,6 @@ EXACT_DEPTH = 1024
 GREATEST_DEPTH = 2**31 // 2**14 - 1
 #: Rows of a, and columns of b, that are float32 at a time: with a depth of 1,024, 4 MiB and 2 MiB.
 _FLOAT_ROWS, _FLOAT_COLUMNS = 1024, 512
-
-#: ``product(a, b, packed)``: int32 (rows, columns) of int8 (rows, depth) and int8 (depth, columns), exact. ``packed``
-#: is the memory of a kernel: what it makes of ``b`` and keeps for the next call; see `Codes.packed`.
-Product = Callable[[Array, Array, dict[str, Any]], Array]
 
 
 def check_operands(a: Array, b: Array) -> None:
@@ -41,7 +36,7 @@ def check_operands(a: Array, b: Array) -> None:
         raise ValueError(f"b must have at most {GREATEST_DEPTH:,} rows, so that int32 holds the sums, not {depth:,}")
 
 
-def integer_product(a: Array, b: Array, packed: dict[str, Any] | None = None) -> Array:
+def integer_product(a: Array, b: Array) -> Array:
     """Return the exact int32 product of int8 matrices (rows, depth) and (depth, columns).
 
     NumPy's own integer product is a scalar loop. This one lets BLAS multiply blocks as float32, which hold every sum of
@@ -57,7 +52,6 @@ def integer_product(a: Array, b: Array, packed: dict[str, Any] | None = None) ->
         >>> integer_product(a, b)  # 1000 times 127 squared
         array([[16129000]], dtype=int32)
     """
-    del packed
     check_operands(a, b)
     depth, columns = b.shape
     output = np.zeros((len(a), columns), np.int32)
@@ -112,8 +106,6 @@ def rescaled_product(
     b_scale: Array,
     b_zero: Array | None,
     group: int | None,
-    product: Product,
-    packed: dict[str, Any],
 ) -> Array:
     """Return float32 (rows, columns): the product of what codes a (rows, depth) and b (depth, columns) stand for.
 
@@ -129,8 +121,7 @@ def rescaled_product(
     output: Array | None = None
     for index, top in enumerate(range(0, depth, step)):
         part = slice(top, top + step)
-        whole = step == depth
-        sums = product(a[:, part], b[part], packed if whole else {})
+        sums = integer_product(a[:, part], b[part])
         if a_zero is not None or b_zero is not None:
             zero = None if b_zero is None else b_zero[index].astype(np.int64)
             sums = _corrected(sums, a[:, part], a_zero, b[part], zero)
@@ -154,47 +145,42 @@ def _corrected(sums: Array, a: Array, a_zero: Array | None, b: Array, b_zero: Ar
     return exact
 
 
-def linear_with(product: Product) -> Forward:
-    """Return a forward of `quantized_linear` that multiplies codes by ``product``."""
-
-    def forward(
-        keep: bool,
-        x: Array,
-        codes: Array,
-        scale: Array,
-        zero_point: Array | None,
-        bias: Array | None,
-        x_scale: Array | None,
-        x_zero_point: Array | None,
-        *,
-        activations: Activations,
-        symmetric: bool,
-        bits: int,
-        group: int | None,
-        length: int,
-        columns: int,
-        packed: dict[str, Any],
-    ) -> tuple[Array, Saved]:
-        check_features(x, length, "quantized_linear")
-        rows = x.reshape(-1, length)
-        a_scale, a_zero = activation_parameters(rows, activations, symmetric, x_scale, x_zero_point)
-        a = _encoded(rows, a_scale, a_zero, Scheme(symmetric=symmetric))
-        weight = (_numbers(codes, bits, group, length, columns), scale, zero_point)
-        output = np.empty((len(rows), columns), np.float32)
-        step = max(_ROWS, _NUMBERS // columns, length // _SHARE)
-        for start in range(0, len(rows), step):
-            some = slice(start, start + step)
-            zero = None if symmetric else _rows(a_zero, some)
-            output[some] = rescaled_product(a[some], _rows(a_scale, some), zero, *weight, group, product, packed)
-        if bias is not None:
-            output += bias
-        saved: Saved = ()
-        if keep:
-            inside = None if x_scale is None else inside_range(rows, a_scale, a_zero, symmetric).reshape(x.shape)
-            saved = (codes, scale, zero_point, bits, group, length, x.shape, inside)
-        return output.reshape(*x.shape[:-1], columns), saved
-
-    return forward
+def _linear_forward(
+    keep: bool,
+    x: Array,
+    codes: Array,
+    scale: Array,
+    zero_point: Array | None,
+    bias: Array | None,
+    x_scale: Array | None,
+    x_zero_point: Array | None,
+    *,
+    activations: Activations,
+    symmetric: bool,
+    bits: int,
+    group: int | None,
+    length: int,
+    columns: int,
+    packed: dict[str, Any],
+) -> tuple[Array, Saved]:
+    check_features(x, length, "quantized_linear")
+    rows = x.reshape(-1, length)
+    a_scale, a_zero = activation_parameters(rows, activations, symmetric, x_scale, x_zero_point)
+    a = _encoded(rows, a_scale, a_zero, Scheme(symmetric=symmetric))
+    weight = (_numbers(codes, bits, group, length, columns), scale, zero_point)
+    output = np.empty((len(rows), columns), np.float32)
+    step = max(_ROWS, _NUMBERS // columns, length // _SHARE)
+    for start in range(0, len(rows), step):
+        some = slice(start, start + step)
+        zero = None if symmetric else _rows(a_zero, some)
+        output[some] = rescaled_product(a[some], _rows(a_scale, some), zero, *weight, group)
+    if bias is not None:
+        output += bias
+    saved: Saved = ()
+    if keep:
+        inside = None if x_scale is None else inside_range(rows, a_scale, a_zero, symmetric).reshape(x.shape)
+        saved = (codes, scale, zero_point, bits, group, length, x.shape, inside)
+    return output.reshape(*x.shape[:-1], columns), saved
 
 
 def _numbers(codes: Array, bits: int, group: int | None, length: int, columns: int) -> Array:
@@ -260,64 +246,58 @@ def _linear_work(call: Call) -> Work:
     return Work(macs, weights + (call.output.size if call.needs[4] else 0))
 
 
-def conv2d_with(product: Product) -> Forward:
-    """Return a forward of `quantized_conv2d` that multiplies codes of unrolled windows by ``product``."""
-
-    def forward(
-        keep: bool,
-        x: Array,
-        codes: Array,
-        scale: Array,
-        zero_point: Array | None,
-        bias: Array | None,
-        x_scale: Array | None,
-        x_zero_point: Array | None,
-        *,
-        activations: Activations,
-        symmetric: bool,
-        bits: int,
-        group: int | None,
-        length: int,
-        columns: int,
-        packed: dict[str, Any],
-        kernel: Pair,
-        stride: Pair,
-        padding: Pair,
-        dilation: Pair,
-        groups: int,
-    ) -> tuple[Array, Saved]:
-        channels, out = length // (kernel[0] * kernel[1]) * groups, columns
-        check_channels(x, channels)
-        positions = output_positions(x.shape[2:], kernel, stride, padding, dilation)
-        maps = channels_last(x)
-        images = maps.reshape(len(maps), math.prod(maps.shape[1:]))
-        a_scale, a_zero = activation_parameters(images, activations, symmetric, x_scale, x_zero_point)
-        b = _numbers(codes, bits, group, length, columns)
-        output = np.empty((len(maps), *positions, out), np.float32)
-        step = max(1, _WINDOWS // (positions[0] * positions[1] * length * groups))
-        for start in range(0, len(maps), step):
-            some = slice(start, start + step)
-            each_scale, each_zero = _rows(a_scale, some), _rows(a_zero, some)
-            a = encode(images[some], each_scale, each_zero, Scheme(symmetric=symmetric))
-            a = _padded(a.reshape(-1, *maps.shape[1:]), padding, each_zero)
-            row_scale, row_zero = (_for_positions(values, positions) for values in (each_scale, each_zero))
-            zero = None if symmetric else row_zero
-            rows = output[some].reshape(-1, out)
-            for index, windows in enumerate(_windows(a, kernel, stride, dilation, positions, groups)):
-                part = slice(index * out // groups, (index + 1) * out // groups)
-                weight = (b[:, part], _columns(scale, part), None if zero_point is None else _columns(zero_point, part))
-                kept = packed if groups == 1 else {}
-                rows[:, part] = rescaled_product(windows, row_scale, zero, *weight, group, product, kept)
-        if bias is not None:
-            output += bias
-        geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        saved: Saved = ()
-        if keep:
-            inside = None if x_scale is None else inside_range(images, a_scale, a_zero, symmetric).reshape(maps.shape)
-            saved = (x, codes, scale, zero_point, bits, group, length, kernel, geometry, inside)
-        return channels_first(output), saved
-
-    return forward
+def _conv2d_forward(
+    keep: bool,
+    x: Array,
+    codes: Array,
+    scale: Array,
+    zero_point: Array | None,
+    bias: Array | None,
+    x_scale: Array | None,
+    x_zero_point: Array | None,
+    *,
+    activations: Activations,
+    symmetric: bool,
+    bits: int,
+    group: int | None,
+    length: int,
+    columns: int,
+    packed: dict[str, Any],
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> tuple[Array, Saved]:
+    channels, out = length // (kernel[0] * kernel[1]) * groups, columns
+    check_channels(x, channels)
+    positions = output_positions(x.shape[2:], kernel, stride, padding, dilation)
+    maps = channels_last(x)
+    images = maps.reshape(len(maps), math.prod(maps.shape[1:]))
+    a_scale, a_zero = activation_parameters(images, activations, symmetric, x_scale, x_zero_point)
+    b = _numbers(codes, bits, group, length, columns)
+    output = np.empty((len(maps), *positions, out), np.float32)
+    step = max(1, _WINDOWS // (positions[0] * positions[1] * length * groups))
+    for start in range(0, len(maps), step):
+        some = slice(start, start + step)
+        each_scale, each_zero = _rows(a_scale, some), _rows(a_zero, some)
+        a = encode(images[some], each_scale, each_zero, Scheme(symmetric=symmetric))
+        a = _padded(a.reshape(-1, *maps.shape[1:]), padding, each_zero)
+        row_scale, row_zero = (_for_positions(values, positions) for values in (each_scale, each_zero))
+        zero = None if symmetric else row_zero
+        rows = output[some].reshape(-1, out)
+        for index, windows in enumerate(_windows(a, kernel, stride, dilation, positions, groups)):
+            part = slice(index * out // groups, (index + 1) * out // groups)
+            weight = (b[:, part], _columns(scale, part), None if zero_point is None else _columns(zero_point, part))
+            rows[:, part] = rescaled_product(windows, row_scale, zero, *weight, group)
+    if bias is not None:
+        output += bias
+    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    saved: Saved = ()
+    if keep:
+        inside = None if x_scale is None else inside_range(images, a_scale, a_zero, symmetric).reshape(maps.shape)
+        saved = (x, codes, scale, zero_point, bits, group, length, kernel, geometry, inside)
+    return channels_first(output), saved
 
 
 def check_channels(x: Array, channels: int) -> None:
@@ -392,6 +372,6 @@ def _conv2d_work(call: Call) -> Work:
 #: (groups, out); zero_point int8 of that shape or None; bias (out,) or None; x_scale and x_zero_point of shape (), both
 #: None if dynamic. Params: activations, symmetric (of x), bits, group (or None), length, columns (out), and ``packed``,
 #: a kernel's memory (`Codes.packed`).
-quantized_linear = Op("quantized_linear", linear_with(integer_product), _linear_backward, _linear_work)
+quantized_linear = Op("quantized_linear", _linear_forward, _linear_backward, _linear_work)
 #: The same of images: x (N, C, H, W), codes (kh kw C / groups, out); also kernel, stride, padding, dilation and groups.
-quantized_conv2d = Op("quantized_conv2d", conv2d_with(integer_product), _conv2d_backward, _conv2d_work)
+quantized_conv2d = Op("quantized_conv2d", _conv2d_forward, _conv2d_backward, _conv2d_work)

@@ -16,17 +16,14 @@ from tinytorch.perf.kernels.int8.packing import (
     extremes,
     is_finite,
     owned,
-    panels_of,
     parameters,
     place_row,
-    shift_row,
     unpack_panels,
 )
 from tinytorch.perf.kernels.int8.tile import CHUNK, ROWS, STEP, tile
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.ops.packed_codes import PANEL, PanelLayout
-from tinytorch.perf.ops.quantized import check_operands
+from tinytorch.perf.ops.packed_codes import PANEL
 
 #: Bytes of rows that are quantized before they are multiplied: they wait in the second cache.
 BLOCK_BYTES = 128 * 1024
@@ -36,7 +33,6 @@ _FLOAT, _INT = np.float32, np.int32
 _LINE = 64
 #: Zero points of a weight that has none, and the bias of a layer without.
 NO_ZEROS, NO_BIAS = np.zeros((0, 0), np.int8), np.zeros(0, np.float32)
-_FLAT_NO_ZEROS = NO_ZEROS.reshape(-1)
 
 
 @kernel
@@ -198,47 +194,6 @@ def fastest_dot() -> Dot:
     return available_dots()[0]
 
 
-@kernel
-def place_codes(codes: Any, a: Any, line: Any, row_scale: Any, row_zero: Any, adjust: Any) -> None:
-    """Place rows of int8 codes in ``a`` as unsigned bytes."""
-    rows, depth = codes.shape
-    row_bytes = (depth + CHUNK - 1) // CHUNK * CHUNK
-    for row in range(rows):
-        shift_row(codes[row], line)
-        row_scale[row], row_zero[row] = _FLOAT(1), _INT(128)
-        place_row(line, depth, depth, a, row // ROWS * ROWS * row_bytes + row % ROWS * CHUNK, 0, adjust, 0)
-
-
-def int8_product(a: Array, b: Array, packed: dict[str, Any] | None = None, dot: Dot | None = None) -> Array:
-    """Return the exact int32 product of int8 matrices (rows, depth) and (depth, columns).
-
-    Args:
-        packed: where to keep b as panels for the next call (see `Codes.packed`); not kept if None.
-        dot: the instruction; the fastest of this CPU by default.
-
-    Raises:
-        ValueError: as `integer_product`.
-    """
-    check_operands(a, b)
-    rows, columns = len(a), b.shape[1]
-    output = np.zeros((rows, columns), np.int32)
-    if not a.size or not b.size:
-        return output
-    layout = PanelLayout(8, len(b), columns, None)
-    panels = panels_of(b, layout) if packed is None else packed.setdefault("int8", None) or panels_of(b, layout)
-    if packed is not None:
-        packed.update(int8=panels, int8_panels=panels.codes, int8_sums=panels.sums)
-    space = space_for(rows, len(b), len(b), False)
-    place_codes(owned(a), *space)
-    placed, _, row_scale, row_zero, adjust = space
-    weight = (panels.codes, panels.steps, 1, output, columns)
-    operands = (placed, *weight, row_scale, row_zero, adjust, panels.sums, NO_BIAS, _FLAT_NO_ZEROS, NO_BIAS)
-    each_ns = rows * PANEL * panels.depth * MAC_NS
-    marker = (dot or fastest_dot()).marker
-    threads.split(multiply_panels, panels.count, each_ns, marker, rows, 0, 8, operands)
-    return output
-
-
 def rescaled_rows(
     x: Array,
     panels: Panels,
@@ -251,7 +206,7 @@ def rescaled_rows(
 ) -> Array | None:
     """Return float32 (rows, columns): x (rows, depth) quantized, times the panels, rescaled, plus the bias.
 
-    Every operation is that of `ops.rescaled_product`, in its order, so that the result is the same bit for bit.
+    Every operation is that of `quantized.rescaled_product`, in its order, so that the result is the same bit for bit.
 
     Args:
         x: float32, not empty.

@@ -179,13 +179,6 @@ def encode_row(x: Any, scale: Any, zero: Any, least: Any, codes: Any) -> None:
 
 
 @kernel
-def shift_row(codes: Any, line: Any) -> None:
-    """Fill ``line`` with int8 codes plus 128."""
-    for i in range(len(codes)):
-        line[i] = np.uint8(np.int16(codes[i]) + np.int16(128))
-
-
-@kernel
 def place_row(
     codes: Any, depth: Any, segment: Any, target: Any, start: Any, zero: Any, adjust: Any, place: Any
 ) -> None:

@@ -58,7 +58,6 @@ class _Operands:
     zero: Any
     has_zero: Any
     bias: Any
-    sums_only: bool
 
 
 def _at(builder: Any, pointer: Any, place: Any, vector: Any) -> Any:
@@ -229,8 +228,6 @@ def _correct(
         row_zero = vectors.filled(builder, row_zero, vector)
         total = _at(builder, given.column_sums, builder.add(top, column), vector)
         builder.store(builder.sub(builder.load(slot), builder.mul(row_zero, total)), slot)
-    if given.sums_only:
-        return
     with builder.if_then(given.has_zero, likely=False):
         for slot, (row, column) in zip(sums, places, strict=True):
             codes = _at(builder, given.zero, builder.add(top, column), ir.VectorType(BYTE, dot.lanes))
@@ -244,9 +241,8 @@ def _write(builder: Any, value: Any, row: Any, column: Any, given: _Operands) ->
     """Store a vector to the output, of which only some rows and columns may exist."""
     kind = value.type
     flags = ir.VectorType(ir.IntType(1), kind.count)
-    letter = "f" if kind.element == vectors.FLOAT else "i"
     shape = ir.FunctionType(ir.VoidType(), [kind, kind.as_pointer(), vectors.INT32, flags])
-    name = f"llvm.masked.store.v{kind.count}{letter}32.p0v{kind.count}{letter}32"
+    name = f"llvm.masked.store.v{kind.count}f32.p0v{kind.count}f32"
     store = cgutils.get_or_insert_function(builder.module, shape, name)
     lanes = ir.Constant(ir.VectorType(vectors.INT32, kind.count), list(range(kind.count)))
     left = builder.trunc(builder.sub(given.columns_left, column), vectors.INT32)
@@ -286,16 +282,13 @@ def _emit_part(
         far = builder.gep(given.fetched, [builder.mul(segment, fetched)])
         sums = _accumulate(builder, dot, rows, wide, a_segment, b_segment, far, given)
         _correct(builder, dot, sums, places, segment, given)
-        for index, (row, column) in enumerate(places):
-            if given.sums_only:
-                _write(builder, builder.load(sums[index]), row, column, given)
-                continue
+        for index, (_, column) in enumerate(places):
             place = builder.add(builder.mul(segment, given.padded_columns), column)
             scaled = builder.fmul(
                 builder.sitofp(builder.load(sums[index]), vector), _at(builder, given.scale, place, vector)
             )
             builder.store(builder.fadd(builder.load(kept[index]), scaled), kept[index])
-    for slot, (row, column) in zip([] if given.sums_only else kept, places, strict=False):
+    for slot, (row, column) in zip(kept, places, strict=True):
         by_row = vectors.filled(builder, _at(builder, given.row_scale, row, vectors.FLOAT), vector)
         value = builder.fmul(builder.load(slot), by_row)
         _write(builder, builder.fadd(value, _at(builder, given.bias, column, vector)), row, column, given)
@@ -358,7 +351,6 @@ def _located(context: Any, builder: Any, types_of: Any, arguments: Any) -> _Oper
         zero=data("zero", column),
         has_zero=builder.icmp_signed(">", zero_array.nitems, INDEX(0)),
         bias=data("bias", column),
-        sums_only=kinds["output"].dtype == types.int32,
     )
 
 
@@ -381,8 +373,8 @@ def tile(
     ``panel`` is the first one's number in the weight. ``walk`` are three whole numbers of bytes: from one of the panels
     to the next; from the first of them to where the caches are asked for what comes next; and from one such request to
     another (a line, or less where several tiles share them). The result goes to rows from ``first + row`` on of
-    ``output``, as far as there are ``rows_left``. An output of int32 gets the sums. One of float32 gets them without
-    the zero points, times both scales, plus the bias.
+    the float32 ``output``, as far as there are ``rows_left``: sums without the zero points, times both scales, plus the
+    bias.
     """
     dot = DOTS[marker.ndim - 1]
     counts = rows.literal_value, panels.literal_value
