@@ -17,7 +17,7 @@ def drawn(*shape: int) -> Array:
     return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
 
 
-@pytest.mark.parametrize("function", [products.register_tiles, products.packed_tiles, products.packed_blocks])
+@pytest.mark.parametrize("function", [products.register_tiles, products.cache_tiles, products.packed_blocks])
 def test_tiles_in_registers_must_be_whole(function: Any) -> None:
     a, b = drawn(ROWS, 5), drawn(5, 2 * WIDTH)
     np.testing.assert_allclose(function(a, b), a.astype(np.float64) @ b, rtol=0, atol=1e-5)
@@ -28,11 +28,12 @@ def test_tiles_in_registers_must_be_whole(function: Any) -> None:
 
 
 @pytest.mark.parametrize("deep", [1, 2, 5, 7])
-def test_a_panel_may_be_cut_anywhere(deep: int) -> None:
+@pytest.mark.parametrize("function", [products.cache_tiles, products.packed_blocks])
+def test_a_panel_may_be_cut_anywhere(function: Any, deep: int) -> None:
     a, b = drawn(2 * ROWS, 5), drawn(5, 2 * WIDTH)
-    np.testing.assert_allclose(products.packed_blocks(a, b, deep), a.astype(np.float64) @ b, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(function(a, b, deep), a.astype(np.float64) @ b, rtol=0, atol=1e-5)
     with pytest.raises(ValueError, match="deep must be at least 1, not 0"):
-        products.packed_blocks(a, b, 0)
+        function(a, b, 0)
 
 
 def test_matrices_are_copied_only_if_they_must_be() -> None:
@@ -67,6 +68,5 @@ def test_vectorized_matmul_broadcasts_and_keeps_tensors() -> None:
 def test_any_tile_gives_the_product(tile: int) -> None:
     a, b = drawn(10, 9), drawn(9, 11)
     np.testing.assert_allclose(products.tiled_matmul(a, b, tile), a @ b, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(products.cache_tiles(a, b, tile, 2 * tile), a @ b, rtol=0, atol=1e-5)
     with pytest.raises(ValueError, match="tile_size must be at least 1"):
         products.tiled_matmul(a, b, 0)

@@ -7,44 +7,44 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.chapters.acceleration.tiles import memory_operations, needed
 from tinytorch.chapters.checking import exercise_check, judged_faster
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.products import array_element_loops
 from tinytorch.perf.measuring import interleave
 from tinytorch.perf.measuring.comparison import compare_paired
 
-#: Multiply-adds that must be on their way at once, in every exercise.
-CHAINS = 8
+#: CPUs of the exercise: registers, latency of a multiply-add, and units.
+CPUS = ((12, 4, 1), (16, 5, 2), (16, 4, 2), (32, 4, 2), (32, 4, 4), (64, 5, 4))
 
 
-def _least_operations(registers: int) -> float:
+def _least_operations(registers: int, chains: int) -> float:
     """Return the fewest memory operations for each multiply-add of any tile that fits."""
-    fitting = [
-        (rows + vectors) / (rows * vectors)
+    return min(
+        memory_operations(rows, vectors)
         for rows in range(1, registers)
         for vectors in range(1, registers)
-        if rows * vectors + vectors + 1 <= registers and rows * vectors >= CHAINS
-    ]
-    return min(fitting)
+        if needed(rows, vectors) <= registers and rows * vectors >= chains
+    )
 
 
 @exercise_check
-def check_best_tile(function: Callable[[int], tuple[int, int]]) -> None:
-    """Return "... passed" if ``function(registers)`` is a tile (rows, vectors) with the fewest memory operations.
+def check_best_tile(function: Callable[[int, int, int], tuple[int, int]]) -> None:
+    """Return "... passed" if ``function(registers, latency, units)`` is the tile with the fewest memory operations.
 
-    Its sums, a row of B and a number of A fit the registers, and it has at least `CHAINS` sums.
+    Its sums, a row of B and a number of A fit the registers, and it has ``latency * units`` sums.
     """
-    for registers in (12, 16, 24, 32, 64):
-        answer = function(registers)
+    for registers, latency, units in CPUS:
+        answer = function(registers, latency, units)
         assert np.shape(answer) == (2,), (
             f"with {registers} registers the answer must be (rows, vectors), not {answer!r}"
         )
         rows, vectors = answer
         shown = f"with {registers} registers {rows} × {vectors}"
-        needed = rows * vectors + vectors + 1
-        assert needed <= registers, f"{shown} does not fit: it needs {needed}"
-        assert rows * vectors >= CHAINS, f"{shown} has fewer than {CHAINS} sums"
-        found, least = (rows + vectors) / (rows * vectors), _least_operations(registers)
+        assert needed(rows, vectors) <= registers, f"{shown} does not fit: it needs {needed(rows, vectors)}"
+        chains = latency * units
+        assert rows * vectors >= chains, f"{shown} has fewer than {chains} sums"
+        found, least = memory_operations(rows, vectors), _least_operations(registers, chains)
         assert found <= least + 1e-12, f"{shown} takes {found:.3f} memory operations for each, not {least:.3f}"
 
 

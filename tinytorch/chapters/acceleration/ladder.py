@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from tinytorch.core.op import Array
+from tinytorch.chapters.acceleration.tiles import block_depth, drawn
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.acceleration.techniques import with_threads
 from tinytorch.perf.host.blas import limited_blas_threads, numpy_blas
-from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH
-from tinytorch.perf.kernels.runtime.vectors import cpu_features
+from tinytorch.perf.kernels.gemm.product_tiles import LANES
 from tinytorch.perf.machine import Ceilings, ceilings, identity
-from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.measuring import (
-    Counted,
     Measurement,
     Modelled,
     Unmeasured,
@@ -37,8 +34,6 @@ ONE_CORE = "the process that built this page could use one core only"
 FREE_BLAS = "NumPy's BLAS chooses the number of its threads by itself here"
 #: Width of the product that a second core is given.
 _WIDE = 2048
-#: Tiles that the page weighs, rows by vectors, beside the one that is used.
-_SHAPES = ((1, 1), (2, 2), (4, 3), (6, 2), (6, 4), (8, 3), (8, 4))
 
 
 @dataclass(frozen=True)
@@ -56,27 +51,23 @@ class Step:
 
 _ELEMENTS, _LISTS = "Python, array elements", "Python, lists"
 _INNER, _ROWS = "compiled, i j k", "compiled, i k j"
-_REGISTERS, _PACKED, _BLOCKS, _BLAS = "tile in registers", "packed tile", "packed blocks", "BLAS"
+_REGISTERS, _CACHES, _PACKED, _BLAS = "tile in registers", "in cache tiles", "packed", "BLAS"
 #: Rows of the result where a panel must serve many: whole tiles of any CPU.
 SERVED = 384
 #: In the order of the page. Each row of a product needs all of the second matrix, so that a loop's rate does not depend
-#: on how many are computed; a packed panel must serve many.
+#: on how many are computed; what is kept in a cache must serve many.
 STEPS = (
     Step(_ELEMENTS, products.array_element_loops, 48),
     Step(_LISTS, products.python_loops, 96),
     Step(_INNER, products.compiled_loops, rows=1),
     Step(_ROWS, products.compiled_loops_by_rows, rows=12),
     Step(_REGISTERS, products.register_tiles, rows=96),
-    Step(_PACKED, products.packed_tiles, rows=SERVED),
-    Step(_BLOCKS, products.packed_blocks, rows=SERVED),
+    Step(_CACHES, products.cache_tiles, rows=SERVED),
+    Step(_PACKED, products.packed_blocks, rows=SERVED),
     Step(_BLAS, products.blas, rows=SERVED),
 )
-#: A single row of tiles, which takes hardly longer than to copy the panels.
-COPY = Step("packed tile, one row of tiles", products.packed_tiles, rows=ROWS)
 #: How many sums show the wait for an addition by itself, and how many products each adds up.
 SUMS = (8, 4096)
-#: What bounds a rate by bytes.
-_BYTES = "the bytes of each operation, at the bandwidth"
 
 
 @dataclass(frozen=True)
@@ -111,10 +102,9 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """All `STEPS` by name and `COPY`, in turns; seconds of the last three by themselves; and `SUMS` in near caches."""
+    """All `STEPS` by name, in turns; seconds of the last three by themselves; and `SUMS` in near caches."""
 
     rungs: Mapping[str, Rung]
-    copied: Rung
     last: Mapping[str, Measurement]
     sums: Measurement
     machine: Ceilings
@@ -146,25 +136,9 @@ class Ladder:
         return quotient(self.machine.clock, steps, "a step in the order i, j, k, second matrix in memory", "cycles")
 
     @property
-    def copy_share(self) -> Measurement:
-        """Time of a single row of tiles, its panels copied, over that of all rows."""
-        what = "time of a single row of tiles, its panels copied, over that of all rows"
-        return ratio(self.copied.seconds, self.rungs[_PACKED].seconds, what).scaled(1, "%")
-
-    @property
     def bytes(self) -> int:
         """Bytes of the second matrix."""
         return 4 * self.rungs[_ROWS].width ** 2
-
-    @property
-    def panel_bytes(self) -> int:
-        """Bytes of a panel as deep as the second matrix."""
-        return 4 * self.rungs[_PACKED].width * WIDTH
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of a block of B, all its panels."""
-        return 4 * block_depth(self.machine) * self.rungs[_PACKED].width
 
     @property
     def loops_for_1024(self) -> Modelled:
@@ -238,12 +212,6 @@ def _runs(steps: Sequence[Step], width: int) -> dict[str, Callable[[], Any]]:
     return {step.name: partial(step.function, a[: rows[step.name]], b) for step in steps}
 
 
-def drawn(rows: int, columns: int) -> Array:
-    """Return standard normal numbers, of which a large matrix repeats the first million: to draw them takes longer."""
-    few = np.random.default_rng(0).standard_normal(min(rows * columns, 1 << 20), dtype=np.float32)
-    return np.resize(few, (rows, columns))
-
-
 def _check_result(step: Step, a: Any, b: Any) -> None:
     """Raise ArithmeticError unless the step multiplies within float32 rounding."""
     wide = a.astype(np.float64), b.astype(np.float64)
@@ -255,54 +223,30 @@ def _check_result(step: Step, a: Any, b: Any) -> None:
 
 def study_ladder(made: Ceilings) -> Ladder:
     """Return all steps, with a second matrix that no cache holds, and long sums of numbers in near ones."""
-    blocks = partial(products.packed_blocks, deep=block_depth(made))
-    steps = [replace(step, function=blocks) if step.name == _BLOCKS else step for step in STEPS]
+    deep = block_depth(made)
+    cut = {_CACHES: partial(products.cache_tiles, deep=deep), _PACKED: partial(products.packed_blocks, deep=deep)}
+    steps = [replace(step, function=cut.get(step.name, step.function)) for step in STEPS]
     width = width_beyond(made)
-    *rungs, copied = matmul_ladder(width, steps=[*steps, COPY], made=made, repeats=15, at_most_seconds=10)
+    rungs = matmul_ladder(width, steps=steps, made=made, repeats=15, at_most_seconds=12)
     near = {step.name: step for step in steps}
     # Without the loops, which take most of a round: what is compared by a verdict has as many rounds as decide it.
     with blas_threads(1):
         last = interleave(
-            partial(_runs, [near[_BLOCKS], near[_PACKED], near[_BLAS]], width),
+            partial(_runs, [near[_CACHES], near[_PACKED], near[_BLAS]], width),
             resolve=0.1,
-            at_most_seconds=15,
+            at_most_seconds=10,
             warmup_seconds=0.1,
         )
     count, length = SUMS
     run = partial(products.compiled_loops, drawn(count, length), drawn(length, 1))
     sums = measure(run, "long sums", repeats=15, at_most_seconds=0.5, warmup_seconds=0.05)
-    return Ladder({rung.step.name: rung for rung in rungs}, copied, last, sums, made)
+    return Ladder({rung.step.name: rung for rung in rungs}, last, sums, made)
 
 
 def width_beyond(machine: Ceilings) -> int:
-    """Return the first multiple of 960 at which a matrix takes half more than the last cache, 7,680 at the most."""
+    """Return the first multiple of 960 at which a matrix takes twice the last cache, 5,760 at the most."""
     last = max(level.capacity or 0 for level in machine.levels)
-    return next((width for width in range(960, 7680, 960) if 4 * width**2 >= 1.5 * last), 7680)
-
-
-def block_depth(machine: Ceilings) -> int:
-    """Return the depth of blocks, a multiple of 16, at which strips of `SERVED` rows and a panel fill half of a cache.
-
-    It is the second one, or the first where there is none behind it; 128 where there is none.
-    """
-    held = block_level(machine).capacity
-    return max(16, held // 2 // (4 * (SERVED + WIDTH)) // 16 * 16) if held else 128
-
-
-def block_level(machine: Ceilings) -> Level:
-    """Return the level that holds blocks: the second of the caches, or the only one."""
-    caches = [level for level in machine.levels if level.capacity is not None]
-    return caches[min(1, len(caches) - 1)] if caches else machine.levels[0]
-
-
-def vector_registers() -> int:
-    """Return how many vectors of `LANES` floats the registers of this CPU hold; on NEON a vector takes two."""
-    return 32 if "avx512f" in cpu_features() else 16
-
-
-def memory_operations(rows: int, vectors: int) -> float:
-    """Return loads and stores for each multiply-add of vectors in a tile: in one step it loads a row and a column."""
-    return (rows + vectors) / (rows * vectors)
+    return next((width for width in range(960, 5760, 960) if 4 * width**2 >= 2 * last), 5760)
 
 
 @dataclass(frozen=True)
@@ -336,13 +280,6 @@ def vector_rate(machine: Ceilings) -> Measurement:
     return quotient(each, machine.clock, "multiply-adds of vectors in a cycle, at the peak", "instructions")
 
 
-def bound_by(level: Level, rows: int = 1) -> Modelled:
-    """Return the rate that a level's bandwidth allows, at two operations for each number of four bytes and each row."""
-    each = "" if rows == 1 else " and each row of the tile"
-    what = f"bandwidth of {level.name}, at two operations for each number of four bytes{each}"
-    return Modelled.by(_BYTES, level.read.scaled(0.5 * rows, "FLOP/s", what))
-
-
 def least_for_1024(machine: Ceilings) -> Modelled:
     """Return the least seconds of a product 1,024 wide."""
     seconds = machine.fp32_peak.per(2 * 1024**3, "s", "operations over the peak")
@@ -354,49 +291,16 @@ def blas_name() -> str:
     return numpy_blas().label()
 
 
-@dataclass(frozen=True)
-class Shape:
-    """A tile of rows by vectors: its sums, the registers that it needs, and what it asks of memory."""
-
-    shape: str
-    sums: int
-    registers: int
-    operations: Counted
-    fits: str
-
-
-def shapes(fits: str, does_not: str, used: str) -> list[Shape]:
-    """Return tiles of some shapes with the words for whether they fit, and ``used`` behind the one of this CPU."""
-
-    def made(rows: int, vectors: int) -> Shape:
-        needed = rows * vectors + vectors + 1
-        word = fits if needed <= vector_registers() else does_not
-        word += used if (rows, vectors) == (ROWS, VECTORS) else ""
-        each = Counted(memory_operations(rows, vectors), "1", "memory operations of a multiply-add")
-        return Shape(f"{rows} × {vectors}", rows * vectors, needed, each, word)
-
-    return [made(*each) for each in sorted({*_SHAPES, (ROWS, VECTORS)})]
-
-
-def operations(rows: int = ROWS, vectors: int = VECTORS) -> Counted:
-    """Return `memory_operations` of a tile, that of this CPU if none is given."""
-    what = f"memory operations for each multiply-add of a tile of {rows} × {vectors} vectors"
-    return Counted(memory_operations(rows, vectors), "operations", what)
-
-
-#: Sums of the tile of this CPU, and loads of one of its steps.
-TILE_SUMS, TILE_LOADS = ROWS * VECTORS, ROWS + VECTORS
-
-
-def chart(ladder: Ladder, upto: int, xlabel: str) -> Figure:
-    """Return the rates of the first ``upto`` ways on a logarithmic axis that stays, the last in another colour."""
+def chart(ladder: Ladder, upto: int, *, xlabel: str, peak: str) -> Figure:
+    """Return the rates of the first ``upto`` ways below the peak, on a logarithmic axis that stays."""
     rungs = [*ladder.rungs.values()][:upto]
-    figure, ax = subplots(height=1.3 + 0.3 * len(rungs))
-    looks = [*["baseline"] * (len(rungs) - 1), "compiled"]
-    draw_bars(ax, [rung.step.name for rung in rungs], [rung.rate for rung in rungs], quantity=xlabel, variants=looks)
-    scale = 1e9 if max(rung.rate.median for rung in rungs) >= 1e9 else 1e6
-    peak = rungs[0].peak.median / scale
-    ax.axvline(peak, color=color("reference"), linestyle=":")
+    figure, ax = subplots(height=1.6 + 0.3 * len(rungs))
+    looks = ["numpy", *["baseline"] * (len(rungs) - 1), "compiled"]
+    limit = ladder.machine.fp32_peak
+    names = [peak, *(rung.step.name for rung in rungs)]
+    draw_bars(ax, names, [limit, *(rung.rate for rung in rungs)], quantity=xlabel, variants=looks)
+    scale = 1e9 if limit.median >= 1e9 else 1e6
+    ax.axvline(limit.median / scale, color=color("reference"), linestyle=":")
     ax.set_xscale("log")
-    ax.set_xlim(1e6 / scale, 2 * peak)
+    ax.set_xlim(1e6 / scale, 2 * limit.median / scale)
     return figure

@@ -172,11 +172,6 @@ def compiled_loops_by_rows(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return _compiled("rows_inner_columns")(a, b)
 
 
-def cache_tiles(a: npt.ArrayLike, b: npt.ArrayLike, depth: int = 32, width: int = 1024) -> Array:
-    """Compiled loops in parts of ``b`` that stay in a near cache: see `kernels.gemm.loop_orders.in_cache_tiles`."""
-    return _compiled("in_cache_tiles", depth, width)(a, b)
-
-
 def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     """Tiles whose sums stay in registers, ``b`` read where it lies.
 
@@ -193,24 +188,24 @@ def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     return _in_whole_tiles("in_register_tiles", a, b)
 
 
-def packed_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """The same tiles, and ``b`` packed first, panel by panel.
+def cache_tiles(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
+    """The same tiles, ``deep`` rows of ``b`` at a time, so that what they read stays in a near cache.
 
     Raises:
-        ValueError: also if the result is not made of whole tiles.
+        ValueError: also if the result is not made of whole tiles, or ``deep`` is below 1.
 
     Examples:
         >>> import numpy as np
-        >>> from tinytorch.perf.acceleration.products import packed_tiles
+        >>> from tinytorch.perf.acceleration.products import cache_tiles
         >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
-        >>> np.allclose(packed_tiles(a, b), a @ b)
+        >>> np.allclose(cache_tiles(a, b, deep=8), a @ b)
         True
     """
-    return _in_whole_tiles("in_packed_tiles", a, b)
+    return _in_whole_tiles("in_cache_tiles", a, b, deep)
 
 
 def packed_blocks(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
-    """Packed tiles of blocks of ``deep`` rows of ``b``, and ``a`` packed.
+    """The same, each ``deep`` rows of ``b`` copied to panels first.
 
     Source: K. Goto and R. van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008.
 
@@ -224,14 +219,14 @@ def packed_blocks(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
         >>> np.allclose(packed_blocks(a, b, deep=8), a @ b)
         True
     """
-    if deep < 1:
-        raise ValueError(f"deep must be at least 1, not {deep}")
     return _in_whole_tiles("in_packed_blocks", a, b, deep)
 
 
 def _in_whole_tiles(name: str, a: npt.ArrayLike, b: npt.ArrayLike, *more: int) -> Array:
     from tinytorch.perf.kernels.gemm.product_tiles import ROWS, WIDTH
 
+    if min(more, default=1) < 1:
+        raise ValueError(f"deep must be at least 1, not {more[0]}")
     rows, columns = np.shape(a)[0], np.shape(b)[-1]
     if rows % ROWS or columns % WIDTH:
         raise ValueError(f"a @ b must have whole tiles of {ROWS} x {WIDTH}, but has {rows} x {columns}")

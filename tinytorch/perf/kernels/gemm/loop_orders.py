@@ -1,8 +1,9 @@
 """The matrix product as one teaches it, compiled: loops in two orders, tiles in a cache, in registers, and packed.
 
 These are to be read, on a page: what each of them costs, and why, stands there. The product to use is
-`packed_matmul.product`, which has the same tiles for any shape. Source of tiles in a cache: M. S. Lam, E. E. Rothberg
-and M. E. Wolf, The cache performance and optimizations of blocked algorithms, ASPLOS 1991.
+`packed_matmul.product`, which has the same tiles for any shape. Sources: M. S. Lam, E. E. Rothberg and M. E. Wolf, The
+cache performance and optimizations of blocked algorithms, ASPLOS 1991; K. Goto and R. A. van de Geijn, Anatomy of
+high-performance matrix multiplication, ACM TOMS 34(3), 2008.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numba import types
 
-from tinytorch.perf.kernels.gemm.product_tiles import ROWS, VECTORS, WIDTH, multiply_tile
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, multiply_tile
+from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 
 
@@ -38,18 +41,44 @@ def rows_inner_columns(a: Any, b: Any, out: Any) -> None:
                 line[j] += factor * row[j]
 
 
+#: What the tile below is made of, as the compiler writes it: a vector of `LANES` floats, in one register.
+@vectors.emitted(vectors.Lanes(LANES))
+def load(builder: Any, row: Any, at: Any) -> Any:
+    """Return the vector that begins at ``row[at]``."""
+    return vectors.load(builder, row, at, vectors.Lanes(LANES).kind)
+
+
+@vectors.emitted(vectors.Lanes(LANES), takes=[types.float32])
+def filled(builder: Any, number: Any) -> Any:
+    """Return a vector that has ``number`` in each lane."""
+    return vectors.filled(builder, number, vectors.Lanes(LANES).kind)
+
+
+@vectors.emitted(vectors.Lanes(LANES))
+def fma(builder: Any, x: Any, y: Any, total: Any) -> Any:
+    """Return ``total + x * y``, lane by lane."""
+    return vectors.fused_multiply_add(builder, x, y, total)
+
+
+@vectors.emitted()
+def store(builder: Any, value: Any, row: Any, at: Any) -> None:
+    """Write a vector from ``row[at]`` on."""
+    vectors.store(builder, value, row, at)
+
+
 @kernel
-def in_cache_tiles(a: Any, b: Any, out: Any, depth: Any, width: Any) -> None:
-    """Fill ``out = a @ b`` in the order i, k, j, a part of b at a time."""
-    out[:] = 0
-    for top in range(0, b.shape[0], depth):
-        for left in range(0, b.shape[1], width):
-            for i in range(a.shape[0]):
-                line = out[i, left : left + width]
-                for k in range(top, min(top + depth, b.shape[0])):
-                    factor, row = a[i, k], b[k, left : left + width]
-                    for j in range(line.size):
-                        line[j] += factor * row[j]
+def two_by_two(a: Any, b: Any, out: Any) -> None:
+    """Fill ``out``, two rows of two vectors, with ``a @ b``."""
+    c00 = c01 = c10 = c11 = filled(0)
+    for k in range(b.shape[0]):
+        b0, b1 = load(b[k], 0), load(b[k], LANES)
+        a0, a1 = filled(a[0, k]), filled(a[1, k])
+        c00, c01 = fma(a0, b0, c00), fma(a0, b1, c01)
+        c10, c11 = fma(a1, b0, c10), fma(a1, b1, c11)
+    store(c00, out[0], 0)
+    store(c01, out[0], LANES)
+    store(c10, out[1], 0)
+    store(c11, out[1], LANES)
 
 
 @kernel
@@ -91,16 +120,33 @@ def in_register_tiles(a: Any, b: Any, out: Any) -> None:
 
 
 @kernel
-def in_packed_tiles(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` in the same tiles, of columns that were copied."""
-    panel = np.empty((b.shape[0], WIDTH), np.float32)
+def in_columns_of_tiles(a: Any, b: Any, out: Any) -> None:
+    """Fill ``out = a @ b`` in the same tiles, all rows of a at the same columns of b."""
     for j in range(0, out.shape[1], WIDTH):
-        for k in range(b.shape[0]):
-            for c in range(WIDTH):
-                panel[k, c] = b[k, j + c]
         for i in range(0, out.shape[0], ROWS):
             tile = out[i : i + ROWS, j : j + WIDTH]
-            fill_tile(a[i : i + ROWS], panel, tile)
+            fill_tile(a[i : i + ROWS], b[:, j : j + WIDTH], tile)
+
+
+@kernel
+def in_ready_panels(a: Any, panels: Any, out: Any) -> None:
+    """Fill ``out`` in that order, of a b whose columns lie in panels already."""
+    for j in range(len(panels)):
+        for i in range(0, out.shape[0], ROWS):
+            tile = out[i : i + ROWS, j * WIDTH : (j + 1) * WIDTH]
+            fill_tile(a[i : i + ROWS], panels[j], tile)
+
+
+@kernel
+def in_cache_tiles(a: Any, b: Any, out: Any, deep: Any) -> None:
+    """Fill ``out = a @ b`` in the same tiles, ``deep`` rows of b at a time."""
+    out[:] = 0
+    for top in range(0, b.shape[0], deep):
+        left, rows = a[:, top : top + deep], b[top : top + deep]
+        for j in range(0, out.shape[1], WIDTH):
+            for i in range(0, out.shape[0], ROWS):
+                tile = out[i : i + ROWS, j : j + WIDTH]
+                add_tile(left[i : i + ROWS], rows[:, j : j + WIDTH], tile)
 
 
 @kernel
@@ -114,27 +160,14 @@ def copy_panels(rows: Any, panels: Any) -> None:
 
 
 @kernel
-def copy_strips(columns: Any, strips: Any) -> None:
-    """Copy columns of a to strips, in which the numbers of a tile's step lie side by side."""
-    for i in range(len(strips)):
-        for r in range(ROWS):
-            for k in range(columns.shape[1]):
-                strips[i, k, r] = columns[i * ROWS + r, k]
-
-
-@kernel
 def in_packed_blocks(a: Any, b: Any, out: Any, deep: Any) -> None:
-    """Fill ``out = a @ b`` in the same tiles, of ``deep`` rows of b at a time."""
+    """Fill ``out = a @ b`` as `in_cache_tiles`, of panels that are copied."""
     out[:] = 0
     panels = np.empty((b.shape[1] // WIDTH, deep, WIDTH), np.float32)
-    strips = np.empty((a.shape[0] // ROWS, deep, ROWS), np.float32)
     for top in range(0, b.shape[0], deep):
-        rows, columns = b[top : top + deep], a[:, top : top + deep]
+        left, rows = a[:, top : top + deep], b[top : top + deep]
         copy_panels(rows, panels)
-        copy_strips(columns, strips)
         for j in range(len(panels)):
-            for i in range(len(strips)):
-                line = out[i * ROWS : (i + 1) * ROWS]
-                tile = line[:, j * WIDTH : (j + 1) * WIDTH]
-                strip, panel = strips[i, : len(rows)], panels[j, : len(rows)]
-                add_tile(strip.T, panel, tile)
+            for i in range(0, out.shape[0], ROWS):
+                tile = out[i : i + ROWS, j * WIDTH : (j + 1) * WIDTH]
+                add_tile(left[i : i + ROWS], panels[j, : len(rows)], tile)

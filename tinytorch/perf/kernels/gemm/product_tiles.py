@@ -69,7 +69,7 @@ def tile(rows: int, width: int, lanes: int) -> Any:
     return product
 
 
-def _compiled(rows: int, width: int) -> Any:
+def tile_kernel(rows: int, width: int) -> Any:
     """Return the tile as a kernel of its own, which is compiled once and called by all."""
     add_up = tile(rows, width, LANES)
 
@@ -80,11 +80,11 @@ def _compiled(rows: int, width: int) -> Any:
     return kernel(product, f"of_{rows}x{width}")
 
 
-_tile_1x1, _tile_1x2, _tile_1x3 = (_compiled(1, width) for width in (1, 2, 3))
-_tile_2x1, _tile_2x2, _tile_2x3 = (_compiled(2, width) for width in (1, 2, 3))
-_tile_4x1, _tile_4x2, _tile_4x3 = (_compiled(4, width) for width in (1, 2, 3))
+_tile_1x1, _tile_1x2, _tile_1x3 = (tile_kernel(1, width) for width in (1, 2, 3))
+_tile_2x1, _tile_2x2, _tile_2x3 = (tile_kernel(2, width) for width in (1, 2, 3))
+_tile_4x1, _tile_4x2, _tile_4x3 = (tile_kernel(4, width) for width in (1, 2, 3))
 _tile_8x1, _tile_8x2, _tile_8x3 = (
-    (_compiled(8, width) for width in (1, 2, 3)) if ROWS == 8 else (_tile_4x1, _tile_4x2, _tile_4x3)
+    (tile_kernel(8, width) for width in (1, 2, 3)) if ROWS == 8 else (_tile_4x1, _tile_4x2, _tile_4x3)
 )
 
 

@@ -16,12 +16,26 @@ from llvmlite import binding, ir
 from numba import config, njit, types
 from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
-from numba.extending import intrinsic
+from numba.extending import intrinsic, models, register_model
 
 from tinytorch.perf.kernels.runtime.compiling import kernel
 
 FLOAT = ir.FloatType()
 INT32 = ir.IntType(32)
+
+
+class Lanes(types.Type):  # type: ignore[misc]
+    """Numba's type of a vector of ``count`` floats: what `emitted` functions of a kernel in Python hand each other."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(f"Lanes({count})")
+        self.kind = ir.VectorType(FLOAT, count)
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, lanes: Lanes) -> None:
+        super().__init__(manager, lanes, lanes.kind)
 
 
 #: A sum of 16 products of bytes, of which LLVM makes the best instruction that its target has.
