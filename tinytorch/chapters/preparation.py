@@ -335,7 +335,7 @@ def _compilations() -> Iterable[Step]:
         pages = {"whole_model", "benchmarking"}
         yield Step(f"kernels of the {name.upper()}", "compiling", partial(_compile_pass, name), pages, (first,))
     yield Step("kernels of a block", "compiling", _compile_block, {"whole_model"}, (first,))
-    yield Step("kernels of a model from a file", "compiling", _compile_file, {"your_model"}, (first,))
+    yield Step("kernels of a model from a file", "compiling", _compile_file, {"whole_model", "your_model"}, (first,))
     yield Step("kernels of a training step", "compiling", _compile_training, {"whole_model"}, (first,))
     yield Step("kernels of calls", "compiling", _compile_calls, _OF_CEILINGS, (first, "kernels of 8-bit layers"))
 

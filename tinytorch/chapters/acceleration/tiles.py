@@ -36,7 +36,7 @@ _BYTES = "the bytes of each operation, at the bandwidth"
 #: Rows of the result where depths and copies are tried, whole tiles of any CPU, and the width of the second matrix.
 _ROWS, _WIDTH = 384, 1920
 #: Depths of cache tiles that are tried.
-DEPTHS = (16, 32, 64, 128, 256, 1024, _WIDTH)
+DEPTHS = (16, 32, 128, 1024, _WIDTH)
 #: Rows and width of the product that is taken apart: each row of its second matrix lies on pages of its own.
 _FEW, _WIDE = 192, 3840
 #: Distances of rows of the second matrix, in numbers: its width, and a power of two.
@@ -236,7 +236,7 @@ def study_depths(machine: Ceilings) -> Depths:
         a, b = drawn(_ROWS, _WIDTH), drawn(_WIDTH, _WIDTH)
         return {str(deep): partial(products.cache_tiles, a, b, deep=deep) for deep in depths}
 
-    times = interleave(fresh, repeats=24, at_most_seconds=6, warmup_seconds=0.05)
+    times = interleave(fresh, repeats=36, at_most_seconds=8, warmup_seconds=0.05)
     return Depths({deep: times[str(deep)] for deep in depths}, first, chosen)
 
 

@@ -18,9 +18,10 @@ from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import techniques
+from tinytorch.perf.acceleration.fusion import fuse
 from tinytorch.perf.acceleration.greedy_search import Chosen, Climb, Kept, under
-from tinytorch.perf.acceleration.plans import ModulePlan, together
-from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
+from tinytorch.perf.acceleration.plans import ModulePlan, plan, together
+from tinytorch.perf.acceleration.techniques import Tried, forward_pass, with_kernels
 from tinytorch.perf.engines.ours import references, training
 from tinytorch.perf.engines.protocol import AdamWSettings
 from tinytorch.perf.engines.workloads import subject
@@ -50,9 +51,10 @@ from tinytorch.report.verdicts import words_of
 
 
 def whole_passes(model: Module, inputs: Any, loops: Chosen) -> dict[str, Measurement]:
-    """Return the seconds of a forward pass by "loops", by "NumPy" and by "kernels", in turns."""
+    """Return the seconds of a forward pass by "loops", by "NumPy", by "kernels" and by a "plan", in turns."""
     run = forward_pass(model, inputs)
     ways = {"loops": under(run, loops), "NumPy": techniques.with_references(run), "kernels": with_kernels(run)}
+    ways["plan"] = forward_pass(plan(model, inputs), inputs)
     return interleave(ways, repeats=36, at_most_seconds=4.0, warmup_seconds=0.05)
 
 
@@ -63,6 +65,29 @@ def kept_moves(climbed: Climb, words: Mapping[str, str]) -> dict[str, Kept]:
         return words.get(name, name)
 
     return {f"{said(one.move.op)}: {said(one.move.before)} to {said(one.move.after)}": one for one in climbed.kept}
+
+
+def draw_rungs(steps: Mapping[str, Kept], last: Mapping[str, Measurement], *, xlabel: str) -> Figure:
+    """Return an arrow for each step from where the one before it ended: as many times as fast as what came first.
+
+    ``steps`` are moves that were kept, ``last`` further steps by name, as many times as fast as what came first.
+    """
+    reached = {name: one.so_far for name, one in steps.items()} | dict(last)
+    figure, ax = subplots(height=1.0 + 0.36 * len(reached))
+    begin = 1.0
+    for at, (name, whole) in enumerate(reached.items()):
+        looks = {"arrowstyle": "-|>", "color": color("compiled" if name in last else "baseline"), "linewidth": 2.5}
+        ax.annotate("", (whole.median, at), (begin, at), arrowprops={**looks, "shrinkA": 0, "shrinkB": 0})
+        if (reach := interval_of(whole)) is not None:
+            ends = [[whole.median - reach.low], [reach.high - whole.median]]
+            ax.errorbar([whole.median], [at], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
+        begin = whole.median
+    ax.set_yticks(range(len(reached)), list(reached))
+    ax.invert_yaxis()
+    ax.set_xscale("log")
+    ax.set_xlim(0.8, 1.6 * max(whole.interval.high for whole in reached.values()))
+    ax.set_xlabel(xlabel)
+    return figure
 
 
 def whole_gain(share: float, speedup: float = math.inf) -> Modelled:
@@ -106,13 +131,16 @@ def border(times: Mapping[int, Mapping[str, Measurement]]) -> tuple[Measurement,
 
 @dataclass(frozen=True)
 class PlanStudy:
-    """A forward pass op by op on the kernels and by its plan, beside what calls and steps predict for both.
+    """A forward pass op by op on the kernels, with what follows one another joined, and by its plan.
 
-    ``each`` is what an op costs beyond the plan, ``worth`` that in operations, and ``product`` those of a linear layer.
+    Beside them stand what calls and steps predict. ``each`` is what an op costs beyond the plan, ``worth`` that in
+    operations, and ``product`` those of a linear layer.
     """
 
     calls: int
+    joined_calls: int
     steps: int
+    joined: Measurement
     call: Measurement
     inside: Measurement
     op_by_op: Measurement
@@ -129,8 +157,12 @@ def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings,
     run = with_kernels(forward_pass(model, example))
     with recording(timed=False) as recorded:
         run()
+    joined = with_kernels(forward_pass(fuse(model), example))
+    with recording(timed=False) as fewer:
+        joined()
     one = Tensor(np.ones(1, np.float32))
-    ways = {"op by op": run, "plan": forward_pass(planned, example), "call": lambda: apply(ops.add, one, one)}
+    ways = {"op by op": run, "joined": joined, "plan": forward_pass(planned, example)}
+    ways["call"] = lambda: apply(ops.add, one, one)
     with no_grad():
         times = interleave(ways, repeats=repeats, at_most_seconds=1, warmup_seconds=0.05)
     events, steps = recorded.profile.events, planned.step_times(example)
@@ -147,7 +179,9 @@ def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings,
     what = "operations of a product of the GPT for one sequence, in the median of its linear layers"
     return PlanStudy(
         len(events),
+        len(fewer.profile.events),
         len(steps),
+        times["joined"],
         times["call"],
         inside,
         times["op by op"],
@@ -158,6 +192,71 @@ def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings,
         Modelled.by("the operations, at the peak", worth),
         Counted(median(each.flops or 0 for each in events if each.op == "linear"), "operations", what),
     )
+
+
+#: Ops whose second operand is a matrix of weights.
+_WEIGHTED = ("linear", "conv2d")
+
+
+def reuse(model: Module, inputs: Any) -> Counted:
+    """Return the reuse of the layer in which the median operation of a pass lies.
+
+    A layer from k to n numbers makes kn multiply-adds for each k + n numbers that pass it: a reuse of kn / (k + n).
+    """
+    with recording(timed=False) as recorded:
+        forward_pass(model, inputs)()
+    layers = []
+    for event in recorded.profile.events:
+        if event.op in _WEIGHTED:
+            shape = event.inputs[1].shape
+            # A linear layer has its inputs first, a convolution its outputs.
+            deep, wide = (shape[0], shape[1]) if event.op == "linear" else (math.prod(shape[1:]), shape[0])
+            wide = 1 if event.op == "conv2d" and shape[1] == 1 < event.inputs[0].shape[1] else wide
+            layers.append((deep * wide / (deep + wide), event.flops or 0))
+    layers.sort()
+    half = sum(flops for _, flops in layers) / 2
+    found = next(each for at, (each, _) in enumerate(layers, 1) if sum(flops for _, flops in layers[:at]) >= half)
+    return Counted(found, "1", "multiply-adds for each number that passes the median layer")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule drawn from some workloads: their reuse by name, and the border between plans and 8-bit layers."""
+
+    reuse: Mapping[str, Counted]
+    tried: Sequence[Tried]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Each workload with its reuse, what plan and 8-bit layers gained, and the fastest."""
+        return [
+            {
+                "workload": one.workload,
+                "reuse": self.reuse[one.workload],
+                "plan": one.gained[techniques.FUSED].estimate,
+                "codes": one.gained[techniques.CODES].estimate,
+                "fastest": one.fastest_named,
+            }
+            for one in self.tried
+        ]
+
+    @property
+    def border(self) -> Derived | Unmeasured:
+        """The reuse halfway, in ratio, between the workloads whose fastest is a plan and those of 8-bit layers."""
+        plans = [self.reuse[one.workload].value for one in self.tried if one.fastest[0] == techniques.FUSED]
+        codes = [self.reuse[one.workload].value for one in self.tried if one.fastest[0] == techniques.CODES]
+        if not plans or not codes or max(plans) >= min(codes):
+            return Unmeasured("in this build reuse does not part plans from 8-bit layers")
+        named = tuple(each for one in self.tried for each in one.times.values())
+        what = "reuse between that of plans and that of 8-bit layers"
+        return Derived(math.sqrt(max(plans) * min(codes)), "1", what, named, "it lies between numbers of the table")
+
+    def choice(self, model: Module, inputs: Any) -> str | Unmeasured:
+        """What the rule chooses for a model that it has not seen."""
+        border = self.border
+        if isinstance(border, Unmeasured):
+            return border
+        return techniques.CODES if reuse(model, inputs).value > border.value else techniques.FUSED
 
 
 def draw_passes(passes: Mapping[str, Measurement], inside: Measurement, *, xlabel: str) -> Figure:

@@ -13,7 +13,9 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.judge import Verdict, verdict_between
+from tinytorch.perf.measuring.measurement import Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl
 
 #: Which implementation of some ops runs.
@@ -107,6 +109,19 @@ class Climb:
         what = "largest ratio between prediction and median of a kept move, whichever is larger over the other"
         largest = max((max(each, 1 / each) for each in off), default=1.0)
         return Derived(largest, "", what, tuple(self.gains), "it is a largest one")
+
+    @property
+    def unexplained(self) -> Derived:
+        """How many kept moves gained what not even the intervals of share and speedup allow, by Amdahl's law."""
+        outside = 0
+        for one in self.kept:
+            carried = one.move.predicted.carried
+            if carried is not None:
+                allowed = carried.interval
+                word = verdict_between(one.gained, low=allowed.low, high=allowed.high).verdict
+                outside += word is Verdict.REFUTED
+        what = "kept moves outside of what the intervals allow"
+        return Derived(outside, "moves", what, tuple(self.gains), "it counts verdicts")
 
     def move(self, op: str, after: str) -> Move | Unmeasured:
         """Return the move that gave an op the implementation ``after``, kept or not, if it was tried."""
@@ -239,10 +254,26 @@ def _moved(
     parts = interleave({"before": replayed(before, calls), "after": replayed(after, calls)}, **plan)
     alone = ratio(parts["before"], parts["after"], f"speedup of {op.name} by itself")
     wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **plan)
-    by_law = amdahl(min(max(share.median, 0.0), 1.0), alone.median)
-    predicted = Modelled(by_law, "", "speedup of the whole", "Amdahl's law")
     gained = compare_paired(wholes["before"], wholes["after"], matters=0.1)
-    return Move(op.name, before.name, after.name, share, alone, predicted, gained)
+    return Move(op.name, before.name, after.name, share, alone, foreseen(share, alone), gained)
+
+
+def foreseen(share: Measurement, alone: Measurement) -> Modelled:
+    """Return Amdahl's prediction, with all that the intervals of the share and of the part's speedup leave open."""
+
+    def whole(part: float, speedup: float) -> float:
+        return amdahl(min(max(part, 0.0), 1.0), speedup)
+
+    ends = whole(share.interval.low, alone.interval.low), whole(share.interval.high, alone.interval.high)
+    carried = Statistic(
+        "speedup of the whole",
+        tuple(whole(each, alone.median) for each in share.samples),
+        "",
+        share.conditions,
+        value=whole(share.median, alone.median),
+        bounds=Interval(min(ends), max(ends), share.interval.confidence),
+    )
+    return Modelled.by("Amdahl's law", carried)
 
 
 def replayed(implementation: Implementation, calls: Calls) -> Callable[[], None]:
