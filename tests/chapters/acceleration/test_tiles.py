@@ -26,6 +26,13 @@ def with_caches(*sizes: int) -> Ceilings:
     return replace(machine, levels=(*levels, machine.levels[-1]))
 
 
+def test_a_large_matrix_repeats_what_was_drawn() -> None:
+    drawn = chapter.drawn(1025, 1024)
+    assert drawn.shape == (1025, 1024)
+    assert np.array_equal(drawn[1024], drawn[0])
+    assert not np.array_equal(drawn[1], drawn[0])
+
+
 def test_memory_operations_are_those_counted_by_hand() -> None:
     assert chapter.memory_operations(1, 1) == 2  # its sum stays: plain loops load and store that, too
     assert chapter.operations(8, 3).value == pytest.approx(11 / 24)

@@ -8,18 +8,23 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation
 
 from tests.chapters.made_turns import in_turns, made
 from tests.perf.made_ceilings import PEAK, made_ceilings
 from tests.perf.quantization.small_zoo import batch, make
 from tinytorch import models
 from tinytorch.chapters.whole_model import passes as chapter
-from tinytorch.perf.acceleration.greedy_search import Climb, Move
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Sequential
+from tinytorch.core.spatial import Conv2d
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.acceleration.greedy_search import Climb, Kept, Move
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.acceleration.teaching import TEACHING
-from tinytorch.perf.acceleration.techniques import BASELINE
-from tinytorch.perf.measuring import Derived, Measurement, Modelled, Unmeasured
-from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.acceleration.techniques import BASELINE, CODES, FUSED, Tried
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured
+from tinytorch.perf.measuring.comparison import compare_all, compare_paired
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 
 #: So little that every gain is beyond doubt, but not the same twice.
@@ -43,7 +48,7 @@ class Turns:
 def test_all_passes_compute_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns()
     monkeypatch.setattr(chapter, "interleave", turns)
-    assert [*chapter.whole_passes(make("gpt"), batch("gpt")[:1], TEACHING)] == ["loops", "NumPy", "kernels"]
+    assert [*chapter.whole_passes(make("gpt"), batch("gpt")[:1], TEACHING)] == ["loops", "NumPy", "kernels", "plan"]
     for output in turns.outputs.values():
         np.testing.assert_allclose(output.data, turns.outputs["NumPy"].data, rtol=0, atol=1e-4)
 
@@ -111,6 +116,7 @@ def test_a_plan_of_the_gpt_has_fewer_steps_than_the_model_has_ops() -> None:
     model, tokens = models.gpt().eval(), np.zeros((1, 20), np.int64)
     found = chapter.study_plan(model, plan(model, tokens), tokens, made_ceilings(), repeats=6)
     assert 0 < found.steps < found.calls
+    assert 0 < found.joined_calls < found.calls
     # Two blocks 96 wide, of 20 positions: to 3 x 96, to 96, to 4 x 96 and back, and once to 11 characters.
     assert found.product.value == 2 * 20 * 96 * 288
     inside, call = found.inside.median, found.call.median
@@ -123,7 +129,7 @@ def test_a_plan_of_the_gpt_has_fewer_steps_than_the_model_has_ops() -> None:
 def test_an_operation_pays_what_op_by_op_takes_beyond_the_plan(
     monkeypatch: pytest.MonkeyPatch, op_by_op: float
 ) -> None:
-    times = in_turns({"op by op": op_by_op, "plan": 80e-6, "call": 2e-6})
+    times = in_turns({"op by op": op_by_op, "joined": op_by_op / 2, "plan": 80e-6, "call": 2e-6})
     monkeypatch.setattr(chapter, "interleave", lambda *_, **__: times)
     model, tokens = models.gpt().eval(), np.zeros((1, 20), np.int64)
     found = chapter.study_plan(model, plan(model, tokens), tokens, made_ceilings())
@@ -159,3 +165,52 @@ def test_a_choice_has_the_price_of_each_that_it_names_unless_it_is_withheld() ->
     assert chapter.priced(either, prices, withheld="that") == ("a plan or 8-bit layers", "copies or an error")
     named, price = chapter.priced(Judgement(Verdict.WITHHELD), prices, withheld="that")
     assert (named.startswith("withheld"), price) == (True, "that")
+
+
+def test_the_reuse_is_that_of_the_layer_in_which_the_median_operation_lies() -> None:
+    layers = Sequential(Linear(100, 300, seed=0), Linear(300, 10, seed=0))
+    assert chapter.reuse(layers, np.ones((2, 100), np.float32)).value == pytest.approx(100 * 300 / 400)
+    # A filter of 3 x 3 over 4 channels for each of 8; one for each channel alone has nothing to share.
+    image = Tensor(np.ones((1, 4, 6, 6), np.float32))
+    assert chapter.reuse(Conv2d(4, 8, 3, seed=0), image).value == pytest.approx(36 * 8 / 44)
+
+
+def made_rule(reuse: tuple[float, float], plan_first: float, plan_second: float) -> chapter.Rule:
+    """Return a rule of two workloads, on which 8-bit layers take a second, NumPy three, and a plan as long as given."""
+
+    def tried(name: str, planned: float) -> Tried:
+        noise = dict.fromkeys((FUSED, CODES), HAIR)
+        times = in_turns({BASELINE: 3.0, FUSED: planned, CODES: 1.0}, noise=noise)
+        gained = compare_all(times[BASELINE], times[FUSED], times[CODES], matters=0.05)
+        return Tried(name, times, gained, {}, {}, {})
+
+    counted = {name: Counted(each, "1", "reuse") for name, each in zip(("one", "two"), reuse, strict=True)}
+    return chapter.Rule(counted, [tried("one", plan_first), tried("two", plan_second)])
+
+
+def test_a_rule_draws_its_border_between_what_it_knows() -> None:
+    rule = made_rule((10.0, 90.0), 0.5, 2.0)
+    assert [row["fastest"] for row in rule.rows] == [FUSED, CODES]
+    assert isinstance(rule.border, Derived)
+    assert rule.border.value == pytest.approx(30)
+    layer, x = Linear(100, 100, seed=0), np.ones((1, 100), np.float32)
+    assert rule.choice(layer, x) == CODES
+    assert rule.choice(Linear(20, 20, seed=0), x[:, :20]) == FUSED
+
+
+@pytest.mark.parametrize(("reuse", "second"), [((90.0, 10.0), 2.0), ((10.0, 90.0), 0.5)])
+def test_where_reuse_parts_nothing_there_is_no_border(reuse: tuple[float, float], second: float) -> None:
+    rule = made_rule(reuse, 0.5, second)
+    assert isinstance(rule.border, Unmeasured)
+    assert isinstance(rule.choice(Linear(2, 2, seed=0), np.ones((1, 2), np.float32)), Unmeasured)
+
+
+def test_an_arrow_begins_where_the_one_before_ends() -> None:
+    times = in_turns({"before": 2.0, "after": 1.0})
+    trial = compare_paired(times["before"], times["after"], matters=0.05)
+    predicted = Modelled(2.0, "", "speedup", "Amdahl's law")
+    move = Move("gelu", "numpy", "numba", made(0.5, "%"), made(4.0), predicted, trial)
+    figure = chapter.draw_rungs({"a move": Kept(move, made(2.0), made(2.0))}, {"a plan": made(8.0)}, xlabel="factor")
+    arrows = [each for each in figure.axes[0].texts if isinstance(each, Annotation)]
+    assert [(arrow.xyann[0], arrow.xy[0]) for arrow in arrows] == [(1.0, 2.0), (2.0, 8.0)]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["a move", "a plan"]

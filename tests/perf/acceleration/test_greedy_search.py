@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.chapters.made_turns import in_turns, made
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import greedy_search
-from tinytorch.perf.acceleration.greedy_search import Climb, climb, ops_of, under, ways_of
+from tinytorch.perf.acceleration.greedy_search import Climb, Move, climb, foreseen, ops_of, under, ways_of
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
 
 _X = Tensor(np.ones((2, 3), np.float32))
@@ -171,3 +173,14 @@ def test_bad_plans_are_refused() -> None:
         climb(_run, {}, least_share=1.5)
     with pytest.raises(ValueError, match="none of tanh"):
         climb(_run, {ops.tanh: []})
+
+
+@pytest.mark.parametrize(("gained", "outside"), [(1.6, 0), (9.0, 1)])
+def test_a_gain_outside_of_what_the_intervals_allow_is_counted(gained: float, outside: int) -> None:
+    times = in_turns({"before": gained, "after": 1.0}, noise={"after": 1e-6})
+    trial = compare_paired(times["before"], times["after"], matters=0.05)
+    predicted = foreseen(made(0.5, "%"), made(4.0))
+    assert predicted.value == pytest.approx(1.6)
+    move = Move("gelu", "numpy", "numba", made(0.5, "%"), made(4.0), predicted, trial)
+    stages = tuple(in_turns({"as it began": gained, "after": 1.0}, noise={"after": 1e-6}).values())
+    assert Climb((move,), stages).unexplained.value == outside
