@@ -76,13 +76,12 @@ def draw_rungs(steps: Mapping[str, Kept], last: Mapping[str, Measurement], *, xl
     figure, ax = subplots(height=1.0 + 0.36 * len(reached))
     begin = 1.0
     for at, (name, whole) in enumerate(reached.items()):
+        reach = interval_of(whole)
+        ends = None if reach is None else [[whole.median - reach.low], [reach.high - whole.median]]
+        ax.errorbar([whole.median], [name], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
         looks = {"arrowstyle": "-|>", "color": color("compiled" if name in last else "baseline"), "linewidth": 2.5}
         ax.annotate("", (whole.median, at), (begin, at), arrowprops={**looks, "shrinkA": 0, "shrinkB": 0})
-        if (reach := interval_of(whole)) is not None:
-            ends = [[whole.median - reach.low], [reach.high - whole.median]]
-            ax.errorbar([whole.median], [at], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
         begin = whole.median
-    ax.set_yticks(range(len(reached)), list(reached))
     ax.invert_yaxis()
     ax.set_xscale("log")
     ax.set_xlim(0.8, 1.6 * max(whole.interval.high for whole in reached.values()))
