@@ -19,14 +19,14 @@ from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import techniques
 from tinytorch.perf.acceleration.fusion import fuse
-from tinytorch.perf.acceleration.greedy_search import Chosen, Climb, Kept, under
+from tinytorch.perf.acceleration.greedy_search import Chosen, Climb, Kept, ops_of, replayed, under
 from tinytorch.perf.acceleration.plans import ModulePlan, plan, together
 from tinytorch.perf.acceleration.techniques import Tried, forward_pass, with_kernels
 from tinytorch.perf.engines.ours import references, training
 from tinytorch.perf.engines.protocol import AdamWSettings
 from tinytorch.perf.engines.workloads import subject
 from tinytorch.perf.events.stream import recording
-from tinytorch.perf.kernels.registry import accelerated
+from tinytorch.perf.kernels.registry import accelerated, kernel_implementations
 from tinytorch.perf.kernels.runtime.compiling import compile_seconds
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.time_bound import added, at_cost
@@ -130,7 +130,7 @@ def border(times: Mapping[int, Mapping[str, Measurement]]) -> tuple[Measurement,
 
 @dataclass(frozen=True)
 class PlanStudy:
-    """A forward pass op by op on the kernels, with what follows one another joined, and by its plan.
+    """A forward pass op by op on the kernels, with what follows one another joined, the kernels alone, and its plan.
 
     Beside them stand what calls and steps predict. ``each`` is what an op costs beyond the plan, ``worth`` that in
     operations, and ``product`` those of a linear layer.
@@ -140,6 +140,7 @@ class PlanStudy:
     joined_calls: int
     steps: int
     joined: Measurement
+    bare: Measurement
     call: Measurement
     inside: Measurement
     op_by_op: Measurement
@@ -160,7 +161,14 @@ def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings,
     with recording(timed=False) as fewer:
         joined()
     one = Tensor(np.ones(1, np.float32))
-    ways = {"op by op": run, "joined": joined, "plan": forward_pass(planned, example)}
+    compiled, calls = kernel_implementations(), ops_of(run)
+    kernels = [replayed(compiled.get(op, op.reference), each) for op, each in calls.items()]
+
+    def bare() -> None:
+        for kernel in kernels:
+            kernel()
+
+    ways = {"op by op": run, "joined": joined, "kernels alone": bare, "plan": forward_pass(planned, example)}
     ways["call"] = lambda: apply(ops.add, one, one)
     with no_grad():
         times = interleave(ways, repeats=repeats, at_most_seconds=1, warmup_seconds=0.05)
@@ -181,6 +189,7 @@ def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings,
         len(fewer.profile.events),
         len(steps),
         times["joined"],
+        times["kernels alone"],
         times["call"],
         inside,
         times["op by op"],
