@@ -153,6 +153,11 @@ def test_a_wide_difference_stops_at_the_fewest(monkeypatch: pytest.MonkeyPatch) 
     assert ratio(made["slow"], made["fast"]).interval.low > 2
 
 
+def test_where_nothing_surely_differs_thirty_pairs_are_the_fewest(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = interleave(Clocked(monkeypatch, noise=0.0001, factor=1.0).functions(), resolve=0.2)
+    assert made["slow"].n >= 30
+
+
 def test_processes_follow_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     draw, seeds = np.random.default_rng(0), itertools.count()
 
