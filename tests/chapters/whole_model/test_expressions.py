@@ -70,3 +70,9 @@ def test_answers_are_arithmetic() -> None:
     assert chapter.traffic_of(5, 3, 1_000_000).value == 60_000_000
     assert chapter.saving(20, 12).value == 0.4
     assert 0 < chapter.fused_error().value < 1e-6
+
+
+def test_the_pass_near_counts_for_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chapter, "interleave", lambda ways, **_: in_turns(dict.fromkeys(ways, 2.0)))
+    found = chapter.study_pass((chapter._BLOCK, 3))
+    assert (found.fresh.median, found.there.median, found.near.median) == pytest.approx((2, 2, 6))

@@ -121,6 +121,30 @@ def _cost(name: str, seconds: Measurement, x: Array, machine: Ceilings) -> Expre
     )
 
 
+@dataclass(frozen=True)
+class Pass:
+    """The compiled pass: as it is, to an array that is there already, and the same work on blocks in a near cache."""
+
+    fresh: Measurement
+    there: Measurement
+    near: Measurement
+
+
+def study_pass(shape: tuple[int, ...] = (4000, 4000)) -> Pass:
+    """Return the compiled pass on numbers of ``shape`` in three ways, in turns, each with one thing less to do."""
+    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    block, out = x.reshape(-1)[:_BLOCK].copy(), np.zeros_like(x)
+    near = np.zeros_like(block)
+    ways = {
+        "fresh": partial(fused_gelu, x),
+        "there": partial(fused_gelu, x, out),
+        "near": partial(fused_gelu, block, near),
+    }
+    times = interleave(ways, repeats=36, at_most_seconds=3, warmup_seconds=0.05)
+    alike = times["near"].scaled(x.size / block.size, name="the pass over a near block, as often as it takes")
+    return Pass(times["fresh"], times["there"], alike)
+
+
 def gain_over_numpy(costs: Mapping[str, Expression]) -> Measurement:
     """Return how many times as fast the compiled pass is as the better of NumPy's ways that need fewer bytes."""
     best = min((costs[name].seconds for name in ("in place", "in blocks")), key=lambda seconds: seconds.median)
