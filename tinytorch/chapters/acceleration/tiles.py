@@ -136,7 +136,7 @@ def study_shapes(machine: Ceilings) -> Shapes:
     def fresh() -> dict[str, Callable[[], Any]]:
         return {f"{rows} x {wide}": partial(_steps, tiles[rows, wide], rows, wide) for rows, wide in SHAPES}
 
-    times = interleave(fresh, repeats=96, at_most_seconds=4, warmup_seconds=0.05)
+    times = interleave(fresh, repeats=96, at_most_seconds=3, warmup_seconds=0.05)
     return Shapes({shape: times[f"{shape[0]} x {shape[1]}"] for shape in SHAPES}, machine)
 
 
@@ -236,7 +236,7 @@ def study_depths(machine: Ceilings) -> Depths:
         a, b = drawn(_ROWS, _WIDTH), drawn(_WIDTH, _WIDTH)
         return {str(deep): partial(products.cache_tiles, a, b, deep=deep) for deep in depths}
 
-    times = interleave(fresh, repeats=36, at_most_seconds=8, warmup_seconds=0.05)
+    times = interleave(fresh, repeats=36, at_most_seconds=5, warmup_seconds=0.05)
     return Depths({deep: times[str(deep)] for deep in depths}, first, chosen)
 
 
@@ -313,7 +313,7 @@ def study_apart() -> Apart:
             ways[_HUGE] = partial(loop_orders.in_columns_of_tiles, a, huge[0], out)
         return ways
 
-    return Apart(interleave(fresh, repeats=12, at_most_seconds=9, warmup_seconds=0.05))
+    return Apart(interleave(fresh, repeats=12, at_most_seconds=7, warmup_seconds=0.05))
 
 
 def _pack_and_multiply(a: Array, b: Array, out: Array) -> None:
@@ -361,7 +361,7 @@ def study_pitches(machine: Ceilings) -> Pitches:
             ways[f"copied, {pitch}"] = partial(loop_orders.in_packed_blocks, a, b, out, deep)
         return ways
 
-    return Pitches(interleave(fresh, repeats=30, at_most_seconds=5, warmup_seconds=0.05))
+    return Pitches(interleave(fresh, repeats=30, at_most_seconds=4, warmup_seconds=0.05))
 
 
 def drawn(rows: int, columns: int) -> Array:
