@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array, Implementation, Saved
+from tinytorch.perf.kernels.gemm.packed_matmul import add_line, gelu_line
 from tinytorch.perf.kernels.gemm.row_products import add_codes, affine, dot, long_dot, weighted_sum
+from tinytorch.perf.kernels.normalization import layer_norm_share
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import bytes_at, floats_at
-from tinytorch.perf.kernels.runtime.vector_math import exp_of_negative, gelu, multiply_add
+from tinytorch.perf.kernels.runtime.flat import bytes_at, floats_at, matrix_at
+from tinytorch.perf.kernels.runtime.vector_math import multiply_add
+from tinytorch.perf.kernels.softmax import weigh_line
 from tinytorch.perf.kernels.weight_only.rows import row_product
 from tinytorch.perf.kernels.weight_only.tiles import LANES
 from tinytorch.perf.ops.decode import Weight, check_step, decode_token, parts_of
@@ -146,27 +149,11 @@ _SMALLEST = np.finfo(np.float32).tiny
 
 
 @kernel
-def normalize(x: Any, weight: Any, bias: Any, epsilon: Any, output: Any) -> None:
-    """Fill ``output`` with the layer norm of one row."""
-    total = 0.0
-    for i in range(x.size):
-        total += x[i]
-    mean = np.float32(total / x.size)
-    squares = 0.0
-    for i in range(x.size):
-        squares += (x[i] - mean) * (x[i] - mean)
-    inverse = np.float32(1 / math.sqrt(squares / x.size + epsilon))
-    for i in range(x.size):
-        output[i] = multiply_add((x[i] - mean) * inverse, weight[i], bias[i])
-
-
-@kernel
 def normalize_rows(x: Any, table: Any, at: Any, epsilon: Any, output: Any) -> None:
     """Fill ``output`` with the layer norm of each row; weight and bias stand at ``at`` in the table."""
-    width = x.shape[1]
+    width, nothing = x.shape[1], matrix_at(table[at], 0, 2)
     weight, bias = floats_at(table[at], width), floats_at(table[at + 1], width)
-    for row in range(len(x)):
-        normalize(x[row], weight, bias, epsilon, output[row])
+    layer_norm_share(0, len(x), x, weight, bias, epsilon, output, nothing)
 
 
 @kernel
@@ -235,20 +222,6 @@ def project(x: Any, table: Any, coding: Any, vocabulary: Any, logits: Any) -> No
 
 
 @kernel
-def softmax(scores: Any, largest: Any, scale: Any) -> Any:
-    """Replace scores by their exponentials over the largest; return the sum."""
-    for s in range(scores.size):
-        # Written so that NaN stays: a comparison with it is false.
-        largest = largest if largest >= scores[s] else scores[s]
-    for s in range(scores.size):
-        scores[s] = exp_of_negative((scores[s] - largest) * scale)
-    total = np.float32(0)
-    for s in range(scores.size):
-        total += scores[s]
-    return total
-
-
-@kernel
 def encode(numbers: Any, codes: Any) -> Any:
     """Fill ``codes`` with what `QuantizedKVCache` keeps of some numbers, as floats; return their scale.
 
@@ -302,22 +275,14 @@ def attend(packed: Any, count: Any, held: Any, scales: Any, made: Any, made_scal
                 for s in range(count):
                     scores[s] *= scales[0][row, head, s]
             scores[count] = dot(flat, query, new_key, own, depth) * key_scale
-            total = softmax(scores, scores[count], scale)
+            factor = weigh_line(scores, scale)
             if scales is not None:
                 for s in range(count):
                     scores[s] *= scales[1][row, head, s]
             weighted_sum(scores, count, values[row, head], joined, to)
             weight = scores[count] * value_scale
             for d in range(depth):
-                joined[to + d] = multiply_add(weight, new_value[own + d], joined[to + d]) / total
-
-
-@kernel
-def add_rows(x: Any, added: Any) -> None:
-    """Add rows to x, in place."""
-    for row in range(len(x)):
-        for i in range(x.shape[1]):
-            x[row, i] += added[row, i]
+                joined[to + d] = multiply_add(weight, new_value[own + d], joined[to + d]) * factor
 
 
 @kernel
@@ -366,14 +331,12 @@ def step(
                 normal,
             )
         multiply(normal, table, at + 8, coding, added)
-        add_rows(x, added)
+        add_line(x.reshape(-1), added.reshape(-1))
         normalize_rows(x, table, at + 12, epsilons[2 * layer + 1], normal)
         multiply(normal, table, at + 16, coding, hidden)
-        for row in range(batch):
-            for i in range(hidden.shape[1]):
-                hidden[row, i] = gelu(hidden[row, i])
+        gelu_line(hidden.reshape(-1))
         multiply(hidden, table, at + 20, coding, added)
-        add_rows(x, added)
+        add_line(x.reshape(-1), added.reshape(-1))
     normalize_rows(x, table, HEADER + layers * BLOCK, epsilons[2 * layers], normal)
     project(normal, table, coding, vocabulary, output[:logits])
     return True

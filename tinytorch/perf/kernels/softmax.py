@@ -45,6 +45,18 @@ def softmax_row(row: Any, output: Any) -> None:
 
 
 @kernel
+def weigh_line(line: Any, scale: Any) -> Any:
+    """Replace scores by e**(scale (score - largest)); return 1 / their sum."""
+    largest = row_maximum(line)
+    total = _ZERO
+    for i in range(line.size):
+        weight = exp_of_negative((line[i] - largest) * scale)
+        line[i] = weight
+        total = add_in_any_order(total, weight)
+    return _ONE / total
+
+
+@kernel
 def softmax_share(start: Any, stop: Any, x: Any, output: Any) -> None:
     """Fill rows ``start`` to ``stop``."""
     for number in range(start, stop):

@@ -27,8 +27,9 @@ from tinytorch.perf.kernels.attention.forward import (
     scores,
     weighted_sum,
 )
-from tinytorch.perf.kernels.attention.vectors import INFINITE_BITS, dot, largest_bits, slope
+from tinytorch.perf.kernels.attention.vectors import INFINITE_BITS, largest_bits, slope
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES, ROWS, tile
+from tinytorch.perf.kernels.gemm.row_products import long_dot
 from tinytorch.perf.kernels.runtime.compiling import kernel
 
 
@@ -89,11 +90,7 @@ def query_statistics(
         highest[row] = np.float32(0) if low == -np.inf else low
         inverse[row] = statistics[half + first + row]
         begin = at + row * plan[OUT + 3]
-        whole = plan[DEPTH] // LANES
-        total = dot(gradient, begin, output, begin, whole)
-        for column in range(whole * LANES, plan[DEPTH]):
-            total += gradient[begin + column] * output[begin + column]
-        along[row] = total
+        along[row] = long_dot(gradient, begin, output, begin, plan[DEPTH])
 
 
 @kernel

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.kernels.attention.vectors import INFINITE_BITS, dot, largest_bits, weigh
+from tinytorch.perf.kernels.attention.vectors import INFINITE_BITS, largest_bits, weigh
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES, ROWS, tile, transpose
+from tinytorch.perf.kernels.gemm.row_products import long_dot
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.vector_math import exp_of_negative
 
@@ -247,7 +248,6 @@ def attend_one(
     keys, depth = plan[KEY_COUNT], plan[DEPTH]
     heads = out.size // depth
     scale = np.float32(1 / np.sqrt(depth))
-    whole = depth // LANES
     for share in range(start, stop):
         weights = memory[share]
         for head in range(share * heads // shares, (share + 1) * heads // shares):
@@ -255,10 +255,7 @@ def attend_one(
             at = place(plan, K, head)
             highest, total = _BELOW_ALL, np.float32(0)
             for key in range(keys):
-                score = dot(q, query, k, at, whole)
-                for column in range(whole * LANES, depth):
-                    score += q[query + column] * k[at + column]
-                weights[key] = score * scale
+                weights[key] = long_dot(q, query, k, at, depth) * scale
                 highest = max(highest, weights[key])
                 at += plan[K + 3]
             for key in range(keys):

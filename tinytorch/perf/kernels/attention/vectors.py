@@ -1,4 +1,4 @@
-"""Two steps of attention in vectors: the online softmax of columns, and dot products of one row with many."""
+"""Steps of attention in vectors: the online softmax of columns, forward and backward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from tinytorch.perf.kernels.gemm.register_tiles import INT64, LANES, VECTOR
+from tinytorch.perf.kernels.gemm.register_tiles import LANES, VECTOR
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.vectors import INT32
 
@@ -95,18 +95,6 @@ def slope(builder: Any, weights: Any, slopes: Any, at: Any, rows: Any, step: Any
         vectors.store(builder, p, data, place)
         change = builder.fsub(vectors.load(builder, changed, place, VECTOR), product)
         vectors.store(builder, builder.fmul(p, change), changed, place)
-
-
-@vectors.emitted(types.float32)
-def dot(builder: Any, x: Any, x_at: Any, y: Any, y_at: Any, count: Any) -> Any:
-    """Give the dot product of ``count`` vectors of `LANES` floats of two flat arrays."""
-    left, right = vectors.from_on(builder, x, x_at, y, y_at)
-    (total,) = vectors.variables(builder, VECTOR, 1)
-    with cgutils.for_range(builder, count) as turn:
-        place = builder.mul(turn.index, INT64(LANES))
-        a, b = (vectors.load(builder, pointer, place, VECTOR) for pointer in (left, right))
-        vectors.add_product(builder, total, a, b)
-    return vectors.total(builder, builder.load(total), 0.0)
 
 
 @vectors.emitted(types.int32)

@@ -18,12 +18,11 @@ from tinytorch.perf.kernels.plan_ops.driver import SHARE, SHARES, WORDS, Entry, 
 from tinytorch.perf.kernels.reductions import reduce_share
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, number_at, words_at
-from tinytorch.perf.kernels.runtime.vector_math import add_in_any_order, exp_of_negative
-from tinytorch.perf.kernels.softmax import log_softmax_share, row_maximum, softmax_share
+from tinytorch.perf.kernels.softmax import log_softmax_share, softmax_share, weigh_line
 
 #: Positions up to which a head's scores are held for a few queries at a time, without blocks of keys.
 _SHORT = 128
-_ZERO, _ONE, _HIDDEN = np.float32(0), np.float32(1), np.float32(-np.inf)
+_HIDDEN = np.float32(-np.inf)
 
 
 @kernel
@@ -59,18 +58,6 @@ def multiply_wide(
         place = 4 * done * LANES
         multiply_tile(height, wide, a, a_step, 1, b + place, b_step, to + place, to_step, inner, 0)
         done += wide
-
-
-@kernel
-def weigh_line(line: Any, scale: Any) -> Any:
-    """Replace scores by e**(scale (score - largest)); return 1 / their sum."""
-    largest = row_maximum(line)
-    total = _ZERO
-    for i in range(line.size):
-        weight = exp_of_negative((line[i] - largest) * scale)
-        line[i] = weight
-        total = add_in_any_order(total, weight)
-    return _ONE / total
 
 
 @kernel
