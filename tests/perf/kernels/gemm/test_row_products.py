@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.gemm.packing import aligned_empty, pack, padded
-from tinytorch.perf.kernels.gemm.row_products import affine
-from tinytorch.perf.kernels.plan_ops import products
-from tinytorch.perf.kernels.plan_ops.products import row_product
+from tinytorch.perf.kernels.gemm.row_products import FAR_BYTES, affine, row_product
 
 
 def drawn(*shape: int) -> Array:
@@ -43,7 +41,7 @@ def test_one_row_times_packed_panels(inner: int, columns: int) -> None:
 
 @pytest.mark.parametrize("columns", [48 * 3, 48 * 2 + 32, 50])
 def test_weights_that_exceed_the_caches(columns: int) -> None:
-    check_panels(products.FAR_BYTES // columns + 1, columns)
+    check_panels(FAR_BYTES // columns + 1, columns)
 
 
 def check_panels(inner: int, columns: int) -> None:
@@ -52,5 +50,5 @@ def check_panels(inner: int, columns: int) -> None:
     bias[:], output[:] = 0, np.nan
     bias[:columns] = drawn(columns)
     panels = pack(weight)
-    row_product(*(each.ctypes.data for each in (x, panels, bias, output)), inner, columns)
+    row_product(x, panels, bias, output, columns)
     assert_close(output[:columns], x, weight, bias[:columns])

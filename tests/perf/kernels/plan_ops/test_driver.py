@@ -12,6 +12,7 @@ from numba import njit, types
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Work
 from tinytorch.perf.kernels.gemm.register_tiles import LANES
+from tinytorch.perf.kernels.gemm.row_products import row_product
 from tinytorch.perf.kernels.plan_ops import conv_pool
 from tinytorch.perf.kernels.plan_ops.binding import (
     Binder,
@@ -24,7 +25,6 @@ from tinytorch.perf.kernels.plan_ops.binding import (
     lay_out,
 )
 from tinytorch.perf.kernels.plan_ops.driver import FRAME, WORDS, Entry, address_of, replay
-from tinytorch.perf.kernels.plan_ops.products import row_product
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.kernels.runtime.flat import floats_at, words_at
 
@@ -53,10 +53,16 @@ def test_an_entry_that_was_kept_on_disk_is_called_like_a_new_one() -> None:
     test_the_loop_calls_each_row_with_its_own_words()
 
 
-@pytest.mark.parametrize(("function", "words"), [(row_product.py_func, 6), (conv_pool._convolve_windows, 1)])
-def test_the_innermost_loops_are_of_packed_multiply_adds(function: Any, words: int) -> None:
+@pytest.mark.parametrize(
+    ("function", "takes"),
+    [
+        (row_product.py_func, (types.float32[::1],) * 4 + (types.int64,)),
+        (conv_pool._convolve_windows, (types.int64,)),
+    ],
+)
+def test_the_innermost_loops_are_of_packed_multiply_adds(function: Any, takes: tuple[Any, ...]) -> None:
     version = njit(nogil=True, error_model="numpy")(function)
-    version.compile((types.int64,) * words)
+    version.compile(takes)
     found = evidence(version)
     register = "zmm" if LANES == 16 else r"\w+"
     kinds = [name for name in found if re.fullmatch(rf"(vfmadd\w+|fmla|mulps) {register}", name)]

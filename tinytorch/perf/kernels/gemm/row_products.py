@@ -9,7 +9,9 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from tinytorch.perf.kernels.gemm.register_tiles import LANES, TileStep, add_up
+from tinytorch.perf.kernels.gemm.packing import panel_start
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, WIDTH
+from tinytorch.perf.kernels.gemm.register_tiles import TileStep, add_up
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.vector_math import multiply_add
@@ -68,12 +70,12 @@ def _dot(stages: tuple[tuple[int, int], ...]) -> Any:
 dot, long_dot = _dot(((_SHORT, 1),)), _dot(((LANES, 4), (_SHORT, 1)))
 
 
-def _columns(rows: int, wide: int, lanes: int) -> Any:
+def _columns(rows: int, wide: int, lanes: int, ways: int = 1, ahead: int = 0) -> Any:
     """Return ``f(x, x_at, x_step, weight, weight_at, weight_step, output, output_at, output_step, count)``.
 
     It adds to ``rows`` rows of ``wide * lanes`` floats of ``output`` the products of ``count`` numbers of each row of
     ``x`` with as many rows of ``weight``, float32 or int8. Places and steps from row to row are in elements; all sums
-    stay in registers.
+    stay in registers, in ``ways`` sets. Weights ``ahead`` floats further are asked for, if that is not 0.
     """
     vector = ir.VectorType(vectors.FLOAT, lanes)
 
@@ -88,12 +90,17 @@ def _columns(rows: int, wide: int, lanes: int) -> Any:
         lines = [builder.mul(x_step, x_step.type(row)) for row in range(rows)]
 
         def sweep(step: TileStep) -> None:
-            with cgutils.for_range(builder, count) as loop:
-                numbers = [builder.gep(left, [builder.add(line, loop.index)]) for line in lines]
-                step(numbers, builder.gep(right, [builder.mul(loop.index, weight_step)]))
+            def take(index: Any, way: int) -> None:
+                here = builder.gep(right, [builder.mul(index, weight_step)])
+                if ahead:
+                    vectors.prefetch(builder, builder.gep(here, [count.type(ahead)]), wide * lanes)
+                step([builder.gep(left, [builder.add(line, index)]) for line in lines], here, way)
+
+            vectors.in_turns(builder, count, ways, take)
 
         begin = [vectors.load(builder, into, place, vector) for place in places]
-        for value, place in zip(add_up(builder, (rows, wide, vector), sweep, begin, _floats_at), places, strict=True):
+        sums = add_up(builder, (rows, wide, vector), sweep, begin, _floats_at, ways)
+        for value, place in zip(sums, places, strict=True):
             vectors.store(builder, value, into, place)
 
     return add_products
@@ -102,6 +109,41 @@ def _columns(rows: int, wide: int, lanes: int) -> Any:
 _row_by_four, _row_by_one = _columns(1, 4, LANES), _columns(1, 1, LANES)
 _rows_by_four, _rows_by_one = _columns(4, 4, LANES), _columns(4, 1, LANES)
 _row_by_eight_floats = _columns(1, 1, _SHORT)
+
+
+#: Bytes of weights above which they come from memory and not from a cache, and floats that are then asked for ahead.
+FAR_BYTES, _AHEAD = 4 << 20, 1536
+#: Of one row, several steps are added up side by side: a sum of one accumulator would wait for the unit that adds.
+_near_1, _near_2, _near_3 = (_columns(1, wide, LANES, 4) for wide in (1, 2, 3))
+_far_1, _far_2, _far_3 = (_columns(1, wide, LANES, 4, _AHEAD) for wide in (1, 2, 3))
+
+
+@kernel
+def row_product(x: Any, panels: Any, bias: Any, out: Any, columns: Any) -> None:
+    """Write a row times a packed matrix of so many columns, plus ``bias``; all are flat.
+
+    ``bias`` and ``out`` have whole vectors: those beyond ``columns`` are read and written as well.
+    """
+    inner = x.size
+    for j in range(out.size):
+        out[j] = bias[j]
+    for number in range((columns + WIDTH - 1) // WIDTH):
+        first = LANES * panel_start(number, columns)
+        width = LANES * panel_start(number + 1, columns) - first
+        at = inner * first
+        if 4 * inner * columns > FAR_BYTES:
+            if width == 3 * LANES:
+                _far_3(x, 0, 0, panels, at, width, out, first, 0, inner)
+            elif width == 2 * LANES:
+                _far_2(x, 0, 0, panels, at, width, out, first, 0, inner)
+            else:
+                _far_1(x, 0, 0, panels, at, width, out, first, 0, inner)
+        elif width == 3 * LANES:
+            _near_3(x, 0, 0, panels, at, width, out, first, 0, inner)
+        elif width == 2 * LANES:
+            _near_2(x, 0, 0, panels, at, width, out, first, 0, inner)
+        else:
+            _near_1(x, 0, 0, panels, at, width, out, first, 0, inner)
 
 
 def _sweep(ways: int) -> Any:

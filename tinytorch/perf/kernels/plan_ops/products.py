@@ -1,9 +1,4 @@
-"""Entry points of products: rows times packed weights with what follows them, one row, products of matrices, a table.
-
-One row meets each weight once, so nothing is reused. Several steps of the inner axis are added up side by side, as a
-sum of one accumulator would wait for the unit that adds; and what lies in memory is asked for well ahead, across the
-pages at which hardware stops to look ahead.
-"""
+"""Entry points of products: rows times packed weights with what follows, one row, products of matrices, a table."""
 
 from __future__ import annotations
 
@@ -11,10 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tinytorch.core import ops
 from tinytorch.core.op import Array
@@ -26,89 +17,13 @@ from tinytorch.perf.kernels.gemm.packed_matmul import (
     product_items,
     relu_line,
 )
-from tinytorch.perf.kernels.gemm.packing import pack, padded, panel_start
-from tinytorch.perf.kernels.gemm.product_tiles import LANES, WIDTH
-from tinytorch.perf.kernels.gemm.register_tiles import INT64, TileStep, add_up
+from tinytorch.perf.kernels.gemm.packing import pack, padded
+from tinytorch.perf.kernels.gemm.product_tiles import LANES
+from tinytorch.perf.kernels.gemm.row_products import row_product
 from tinytorch.perf.kernels.plan_ops.binding import Binder, RecordedOp, Value, View, aligned, row_strides
 from tinytorch.perf.kernels.plan_ops.driver import WORDS, Entry, part
-from tinytorch.perf.kernels.runtime import vectors
-from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, words_at
 from tinytorch.perf.ops.fused import fused_linear
-
-#: Steps of the inner axis that have accumulators of their own.
-_WAYS = 4
-#: Bytes of weights above which they come from memory and not from a cache, and floats that are then asked for ahead.
-FAR_BYTES, _AHEAD = 4 << 20, 1536
-
-
-def _panel(width: int, far: bool) -> Any:
-    """Return the intrinsic ``f(x, panel, bias, out, count)`` for a panel of ``width`` vectors.
-
-    It writes bias + sum over k < count of x[k] * panel[k]; all are addresses.
-    """
-    vector = ir.VectorType(vectors.FLOAT, LANES)
-
-    def panel_product(_typing: Any, x: Any, panel: Any, bias: Any, out: Any, count: Any) -> Any:
-        def emit(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            *addresses, count = arguments
-            x, panel, bias, out = (builder.inttoptr(each, vectors.FLOAT.as_pointer()) for each in addresses)
-            places = [INT64(LANES * number) for number in range(width)]
-            whole = builder.and_(count, INT64(-_WAYS))
-
-            def sweep(step: TileStep) -> None:
-                def take(index: Any, way: int) -> None:
-                    here = builder.gep(panel, [builder.mul(index, INT64(width * LANES))])
-                    if far:
-                        vectors.prefetch(builder, builder.gep(here, [INT64(_AHEAD)]), width * LANES)
-                    step([builder.gep(x, [index])], here, way)
-
-                with cgutils.for_range_slice(builder, INT64(0), whole, INT64(_WAYS), INT64) as (start, _):
-                    for way in range(_WAYS):
-                        take(builder.add(start, INT64(way)), way)
-                with cgutils.for_range_slice(builder, whole, count, INT64(1), INT64) as (index, _):
-                    take(index, 0)
-
-            begin = [vectors.load(builder, bias, place, vector) for place in places]
-            for value, place in zip(add_up(builder, (1, width, vector), sweep, begin, ways=_WAYS), places, strict=True):
-                vectors.store(builder, value, out, place)
-            return context.get_dummy_value()
-
-        return types.void(*[types.intp for _ in (x, panel, bias, out, count)]), emit
-
-    return intrinsic(panel_product)
-
-
-_near_1, _near_2, _near_3 = (_panel(width, False) for width in (1, 2, 3))
-_far_1, _far_2, _far_3 = (_panel(width, True) for width in (1, 2, 3))
-
-
-@kernel
-def row_product(x: int, panels: int, bias: int, out: int, inner: int, columns: int) -> None:
-    """Write a row of ``inner`` floats times a packed matrix, plus ``bias``; all but the sizes are addresses.
-
-    ``bias`` and ``out`` have whole vectors: those beyond ``columns`` are read and written as well.
-    """
-    count = (columns + WIDTH - 1) // WIDTH
-    far = 4 * inner * columns > FAR_BYTES
-    for number in range(count):
-        first = LANES * panel_start(number, columns)
-        width = LANES * panel_start(number + 1, columns) - first
-        panel, added, to = panels + 4 * inner * first, bias + 4 * first, out + 4 * first
-        if far:
-            if width == 3 * LANES:
-                _far_3(x, panel, added, to, inner)
-            elif width == 2 * LANES:
-                _far_2(x, panel, added, to, inner)
-            else:
-                _far_1(x, panel, added, to, inner)
-        elif width == 3 * LANES:
-            _near_3(x, panel, added, to, inner)
-        elif width == 2 * LANES:
-            _near_2(x, panel, added, to, inner)
-        else:
-            _near_1(x, panel, added, to, inner)
-
 
 #: Rows of an item of `product_items`.
 _CHUNK = 256
@@ -120,9 +35,10 @@ def _one_row(row: int) -> None:
     The line has whole vectors; it is 0 where the output has them.
     """
     w = words_at(row, WORDS)
-    to = w[9] if w[9] else w[5]
-    row_product(w[1], w[2], w[3], to, w[6], w[7])
-    line = floats_at(to, w[7])
+    inner, columns, to, whole = w[6], w[7], w[9] if w[9] else w[5], (w[7] + LANES - 1) // LANES * LANES
+    x, panels, bias = floats_at(w[1], inner), floats_at(w[2], inner * whole), floats_at(w[3], whole)
+    row_product(x, panels, bias, floats_at(to, whole), columns)
+    line = floats_at(to, columns)
     if w[8] == 1:
         relu_line(line)
     elif w[8] == 2:

@@ -192,11 +192,11 @@ def fused_multiply_add(builder: Any, x: Any, y: Any, z: Any) -> Any:
     return builder.call(function, [x, y, z])
 
 
-def total(builder: Any, vector: Any, begin: float = -0.0) -> Any:
-    """Return ``begin`` and the sum of the elements of a vector of floats, by halves."""
+def total(builder: Any, vector: Any) -> Any:
+    """Return the sum of the elements of a vector of floats, by halves."""
     name = f"llvm.vector.reduce.fadd.v{vector.type.count}f32"
     reduce = cgutils.get_or_insert_function(builder.module, ir.FunctionType(FLOAT, [FLOAT, vector.type]), name)
-    return builder.call(reduce, [FLOAT(begin), vector], fastmath=("reassoc",))
+    return builder.call(reduce, [FLOAT(-0.0), vector], fastmath=("reassoc",))
 
 
 def variables(builder: Any, vector: Any, count: int) -> list[Any]:
@@ -207,6 +207,18 @@ def variables(builder: Any, vector: Any, count: int) -> list[Any]:
         builder.store(ir.Constant(vector, None), slot)
         made.append(slot)
     return made
+
+
+def in_turns(builder: Any, count: Any, ways: int, take: Callable[[Any, int], None]) -> None:
+    """Emit ``take(index, way)`` for indices below ``count``, ``ways`` (a power of 2) in a turn, the rest by way 0."""
+    index = count.type
+    whole = builder.and_(count, index(-ways))
+    with cgutils.for_range_slice(builder, index(0), whole, index(ways), index) as (start, _):
+        for way in range(ways):
+            take(builder.add(start, index(way)), way)
+    if ways > 1:
+        with cgutils.for_range_slice(builder, whole, count, index(1), index) as (number, _):
+            take(number, 0)
 
 
 def add_product(builder: Any, total: Any, x: Any, y: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,9 @@ def row_product(
     places, index = range(codes_per_byte(bits)), at.type
     total, *parts = vectors.variables(builder, _FLOATS, 1 + max(2, len(places)))
 
-    def turn(number: Any, offset: Any, which: int) -> None:
+    def turn(begin: Any, offset: Any, number: Any, which: int) -> None:
         """Add the products of 16 bytes."""
+        number = builder.add(begin, number)
         here = builder.add(at, builder.mul(number, index(LANES)))
         for place, value in zip(places, packed_numbers(builder, codes, here, bits), strict=True):
             code = builder.fsub(value, offset) if affine else value
@@ -53,12 +54,7 @@ def row_product(
         own = builder.add(scale_at, loop.index)
         offset = signed_bytes(builder, builder.load(builder.gep(zero, [own]))) if affine else None
         begin = builder.mul(loop.index, turns)
-        even = builder.and_(turns, index(-2))
-        with cgutils.for_range_slice(builder, index(0), even, index(2), index) as (number, _):
-            for which in range(2):
-                turn(builder.add(builder.add(begin, number), index(which)), offset, which)
-        with builder.if_then(builder.icmp_signed("<", even, turns)):
-            turn(builder.add(begin, even), offset, 0)
+        vectors.in_turns(builder, turns, 2, partial(turn, begin, offset))
         found = builder.load(parts[0])
         for slot in parts[1:]:
             found = builder.fadd(found, builder.load(slot))

@@ -192,10 +192,5 @@ def add_tile(
         vectors.prefetch(builder, builder.gep(tile.codes, [ahead]))
         tile.add_byte(here, builder.add(x_at, builder.mul(number, index(tile.per_byte))), x_stride, zeros, which)
 
-    even = builder.and_(count, index(-2))
-    with cgutils.for_range_slice(builder, index(0), even, index(2), index) as (number, _):
-        for which in range(2):
-            turn(builder.add(number, index(which)), which)
-    with builder.if_then(builder.icmp_signed("<", even, count)):
-        turn(even, 0)
+    vectors.in_turns(builder, count, 2, turn)
     tile.finish(scale_at, output_at, output_stride)
