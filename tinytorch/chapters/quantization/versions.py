@@ -54,11 +54,6 @@ def scored(name: str, model: Module, versions: Mapping[str, Module], examples: i
     return {label: score(label, version) for label, version in versions.items()}
 
 
-def least_of(found: Mapping[str, Scored]) -> str:
-    """Return which of these versions errs least."""
-    return min(found, key=lambda label: found[label].error.value)
-
-
 @dataclass(frozen=True)
 class Calibrated:
     """Errors of a model's outputs over several draws of the examples that its ranges were taken from."""
