@@ -74,7 +74,7 @@ def _is_ours(trains: bool, rows: int, weight: Array, *arrays: Array | None) -> b
     """Return whether our product takes these operands, and pays.
 
     Beside BLAS on several threads it does not pay in a training step, which needs BLAS for the weight's gradient: after
-    each product BLAS's threads look for work for some 20 ms, and take the cores of ours.
+    each product BLAS's threads look for work for a tenth of a second, and take the cores of ours.
     """
     depth, columns = weight.shape
     worth = rows >= _LEAST_ROWS and rows * weight.size >= _LEAST_MACS and depth >= _LEAST_DEPTH
