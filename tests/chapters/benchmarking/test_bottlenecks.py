@@ -73,7 +73,7 @@ def fix(predicted: float, fewer: int, ratio: float) -> Bottleneck:
     drift, own = 1 + 0.1 * np.random.default_rng(0).random(30), np.random.default_rng(1).standard_normal(30)
     law = Forecast((10 * fewer, 10), around(2.0), (around(8.0), around(10.0 / predicted - 2.0 / fewer)))
     comparison = compare_paired(ratio * drift, drift * (1 + 1e-4 * own), matters=0.05)
-    return Bottleneck("a loop, by none", law, comparison, 1e-6 / fewer)
+    return Bottleneck("a loop, by none", law, comparison, 1e-6 / fewer, around(6.0))
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,10 @@ def fix(predicted: float, fewer: int, ratio: float) -> Bottleneck:
 )
 def test_a_prediction_is_right_within_a_factor(predicted: float, ratio: float, held: str) -> None:
     assert fix(predicted, 64, ratio).held.word == held
+
+
+def test_what_a_recording_costs_is_a_call_with_it_over_one_without() -> None:
+    assert fix(8.0, 64, 4.0).recorded_over_plain.median == pytest.approx((2 + 8) / 6, rel=0.01)
 
 
 @pytest.mark.parametrize(

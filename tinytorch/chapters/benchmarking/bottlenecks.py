@@ -106,13 +106,20 @@ def _sum(name: str, one: Measurement, other: Measurement) -> Measurement:
 class Bottleneck:
     """A fix of a model's bottleneck: what the law predicts of it, and what came of it.
 
-    ``comparison`` is of a call before and after, in turns, ``error`` the largest change of a result over the largest.
+    ``comparison`` is of a call before and after, in turns, ``error`` the largest change of a result over the largest;
+    ``plain`` are the seconds of a call before, without a recording.
     """
 
     fix: str
     forecast: Forecast
     comparison: Comparison
     error: float
+    plain: Measurement
+
+    @cached_property
+    def recorded_over_plain(self) -> Measurement:
+        """How many times as long a call takes with a recording."""
+        return quotient(self.forecast.parts["both"].recorded, self.plain, "recorded run over one without a recording")
 
     @cached_property
     def over(self) -> Measurement:
@@ -188,7 +195,7 @@ def _fixed(fix: str, before: Callable[[], Array], after: Callable[[], Array]) ->
     both = interleave({"before": before, "after": after}, repeats=_PAIRS, warmup_seconds=_WARMUP_SECONDS)
     each = bonferroni(CONFIDENCE, _TOGETHER)
     comparison = compare_paired(both["before"], both["after"], matters=0.2, confidence=each, compared=_TOGETHER)
-    return Bottleneck(fix, predicted, comparison, error)
+    return Bottleneck(fix, predicted, comparison, error, both["before"])
 
 
 def _forecast(before: Callable[[], Array], after: Callable[[], Array]) -> Forecast:
