@@ -20,7 +20,7 @@ from tests.chapters.capstone.made_trials import (
 from tests.chapters.capstone.made_trials import in_turns as made_turns
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.capstone.configuration import Configuration
-from tinytorch.chapters.capstone.ladder import Ladder, Rule, climb_ladder, right_choice
+from tinytorch.chapters.capstone.ladder import Ladder, Rule, beaten_by, climb_ladder, right_choice
 from tinytorch.chapters.capstone.workload import Workload
 from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.comparison import compare_paired
@@ -101,6 +101,16 @@ def test_a_choice_is_open_where_another_may_be_faster_or_it_may_not_pass(
     judged = right_choice(first, replace(stage.trials[0], seconds=times["taken"]), ())
     assert judged is not None
     assert (judged.verdict, judged.word) == (verdict, word)
+
+
+@pytest.mark.parametrize(("seconds", "word"), [(1.3, "beaten"), (1.0, "gain open")])
+def test_what_may_gain_enough_is_beaten_by_what_surely_gains_more(seconds: float, word: str) -> None:
+    taken, other, _ = _WITH_PAIRS.stages[0].trials
+    times = made_turns({"taken": 1.0, "other": seconds})
+    unsure = Judgement(Verdict.OPEN, other.outcome.tests[:1], "gain open")
+    taken = replace(taken, seconds=times["taken"])
+    found = beaten_by(taken, replace(other, seconds=times["other"], outcome=unsure), 3)
+    assert (found.outcome.word, found.change) == (word, None)
 
 
 def test_what_loses_answers_is_dropped_however_fast() -> None:

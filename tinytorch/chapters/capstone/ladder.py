@@ -65,7 +65,8 @@ class Rule:
 class Trial:
     """A move that was predicted, by Amdahl's law and by the roof, and then measured in turns with all of its stage.
 
-    The interval of its gain holds together with theirs; the outcome is by the rule, "taken" of the one that was.
+    The interval of its gain holds together with theirs; the outcome is by the rule, "taken" of the one that was, and
+    "beaten" of one that may gain enough and is proven to gain less than that.
     """
 
     move: Move
@@ -84,7 +85,8 @@ class Trial:
     @property
     def change(self) -> Measurement | None:
         """Change of right answers; None where it is not faster, and so not scored."""
-        return self.outcome.tests[1].measurement if len(self.outcome.tests) > 1 else None
+        was_scored = len(self.outcome.tests) > 1 and self.outcome.word != "beaten"
+        return self.outcome.tests[1].measurement if was_scored else None
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,23 @@ def stage_of(number: int, profile: Profile, tried: Iterable[Trial]) -> Stage:
     if best is not None:
         taken = replace(best, outcome=replace(best.outcome, word="taken"))
         trials[trials.index(best)] = taken
+        trials = [beaten_by(taken, trial, len(trials)) for trial in trials]
     first, of_roof = trials[0], max(trials, key=lambda trial: trial.roof.value)
     tests = tuple(trial.outcome.tests[0] for trial in trials)
     chosen = Judgement(Verdict.SUPPORTED, tests, taken.name if taken else "nothing")
     won = taken or Unmeasured("in this run no step passed in that turn")
     choices = (right_choice(one, taken, tests) for one in (first, of_roof))
     return Stage(str(number), profile, tuple(trials), taken, won, first, of_roof, chosen, *choices)
+
+
+def beaten_by(taken: Trial, trial: Trial, together: int) -> Trial:
+    """Return the trial, as "beaten" if its gain is open and a call surely takes longer than of what was taken."""
+    if trial.outcome.word != "gain open":
+        return trial
+    longer = verdict_between(ratio(trial.seconds, taken.seconds), low=1, strict=True, together=together)
+    if longer.verdict is not Verdict.SUPPORTED:
+        return trial
+    return replace(trial, outcome=Judgement(Verdict.SUPPORTED, trial.outcome.tests + longer.tests, "beaten"))
 
 
 def right_choice(first: Trial, taken: Trial | None, tests: tuple[Test, ...]) -> Judgement | None:
