@@ -48,8 +48,18 @@ def test_as_many_are_late_as_the_formulas_say(monkeypatch: pytest.MonkeyPatch, s
     found = loops(monkeypatch, slow)
     assert found["closed"].late.median == pytest.approx(found["closed"].predicted.value, abs=0.02)
     assert found["open"].late.median == pytest.approx(found["open"].predicted.value, abs=0.04)
-    of_both = found["open"].predicted.value / found["closed"].predicted.value
-    assert load.hidden(found, "closed", "open").median == pytest.approx(of_both, rel=0.1)
+    between = found["open"].predicted.value - found["closed"].predicted.value
+    hidden = load.hidden(found, "closed", "open")
+    assert hidden.median == pytest.approx(between, abs=0.05)
+    assert hidden.unit == "points"
+
+
+def test_a_loop_in_which_nothing_is_late_hides_all() -> None:
+    shares = {"closed": 0.0, "open": 0.5}
+    soon, late = [0.0, 1.0, 2.0], [0.0, 11.0, 12.0]
+    of_each = {"closed": [[soon, soon]] * 6, "open": [[soon, late]] * 6}
+    found = load._loops(of_each, 2.0, shares, Conditions())
+    assert load.hidden(found, "closed", "open").median == pytest.approx(0.5)
 
 
 def test_the_queue_stands_before_the_first_token(monkeypatch: pytest.MonkeyPatch) -> None:

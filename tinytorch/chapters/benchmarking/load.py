@@ -13,7 +13,7 @@ from tinytorch.chapters.noise.order import FOR_EACH_CORE, neighbours
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.measuring import Measurement, Modelled, own_loop, ratio
+from tinytorch.perf.measuring import Measurement, Modelled, difference, own_loop
 from tinytorch.perf.measuring.conditions import Conditions, Sample, new_turns
 from tinytorch.perf.memoization import empty_cache
 
@@ -164,5 +164,6 @@ def _loops(
 
 
 def hidden(loops: Mapping[str, Loop], closed: str, opened: str) -> Measurement:
-    """Return how many times as large a share of requests is late in the open loop."""
-    return ratio(loops[opened].late, loops[closed].late, "share of late requests, open loop over closed loop")
+    """Return by how many points the share of late requests is larger in the open loop."""
+    more = difference(loops[opened].late, loops[closed].late, "share of late requests, open loop less closed loop")
+    return replace(more, unit="points")
