@@ -123,8 +123,9 @@ def busy_neighbours(times: int = 6) -> Flaw:
         with neighbours(count):
             before = _median(product)
         flawed.append(before / _median(product))
+    # Many pairs, as a neighbour's turn falls into one sample and not into the next.
     with blas_threads(1), neighbours(count):
-        return _flaw("busy neighbours of the baseline", flawed, product)
+        return _flaw("busy neighbours of the baseline", flawed, product, pairs=4 * _PAIRS)
 
 
 def _product() -> Callable[[], Array]:
@@ -139,11 +140,15 @@ def _median(function: Callable[[], Any], threads: int = 1) -> float:
 
 
 def _flaw(
-    name: str, flawed: list[float], baseline: Callable[[], Any], candidate: Callable[[], Any] | None = None
+    name: str,
+    flawed: list[float],
+    baseline: Callable[[], Any],
+    candidate: Callable[[], Any] | None = None,
+    pairs: int = _PAIRS,
 ) -> Flaw:
     """Return the flawed speedups beside a fair comparison, of one function with itself without a candidate."""
     pair = {"baseline": baseline, "candidate": candidate or baseline}
-    both = interleave(pair, repeats=_PAIRS, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS)
+    both = interleave(pair, repeats=pairs, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS)
     each = bonferroni(CONFIDENCE, _TOGETHER)
     fair = compare_paired(both["baseline"], both["candidate"], _MATTERS, confidence=each, compared=_TOGETHER)
     return Flaw(name, Measurement(f"speedup reported with {name}", tuple(flawed), ""), fair)
