@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -120,7 +121,8 @@ def stage_of(number: int, profile: Profile, tried: Iterable[Trial]) -> Stage:
     if best is not None:
         taken = replace(best, outcome=replace(best.outcome, word="taken"))
         trials[trials.index(best)] = taken
-        trials = [beaten_by(taken, trial, len(trials)) for trial in trials]
+        # The same samples chose what was taken, so that any pair might have been compared.
+        trials = [beaten_by(taken, trial, math.comb(len(trials), 2)) for trial in trials]
     first, of_roof = trials[0], max(trials, key=lambda trial: trial.roof.value)
     tests = tuple(trial.outcome.tests[0] for trial in trials)
     chosen = Judgement(Verdict.SUPPORTED, tests, taken.name if taken else "nothing")

@@ -23,8 +23,8 @@ pilot of few, quantiles of Student's distribution stand in place of the normal o
   their own error is half of what b leaves.
 - Where the pilot shows a difference that surely is larger than d, at the lower end of its one-sided interval, that one
   takes d's place: it is clear after fewer pairs.
-- Elsewhere never fewer pairs than `LEAST` are taken: a moment of disturbance spoils a few neighbours, and of 16 pairs
-  the second from an end may be an end of the interval.
+- Elsewhere never fewer pairs than `FEWEST_PAIRS` are taken: a moment of disturbance spoils a few neighbours, and of 16
+  pairs the second from an end may be an end of the interval.
 - The interval ends at two of the samples, of few so far out that it takes some more: as many as `_end` finds.
 - Short series do not rule out noise that wanders (`Dependence.objection`). Where what runs differ by is not known
   either, the judge decides only on what lies beyond all outliers, and a difference that is not clearly beyond them
@@ -53,8 +53,8 @@ from tinytorch.perf.measuring.statistics import median, median_interval, outer_f
 POWER = 0.90
 #: Pairs, and processes, of a pilot.
 PILOT, PILOT_PROCESSES = 12, 8
-#: Pairs that are taken at least.
-LEAST = 30
+#: Pairs that are taken where the pilot shows no difference that surely matters, however still it was.
+FEWEST_PAIRS = 30
 #: Independent pairs, of which noise that wanders is ruled out in 97 of 100 series.
 LONG_ENOUGH = 36
 #: A difference of so many times the distance of Tukey's outer fences lies beyond those of the next few pairs, too.
@@ -81,26 +81,26 @@ def checked_resolve(resolve: float) -> None:
         raise ValueError(f"resolve must be above 0, such as 0.03 for a difference of three per cent, not {resolve}")
 
 
-def planned(pilot: Sequence[Measurement], resolve: float, least: int = 0) -> Planned:
+def planned(pilot: Sequence[Measurement], resolve: float, fewest: int = 0) -> Planned:
     """Return how many pairs, or processes, tell the worst candidate from the baseline by what matters.
 
     Args:
         pilot: the ratios baseline / candidate of a pilot, of each candidate; their confidence is corrected for their
             number, as `compare_all` does.
         resolve: the relative difference that matters.
-        least: the fewest that are taken where the pilot shows no difference that surely matters.
+        fewest: how many are taken at least where the pilot shows no difference that surely matters.
 
     Raises:
         ValueError: if there is no candidate.
     """
     if not pilot:
         raise ValueError("resolve takes a baseline and at least one candidate, but there is one function")
-    each = [_planned(one, resolve, bonferroni(CONFIDENCE, len(pilot)), least) for one in pilot]
+    each = [_planned(one, resolve, bonferroni(CONFIDENCE, len(pilot)), fewest) for one in pilot]
     worst = max(each, key=lambda plan: plan.number)
     return replace(worst, least=max(plan.least for plan in each))
 
 
-def _planned(pilot: Measurement, resolve: float, confidence: float, least: int) -> Planned:
+def _planned(pilot: Measurement, resolve: float, confidence: float, fewest: int) -> Planned:
     logs = np.log(pilot.samples)
     time, freedom = pilot.dependence.time, pilot.n - 1
     of_one = math.sqrt(math.pi / 2 * time) * _deviation(logs)
@@ -110,7 +110,7 @@ def _planned(pilot: Measurement, resolve: float, confidence: float, least: int) 
     between = normal * pilot.spread_between_runs
     left = aimed**2 - between**2 if between < aimed else 0.0
     needed = (student * of_one) ** 2 / max(left, between**2 / 4)
-    number = max(samples_needed(50, confidence), math.ceil(needed), 0 if sure > math.log1p(resolve) else least)
+    number = max(samples_needed(50, confidence), math.ceil(needed), 0 if sure > math.log1p(resolve) else fewest)
     allowed = normal_end * math.sqrt(math.pi / 2 * time / needed) if needed else math.inf
     while number < _FEW and _end(number, confidence, time) > allowed:
         number += 1

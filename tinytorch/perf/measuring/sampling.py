@@ -20,7 +20,7 @@ from tinytorch.perf.host.memory_pages import minor_page_faults
 from tinytorch.perf.measuring.between_run_variance import spread_sample_is_due, with_between_run_spread
 from tinytorch.perf.measuring.conditions import Caches, ColdSets, Conditions, Planned, new_turns
 from tinytorch.perf.measuring.measurement import Measurement, ratio
-from tinytorch.perf.measuring.planning import LEAST, PILOT, carried_out, checked_resolve, planned
+from tinytorch.perf.measuring.planning import FEWEST_PAIRS, PILOT, carried_out, checked_resolve, planned
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: A function that makes a working set, or the sets themselves.
@@ -403,7 +403,7 @@ class _Turns:
         """Take as many rounds as resolve that difference, as a pilot tells, fewer if the time is over."""
         start = time.perf_counter()
         piloted = self.take(PILOT, at_most_seconds / 3)
-        plan = planned(self._ratios(), resolve, LEAST)
+        plan = planned(self._ratios(), resolve, FEWEST_PAIRS)
         spent = time.perf_counter() - start
         left = max(0.0, at_most_seconds - spent)
         self.take(min(plan.number, max(FEWEST_FOR_INTERVAL, int(left / spent * piloted))), left)
