@@ -186,6 +186,28 @@ if __name__ == "__main__":
     assert "other.py" not in unseen
 
 
+def test_a_fork_that_is_terminated_ends_as_without_a_profiler(tmp_path: Path) -> None:
+    """A handler of the profiler's in a worker would run too late where the worker waits for a lock for ever."""
+    text = f"""{SPIN}import os, signal, time
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        spin(10**9)
+    os.kill(child, signal.SIGTERM)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+child = os.fork()
+if child == 0:
+    spin(10**9)
+time.sleep(1)
+os.kill(child, signal.SIGTERM)
+os.waitpid(child, 0)
+"""
+    (tmp_path / "train.py").write_text(text)
+    found, report, said = command(tmp_path, "train.py")
+    assert (found, said.count("-15\n"), "Traceback" in said) == (0, 20, False), said
+    assert 0.5 < sum(row["seconds"] for row in report["functions"] if row["function"] == "spin") < 1.5
+
+
 def test_what_the_processs_state_was_before_it_is_after_it(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("import os, sys\nos.chdir('/')\nsys.path.append('x')\nsys.argv.append('y')\n")
     before = (os.getcwd(), list(sys.path), list(sys.argv), sys.modules["__main__"], dict(os.environ))

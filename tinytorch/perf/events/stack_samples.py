@@ -123,9 +123,10 @@ class StackSampler:
             self._look(time.perf_counter_ns())
             now = time.thread_time_ns()
             often = min(max((self._last - self.start) * 1e-9 / _LOOKS, LEAST), MOST)
-            self._cost, before = self._cost + now - before, now
+            self._cost += now - before
             wait = max(often, self._cost * 1e-9 / self._looks / MOST_OF_THE_TIME)
             self.looked()
+            before = time.thread_time_ns()
 
     def looked(self) -> None:
         """Do what there is to be done after a look; here nothing."""
@@ -235,9 +236,9 @@ class _Follower(StackSampler):
         super().__init__(below)
 
     def looked(self) -> None:
-        """Write now and then, ever more seldom: a process may be killed."""
+        """Write now and then, ever more seldom: a process that is killed, as a pool's are, loses a twentieth."""
         if self._looks >= self._next:
-            self._next = self._looks + self._looks // 4 + 20
+            self._next = self._looks + self._looks // 20 + 5
             self.write()
 
     def write(self) -> None:

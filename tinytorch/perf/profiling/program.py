@@ -411,21 +411,55 @@ def _stopped_by(seconds: float | None) -> Iterator[None]:
         del number, frame
         raise _Stopped(OUT_OF_TIME, f"the program was stopped after {seconds:g} s: this is what ran until then")
 
-    before = {}
+    before: dict[int, tuple[Any, Any]] = {}
+    _end_forks_as_ever(before)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, terminate)
+        before[signal.SIGTERM] = terminate, signal.signal(signal.SIGTERM, terminate)
     if seconds is not None:
         if not hasattr(signal, "setitimer"):
             raise ValueError("seconds must be None on this system, which has no timer")
-        before[signal.SIGALRM] = signal.signal(signal.SIGALRM, stop)
+        before[signal.SIGALRM] = stop, signal.signal(signal.SIGALRM, stop)
         signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, where a program goes on after it
     try:
         yield
     finally:
         if seconds is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, handler in before.items():
+        for number, (_, handler) in before.items():
             signal.signal(number, handler)
+        before.clear()
+
+
+_handlers: dict[int, tuple[Any, Any]] | None = None
+
+
+def _end_forks_as_ever(handlers: dict[int, tuple[Any, Any]]) -> None:
+    """Let processes that this one forks end by signals as they would without a profiler: give back its handlers.
+
+    A handler of Python's runs when its thread next interprets. A worker of a pool that is terminated just before it
+    waits for a lock never does, and who terminated it waits for ever. Nor is one run for a signal that comes right
+    after a fork, so that until then signals wait.
+
+    ``handlers`` has the profiler's and what stood there before, of each signal while they hold.
+    """
+    global _handlers
+    if _handlers is None and hasattr(os, "register_at_fork"):
+        blocked: dict[int, Any] = {}
+
+        def let_in() -> None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked.pop(threading.get_ident()))
+
+        def put_back() -> None:
+            for number, (ours, before) in (_handlers or {}).items():
+                if signal.getsignal(number) is ours:
+                    signal.signal(number, before)
+            let_in()
+
+        def wait() -> None:
+            blocked[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, list(_handlers or {}))
+
+        os.register_at_fork(before=wait, after_in_parent=let_in, after_in_child=put_back)
+    _handlers = handlers
 
 
 @contextmanager
