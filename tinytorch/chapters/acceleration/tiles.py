@@ -24,9 +24,9 @@ from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 #: Vectors that the registers of this CPU hold; on NEON a vector takes two.
 REGISTERS = 32 if "avx512f" in cpu_features() else 16
 #: Tiles that are tried, rows by vectors, from one sum on; the last does not fit the registers.
-SHAPES = ((1, 1), (2, 1), (2, 2), (4, 2), (4, 3), (8, 3), (5, 5), (8, 4))
+SHAPES = ((1, 1), (2, 1), (2, 2), (4, 2), (4, 3), (8, 3), (5, 5), (8, 5))
 if REGISTERS == 16:
-    SHAPES = ((1, 1), (2, 1), (2, 2), (4, 2), (3, 3), (4, 3), (6, 2), (5, 4))
+    SHAPES = ((1, 1), (2, 1), (2, 2), (4, 2), (3, 3), (4, 3), (6, 2), (6, 4))
 #: Sums of the tile of this CPU, and loads of one of its steps.
 TILE_SUMS, TILE_LOADS = ROWS * VECTORS, ROWS + VECTORS
 #: Steps of a tile that show its rate: so many that its beginning and end take next to nothing.
@@ -136,7 +136,7 @@ def study_shapes(machine: Ceilings) -> Shapes:
     def fresh() -> dict[str, Callable[[], Any]]:
         return {f"{rows} x {wide}": partial(_steps, tiles[rows, wide], rows, wide) for rows, wide in SHAPES}
 
-    times = interleave(fresh, repeats=96, at_most_seconds=3, warmup_seconds=0.05)
+    times = interleave(fresh, repeats=192, at_most_seconds=4, warmup_seconds=0.05)
     return Shapes({shape: times[f"{shape[0]} x {shape[1]}"] for shape in SHAPES}, machine)
 
 
