@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tinytorch.perf.kernels.int8.instructions import DOTS
 from tinytorch.perf.kernels.probes import LINE_BYTES
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.levels import STREAMS, Level
+from tinytorch.perf.machine.probing import same_rounds
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, quotient
 from tinytorch.perf.measuring.between_run_variance import known_variance
-from tinytorch.perf.measuring.conditions import ComputeProbe
+from tinytorch.perf.measuring.conditions import ComputeProbe, of_interleaved
 from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, word_between
 from tinytorch.perf.roofline.bounds import reported
 from tinytorch.report import points
@@ -98,7 +101,12 @@ def multiplies_bytes(one: Ceilings) -> bool:
 
 def ratio_of_peaks(one: Ceilings) -> Measurement:
     """Return the peak of 8-bit arithmetic over the peak of float32, as a number without unit."""
-    return quotient(one.int8_peak, one.fp32_peak, "peak of 8-bit products over that of float32")
+    what = "peak of 8-bit products over that of float32"
+    if not one.peak_in_turns:
+        return quotient(one.int8_peak, one.fp32_peak, what)
+    ratios = np.divide(*same_rounds(one.int8_peak.samples, one.fp32_peak.samples)).tolist()
+    sides = {"INT8": one.int8_peak.conditions, "FP32": one.fp32_peak.conditions}
+    return Measurement(what, tuple(ratios), "", of_interleaved(sides, (), ratios))
 
 
 def gain_of_instruction(one: Ceilings) -> Measurement | Unmeasured:
