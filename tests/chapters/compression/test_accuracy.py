@@ -16,7 +16,7 @@ from tinytorch import models
 from tinytorch.chapters.compression import accuracy as chapter
 from tinytorch.chapters.compression.accuracy import Method
 from tinytorch.core.module import Module
-from tinytorch.perf.compression import Compression, low_rank_model, structured_prune
+from tinytorch.perf.compression import Compression, low_rank_model, n_m_prune, structured_prune
 from tinytorch.perf.compression.compress import StepReport
 from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.quantization import paired_accuracy, stored_bytes
@@ -90,14 +90,16 @@ def test_the_error_of_a_rank_is_that_of_the_singular_values_left_out() -> None:
 def test_methods_are_compared_with_the_whole_model_in_bytes_time_and_accuracy() -> None:
     whole = make("mlp")
     half = structured_prune(whole, 0.5)
-    methods = chapter.methods_of([whole], {"half": [half]}, repeats=6)
+    zeros = n_m_prune(whole)
+    methods = chapter.methods_of([whole], {"half": [half], "2:4": [zeros]}, "2:4", repeats=6)
+    assert methods["2:4"].stored.value == pytest.approx(0.5 + 1 / 32, abs=0.01)  # biases are kept whole
     found = methods["half"]
     assert found.stored.value == stored_bytes(half) / stored_bytes(whole)
     assert found.time.median == pytest.approx(1 / found.speedup.median, rel=0.2)
     assert found.change.samples[0] == pytest.approx(
         chapter.scores([half]).samples[0] - chapter.scores([whole]).samples[0]
     )
-    above, below = chapter.points_of(methods, "bytes", "time")
+    above, _, below, _ = chapter.points_of(methods, "bytes", "time")
     assert (above.what, above.left, above.score) == ("bytes", found.stored, found.score)
     assert (below.what, below.left, below.name) == ("time", found.time, "half")
 

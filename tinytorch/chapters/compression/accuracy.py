@@ -19,7 +19,7 @@ from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.compression.compress import Compression
 from tinytorch.perf.compression.low_rank import low_rank_model
-from tinytorch.perf.compression.pruning import chosen_layers, smallest, with_masks
+from tinytorch.perf.compression.pruning import chosen_layers, compact_n_m, smallest, with_masks
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
@@ -214,9 +214,12 @@ class Method:
 
 
 def methods_of(
-    whole: Sequence[Module], versions: Mapping[str, Sequence[Module]], repeats: int = 30
+    whole: Sequence[Module], versions: Mapping[str, Sequence[Module]], two_of_four: str, repeats: int = 30
 ) -> dict[str, Method]:
-    """Return what each way to a smaller MLP takes and gives; one seed's models are timed, on 64 images."""
+    """Return what each way to a smaller MLP takes and gives; one seed's models are timed, on 64 images.
+
+    The weights of the version ``two_of_four`` count in their compact form.
+    """
     firsts = {name: each[0] for name, each in versions.items()}
     gains = model_speedups(whole[0], firsts, models.example("mlp", 64), repeats)
     right = scores(whole, "test accuracy of the whole model")
@@ -224,8 +227,11 @@ def methods_of(
     def method(name: str) -> Method:
         score, inverse = scores(versions[name], f"test accuracy, {name}"), 1 / np.array(gains[name].samples)
         time = Measurement(f"time over that of the whole, {name}", tuple(inverse.tolist()), "%", gains[name].conditions)
+        first = firsts[name]
+        weights = [layer.weight.data for layer in chosen_layers(first).values()] if name == two_of_four else []
+        spared = sum(weight.nbytes - compact_n_m(weight).nbytes for weight in weights)
         return Method(
-            share(stored_bytes(firsts[name]), stored_bytes(whole[0]), "bytes of the whole model's"),
+            share(stored_bytes(first) - spared, stored_bytes(whole[0]), "bytes of the whole model's"),
             time,
             gains[name],
             score,
