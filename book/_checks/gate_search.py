@@ -1,7 +1,8 @@
-"""Gate: the search finds sections over http, with excerpts, and what it leads to has the words marked."""
+"""Gate: the search finds sections, with excerpts and words marked where it leads, and answers what readers ask."""
 
 from __future__ import annotations
 
+import re
 import time
 
 from chromium import Mode, opened, watch
@@ -11,6 +12,29 @@ SCREEN = Mode(1280, "light")
 PAGE = "search.html"
 #: A word of every book, and what is in none: a word, and signs that an index of words holds none of.
 WORD, NO_WORDS = "page", ("qqqxxzz", "±", "💯")
+#: What readers type, and with what one of the first two addresses that they are led to begins.
+QUESTIONS = {
+    "why is my int8 slower": "quantization.html#",
+    "arithmetic intensity": "glossary.html#term-arithmetic-intensity",
+    "AVX2": "acceleration.html#",
+    "kv cache memory": "memoization.html#",
+    "make it faster": "whole_model.html#",
+    "zero point": "glossary.html#term-zero-point",
+    "GQA": "memoization.html#",
+    "is my benchmark wrong": "benchmarking.html#benchmarking",
+    "how many samples do I need": "glossary.html#term-sample",
+    "how much memory does training take": "profiling.html#where-the-memory-goes",
+    "pruning does not make it faster": "compression.html#",
+    "what is a ridge point": "glossary.html#term-ridge-point",
+    "cache line": "glossary.html#term-cache-line",
+    "speculative decodign": "glossary.html#term-speculative-decoding",
+    "pipeline bubble": "glossary.html#term-bubble",
+    "all-reduce time": "glossary.html#term-all-reduce",
+    "onnx file": "your_model.html#",
+    "coordinated omission": "benchmarking.html#",
+    "matrix multiplication tiling": "acceleration.html#",
+    "quantize_model": "reference/quantization.html#tinytorch.perf.quantization.quantize_model",
+}
 #: Ends a search that hangs; a busy machine is not an error.
 SECONDS = 60
 
@@ -48,5 +72,13 @@ def check(browser: Browser, base: str) -> list[str]:
             page.locator("#search-words").fill(word)
             said = f"document.querySelector('#search-progress').textContent.includes('{word}')"
             wait(said, f"the search for {word!r}, which finds nothing, does not say so")
+        known = page.evaluate("globalThis.searchIndex.map(([, address]) => address)")
+        for question, begin in QUESTIONS.items():
+            if begin.partition("#")[0] in known:
+                page.locator("#search-words").fill(question)
+                page.locator("#search-words").press("Enter")
+                first = [str(link.get_attribute("href")) for link in page.locator("#search-results li > a").all()[:2]]
+                if not any(re.sub(r"\?[^#]*", "", address).startswith(begin) for address in first):
+                    problems.append(f"who asks {question!r} is led to {first}, not to {begin}")
         problems += traffic.problems
     return list(dict.fromkeys(problems))

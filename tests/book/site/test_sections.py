@@ -23,6 +23,20 @@ def test_each_section_has_its_own_text_alone() -> None:
     ]
 
 
+def test_a_word_of_the_glossary_and_a_claim_are_found_by_themselves() -> None:
+    glossary = """<dl class="glossary"><dt id="term-batch">batch</dt><dd><p>Examples of one <em>call</em>.</p></dd>
+<dt id="term-BLAS">BLAS</dt><dd><p>An interface.</p></dd></dl>"""
+    claim = '<tr id="ledger-ten"><th scope="row">Ten times.<p><q>10x</q></p></th><td>What was found.</td></tr>'
+    page = f"""<article><section id="words"><h1>Words</h1>{glossary}<p>Between.</p>
+<table><tr><th>Claim</th></tr>{claim}</table><p>Behind.</p></section></article>"""
+    assert sections_of(page) == [
+        ["words", "Words", "Between. Claim Behind."],
+        ["term-batch", "batch", "Examples of one call."],
+        ["term-BLAS", "BLAS", "An interface."],
+        ["ledger-ten", "Ten times.", "10x What was found."],
+    ]
+
+
 def test_the_index_is_a_script_of_pages_and_sections() -> None:
     text = index_of([("3. Roofs", "roofline.html", sections_of(PAGE))])
     name, _, value = text.partition(" = ")

@@ -1,5 +1,7 @@
 """Index of the book's own search: the text of every section, in one script that also works from a folder.
 
+Each word of the glossary and each claim of the ledger is a section of its own.
+
 What a build measured is left out, so that the same text gives the same index: in place of a number and of a word that
 code chose stands an ellipsis, and so it does in place of a formula, without which its sentence would not read.
 """
@@ -45,6 +47,8 @@ _VOID = {"br", "img", "hr", "input", "meta", "link", "wbr", "col", "source"}
 #: Of a page: the address on it, the heading and the text of each.
 Sections = list[list[str]]
 _HEADINGS = {"h1", "h2", "h3", "h4"}
+#: What begins a section beside the sections: a word of the glossary and a claim of the ledger, by their addresses.
+_ROWS = ("term-", "ledger-")
 _BLOCKS = {
     "p",
     "li",
@@ -82,7 +86,7 @@ class _Reader(HTMLParser):
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.sections: list[Section] = []
-        self._open: list[tuple[str, bool]] = []  # each open element, and whether it ends a section
+        self._open: list[int] = []  # of each open element, how many sections are open at its end
         self._inside: list[Section] = []
         self._skipping = 0  # depth of what is left out
         self._in_article = False
@@ -102,17 +106,21 @@ class _Reader(HTMLParser):
             self._skipping = 1
             if tag == "th":  # the head of a column of numbers
                 self._skipping = 0
-                self._open.append((tag, False))
+                self._open.append(len(self._inside))
             elif "measured" in classes or tag == "math":
                 self._say("…")
             return
-        is_section = tag == "section"
-        if is_section:
-            section = Section(given.get("id") or "")
-            self.sections.append(section)
-            self._inside.append(section)
-        self._open.append((tag, is_section))
-        self._in_heading |= tag in _HEADINGS
+        anchor = given.get("id") or ""
+        is_row = tag in ("dt", "tr") and anchor.startswith(_ROWS)
+        if tag == "dt" and is_row:  # ends the one before, and holds the text of what defines it, which follows
+            del self._inside[self._open[-1] :]
+            self._inside.append(Section(anchor))
+        self._open.append(len(self._inside))
+        if tag == "section" or (tag == "tr" and is_row):
+            self._inside.append(Section(anchor))
+        if tag == "section" or is_row:
+            self.sections.append(self._inside[-1])
+        self._in_heading = tag != "p" and (self._in_heading or tag in _HEADINGS or is_row)
         if tag in _BLOCKS:
             self._say(" ")
 
@@ -125,10 +133,8 @@ class _Reader(HTMLParser):
             self._skipping -= 1
             return
         if self._open:
-            _, is_section = self._open.pop()
-            if is_section:
-                self._inside.pop()
-        if tag in _HEADINGS:
+            del self._inside[self._open.pop() :]
+        if tag in _HEADINGS | {"dt", "th"}:
             self._in_heading = False
         if tag in _BLOCKS:
             self._say(" ")
