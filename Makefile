@@ -43,7 +43,7 @@ LET := -I scripts/let_through.py
 RUN := $(VENV)/bin/python $(LET)
 PEERS_RUN := $(PEERS_VENV)/bin/python $(LET)
 
-.PHONY: help chapter environment peers-environment book pdf live test serve format lint lock clean peers bench check-site check-links check-notebooks pictures node-environment
+.PHONY: help chapter environment peers-environment book pdf live test serve format lint lock clean peers bench check-site check-links check-notebooks pictures
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
@@ -69,7 +69,7 @@ live: environment  ## build the book, show it, and build it again on each save (
 chapter: environment  ## write a chapter to begin with: NAME=batching (TITLE="..." for its title)
 	@$(RUN) -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
 
-check-site: environment node-environment  ## hold every built page to all gates: links, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these)
+check-site: environment .node/made  ## hold every built page to all gates: links, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these)
 	@$(if $(PAGES),,$(RUN) -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder)
 	@$(RUN) PYTHONPATH=book/_ext book/_checks/check_site.py _build/html $(if $(PAGES),--page $(PAGES:=.html))
 
@@ -112,5 +112,9 @@ environment:
 peers-environment:
 	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" $(LET) scripts/environment.py $(PEERS_VENV) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"
 
-node-environment: environment
-	@$(RUN) -m scripts.node_environment
+# What the checks of the built site run on Node.js, exactly as locked; npm says so if Node.js is older than package.json asks.
+.node/made: book/_checks/package.json book/_checks/package-lock.json
+	@command -v npm >/dev/null || { echo "The built pages are checked with programs for Node.js 20.19 or newer, and npm is not on the path: https://nodejs.org/en/download" >&2; exit 1; }
+	@mkdir -p .node && rm -f $@ && cp $^ .node
+	@cd .node && npm ci --engine-strict --ignore-scripts --no-audit --no-fund --no-progress --loglevel=error
+	@touch $@

@@ -81,10 +81,6 @@ def between_builds(old: Site, new: Site) -> BetweenBuilds:
     return BetweenBuilds(_PER_MIDDLE * median(logs), len(logs))
 
 
-def _what(number: Json) -> str:
-    return f"{number['kind']} in {number['unit'] or 'times'}"
-
-
 def _judge_count(old: Json, new: Json) -> tuple[str, str]:
     """Return the verdict on a number without samples: one of these may come from a clock by way of arithmetic."""
     whole = all(float(number["value"]).is_integer() for number in (old, new))

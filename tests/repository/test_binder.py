@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -61,19 +58,6 @@ def test_what_chapters_and_notebooks_need_is_there() -> None:
 
 def test_the_python_is_the_one_that_the_lock_was_made_for() -> None:
     assert (BINDER / "runtime.txt").read_text("ascii") == f"python-{PYTHONS[0]}\n"
-
-
-def test_texts_open_as_notebooks() -> None:
-    settings = json.loads((BINDER / "overrides.json").read_text("utf-8"))
-    viewers = settings["@jupyterlab/docmanager-extension:plugin"]["defaultViewers"]
-    assert viewers == {"markdown": "Jupytext Notebook", "myst": "Jupytext Notebook"}
-
-
-def test_what_binder_runs_is_a_script_without_faults() -> None:
-    script = BINDER / "postBuild"
-    assert os.access(script, os.X_OK)
-    subprocess.run(["bash", "-n", str(script)], check=True)
-    assert "set -euo pipefail" in script.read_text("utf-8")
 
 
 def test_the_launch_button_leads_where_the_check_goes() -> None:

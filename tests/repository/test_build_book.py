@@ -16,8 +16,6 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from jupyter_cache.base import CacheBundleIn
 from rich.console import Console
 
@@ -116,20 +114,6 @@ def test_a_build_that_dies_without_a_word_shows_its_last_ones(tmp_path: Path) ->
     assert failed.printed.splitlines()[2:5] == ["  one", "  two", "  the cause"]
 
 
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        ("OSError: [Errno 30] Read-only file system: 'x'", "  A file cannot be written: see that _build and all"),
-        ("NotADirectoryError: [Errno 20] Not a directory: 'x'", "  A file stands where the build needs a folder"),
-    ],
-)
-def test_an_error_of_the_system_says_what_to_do(tmp_path: Path, error: str, sentence: str) -> None:
-    failed = Build(tmp_path, f"tell(event='failed', error={error!r})\nsys.exit(2)")
-    assert failed.code == 1
-    assert failed.printed.splitlines()[2].startswith(sentence)
-    assert "Traceback" not in failed.printed
-
-
 EXTENSION = "Handler <function prepare> for event 'x' threw an exception ([Errno 28] No space left on device)"
 
 
@@ -174,33 +158,6 @@ def test_a_full_disk_is_seen_where_no_error_tells_it(
     failed = Build(tmp_path, "tell(event='warning', where='', text='the cache may need to be cleared')\nsys.exit(2)")
     sentence = f"The disk of {tmp_path / full} is full, with 12 kB free: make space there{ours}, and build again."
     assert failed.printed == f"The book was not built: {sentence}\n"
-
-
-def test_a_disk_with_space_is_not_blamed(tmp_path: Path) -> None:
-    assert full_disk.full_disk(tmp_path, "ZeroDivisionError: division by zero") is None
-
-
-def test_a_build_that_cannot_begin_on_a_full_disk_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(*_: object) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(sys, "argv", ["build_book"])
-    monkeypatch.setattr(build_book, "ROOT", tmp_path)
-    monkeypatch.setattr(build_book, "build", refuse)
-    assert build_book.main() == 1
-    said = capsys.readouterr().err
-    assert said.startswith(f"The book was not built: The disk of {tmp_path} is full, with ")
-    assert said.endswith(" free: make space there, and build again.\n")
-
-
-@given(st.integers(0, 10**14))
-def test_bytes_in_words_are_near_what_they_say(size: int) -> None:
-    number, unit = full_disk.in_words(size).split()
-    told = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
-    assert abs(told - size) <= 0.5 * told
-    assert unit == "GB" or len(number) <= 3
 
 
 MAIN = """
@@ -264,23 +221,6 @@ def test_the_pages_build_is_told_how_to_prepare_pages(tmp_path: Path) -> None:
     told = json.loads((tmp_path / "_build" / "told").read_text())
     done = subprocess.run([*told, "machine", "glossary"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_a_preparation_that_failed_is_what_must_be_mended(tmp_path: Path) -> None:
-    does = """
-tell(event="preparing", steps=2)
-tell(event="failed", error="Before any page ran, trained GPT failed: MemoryError: no memory")
-tell(event="failed", error="ExtensionError: the preparation of pages ended with code 1")
-sys.exit(2)
-"""
-    failed = Build(tmp_path, does)
-    assert failed.code == 1
-    lines = failed.printed.splitlines()
-    assert lines[0] == "Training and compiling what they need (2 steps)."
-    assert lines[3:] == [
-        "  Before any page ran, trained GPT failed: MemoryError: no memory",
-        "All that was said is in _build/build.log.",
-    ]
 
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:

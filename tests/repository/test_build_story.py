@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from scripts.building.display import display_of
-from scripts.building.story import SHOWN, Story, duration
+from scripts.building.story import SHOWN, Story
 
 
 def page(name: str, *, seconds: float | None = None, why: str | None = None, **facts: Any) -> dict[str, Any]:
@@ -73,17 +73,6 @@ def test_each_page_says_what_becomes_of_it_why_and_how_much_is_left() -> None:
     assert story.done == 6
 
 
-def test_nothing_is_estimated_from_nothing() -> None:
-    story = Story()
-    (line,) = told(story, {"event": "plan", "pages": [page("new", why="it runs here for the first time")]})
-    assert line == "1 page to read, 1 of them to run."
-    assert story.rest() is None
-
-
-def test_an_unchanged_book_says_so() -> None:
-    assert told(Story(), {"event": "plan", "pages": []}, {"event": "writing"}) == ["No page changed.", None]
-
-
 PREPARING: list[dict[str, Any]] = [
     {"event": "preparing", "steps": 3},
     {"event": "prepared-step", "step": "trained GPT"},
@@ -109,12 +98,6 @@ def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
     assert len(complaints) == SHOWN + 1
 
 
-def test_a_kernel_that_died_has_no_cell_to_name() -> None:
-    story = Story()
-    told(story, {"event": "failed-cell", "page": "a", "source": "a.md", "error": "DeadKernelError: Kernel died"})
-    assert story.complaints() == ["  Page a (a.md) did not run to its end: DeadKernelError: Kernel died"]
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_terminal_has_a_bar_and_a_log_has_not(terminal: bool) -> None:
     printed = io.StringIO()
@@ -133,11 +116,3 @@ def test_a_terminal_has_a_bar_and_a_log_has_not(terminal: bool) -> None:
     assert "  2 of 6  machine runs (about 10 s), because its cells changed" in text
     assert ("\x1b[" in text) is terminal
     assert ("━" in text) is terminal
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.2, "0 s"), (59.4, "59 s"), (59.6, "1 min 00 s"), (185, "3 min 05 s"), (3601, "60 min 01 s")],
-)
-def test_a_duration_is_in_words(seconds: float, words: str) -> None:
-    assert duration(seconds) == words

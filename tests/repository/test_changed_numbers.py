@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scripts.changed_numbers import CANNOT_TELL, NOISE, REAL, Change, between_builds, changes, main, report
+from scripts.changed_numbers import CANNOT_TELL, NOISE, REAL, Change, between_builds, changes, report
 from scripts.site_records import Site, read_site
 
 MACHINE = {"cpu": "A", "cores_usable": 2, "load": 0.1}
@@ -143,17 +143,6 @@ def test_the_report_counts_lists_and_escapes(tmp_path: Path) -> None:
     assert "Only in the old build, 1: chapter: gone." in text
     assert "<details><summary>Within noise: " in text
     assert text.endswith("\n")
-
-
-def test_a_folder_without_records_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path), str(tmp_path)]) == 2
-    assert capsys.readouterr().err == (
-        f"{tmp_path} must be the folder of a built site, but has no _records with files in it\n"
-    )
-    (tmp_path / "_records").mkdir()
-    (tmp_path / "_records" / "chapter.json").write_text("[1]")
-    assert main([str(tmp_path), str(tmp_path)]) == 2
-    assert "must be a page's file of records" in capsys.readouterr().err
 
 
 def test_it_runs_as_the_workflow_runs_it(tmp_path: Path) -> None:

@@ -139,8 +139,3 @@ def test_any_other_difference_is_found(
     assert [found for found, _ in compare_sites(first, second)] == [name]
     assert main([str(first), str(second)]) == 1
     assert any(line.startswith("1 of 10 files") for line in capsys.readouterr().out.splitlines())
-
-
-def test_a_folder_that_is_no_site_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path), str(tmp_path)]) == 2
-    assert capsys.readouterr().err == f"{tmp_path} must be the folder of a built site, but has no index.html.\n"

@@ -32,7 +32,3 @@ def test_every_tool_runs_and_those_that_failed_are_named(
     assert lint.main() == any(codes)
     assert (tmp_path / "ran").read_text() == "".join(map(str, codes))
     assert capsys.readouterr().out.splitlines()[-1] == said
-
-
-def test_the_cells_of_pages_are_linted_too() -> None:
-    assert [sys.executable, "-m", "scripts.lint_pages"] in map(list, lint.TOOLS.values())

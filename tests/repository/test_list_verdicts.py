@@ -79,8 +79,3 @@ def test_the_command_prints_the_list_with_what_was_counted_last(site: Path, caps
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[3] for line in lines[-3:-1]] == ["counted", "counted"]
     assert lines[-1].startswith("6 verdicts: ")
-
-
-def test_what_is_no_built_book_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(tmp_path)]) == 2
-    assert "must be the folder of a built site" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from functools import cache
@@ -89,3 +90,8 @@ def test_torch_is_pinned_outside_the_lock_and_brings_no_cuda() -> None:
     names = {canonicalize_name(requirement.name) for lock in LOCKS for requirement, _ in entries(lock)}
     assert "torch" not in names
     assert not [name for name in names if name.startswith(("nvidia-", "triton", "cuda"))]
+
+
+def test_every_package_of_node_has_its_hash() -> None:
+    packages = json.loads((ROOT / "book" / "_checks" / "package-lock.json").read_text("utf-8"))["packages"]
+    assert all("integrity" in package for name, package in packages.items() if name)

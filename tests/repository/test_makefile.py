@@ -53,12 +53,6 @@ def test_plain_make_lists_every_job() -> None:
     assert set(re.findall(r"^  make ([a-z-]+) +\S", listed.stdout, re.MULTILINE)) == JOBS
 
 
-@pytest.mark.parametrize("job", sorted(JOBS))
-def test_every_job_is_one(job: str) -> None:
-    tried = make("--dry-run", job, "NAME=batching")
-    assert tried.returncode == 0, tried.stderr
-
-
 def test_the_documents_name_only_jobs_that_exist() -> None:
     for document in ("README.md", "CONTRIBUTING.md"):
         text = (ROOT / document).read_text(encoding="utf-8")
@@ -66,13 +60,6 @@ def test_the_documents_name_only_jobs_that_exist() -> None:
         named = set(re.findall(r"\bmake (?:[A-Z_]+=\S+ )*([a-z-]+)", "\n".join(code)))
         assert named >= {"book", "test"}, document
         assert named <= JOBS, document
-
-
-def test_a_book_with_peers_makes_their_environment_and_names_its_python() -> None:
-    plain, beside = make("--dry-run", "book", "PEERS=0").stdout, make("--dry-run", "book", "PEERS=1").stdout
-    assert "peers" not in plain.lower()
-    assert "requirements-peers.lock" in beside
-    assert f'TINYTORCH_PEERS="{ROOT}/.venv-peers/bin/python" -m scripts.build_book' in beside
 
 
 @pytest.mark.parametrize("job", ["book", "test", "live", "check-site", "check-notebooks"])
@@ -101,12 +88,6 @@ def test_only_what_is_on_the_list_reaches_a_job(tmp_path: Path) -> None:
     assert (environment, optimize) == (kept | {"A": "b=c"}, 0)
 
 
-def test_peers_is_yes_or_no() -> None:
-    tried = make("--dry-run", "book", "PEERS=yes")
-    assert tried.returncode != 0
-    assert "PEERS must be 1, to compare with other engines, or 0, not yes" in tried.stderr
-
-
 @pytest.mark.parametrize("job", ["test", "book", "peers"])
 def test_without_a_new_enough_python_there_is_one_clear_sentence(tmp_path: Path, job: str) -> None:
     for name in ("python3", *(f"python{version}" for version in PYTHONS)):
@@ -117,21 +98,3 @@ def test_without_a_new_enough_python_there_is_one_clear_sentence(tmp_path: Path,
     assert tried.returncode != 0
     assert f"needs Python {PYTHONS[0]} to {PYTHONS[-1]} and found none" in tried.stderr
     assert len(tried.stderr.strip().splitlines()) == 1
-
-
-@pytest.mark.parametrize("first", range(len(PYTHONS)))
-def test_the_first_new_enough_python_is_found(tmp_path: Path, first: int) -> None:
-    for place, version in enumerate(PYTHONS):
-        stub = tmp_path / f"python{version}"
-        stub.write_text(f"#!/bin/sh\nexit {int(place < first)}\n")
-        stub.chmod(0o755)
-    tried = make("--dry-run", "test", path=f"{tmp_path}:/usr/bin:/bin")
-    assert tried.stdout.startswith(
-        f'"python{PYTHONS[first]}" -I scripts/let_through.py scripts/environment.py .venv requirements.lock'
-    )
-
-
-def test_clean_keeps_what_is_not_built() -> None:
-    planned = make("--dry-run", "clean").stdout
-    assert "_build" in planned
-    assert "rm -rf .venv" not in planned

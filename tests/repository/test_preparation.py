@@ -144,18 +144,3 @@ def test_pages_that_need_nothing_are_told_so_without_numpy(tmp_path: Path) -> No
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_failure_is_an_event_in_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from scripts.building import preparation
-
-    def fail(*_: object) -> None:
-        raise StepError("trained GPT failed: OSError: No space left on device")
-
-    monkeypatch.setattr(sys, "argv", ["preparation", str(tmp_path), "machine", "profiling"])
-    monkeypatch.setattr(preparation, "prepare", fail)
-    assert preparation.main() == 1
-    said = "Before any page ran, trained GPT failed: OSError: No space left on device"
-    assert json.loads(capsys.readouterr().out) == {"event": "failed", "error": said}

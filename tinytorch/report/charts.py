@@ -190,8 +190,6 @@ def bars(
     xlabel: str,
     variants: Mapping[str, str] | str | None = "teal",
     each: str | None = None,
-    log: bool = False,
-    upright: Marks | None = None,
 ) -> Figure | Unmeasured:
     """Return a horizontal bar for each row, from the top down, with its interval.
 
@@ -202,8 +200,6 @@ def bars(
         xlabel: what is on the axis.
         variants: the colour of all bars, or of each by its name, or by its ``each``; None for those of that name.
         each: attribute by which bars have colours; their names if None.
-        log: whether the axis is logarithmic.
-        upright: positions at which a dotted line has these words in the legend.
 
     Raises:
         ValueError: if there are no rows, a row lacks an attribute, or values differ in their unit.
@@ -225,12 +221,6 @@ def bars(
     figure, ax = subplots(height=_BAR * len(every) + _AROUND_BARS)
     values = [value_at(row, value) for row in every]
     draw_bars(ax, names, values, quantity=xlabel, variants=[looks[kind] for kind in kinds])
-    if log:
-        ax.set_xscale("log")
-    _, factor = _with_unit(xlabel, values)
-    _mark(ax, {}, {words: _number(at) / factor for words, at in (upright or {}).items()})
-    if upright and any(upright):
-        ax.legend()
     return figure
 
 
@@ -252,9 +242,7 @@ def dots(
     xlabel: str,
     ylabel: str,
     panels: str | None = None,
-    variants: Mapping[str, str] | str | None = None,
     log: str = "",
-    height: float | None = None,
 ) -> Figure | Unmeasured:
     """Return points with intervals on both axes and their names in the legend, such as time against accuracy.
 
@@ -264,9 +252,7 @@ def dots(
         name: attribute that names it; points of one name in several panels look alike.
         xlabel, ylabel: what is on the axes; units come from the values.
         panels: attribute by which there are panels below one another.
-        variants: the colour of all points, or of each by its name.
         log: which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"``.
-        height: of the figure in inches; None for what its panels take.
 
     Raises:
         ValueError: if there are no rows, a row lacks an attribute, or values on an axis differ in their unit.
@@ -285,8 +271,8 @@ def dots(
     _check_log(log)
     every = listed(rows)
     by_panel = _grouped(every, panels)
-    looks = _looks([*_grouped(every, name)], variants)
-    figure, axes = subplots(len(by_panel), 1, height=height or _PANEL * len(by_panel) + 0.6, sharex=True, squeeze=False)
+    looks = _looks([*_grouped(every, name)], None)
+    figure, axes = subplots(len(by_panel), 1, height=_PANEL * len(by_panel) + 0.6, sharex=True, squeeze=False)
     across, x_factor = _with_unit(xlabel, [value_at(row, x) for row in every])
     upwards, y_factor = _with_unit(ylabel, [value_at(row, y) for row in every])
     for ax, (panel, inside) in zip(axes[:, 0], by_panel.items(), strict=True):
@@ -308,9 +294,7 @@ def dots(
     return figure
 
 
-def dumbbell(
-    rows: Rows | Unmeasured, *, name: str, ends: Mapping[str, str], xlabel: str, log: bool = False
-) -> Figure | Unmeasured:
+def dumbbell(rows: Rows | Unmeasured, *, name: str, ends: Mapping[str, str], xlabel: str) -> Figure | Unmeasured:
     """Return two or more points a row on one line, such as what was predicted and what was found.
 
     Args:
@@ -319,7 +303,6 @@ def dumbbell(
         ends: attributes of the points, values of one unit, each with its words in the legend. What is `Modelled` is
             hollow.
         xlabel: what is on the axis.
-        log: whether the axis is logarithmic.
 
     Raises:
         ValueError: if there are no rows, a row lacks an attribute, or values differ in their unit.
@@ -350,8 +333,6 @@ def dumbbell(
             markerfacecolor="none" if modelled else color(look),
         )  # fmt: skip
     ax.invert_yaxis()
-    if log:
-        ax.set_xscale("log")
     ax.set_xlabel(label)
     ax.legend()
     return figure
@@ -364,7 +345,6 @@ def distribution(
     ylabel: str,
     variants: Mapping[str, str] | str | None = None,
     log: str = "",
-    upright: Marks | None = None,
 ) -> Figure | Unmeasured:
     """Return the share of samples that are at most so large, a line for each measurement.
 
@@ -376,7 +356,6 @@ def distribution(
         ylabel: what the share is of, such as "calls at most this long".
         variants: the colour of all lines, or of each by its name.
         log: ``"x"`` where the axis of values is logarithmic.
-        upright: positions, in the measurement's unit, at which a dotted line has these words in the legend.
 
     Raises:
         ValueError: if the measurements differ in their unit.
@@ -398,11 +377,10 @@ def distribution(
     for name, each in series.items():
         ordered = np.sort(each.samples) / factor
         ax.plot(ordered, np.arange(1, ordered.size + 1) / ordered.size * 100, color=color(looks[name]), label=name)
-    _mark(ax, {}, {words: _number(at) / factor for words, at in (upright or {}).items()})
     if log:
         ax.set_xscale("log")
     ax.set_xlabel(label)
     ax.set_ylabel(f"{ylabel} (%)")
-    if len(series) > 1 or any(upright or {}):
+    if len(series) > 1:
         ax.legend()
     return figure

@@ -4,15 +4,12 @@ Nine calm hues around the teal of the site's links, of which none is the red tha
 "supported". Each stands out from its page by 3:1 or more (WCAG 2.2, 1.4.11), and any two differ for normal and for the
 three kinds of dichromatic vision. Drawings hold the colours for light pages, for which the style sheet has others where
 a page is dark. Variants that meet in one figure belong to one group of `GROUPS` and have different hues there; markers
-and hatches differ too, so that nothing rests on colour alone.
+differ too, so that nothing rests on colour alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-#: The page backgrounds that colours must stand out from: the theme's light and dark.
-BACKGROUNDS = {"light": "#ffffff", "dark": "#121212"}
 
 #: Each hue on a light page and on a dark one.
 HUES = {
@@ -32,17 +29,13 @@ ASSIGNED = ("teal", "orange", "blue", "rose", "brown", "lilac", "grey", "deep", 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Style of a variant: ``color`` on a light page, and matplotlib's ``marker``, ``linestyle`` and ``hatch``."""
+    """Style of a variant: ``color`` on a light page, and matplotlib's ``marker``."""
 
     color: str
     marker: str
-    linestyle: str
-    hatch: str
 
 
 _SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
-_LINES = ("-", "--", "-.", ":", "-", "--", "-.", ":")
-_HATCHES = ("", "//", "\\\\", "xx", "..", "++", "--", "oo")
 
 #: Which variants meet in one figure, each with its hue.
 GROUPS: dict[str, dict[str, str]] = {
@@ -97,16 +90,12 @@ GROUPS: dict[str, dict[str, str]] = {
 }
 
 
-def _variants() -> dict[str, Variant]:
-    return {
-        name: Variant(HUES[hue][0], _SHAPES[index], _LINES[index], _HATCHES[index])
-        for group in GROUPS.values()
-        for index, (name, hue) in enumerate(group.items())
-    }
-
-
 #: Every variant of the book by name.
-VARIANTS: dict[str, Variant] = _variants()
+VARIANTS = {
+    name: Variant(HUES[hue][0], _SHAPES[index])
+    for group in GROUPS.values()
+    for index, (name, hue) in enumerate(group.items())
+}
 
 
 def variant(name: str) -> Variant:
@@ -116,8 +105,7 @@ def variant(name: str) -> Variant:
         ValueError: if there is no such variant.
     """
     if name in HUES:
-        at = ASSIGNED.index(name)
-        return Variant(HUES[name][0], _SHAPES[at % len(_SHAPES)], "-", _HATCHES[at % len(_HATCHES)])
+        return Variant(HUES[name][0], _SHAPES[ASSIGNED.index(name) % len(_SHAPES)])
     if name not in VARIANTS:
         raise ValueError(
             f"variant must be a hue, {', '.join(HUES)}, or one of {', '.join(sorted(VARIANTS))}, not {name!r}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -56,15 +55,6 @@ def test_a_cell_that_took_too_long_has_no_line(tmp_path: Path) -> None:
         "source": "page.md",
         "error": "CellTimeoutError: A cell timed out after 600 seconds.",
     }
-
-
-def test_an_event_is_a_line_of_json_for_whoever_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    reading, writing = os.pipe()
-    monkeypatch.setenv(EVENTS, str(writing))
-    tell("page", page="index")
-    os.close(writing)
-    with os.fdopen(reading) as told:
-        assert json.loads(told.read()) == {"event": "page", "page": "index"}
 
 
 def test_a_listener_that_is_gone_does_not_stop_the_build(monkeypatch: pytest.MonkeyPatch) -> None:

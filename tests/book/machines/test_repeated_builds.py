@@ -26,10 +26,6 @@ def test_the_sentence_says_where_when_and_how_far() -> None:
     )
 
 
-def test_a_package_without_a_commit_names_none() -> None:
-    assert "commit" not in sentence({**MADE, "package": {"commit": None}})
-
-
 def test_the_table_has_a_row_for_each_page_and_one_for_all() -> None:
     rows = BeautifulSoup(table(MADE), "html.parser").select("tbody tr")
     assert [[cell.get_text() for cell in row.select("th, td")] for row in rows] == [

@@ -113,12 +113,6 @@ def test_markup_in_a_file_is_shown_as_text() -> None:
     assert row["Machine"].count(hostile) == 7, "label, note, processor, vectors, library, kernels, system"
 
 
-def test_on_a_phone_each_number_has_the_name_of_its_column() -> None:
-    table = BeautifulSoup(table_html([Machine(GOOD, "_measurements/a.json")]), "html.parser")
-    heads = [head.get_text() for head in table.select("thead th.numeric")]
-    assert [cell["data-label"] for cell in table.select("tbody td")] == heads
-
-
 def test_files_that_can_be_used_are_taken_and_others_stop_the_build(app: Any, caplog: pytest.LogCaptureFixture) -> None:
     (folder_of(app) / "good.json").write_text(as_text(GOOD), "utf-8")
     (folder_of(app) / "README.md").write_text("# Not a machine\n", "utf-8")
