@@ -20,7 +20,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration.prediction import Counts, Profile
 from tinytorch.perf.benchmarking.zoo import student
-from tinytorch.perf.compression import low_rank_model, magnitude_prune, sparse_model, structured_prune
+from tinytorch.perf.compression import magnitude_prune, sparse_model, structured_prune
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.measuring import Measurement, Modelled
@@ -48,7 +48,6 @@ def untrained(name: str) -> GPT:
         "full": lambda: full,
         "half of the units": lambda: structured_prune(full, 0.5),
         "distilled": lambda: student("gpt"),
-        "low rank": lambda: low_rank_model(full, 0.25),
         "sparse": lambda: sparse_model(magnitude_prune(full, 0.9)),
     }
     return cast(GPT, made[name]().eval())

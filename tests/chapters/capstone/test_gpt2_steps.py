@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.chapters.made_turns import made
+from tests.chapters.capstone.made_trials import in_turns
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.capstone import gpt2_steps as chapter
 from tinytorch.chapters.gpt2 import GPT2
@@ -43,21 +43,24 @@ def test_the_largest_gain_stands_first_and_all_together_last(peak: float, first:
     assert gains == sorted(gains, reverse=True)
 
 
-def test_three_blocks_are_a_quarter_of_the_body() -> None:
-    assert chapter.BODY_BYTES == 4 * chapter.QUARTER_BYTES == 4 * 3 * 4 * (12 * 768**2 + 13 * 768)
-
-
-def test_the_blocks_that_are_timed_have_gpt2s_shape_and_take_one_token(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("gain", "word"), [(0.8, "none"), (2.5, "kept"), (4.1, "more")])
+def test_codes_of_blocks_of_gpt2s_shape_gain_at_most_their_bytes(
+    monkeypatch: pytest.MonkeyPatch, gain: float, word: str
+) -> None:
     blocks: list[Any] = []
 
-    def in_two_places(functions: Callable[[], dict[str, Callable[[], Any]]], **_: float) -> dict[str, Measurement]:
-        for _place in range(2):
-            with recording() as recorded:
-                assert functions()["quarter"]().shape == (1, 1, 768)
-            blocks.append(recorded.profile.events)
-        return {"quarter": made(1.0, "s")}
+    def in_a_place(functions: Callable[[], dict[str, Callable[[], Any]]], **_: float) -> dict[str, Measurement]:
+        run = functions()["floats"]
+        with recording() as recorded:
+            assert run().shape == (1, 1, 768)
+        blocks.append(recorded.profile.events)
+        return in_turns({"floats": gain, "codes": 1.0})
 
-    monkeypatch.setattr(chapter, "interleave", in_two_places)
-    assert chapter.quarter_seconds().unit == "s"
-    products = [sum(event.flops or 0 for event in events if event.op == "linear") for events in blocks]
-    assert products == [3 * 2 * 12 * 768**2] * 2
+    monkeypatch.setattr(chapter, "interleave", in_a_place)
+    found = chapter.codes_for_floats()
+    assert found.kept.word == word
+    assert found.gained.estimate.median == pytest.approx(gain, rel=0.01)
+    assert found.allowed.value == pytest.approx(4, rel=0.02)
+    assert [sum(event.flops or 0 for event in events if event.op == "linear") for events in blocks] == [
+        3 * 2 * 12 * 768**2
+    ]

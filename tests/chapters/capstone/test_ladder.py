@@ -85,22 +85,30 @@ def test_a_prediction_that_puts_the_wrong_step_first_is_refuted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "seconds", "verdict", "word"),
+    ("outcome", "verdict", "word"),
     [
-        (Judgement(Verdict.SUPPORTED, word="answers refuted"), 1.0, Verdict.REFUTED, ""),
-        (Judgement(Verdict.OPEN, word="answers open"), 1.0, Verdict.OPEN, "may pass"),
-        (Judgement(Verdict.SUPPORTED, word="passes"), 1.0, Verdict.OPEN, "may be faster"),
-        (Judgement(Verdict.SUPPORTED, word="passes"), 0.9, Verdict.SUPPORTED, ""),
+        (Judgement(Verdict.SUPPORTED, word="answers refuted"), Verdict.REFUTED, ""),
+        (Judgement(Verdict.OPEN, word="answers open"), Verdict.OPEN, "may pass"),
+        (Judgement(Verdict.SUPPORTED, word="passes"), Verdict.REFUTED, ""),
     ],
 )
-def test_a_choice_is_open_where_another_may_be_faster_or_it_may_not_pass(
-    outcome: Judgement, seconds: float, verdict: Verdict, word: str
-) -> None:
-    stage, times = _WITH_PAIRS.stages[0], made_turns({"taken": 1.0, "first": seconds})
-    first = replace(stage.trials[1], outcome=outcome, seconds=times["first"])
-    judged = right_choice(first, replace(stage.trials[0], seconds=times["taken"]), ())
+def test_a_choice_is_open_where_it_may_not_pass(outcome: Judgement, verdict: Verdict, word: str) -> None:
+    stage = _WITH_PAIRS.stages[0]
+    judged = right_choice(replace(stage.trials[1], outcome=outcome), stage.trials[:1], ())
     assert judged is not None
     assert (judged.verdict, judged.word) == (verdict, word)
+
+
+@pytest.mark.parametrize(("seconds", "taken"), [(0.50001e-3, "distilled model"), (0.6e-3, "compiled kernels")])
+def test_of_what_no_proof_tells_apart_the_one_predicted_to_gain_most_is_taken(seconds: float, taken: str) -> None:
+    found = made_ladder(
+        steps=(KERNELS, SMALL),
+        seconds=lambda one: seconds if one.model == "distilled" else made_seconds(one),
+        forecasts=lambda one: 9.0 if one.model == "distilled" else 1.0,
+    ).stages[0]
+    assert found.chosen.word == taken
+    assert found.choice is not None
+    assert found.choice.verdict is (Verdict.SUPPORTED if taken == "distilled model" else Verdict.REFUTED)
 
 
 @pytest.mark.parametrize(("seconds", "word"), [(1.3, "beaten"), (1.0, "gain open")])
@@ -121,6 +129,13 @@ def test_what_loses_answers_is_dropped_however_fast() -> None:
         LOST,
         "distilled model",
     )
+
+
+def test_what_may_gain_enough_is_dropped_if_it_surely_loses_too_many_answers() -> None:
+    times, rule = made_turns({"before": 1e-3, "after": 0.98e-3}), Rule(0.0204, 0.01)
+    gained = compare_paired(times["before"], times["after"], matters=rule.matters)
+    assert rule.outcome(gained, lambda: KEPT).word == "gain open"
+    assert rule.outcome(gained, lambda: LOST).word == "answers refuted"
 
 
 def test_dropped_steps_come_with_the_best_that_they_did() -> None:

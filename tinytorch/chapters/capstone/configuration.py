@@ -10,23 +10,20 @@ from typing import Any, Literal, cast, get_args
 
 from tinytorch.core.module import Module
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.acceleration.fusion import fuse
 from tinytorch.perf.benchmarking.variants import Variant
 from tinytorch.perf.benchmarking.zoo import suite
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of, enable_kv_cache, fuse_decoding
 from tinytorch.perf.quantization import Plan, Scheme, quantize_model
 
-ModelName = Literal["full", "half of the units", "distilled", "low rank", "sparse"]
+ModelName = Literal["full", "half of the units", "distilled", "sparse"]
 Weights = Literal["float32", "8-bit weights", "8-bit layers"]
 CacheName = Literal["none", "float32", "8-bit"]
-Fusion = Literal["none", "layers", "token"]
+Fusion = Literal["none", "token"]
 
 #: What the zoo's suite calls a model that it names otherwise.
-_IN_SUITE = {"full": "baseline", "half of the units": "structured", "low rank": "low-rank", "sparse": "pruned"}
-#: Models whose linear layers can be neither quantized nor fused.
-_OWN_LAYERS = ("low rank", "sparse")
-#: What may take the place of another choice than the plain one: of a cache, of fused layers, of any other model.
-_REPLACING = ("8-bit", "token", "distilled")
+_IN_SUITE = {"full": "baseline", "half of the units": "structured", "sparse": "pruned"}
+#: What may take the place of another choice than the plain one: of a cache, of any other model.
+_REPLACING = ("8-bit", "distilled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +32,10 @@ class Configuration:
 
     Attributes:
         model: the zoo's trained GPT, or one made of it: with ``half of the units`` removed and fine-tuned,
-            ``distilled`` into half the width, of ``low rank``, or ``sparse``, a tenth of the weights stored as CSR.
+            ``distilled`` into half the width, or ``sparse``, a tenth of the weights stored as CSR.
         weights: ``8-bit weights`` become floats where they are used; ``8-bit layers`` multiply integers.
         cache: of keys and values, in ``float32`` or in ``8-bit`` codes.
-        fusion: of ``layers``, where activations and sums belong to products; or one op for each new ``token``.
+        fusion: one op for each new ``token``, or none.
         kernels: whether compiled kernels run.
     """
 
@@ -53,12 +50,10 @@ class Configuration:
             known = get_args(kind)
             if getattr(self, name) not in known:
                 raise ValueError(f"{name} must be one of {', '.join(known)}, not {getattr(self, name)!r}")
-        if self.model in _OWN_LAYERS and (self.weights != "float32" or self.fusion != "none"):
+        if self.model == "sparse" and (self.weights != "float32" or self.fusion != "none"):
             raise ValueError(f"model must have plain linear layers to be quantized or fused, but is {self.model!r}")
         if self.fusion == "token" and (self.cache == "none" or not self.kernels or self.weights == "8-bit layers"):
             raise ValueError(f"fusion 'token' needs a cache and kernels, and no 8-bit layers, but this is {self}")
-        if self.fusion == "layers" and self.weights != "float32":
-            raise ValueError(f"weights must be 'float32' for fusion 'layers', not {self.weights!r}")
 
 
 #: Where the ladder begins: the whole text is read again for every token, on NumPy. It is there to teach.
@@ -90,18 +85,15 @@ class Step:
             return None
 
 
-#: Every step on one core. Steps that cannot be taken yet are offered later.
+#: Steps on one core, each of another kind, as each more widens the intervals of all. What cannot be taken yet is
+#: offered later.
 STEPS = (
     Step("key-value cache", "cache", "float32"),
     Step("compiled kernels", "kernels", True),
-    Step("fused layers", "fusion", "layers"),
     Step("one op a token", "fusion", "token"),
-    Step("8-bit weights", "weights", "8-bit weights"),
     Step("8-bit layers", "weights", "8-bit layers"),
     Step("8-bit cache", "cache", "8-bit"),
     Step("half of the units", "model", "half of the units"),
-    Step("low rank", "model", "low rank"),
-    Step("sparse weights", "model", "sparse"),
     Step("distilled model", "model", "distilled"),
 )
 #: Names of one step, or of two of which the second cannot be taken without the first.
@@ -127,8 +119,6 @@ def ready(configuration: Configuration, batch: int) -> Variant:
     if configuration.weights != "float32":
         plan = Plan("weight-only", Scheme(8, per="channel")) if configuration.weights == "8-bit weights" else Plan()
         model = quantize_model(model, plan=plan)
-    if configuration.fusion == "layers":
-        model = fuse(model)
     made = cast(GPT, model)
     if configuration.fusion == "token":
         made = fuse_decoding(made)

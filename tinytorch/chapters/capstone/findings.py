@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +17,7 @@ from tinytorch.perf.benchmarking import Change, Performance, compare, plot_perfo
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.engines.turns import study
 from tinytorch.perf.host.background_load import BackgroundLoad
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, judge, quotient, ratio
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, judge, ratio
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.quantization.accuracy import paired_difference_interval
@@ -55,30 +55,23 @@ def same_end(one: Ladder, other: Ladder) -> Judgement:
 
 
 @dataclass(frozen=True)
-class Later:
-    """What was taken after the first turn, for so many questions, its first step alone, and what the gain became."""
+class Pair:
+    """A pair that was taken, for so many questions, and the trial of its first step alone in the turn before."""
 
     questions: str
     taken: Trial
     alone: Trial
-    became: Judgement
 
 
-def taken_later(ladders: Iterable[Ladder], steps: int, same_within: float = 1.0) -> list[Later] | Unmeasured:
-    """Return what was taken of so many steps at once, and whether the gain became "smaller", "larger" or the "same".
-
-    A pair's first step was tried alone in the turn before, a single one in the first turn, where pairs are not tried.
-    """
-    words = {"smaller": (None, 1 / same_within), "same": (1 / same_within, same_within), "larger": (same_within, None)}
+def pairs_taken(ladders: Iterable[Ladder]) -> list[Pair] | Unmeasured:
+    """Return the pairs that were taken where no single step passed."""
     found = []
     for ladder in ladders:
         for before, stage in pairwise(ladder.stages):
-            taken, tried = stage.taken, before if steps > 1 else ladder.stages[0]
-            alone = next((one for one in tried.trials if taken and one.move == taken.move[:1]), None)
-            if taken and alone and len(taken.move) == steps:
-                gain = quotient(taken.gained.estimate, alone.gained.estimate, f"gain of {taken.name} over that alone")
-                found.append(Later(str(ladder.workload.questions), taken, alone, judge.word_between(gain, words)))
-    return found or Unmeasured(f"in this run no {'pair' if steps > 1 else 'single step'} was taken after another step")
+            if stage.taken and len(stage.taken.move) > 1:
+                alone = next(one for one in before.trials if one.move == stage.taken.move[:1])
+                found.append(Pair(str(ladder.workload.questions), stage.taken, alone))
+    return found or Unmeasured("in this run no pair was taken after another step")
 
 
 @dataclass(frozen=True)
@@ -88,7 +81,6 @@ class Choices:
     turns: Derived
     right: Derived
     by_roof: Derived
-    all_right: Judgement
     trials: Counted
     typical: Derived
     largest: Derived
@@ -112,7 +104,6 @@ def choices(ladders: Iterable[Ladder], background: BackgroundLoad) -> Choices:
         Derived(len(by_law), "1", "turns", gains, _COUNTS),
         Derived(sum(map(is_right, by_law)), "1", "right turns", gains, _COUNTS),
         Derived(sum(map(is_right, by_roof)), "1", "turns in which the roof was right", gains, _COUNTS),
-        judge.verdict_of_all(by_law),
         Counted(len(trials), "1", "moves that were predicted and measured"),
         Derived(math.exp(np.median(off)) - 1, "%", "median error", gains, "predictions of one profile err together"),
         Derived(math.exp(off.max()), "", "largest error", gains, "it is a largest one"),
@@ -144,22 +135,21 @@ def rungs(ladder: Ladder, found: Mapping[str, Performance], rule: Rule) -> dict[
 
 @dataclass(frozen=True)
 class End:
-    """The last rung for so many questions: the plain start's time and memory over its own, and its honest change."""
+    """The last rung for so many questions: the plain start's time and memory over its own, and its honest gain."""
 
     questions: str
     last: Rung
     gain: Measurement
     saved: Measurement
-    change: Change
     honest: Comparison
 
 
 def end(ladder: Ladder, climbed: Mapping[str, Rung], rule: Rule) -> End:
     """Return what the last rung comes to."""
     last, nothing = climbed[[*ladder.rungs][-1]], Counted(1, "", "no step passed")
-    change = compare(climbed[_BASELINE].found, last.found, rule.matters)
+    honest = compare(climbed[_BASELINE].found, last.found, rule.matters).speedup
     gain, saved = (one.estimate for one in (last.change.speedup, last.change.memory)) if last.change else (nothing,) * 2
-    return End(str(ladder.workload.questions), last, gain, saved, change, rule.judged(change.speedup))
+    return End(str(ladder.workload.questions), last, gain, saved, rule.judged(honest))
 
 
 def kept_gains(climbed: Iterable[Mapping[str, Rung]]) -> Derived | Unmeasured:
@@ -178,10 +168,10 @@ def any_gains(ends: Iterable[End], times: float) -> Judgement:
     return judge.verdict_of_any(judge.verdict_between(each, low=times, together=len(every)) for each in every)
 
 
-def three_numbers(found: Mapping[str, Performance]) -> Figure:
-    """Return time, peak memory and right answers as the course draws them, the baseline beside the start."""
-    figure, axes = subplots(3, 1, height=6.6)
-    shown = {name: found[name] for name in dict.fromkeys([_START, _BASELINE, *found])}
+def time_and_memory(found: Mapping[str, Performance]) -> Figure:
+    """Return time and peak memory as the course draws them, the baseline beside the start."""
+    figure, axes = subplots(2, 1, height=4.4)
+    shown = {name: replace(found[name], correct=None) for name in dict.fromkeys([_START, _BASELINE, *found])}
     colors = {name: color({_START: "baseline", _BASELINE: "numpy"}.get(name, "measured")) for name in shown}
     plot_performance_comparison(shown, axes, colors, ink=INK)
     return figure

@@ -9,32 +9,49 @@ from typing import Any
 import numpy as np
 
 from tinytorch.chapters.gpt2 import GPT2, NUMBER, call_seconds, read_seconds
-from tinytorch.core.module import Sequential
+from tinytorch.core.module import Module, Sequential
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
-from tinytorch.perf.acceleration.techniques import forward_pass
+from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.time_bound import TimeBound, added, at_rate
-from tinytorch.perf.measuring import Measurement, Modelled, interleave
+from tinytorch.perf.measuring import Counted, Modelled, interleave, judge
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.judge import Judgement
+from tinytorch.perf.quantization import Plan, Scheme, quantize_model
+from tinytorch.perf.quantization.convert import stored_bytes
 
 #: Blocks that are timed, a quarter of them all: more than many caches hold, and little enough for a page.
 _TIMED = 3
-QUARTER_BYTES = _TIMED * NUMBER * GPT2.block_parameters
-BODY_BYTES = GPT2.layers * NUMBER * GPT2.block_parameters
 
 
-def quarter_seconds() -> Measurement:
-    """Return the seconds of three untrained blocks of GPT-2's shape for one token, by NumPy, in several places."""
+@dataclass(frozen=True)
+class Codes:
+    """What weights in eight-bit codes gain for a token, what their bytes allow, and whether it is that at most."""
+
+    gained: Comparison
+    allowed: Counted
+    kept: Judgement
+
+
+def codes_for_floats() -> Codes:
+    """Return what codes gain in three untrained blocks of GPT-2's shape, by compiled kernels, in several places."""
     token = Tensor(np.random.default_rng(0).standard_normal((1, 1, GPT2.width), dtype=np.float32))
-    held: list[Callable[[], Any]] = []
+    held: dict[str, Module] = {}
 
     def made() -> dict[str, Callable[[], Any]]:
         held.clear()  # no more than three blocks are in memory at a time
         blocks = (TransformerBlock(GPT2.width, GPT2.heads, seed=seed) for seed in range(_TIMED))
-        held.append(forward_pass(Sequential(*blocks), token))
-        return {"quarter": lambda: held[0]()}
+        held["floats"] = Sequential(*blocks)
+        held["codes"] = quantize_model(held["floats"], plan=Plan("weight-only", Scheme(8, per="channel")))
+        return {name: with_kernels(forward_pass(one, token)) for name, one in held.items()}
 
-    return interleave(made, repeats=30, at_most_seconds=1.5, warmup_seconds=0.1)["quarter"]
+    times = interleave(made, repeats=30, at_most_seconds=3.0, warmup_seconds=0.1)
+    gained = compare_paired(times["floats"], times["codes"], matters=0.1)
+    allowed = stored_bytes(held["floats"]) / stored_bytes(held["codes"])
+    words = {"none": (None, 1.0), "kept": (1.0, allowed), "more": (allowed, None)}
+    what = "bytes of three blocks' weights in float32 over those in codes of 8 bits"
+    return Codes(gained, Counted(allowed, "", what), judge.word_between(gained.estimate, words))
 
 
 @dataclass(frozen=True)

@@ -50,14 +50,16 @@ class Rule:
     def outcome(self, gained: Comparison, change: Callable[[], Measurement]) -> Judgement:
         """Return that a step "passes", or what it fails by, or may: "gain" or "answers", "refuted" or "open".
 
-        The gain is tested, and only if it is enough the ``change`` of right answers, which has to be asked for.
+        The gain is tested, and only if it may be enough the ``change`` of right answers, which has to be asked for: too
+        many lost drop a step whatever it gains.
         """
         known, what = self.judged(gained), "gain"
         last = Verdict.REFUTED if known.is_no_gain else Verdict.SUPPORTED if known.is_gain else Verdict.OPEN
         tests: tuple[Test, ...] = (Test(known.estimate, 1 + self.matters, None, known.reach, last),)
-        if last is Verdict.SUPPORTED:
-            holds, what = self.holds(change()), "answers"
-            tests, last = tests + holds.tests, holds.verdict
+        if last is not Verdict.REFUTED:
+            holds = self.holds(change())
+            if last is Verdict.SUPPORTED or holds.verdict is Verdict.REFUTED:
+                what, tests, last = "answers", tests + holds.tests, holds.verdict
         word = "passes" if last is Verdict.SUPPORTED else f"{what} {last}"
         return Judgement(Verdict.OPEN if last is Verdict.OPEN else Verdict.SUPPORTED, tests, word)
 
@@ -85,7 +87,7 @@ class Trial:
 
     @property
     def change(self) -> Measurement | None:
-        """Change of right answers; None where it is not faster, and so not scored."""
+        """Change of right answers; None where they decide nothing."""
         was_scored = len(self.outcome.tests) > 1 and self.outcome.word != "beaten"
         return self.outcome.tests[1].measurement if was_scored else None
 
@@ -96,8 +98,10 @@ class Stage:
 
     Attributes:
         trials: of every step that could be taken, or of every pair of steps, the largest predicted gain first.
-        taken, won: the fastest of those that pass, by its median; None, or that there is none, if none does.
-        first, of_roof: the trials that Amdahl's law, and the roof, put first; ``choice``, whether that was right.
+        taken, won: of those that pass and are not proven slower than the fastest, the one for which most was predicted;
+            None, or that there is none, if none passes.
+        first, of_roof: what Amdahl's law, and the roof, put first of what does not surely lose too many answers;
+            ``choice``, whether that was right.
         chosen: the name of what was taken, or "nothing", tested on all gains.
     """
 
@@ -116,45 +120,50 @@ class Stage:
 def stage_of(number: int, profile: Profile, tried: Iterable[Trial]) -> Stage:
     """Return the turn that takes the best of what was tried."""
     trials = sorted(tried, key=lambda trial: -trial.predicted.value)
-    passing = [trial for trial in trials if trial.outcome.word == "passes"]
-    best = taken = min(passing, key=lambda trial: trial.seconds.median, default=None)
-    if best is not None:
-        taken = replace(best, outcome=replace(best.outcome, word="taken"))
-        trials[trials.index(best)] = taken
-        # The same samples chose what was taken, so that any pair might have been compared.
-        trials = [beaten_by(taken, trial, math.comb(len(trials), 2)) for trial in trials]
-    first, of_roof = trials[0], max(trials, key=lambda trial: trial.roof.value)
+    fit = [trial for trial in trials if trial.outcome.word != "answers refuted"] or trials
+    first, of_roof = fit[0], max(fit, key=lambda trial: trial.roof.value)
     tests = tuple(trial.outcome.tests[0] for trial in trials)
+    passing = [trial for trial in trials if trial.outcome.word == "passes"]
+    # The same samples choose what is fastest, so that any pair might have been compared.
+    fastest, together = min(passing, key=lambda trial: trial.seconds.median, default=None), math.comb(len(trials), 2)
+    best = [trial for trial in passing if fastest and not surely_longer(trial, fastest, together)]
+    choices = [right_choice(one, best, tests) for one in (first, of_roof)]
+    taken = replace(best[0], outcome=replace(best[0].outcome, word="taken")) if best else None
+    if taken:
+        trials = [taken if trial is best[0] else beaten_by(taken, trial, together) for trial in trials]
+        # What was put first is shown as it came out.
+        first, of_roof = (next(trial for trial in trials if trial.move == one.move) for one in (first, of_roof))
     chosen = Judgement(Verdict.SUPPORTED, tests, taken.name if taken else "nothing")
     won = taken or Unmeasured("in this run no step passed in that turn")
-    choices = (right_choice(one, taken, tests) for one in (first, of_roof))
     return Stage(str(number), profile, tuple(trials), taken, won, first, of_roof, chosen, *choices)
+
+
+def surely_longer(trial: Trial, other: Trial, together: int) -> tuple[Test, ...]:
+    """Return the tests by which a call surely takes longer than of the ``other``; none if that is not proven."""
+    if trial is other:
+        return ()
+    longer = verdict_between(ratio(trial.seconds, other.seconds), low=1, strict=True, together=together)
+    return longer.tests if longer.verdict is Verdict.SUPPORTED else ()
 
 
 def beaten_by(taken: Trial, trial: Trial, together: int) -> Trial:
     """Return the trial, as "beaten" if its gain is open and a call surely takes longer than of what was taken."""
-    if trial.outcome.word != "gain open":
+    longer = surely_longer(trial, taken, together) if trial.outcome.word == "gain open" else ()
+    if not longer:
         return trial
-    longer = verdict_between(ratio(trial.seconds, taken.seconds), low=1, strict=True, together=together)
-    if longer.verdict is not Verdict.SUPPORTED:
-        return trial
-    return replace(trial, outcome=Judgement(Verdict.SUPPORTED, trial.outcome.tests + longer.tests, "beaten"))
+    return replace(trial, outcome=Judgement(Verdict.SUPPORTED, trial.outcome.tests + longer, "beaten"))
 
 
-def right_choice(first: Trial, taken: Trial | None, tests: tuple[Test, ...]) -> Judgement | None:
+def right_choice(first: Trial, best: Sequence[Trial], tests: tuple[Test, ...]) -> Judgement | None:
     """Return whether it was right to put ``first`` first, with the tests of all gains; None where no step passes.
 
-    It was if it passes and no other is proven faster. Open it is as it "may pass", or as another "may be faster".
+    It was if it is one of the ``best``: it passes, and none is proven faster. Open it is where it "may pass".
     """
-    if taken is None:
+    if not best:
         return None
-    found = Judgement(Verdict.SUPPORTED if first is taken else Verdict.REFUTED)
     if first.outcome.verdict is Verdict.OPEN:
-        found = Judgement(Verdict.OPEN, word="may pass")
-    elif first.outcome.word == "passes":
-        found = verdict_between(ratio(first.seconds, taken.seconds), high=1)
-        found = replace(found, word="may be faster" if found.verdict is Verdict.OPEN else "")
-    return replace(found, tests=found.tests + tests)
+        return Judgement(Verdict.OPEN, tests, "may pass")
+    return Judgement(Verdict.SUPPORTED if first in best else Verdict.REFUTED, tests)
 
 
 @dataclass(frozen=True)
@@ -202,7 +211,7 @@ class Ladder:
 def climb_ladder(workload: Workload, machine: Ceilings, rule: Rule, *, steps: Sequence[Step] = STEPS) -> Ladder:
     """Return the ladder that the method climbs from `PLAIN`, on one core, by ``steps``.
 
-    Each turn predicts the gain of all that can be taken from a profile, then measures them, and takes the fastest that
+    Each turn predicts the gain of all that can be taken from a profile, then measures them, and takes the best that
     passes the rule. Where none does, pairs have a turn of which one makes the other possible; then it ends.
 
     Raises:

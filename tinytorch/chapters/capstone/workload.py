@@ -114,7 +114,7 @@ def predicted_bytes(configuration: Configuration, questions: int) -> int:
     width = 48 if configuration.model == "distilled" else 96
     inner = width // 2 if configuration.model == "half of the units" else width
     number = 4 if configuration.weights == "float32" else 1
-    kept = {"low rank": 1 / 3, "sparse": 0.1 * 1.5, "half of the units": 0.5}.get(configuration.model, 1.0)
+    kept = {"sparse": 0.1 * 1.5, "half of the units": 0.5}.get(configuration.model, 1.0)
     matrices = number * ((vocabulary + positions) * width + layers * 12 * width**2 * kept)
     vectors = 4 * (layers * (7 * inner + 6 * width) + 2 * width)
     # A code has a scale of 4 bytes for each head and position; the GPT has 4 heads.
