@@ -20,6 +20,8 @@ from urllib.parse import quote, unquote, urldefrag, urlsplit
 from bs4 import BeautifulSoup
 from built_site import find_pages
 
+from tinytorch.perf.measuring.atomic_io import write_whole
+
 AGENT = "Mozilla/5.0 (compatible; link check of a book; asks each address once a week at most)"
 #: How often an address is asked before its answer counts, and the seconds that each may take.
 TIMES, TIMEOUT = 3, 30
@@ -89,13 +91,6 @@ def read_cache(path: Path | None, now: float) -> dict[str, float]:
     return {link: when for link, when in content.items() if now - when < REMEMBERED * DAY}
 
 
-def write_cache(path: Path, good: dict[str, float]) -> None:
-    """Write the good links aside, then rename."""
-    aside = path.with_name(f"{path.name}.part")
-    aside.write_text(json.dumps(good, indent=1, sort_keys=True) + "\n", "utf-8")
-    aside.replace(path)
-
-
 def check(
     links: Iterable[str], good: dict[str, float], now: float, problem: Callable[[str], str | None]
 ) -> dict[str, str]:
@@ -122,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     broken = check(set().union(*pages.values()), good, now, problem_with)
     if given.cache is not None:
-        write_cache(given.cache, good)
+        write_whole(given.cache, json.dumps(good, indent=1, sort_keys=True) + "\n")
     for link, said in broken.items():
         print(f"{link}: {said} (on {', '.join(page for page, links in pages.items() if link in links)})")
     print(f"{len(good) + len(broken)} links to other hosts: {len(broken) or 'none'} broken.")

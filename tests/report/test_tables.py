@@ -267,7 +267,5 @@ def test_a_quoted_column_holds_text_alone_in_the_frame_of_quoted_numbers() -> No
     page = BeautifulSoup(to_html(rows, columns, caption="Rates", key="rates"), "html.parser")
     assert [span.get_text() for span in page.select("td .quoted-value")] == ["137 TFLOP/s"]
     assert not page.select("th .quoted-value")
-    with pytest.raises(
-        TypeError, match=r"cell 'Published' of table 'rates' is quoted from elsewhere, so it must be text or Quoted"
-    ):
+    with pytest.raises(TypeError, match="elsewhere"):
         checked_rows([{"name": "a GPU", "rate": 137e12}], columns, "rates")

@@ -27,7 +27,7 @@ def test_a_claim_has_no_empty_part(field: str) -> None:
 
 
 def test_a_claim_has_one_of_its_verdicts_and_a_real_address() -> None:
-    with pytest.raises(ValueError, match="verdict of 'c'"):
+    with pytest.raises(ValueError, match="verdict"):
         Claim("c", "It is so.", "Someone", "so", Judgement(Verdict.FASTER), "It took {a}.")
     with pytest.raises(ValueError, match="source_url"):
         Claim("c", "It is so.", "Someone", "so", SUPPORTED, "It took {a}.", source_url="javascript:alert(1)")

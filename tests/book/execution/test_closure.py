@@ -85,7 +85,7 @@ def test_a_cell_with_a_magic_line_may_import_all_if_it_names_the_package(tmp_pat
 
 
 def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"must be a package with an __init__\.py"):
+    with pytest.raises(ValueError, match="package"):
         SourcePackage(tmp_path)
 
 

@@ -31,7 +31,7 @@ def test_where_the_site_is(environment: dict[str, str], address: str | None) -> 
     "given", ["example.org", "ftp://example.org/", "https://", "https://example.org/?a", "https://a/#b"]
 )
 def test_what_is_no_address_is_refused(given: str) -> None:
-    with pytest.raises(ConfigError, match="TINYTORCH_SITE_URL must be the address of the site's root"):
+    with pytest.raises(ConfigError, match="address"):
         site_address({"TINYTORCH_SITE_URL": given})
 
 
