@@ -125,15 +125,6 @@ def test_a_deep_chain_needs_no_recursion(length: int) -> None:
     assert gradient_of(x) == length + 1
 
 
-def test_residual_chain_of_products() -> None:
-    x = Tensor(np.array(1e-3), requires_grad=True)
-    y = x
-    for _ in range(1000):
-        y = y + y * 1e-3
-    y.backward()
-    np.testing.assert_allclose(gradient_of(x), 1.001**1000, rtol=1e-12)
-
-
 @pytest.mark.parametrize("narrow", [np.float32, np.float16])
 def test_a_gradient_has_its_tensors_dtype_beside_a_wider_operand(narrow: Any) -> None:
     x = Tensor(np.ones((2, 2), narrow), requires_grad=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -45,19 +44,3 @@ def test_seeds_reproduce_and_each_epoch_has_a_new_order() -> None:
     second = _order(one)
     assert second != first
     assert second == _order(same)
-
-
-@pytest.mark.parametrize(
-    ("arrays", "options", "message"),
-    [
-        ((), {}, "arrays must be at least one"),
-        ((np.ones(3), np.ones(4)), {}, r"of one length above 0, but their shapes are \[\(3,\), \(4,\)\]"),
-        ((np.ones((0, 3)),), {}, r"of one length above 0, but their shapes are \[\(0, 3\)\]"),
-        ((np.float64(3),), {}, r"of one length above 0, but their shapes are \[\(\)\]"),
-        ((np.ones(3),), {"batch_size": 0}, "batch_size must be a whole number above 0, not 0"),
-        ((np.ones(3),), {"batch_size": 1.5}, r"batch_size must be a whole number above 0, not 1\.5"),
-    ],
-)
-def test_bad_arguments_are_named(arrays: Any, options: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        DataLoader(*arrays, **options)

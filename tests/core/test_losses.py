@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import scipy.special
 
 from tests.core.cases import normal
@@ -39,12 +38,3 @@ def test_ignored_targets_count_neither_in_the_sum_nor_in_the_mean() -> None:
     logits, labels = normal(4, 5), np.array([0, -1, 2, -1])
     some = CrossEntropyLoss()(Tensor(logits[[0, 2]]), labels[[0, 2]]).item()
     np.testing.assert_allclose(CrossEntropyLoss(ignore_index=-1)(Tensor(logits), labels).item(), some, rtol=1e-12)
-
-
-def test_losses_name_the_target() -> None:
-    with pytest.raises(ValueError, match="target must have the prediction's shape"):
-        MSELoss()(Tensor([[1.0], [2.0]]), [1.0, 2.0])
-    with pytest.raises(ValueError, match=r"target must be integers of shape \(1,\)"):
-        CrossEntropyLoss()(Tensor([[1.0, 2.0]]), [0, 1])
-    with pytest.raises(TypeError, match="target must be whole numbers"):
-        CrossEntropyLoss()(Tensor([[1.0, 2.0]]), [0.5])

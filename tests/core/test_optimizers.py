@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -140,21 +139,3 @@ def test_state_bytes() -> None:
     assert SGD(parameters).state_nbytes() == 0
     assert SGD(parameters, momentum=0.9).state_nbytes() == size
     assert Adam(parameters).state_nbytes() == 2 * size
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda p: SGD([]), "parameters must hold at least one Parameter"),
-        (lambda p: SGD(p, lr=-1), "lr must be a finite number that is not negative, not -1"),
-        (lambda p: Adam(p, lr=math.nan), "lr must be a finite number that is not negative, not nan"),
-        (lambda p: SGD(p, momentum=1.0), r"momentum must be at least 0 and below 1, not 1\.0"),
-        (lambda p: Adam(p, betas=(1.0, 0.9)), r"betas\[0\] must be at least 0 and below 1"),
-        (lambda p: AdamW(p, betas=(0.9, -0.1)), r"betas\[1\] must be at least 0 and below 1"),
-    ],
-)
-def test_bad_arguments_are_named(make: Callable[[list[Parameter]], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make([Parameter([1.0])])
-    with pytest.raises(TypeError, match="Optimizer must define step"):
-        Optimizer([Parameter([1.0])], 0.1).step()

@@ -151,9 +151,3 @@ def test_a_schedule_scales_the_rate_from_0_towards_1_and_is_undone() -> None:
     np.testing.assert_allclose(asked, [0, 0.25, 0.5, 0.75])
     np.testing.assert_allclose(rates, [0.4, 0.3, 0.2, 0.1])
     assert optimizer.lr == 0.4
-
-
-def test_epochs_are_at_least_one() -> None:
-    model = Linear(1, 1, seed=0)
-    with pytest.raises(ValueError, match="epochs must be a whole number above 0, not 0"):
-        fit(model, DataLoader(np.ones(2), np.ones(2)), MSELoss(), SGD(model.parameters()), 0)

@@ -56,24 +56,3 @@ def test_batch_norm_by_its_own_and_by_given_statistics() -> None:
     mean, variance = normal(3, seed=1), positive(3, seed=1)
     given = apply(ops.batch_norm, *tensors, mean, variance, epsilon=1e-5)
     np.testing.assert_allclose(given.data, _normalized(x, mean, variance, weight, bias), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize(("channels", "parameters"), [(4, 3), (4, 1), (1, 2)])
-def test_batch_norm_refuses_other_channels_in_either_mode(channels: int, parameters: int) -> None:
-    tensors = Tensor(normal(2, channels, 2, 2)), Tensor(positive(parameters)), Tensor(normal(parameters))
-    message = rf"shape \(N, {parameters}, H, W\), not \(2, {channels}, 2, 2\)"
-    with pytest.raises(ValueError, match=message):
-        apply(ops.batch_norm, *tensors, epsilon=1e-5)
-    with pytest.raises(ValueError, match=message):
-        apply(ops.batch_norm, *tensors, normal(parameters), positive(parameters), epsilon=1e-5)
-
-
-def test_batch_norm_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one element"):
-        apply(ops.batch_norm, Tensor(normal(0, 2, 3, 3)), Tensor(positive(2)), Tensor(normal(2)), epsilon=1e-5)
-
-
-@pytest.mark.parametrize("shapes", [((2, 3), (4,), (4,)), ((2, 3), (3,), (1,)), ((2, 3), (1,), (3,))])
-def test_layer_norm_refuses_parameters_of_another_width(shapes: tuple[tuple[int, ...], ...]) -> None:
-    with pytest.raises(ValueError, match=r"layer_norm needs a last axis of \d, but the input's shape is \(2, 3\)"):
-        apply(ops.layer_norm, *[Tensor(normal(*shape)) for shape in shapes], epsilon=1e-5)

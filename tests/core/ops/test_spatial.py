@@ -121,26 +121,3 @@ def test_adaptive_pool_averages_the_cells(size: tuple[int, int]) -> None:
     np.testing.assert_allclose(
         apply(ops.adaptive_avg_pool2d, Tensor(x), size=size).data, expected, rtol=1e-12, atol=1e-14
     )
-
-
-@pytest.mark.parametrize(
-    ("x", "weight", "changed", "message"),
-    [
-        ((2, 3, 4, 4), (2, 2, 2, 2), {}, r"shape \(N, 2, H, W\), not \(2, 3, 4, 4\)"),
-        ((3, 4, 4), (2, 3, 2, 2), {}, r"shape \(N, 3, H, W\), not \(3, 4, 4\)"),
-        ((1, 4, 4, 4), (3, 2, 2, 2), {"groups": 2}, "groups must divide the 3 output channels, but it is 2"),
-        ((1, 2, 4, 2), (2, 2, 2, 3), {}, r"a window of 3 \(dilation 1\) does not fit in 2 with padding 0"),
-        ((1, 2, 4, 4), (2, 2, 3, 3), {"dilation": (2, 2)}, r"window of 3 \(dilation 2\) does not fit in 4"),
-    ],
-)
-def test_convolution_says_what_would_fit(x: Any, weight: Any, changed: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        apply(ops.conv2d, Tensor(normal(*x)), Tensor(normal(*weight)), **convolution(**changed))
-
-
-def test_pools_say_what_would_fit() -> None:
-    params = {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0)}
-    with pytest.raises(ValueError, match=r"shape \(N, C, H, W\), not \(2, 2\)"):
-        apply(ops.max_pool2d, Tensor(normal(2, 2)), **params)
-    with pytest.raises(ValueError, match="does not fit in 1"):
-        apply(ops.avg_pool2d, Tensor(normal(1, 1, 1, 4)), **params)
