@@ -183,11 +183,11 @@ def test_a_body_can_be_run_unobserved() -> None:
 def test_one_observer_is_not_installed_twice() -> None:
     recorder = Recorder()
     with observed_by(recorder):
-        with pytest.raises(ValueError, match="observers must not be installed already"), observed_by(recorder):
+        with pytest.raises(ValueError, match="observers"), observed_by(recorder):
             pass
         _ = Tensor([1.0]) + 1
     assert len(recorder.calls) == 1
-    with pytest.raises(ValueError, match="observers must not be installed already"), observed_by(recorder, recorder):
+    with pytest.raises(ValueError, match="observers"), observed_by(recorder, recorder):
         pass
     assert not is_observed()
 
@@ -274,5 +274,5 @@ def test_an_op_without_a_formula_is_not_guessed() -> None:
     recorder = Recorder()
     with observed_by(recorder):
         apply(silent, Tensor([1.0]))
-    with pytest.raises(UncountedError, match="op 'silent' declares no work formula"):
+    with pytest.raises(UncountedError, match="declares"):
         _ = recorder.calls[0].work

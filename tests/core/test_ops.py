@@ -109,7 +109,7 @@ def test_without_gradients_the_output_is_the_same_and_nothing_is_saved(case: Cas
         plain = case(*tensors)
     assert (recorded.requires_grad, plain.requires_grad) == (True, False)
     np.testing.assert_array_equal(recorded.data, plain.data)
-    with pytest.raises(RuntimeError, match="requires a gradient"):
+    with pytest.raises(RuntimeError, match="requires"):
         plain.backward(np.ones(plain.shape))
 
 

@@ -7,17 +7,14 @@ import numpy as np
 import pytest
 
 from tests.perf.made_ceilings import made_ceilings
-from tests.perf.small_models import INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
+from tests.perf.small_models import INPUTS, OUTPUTS, ROWS, rows, two_layers
 from tinytorch.chapters.quantization.exercises import naive_quantize
 from tinytorch.core.activations import ReLU
-from tinytorch.core.attention import MultiHeadAttention
-from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Flatten, Linear
 from tinytorch.core.module import Module, Sequential
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, UncountedError, Work
-from tinytorch.core.spatial import Conv2d
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
 from tinytorch.core.tensor import Tensor
-from tinytorch.core.transformers import GPT
 from tinytorch.perf.compression import (
     compress_model,
     layer_sparsity,
@@ -26,57 +23,14 @@ from tinytorch.perf.compression import (
     sparse_model,
     structured_prune,
 )
-from tinytorch.perf.measuring import interleave, ratio
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.measuring.statistics import median_interval
-from tinytorch.perf.memoization import disable_kv_cache, enable_kv_cache, fuse_decoding
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import (
-    Plan,
-    QuantizedLinear,
-    Scheme,
-    analyze_model_sizes,
     dequantize_int8,
     quantize_int8,
-    quantize_model,
-    save_quantized,
 )
 
 pytestmark = pytest.mark.usefixtures("made_machine")
-
-
-def test_attention_flops_without_the_sequence_length() -> None:
-    model = MultiHeadAttention(8, 2, seed=0)
-    found = [Profiler().count_flops(model, (1, length, 8)) for length in (10, 20, 40)]
-    # a T + b T²: the second difference of the FLOPs a position shows the square.
-    assert found[1] / 20 - found[0] / 10 == 4 * 8 * 10
-    assert found[2] / 40 - found[1] / 20 == 4 * 8 * 20
-
-
-def test_the_batch_counted_into_flops_a_sample() -> None:
-    assert {Profiler().count_flops(two_layers(), (batch, INPUTS)) for batch in (1, 5, 32)} == {90}
-
-
-def test_the_batch_left_out_of_the_rate() -> None:
-    found = Profiler().profile_forward_pass(two_layers(), rows(16))
-    assert found["gflops_per_second"] * found["latency_ms"] * 1e6 == pytest.approx(16 * found["flops"])
-
-
-def test_convolution_flops_without_padding_and_stride() -> None:
-    def flops(stride: int = 1, padding: int = 0) -> int:
-        return Profiler().count_flops(Conv2d(1, 1, 3, stride, padding, seed=0), (1, 1, 8, 8))
-
-    assert [flops(), flops(padding=1), flops(stride=2), flops(stride=2, padding=1)] == [
-        18 * places**2 for places in (6, 8, 3, 4)
-    ]
-
-
-def test_an_unknown_layer_counted_as_its_inputs_size() -> None:
-    with pytest.raises(UncountedError):
-        Profiler().count_flops(Mystery(), (1, INPUTS))
-    with pytest.raises(UncountedError):
-        Profiler().profile_forward_pass(Mystery(), rows())
-    assert Profiler().count_flops(Sequential(Flatten(), Linear(INPUTS, OUTPUTS, seed=0)), (1, INPUTS)) == 36
 
 
 def test_backward_measured_as_twice_the_forward() -> None:
@@ -133,41 +87,6 @@ def test_bandwidth_as_peak_memory_over_latency() -> None:
     assert moved == pytest.approx(4 * (ROWS * INPUTS + INPUTS * OUTPUTS + OUTPUTS + ROWS * OUTPUTS))
 
 
-def test_a_normal_interval_on_ten_samples() -> None:
-    """With one outlier a z-interval reaches below zero; order statistics of positive samples never do."""
-    samples = [1.0] * 9 + [100.0]
-    z = 1.96 * np.std(samples, ddof=1) / np.sqrt(10)
-    interval = median_interval(samples)
-    assert np.mean(samples) - z < 0
-    assert (interval.low, interval.high) == (1.0, 1.0)
-
-
-def test_an_inverted_speedup() -> None:
-    both = interleave({"long": lambda: sum(range(30_000)), "short": lambda: sum(range(300))}, repeats=6)
-    assert ratio(both["long"], both["short"]).median > 1 > ratio(both["short"], both["long"]).median
-    with Profiler() as profiler:
-        two_layers()(rows())
-    assert profiler.amdahl("linear", 2) > 1 > profiler.amdahl("linear", 0.5)
-
-
-@pytest.mark.parametrize("bits", [8, 4, 2])
-def test_int8_that_is_stored_as_float32(bits: int, tmp_path: Path) -> None:
-    """The codes are small integers in memory, in the size that is reported, and on the disk."""
-    model = Sequential(Linear(256, 256, seed=0), ReLU(), Linear(256, 256, seed=1))
-    small = quantize_model(model, plan=Plan("weight-only", Scheme(bits, per="channel")))
-    for _, layer in small.named_modules():
-        if isinstance(layer, QuantizedLinear):
-            assert layer.codes.data.dtype.itemsize == 1
-            assert layer.codes.nbytes == 256 * 256 * bits // 8
-            assert all(each.data.dtype != np.float32 or each.size <= 256 for _, each in layer._named_state())
-    sizes = analyze_model_sizes(model, small)
-    assert sizes["quantized_mb"] < sizes["original_mb"] * (bits / 32 + 0.02)
-    model.save(tmp_path / "float.npz")
-    save_quantized(small, tmp_path / "small.npz")
-    on_disk = [(tmp_path / f"{name}.npz").stat().st_size for name in ("small", "float")]
-    assert on_disk[0] < on_disk[1] * (bits / 32 + 0.04)
-
-
 def test_pruning_that_writes_zeros_and_reports_a_smaller_model(tmp_path: Path) -> None:
     """Zeros change neither bytes, on disk or reported, nor FLOPs; what is said to be smaller is, on disk, too."""
     model = Sequential(Linear(256, 256, seed=0), ReLU(), Linear(256, 256, seed=1))
@@ -213,22 +132,3 @@ def test_quantization_to_garbage(values: list[float]) -> None:
     at_most = 0.0 if np.ptp(x) == 0 else 0.51 * span / 255 + 2e-45
     assert np.abs(back - x).max() <= at_most
     assert np.abs(naive_quantize(x) - x).max() > at_most, "the naive quantizer of the exercise must fail here"
-
-
-def test_cached_generation_whose_logits_differ_from_uncached() -> None:
-    """Every position's, one by one, also in one op; a cache that forgets where a token stands would be noticed."""
-    model = GPT(11, 24, 2, 2, 16, seed=0).eval()
-    draw = np.random.default_rng(0)
-    for parameter in model.parameters():
-        parameter.data[...] += draw.normal(0, 0.3, parameter.shape).astype(np.float32)
-    tokens = draw.integers(0, 11, (2, 16))
-    with no_grad():
-        whole = model(tokens).data
-    for cached in (model, fuse_decoding(model)):
-        cache = enable_kv_cache(cached, batch_size=2)
-        steps = [cached(tokens[:, p : p + 1]).data for p in range(16)]
-        np.testing.assert_allclose(np.concatenate(steps, axis=1), whole, rtol=0, atol=1e-5)
-        cache.stand_at(14)
-        misplaced = cached(tokens[:, 15:]).data
-        assert np.abs(misplaced - whole[:, 15:]).max() > 1e-2
-        disable_kv_cache(cached)

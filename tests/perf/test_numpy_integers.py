@@ -17,7 +17,7 @@ from tinytorch.core.transformers import GPT
 from tinytorch.perf.compression import break_even_rank, csr_nbytes, low_rank_model
 from tinytorch.perf.distributed import ring_cost
 from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink
-from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_flops
+from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
 from tinytorch.perf.memoization import KVCache
 from tinytorch.perf.profiling import FLOPCounter, Profiler
 from tinytorch.perf.quantization import Scheme, pack, quantize, quantize_model
@@ -44,8 +44,14 @@ DOORS: dict[str, Callable[[Integer], Any]] = {
     "csr_nbytes": lambda n: csr_nbytes(n(100_000), n(100_000), n(2_000_000_000)),
     "low_rank_model": lambda n: counted(low_rank_model(Sequential(Linear(8, 8)), {"0": n(2)}), shape=(n(2), n(8))),
     "ring_cost": lambda n: ring_cost(n(2_000_000_000), n(8), GivenLink(1e-6, 1e-9)),
-    "transformer_flops": lambda n: transformer_flops(
-        layers=n(96), width=n(12_288), positions=n(2048), vocabulary=n(50_257), examples=n(1000)
+    "transformer_workload": lambda n: transformer_workload(
+        layers=n(96),
+        width=n(12_288),
+        heads=n(96),
+        positions=n(2048),
+        vocabulary=n(50_257),
+        examples=n(1000),
+        flops_per_second=1e12,
     ),
     "KVCache": lambda n: KVCache(n(1), n(8), n(2), n(2), n(4)).get_memory_usage(),
     "Linear": lambda n: counted(Linear(n(8), n(4)), shape=(n(2), n(8))),

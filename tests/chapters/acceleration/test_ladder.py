@@ -53,9 +53,9 @@ def test_the_ladder_holds_rates_against_the_peak_it_is_given() -> None:
 
 def test_a_wrong_step_is_not_timed() -> None:
     wrong = Step("wrong", lambda a, b: a + b)
-    with pytest.raises(ArithmeticError, match="wrong is wrong"):
+    with pytest.raises(ArithmeticError, match="wrong"):
         matmul_ladder(8, steps=(wrong,), made=made_ceilings())
-    with pytest.raises(ValueError, match="width must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="width"):
         matmul_ladder(0)
 
 

@@ -32,5 +32,5 @@ def test_training_is_kept_and_keyed_by_weights_masks_and_teacher(tmp_path: Path)
     assert (alone(batch("mlp")).data != taught(batch("mlp")).data).any()
     assert len(list(tmp_path.glob("*.npz"))) == 4
     assert models.accuracy(alone, "mlp") >= 0
-    with pytest.raises(ValueError, match="examples must be"):
+    with pytest.raises(ValueError, match="examples"):
         trained_on("mlp", student, 1, examples=0)

@@ -65,9 +65,9 @@ def test_both_rules_say_what_is_known_of_independent_times(monkeypatch: pytest.M
 
 
 def test_what_cannot_be_judged_is_refused() -> None:
-    with pytest.raises(ValueError, match="trials must be at least 1 and runs at least 6, not 0 and 10"):
+    with pytest.raises(ValueError, match="trials"):
         lab.against_itself(lambda: None, trials=0)
-    with pytest.raises(ValueError, match="runs at least 6, not 3 and 5"):
+    with pytest.raises(ValueError, match="runs"):
         lab.against_itself(lambda: None, trials=3, runs=5)
 
 

@@ -171,7 +171,7 @@ def test_a_run_is_bound_to_its_implementations() -> None:
 def test_bad_plans_are_refused() -> None:
     with pytest.raises(ValueError, match="least_share"):
         climb(_run, {}, least_share=1.5)
-    with pytest.raises(ValueError, match="none of tanh"):
+    with pytest.raises(ValueError, match="none"):
         climb(_run, {ops.tanh: []})
 
 

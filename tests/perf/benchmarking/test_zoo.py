@@ -30,5 +30,5 @@ def test_the_baseline_is_trained_on_by_the_plan_of_its_rivals(monkeypatch: pytes
     for ours, theirs in zip(started.parameters(), large.parameters(), strict=True):
         assert ours.data is not theirs.data
         assert np.array_equal(ours.data, theirs.data)
-    with pytest.raises(ValueError, match="variant must be one of distilled, baseline, structured"):
+    with pytest.raises(ValueError, match="variant"):
         zoo.trained_variant("mlp", "cached")

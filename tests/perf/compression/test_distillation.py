@@ -63,14 +63,14 @@ def test_a_student_learns_its_teacher_s_answers_without_labels() -> None:
 
 def test_bad_arguments_are_named() -> None:
     for temperature in (0, -1, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="temperature must be"):
+        with pytest.raises(ValueError, match="temperature"):
             KnowledgeDistillation(TEACHER, STUDENT, temperature)
-    with pytest.raises(ValueError, match="alpha must be"):
+    with pytest.raises(ValueError, match="alpha"):
         KnowledgeDistillation(TEACHER, STUDENT, alpha=1.1)
     distillation = KnowledgeDistillation(TEACHER, STUDENT, ignore_index=-1)
-    with pytest.raises(ValueError, match="teacher_logits must have"):
+    with pytest.raises(ValueError, match="teacher_logits"):
         distillation.distillation_loss(Tensor(LOGITS), TAUGHT[:1], LABELS)
-    with pytest.raises(ValueError, match="at least one position"):
+    with pytest.raises(ValueError, match="position"):
         distillation.distillation_loss(Tensor(LOGITS), TAUGHT, np.full((4, 5), -1))
-    with pytest.raises(ValueError, match="labels must be as many"):
+    with pytest.raises(ValueError, match="labels"):
         distillation.fit(np.ones((3, INPUTS), np.float32), np.zeros(2, int), AdamW(STUDENT.parameters()), 1)

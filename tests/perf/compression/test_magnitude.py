@@ -98,7 +98,7 @@ def test_gradients_that_are_added_up_stay_masked() -> None:
     np.testing.assert_array_equal(parameter.grad, [[0, 6], [6, 0]])
     parameter.grad = np.full((2, 2), np.nan, np.float32)
     np.testing.assert_array_equal(np.isnan(parameter.grad), [[False, True], [True, False]])
-    with pytest.raises(ValueError, match="pruned must have the shape"):
+    with pytest.raises(ValueError, match="pruned"):
         MaskedParameter([1.0, 2.0], np.array([True]))
 
 
@@ -160,9 +160,9 @@ def test_bad_arguments_are_named() -> None:
     for arguments, says in cases:
         with pytest.raises(ValueError, match=says):
             magnitude_prune(model, **arguments)
-    with pytest.raises(ValueError, match="model must hold"):
+    with pytest.raises(ValueError, match="model"):
         magnitude_prune(Sequential(ReLU()))
-    with pytest.raises(ValueError, match="must have weights"):
+    with pytest.raises(ValueError, match="weights"):
         measure_sparsity(ReLU())
     model[1].weight.data[0, 0] = np.nan
     with pytest.raises(ValueError, match="finite weights"):

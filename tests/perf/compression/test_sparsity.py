@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.gradients import check_gradients, gradient_of
+from tests.perf.drawn import drawn
 from tests.perf.quantization.small_zoo import batch, make
 from tinytorch import models
 from tinytorch.core.dispatch import apply, implementations, no_grad
@@ -43,10 +44,6 @@ def pruned(depth: int, width: int, sparsity: float, seed: int = 0, bias: bool = 
     return layer
 
 
-def drawn(*shape: int) -> Array:
-    return np.random.default_rng([*shape]).normal(size=shape).astype(np.float32)
-
-
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 @given(st.integers(0, 140), st.integers(1, 70), st.integers(1, 40), st.sampled_from([0, 0.5, 0.9, 1]), st.booleans())
 @settings(max_examples=25, deadline=None)
@@ -76,7 +73,7 @@ def test_more_axes_other_dtypes_and_numbers_that_are_none(way: Implementation) -
         x = drawn(70, 9)
         x[3, 2], x[5] = np.inf, np.nan
         got = twin(Tensor(x)).data
-        with pytest.raises(ValueError, match="ends in 9 features"):
+        with pytest.raises(ValueError, match="features"):
             twin(Tensor(drawn(2, 8)))
     reads = twin.dense()[2] != 0
     np.testing.assert_array_equal(np.isfinite(got[3]), ~reads)
@@ -187,7 +184,7 @@ def test_a_sparse_model_replaces_what_gets_smaller_and_trains(tmp_path: Path) ->
     np.testing.assert_array_equal(again(batch("mlp")).data, small(batch("mlp")).data)
     with pytest.raises(ValueError, match="sparse enough"):
         sparse_model(make("mlp"))
-    with pytest.raises(ValueError, match="least_sparsity must be"):
+    with pytest.raises(ValueError, match="least_sparsity"):
         sparse_model(model, 1.5)
     layer = Linear(2, 2, seed=0)
     layer.weight.data[0, 0] = np.nan

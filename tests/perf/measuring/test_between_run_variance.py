@@ -102,7 +102,7 @@ def test_a_workload_that_varies_with_its_blocks_tells_how_far_that_reaches() -> 
 
 
 def test_one_process_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 2, not 1"):
+    with pytest.raises(ValueError, match="least"):
         variance_from(made(1, 0.01, 0.01))
 
 

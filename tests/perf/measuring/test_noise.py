@@ -108,7 +108,7 @@ def test_the_small_floor_is_measured_once() -> None:
 
 
 def test_bad_plans_raise() -> None:
-    with pytest.raises(ValueError, match="pairs must be at least 6 and comparisons at least 1, not 5 and 39"):
+    with pytest.raises(ValueError, match="pairs"):
         noise_floor(lambda: None, "nothing", pairs=5)
-    with pytest.raises(ValueError, match="ratio must be above 0"):
+    with pytest.raises(ValueError, match="ratio"):
         floor_of(1.1).hides(0.0)

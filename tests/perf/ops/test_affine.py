@@ -116,14 +116,6 @@ def test_finer_scales_bound_the_error_more_tightly(x: Array) -> None:
     assert (error <= bound(scales)).all()
 
 
-def test_per_channel_error_is_below_per_tensor_error_where_channels_differ() -> None:
-    x = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32) * [1, 10, 100, 1000]
-    errors = [
-        np.mean((quantize(x, Scheme(per=per)).dequantize() - x) ** 2 / x.var(axis=0)) for per in ("tensor", "channel")
-    ]
-    assert errors[1] < errors[0] / 1000
-
-
 @pytest.mark.parametrize("scheme", SCHEMES, ids=str)
 @pytest.mark.parametrize("value", [0.0, 1.0, -3.7, 0.1, 1e-30, SMALLEST, -SMALLEST, LARGEST, -LARGEST])
 def test_constants_are_exact(value: float, scheme: Scheme) -> None:

@@ -54,7 +54,7 @@ def test_the_first_of_equals_is_first() -> None:
 
 
 def test_indices_have_no_gradient() -> None:
-    with pytest.raises(TypeError, match="indices have no gradient"):
+    with pytest.raises(TypeError, match="gradient"):
         apply(gather_pad.argmax, Tensor(X, requires_grad=True), axis=1).backward(np.ones(3))
 
 

@@ -64,7 +64,7 @@ def test_gradients_of_two_operands(op: Op, left: Array, right: Array) -> None:
 
 def test_what_has_no_gradient_says_so() -> None:
     answer = apply(pointwise.greater, Tensor(X, requires_grad=True), Tensor(Y))
-    with pytest.raises(TypeError, match="greater has no gradient"):
+    with pytest.raises(TypeError, match="gradient"):
         answer.backward(np.ones(answer.shape))
 
 

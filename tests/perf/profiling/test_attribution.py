@@ -170,7 +170,7 @@ def test_a_region_has_a_name() -> None:
     with region(""):
         pass  # nobody looks
     for bad in ("", "  ", 3):
-        with Profiler(), pytest.raises(ValueError, match="a region's name must be a text"):
+        with Profiler(), pytest.raises(ValueError, match="name"):
             region(bad)  # type: ignore[arg-type]
 
 

@@ -34,7 +34,7 @@ def test_no_share_is_more_than_the_whole_however_much_repeats_differ(monkeypatch
 
 
 def test_a_run_without_ops_has_no_shares() -> None:
-    with pytest.raises(ValueError, match="at least one op"):
+    with pytest.raises(ValueError, match="least"):
         shares.shares(lambda: None, {})
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tinytorch import models
-from tinytorch.perf.profiling.zoo_steps import inference_memory, phases, training_memory
+from tinytorch.perf.profiling.zoo_steps import phases, training_memory
 
 
 def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() -> None:
@@ -29,11 +29,3 @@ def test_activations_are_less_than_half_of_the_mlp_and_more_of_the_gpt_as_the_pa
         highest = training_memory(name, batch=64).highest
         kept = sum(highest[what] for what in ("parameters", "gradients", "optimizer"))
         assert (highest["activations"] > kept) == most
-
-
-def test_memory_of_inference_holds_the_parameters_and_grows_with_the_batch() -> None:
-    found = inference_memory("mlp", [64, 256])
-    parameters = sum(parameter.nbytes for parameter in models.mlp().parameters())
-    hidden = 4 * (256 + 64)  # one input and the widest output of each example are alive at one moment
-    assert found[64] >= parameters + 64 * hidden
-    assert found[256] - found[64] >= (256 - 64) * hidden

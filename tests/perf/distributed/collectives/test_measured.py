@@ -59,9 +59,9 @@ def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) ->
     assert marked == made.oversubscribed == (len(usable_cores()) < 2)
     judged = made.compare("ring all-reduce", "all-reduce", 8)
     assert isinstance(judged, Unmeasured) == marked
-    with pytest.raises(ValueError, match="kind must be one that was measured"):
+    with pytest.raises(ValueError, match="kind"):
         made.of("point to point between hosts")
-    with pytest.raises(ValueError, match="nbytes must be one of 8, 304, not 9"):
+    with pytest.raises(ValueError, match="nbytes"):
         made.compare("broadcast", "all-gather", 9)
 
 
@@ -90,7 +90,7 @@ def test_more_ranks_than_cores_are_marked_and_not_judged(told: Told) -> None:
         assert isinstance(withheld, Unmeasured)
         assert "more ranks than cores" in withheld.reason
     times = {size: made.of("all-reduce")[size] for size in made.sizes}
-    with pytest.raises(ValueError, match="no more ranks than cores"):
+    with pytest.raises(ValueError, match="ranks"):
         fit({**times, 999: times[304]})
 
 
@@ -107,11 +107,11 @@ def test_sizes_can_be_shared_out_and_pairs_exist() -> None:
 
 
 def test_wrong_plans_are_refused_before_anything_starts() -> None:
-    with pytest.raises(ValueError, match="ranks must be at least 2, as one has nobody to talk to, not 1"):
+    with pytest.raises(ValueError, match="ranks"):
         measured.measure_collectives(1)
-    with pytest.raises(ValueError, match="kinds must be some of point to point"):
+    with pytest.raises(ValueError, match="kinds"):
         measured.measure_collectives(2, kinds=["gossip"])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="sizes must be at least one"):
+    with pytest.raises(ValueError, match="sizes"):
         measured.measure_collectives(2, sizes=[])
-    with pytest.raises(ValueError, match="repeats must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="repeats"):
         measured.measure_collectives(2, repeats=0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.perf.distributed.recording.made_tracks import Made, made_timeline
-from tests.perf.trace_events import checked_events
+from tests.perf.trace_events import events_of
 from tinytorch.perf.distributed.recording.blocked_time import Shares
 from tinytorch.perf.distributed.recording.clocks import Clocks, Reading
 from tinytorch.perf.distributed.recording.timeline import Timeline
@@ -23,9 +25,10 @@ from tinytorch.perf.measuring.codec import from_json, to_json
 NANO = 1e-9
 
 
-def parts_of(shares: Shares) -> dict[str, int]:
-    """Return a rank's times in ns."""
-    return {name: round(share * shares.wall_seconds / NANO) for name, share in shares.of_wall().items()}
+def parts_of(shares: Shares) -> Counter[str]:
+    """Return the parts of a rank's time in ns."""
+    times = {each.name.removesuffix("_seconds"): getattr(shares, each.name) for each in fields(shares)[1:-1]}
+    return Counter({name: round(seconds / NANO) for name, seconds in times.items()})
 
 
 def blocking() -> list[Made]:
@@ -56,9 +59,8 @@ def begun() -> list[Made]:
 def test_a_late_rank_is_waited_for_and_named_with_what_it_did() -> None:
     timeline = made_timeline(blocking())
     early, late = map(parts_of, timeline.shares())
-    nothing = {"unserved": 0, "hidden_waiting": 0, "hidden_moving": 0, "hidden": 0}
-    assert early == {"computing": 100, "waiting": 150, "moving": 50, "between": 20, "exposed": 200, **nothing}
-    assert late == {"computing": 245, "waiting": 0, "moving": 50, "between": 25, "exposed": 50, **nothing}
+    assert early == Counter(computing=100, waiting=150, moving=50, between=20)
+    assert late == Counter(computing=245, moving=50, between=25)
     (straggler,) = timeline.stragglers()
     assert straggler.rank == 1
     assert straggler.cost_seconds == pytest.approx(150 * NANO)
@@ -84,28 +86,9 @@ def test_a_wait_within_the_error_of_the_clocks_names_nobody() -> None:
 def test_what_is_in_flight_while_a_rank_computes_is_hidden() -> None:
     timeline = made_timeline(begun())
     first, second = map(parts_of, timeline.shares())
-    assert first == {
-        "computing": 90,
-        "waiting": 0,
-        "moving": 70,
-        "unserved": 16,  # rank 1 computes from 204 to 220; from 200 to 204 it asks
-        "between": 140,
-        "hidden_waiting": 40,
-        "hidden_moving": 50,
-        "exposed": 70,
-        "hidden": 90,
-    }
-    assert second == {
-        "computing": 56,
-        "waiting": 0,
-        "moving": 54,
-        "unserved": 0,
-        "between": 150,
-        "hidden_waiting": 0,
-        "hidden_moving": 56,
-        "exposed": 54,
-        "hidden": 56,
-    }
+    # Rank 1 computes from 204 to 220; from 200 to 204 it asks.
+    assert first == Counter(computing=90, moving=70, unserved=16, between=140, hidden_waiting=40, hidden_moving=50)
+    assert second == Counter(computing=56, moving=54, between=150, hidden_moving=56)
     assert [call.flight for call in timeline.matched_calls[0].calls] == [(110, 260), (160, 260)]
     (delay,) = timeline.delays()
     assert delay.rank == 1
@@ -116,7 +99,8 @@ def test_a_poll_that_finds_a_call_complete_ends_its_flight() -> None:
     ranks = begun()
     second = ranks[1]
     second.comm_info[2] = second.comm_info[4]
-    assert parts_of(made_timeline(ranks).shares()[1])["hidden"] == 40
+    parts = parts_of(made_timeline(ranks).shares()[1])
+    assert parts["hidden_waiting"] + parts["hidden_moving"] == 40
 
 
 def test_a_receiver_waits_for_its_sender_and_messages_keep_their_order() -> None:
@@ -159,17 +143,7 @@ def test_what_began_before_the_recording_is_told_and_not_guessed() -> None:
         made.say("wait", 30, 90 - made.rank, -1, 7)
     timeline = made_timeline(ranks)
     assert [matched.whole for matched in timeline.matched_calls] == [False]
-    assert parts_of(timeline.shares()[0]) | {"hidden": 0} == {
-        "computing": 30,
-        "waiting": 0,
-        "moving": 60,
-        "unserved": 0,
-        "between": 10,
-        "hidden_waiting": 0,
-        "hidden_moving": 0,
-        "exposed": 60,
-        "hidden": 0,
-    }
+    assert parts_of(timeline.shares()[0]) == Counter(computing=30, moving=60, between=10)
 
 
 def test_what_is_no_timeline_is_refused() -> None:
@@ -177,12 +151,12 @@ def test_what_is_no_timeline_is_refused() -> None:
     for made in twice:
         made.say("barrier", 0, 1, 1, 1)
         made.say("barrier", 2, 3, 2, 1)
-    with pytest.raises(ValueError, match="rank 0 made collective 1 of group 'world' twice"):
+    with pytest.raises(ValueError, match="collective"):
         made_timeline(twice).shares()
-    with pytest.raises(ValueError, match="in order, not of \\[1\\]"):
+    with pytest.raises(ValueError, match="order"):
         made_timeline([Made(1, 10)])
     timeline = made_timeline(blocking())
-    with pytest.raises(ValueError, match="clocks must be those of 2 ranks, not of 1"):
+    with pytest.raises(ValueError, match="clocks"):
         Timeline(timeline.tracks, Clocks(timeline.clocks.readings[:1]), oversubscribed=False)
 
 
@@ -225,13 +199,13 @@ def test_parts_make_up_the_time_whatever_the_clocks_show(ranks: int, steps: Any,
     shares = timeline.shares()
     for one, each in zip(made, shares, strict=True):
         parts = parts_of(each)
-        assert parts["computing"] + parts["exposed"] + parts["between"] == one.end
-        assert parts["waiting"] + parts["moving"] == parts["exposed"]
+        assert parts["computing"] + parts["waiting"] + parts["moving"] + parts["between"] == one.end
         assert parts["computing"] == sum(event.total_ns for event in one.events if event.op in ("matmul", "add"))
         assert 0 <= parts["unserved"] <= parts["moving"]
         hideable = [event.total_ns for event in one.events if event.op == "add"]
         small = [size < 1024 for blocks, size, _ in steps if not blocks]
-        assert parts["hidden"] == sum(ns for ns, tiny in zip(hideable, small, strict=True) if not tiny)
+        hidden = parts["hidden_waiting"] + parts["hidden_moving"]
+        assert hidden == sum(ns for ns, tiny in zip(hideable, small, strict=True) if not tiny)
     still = sum(each.waiting_seconds + each.unserved_seconds for each in shares)
     assert sum(delay.cost_seconds for delay in timeline.delays()) == pytest.approx(still)
     assert sum(straggler.cost_seconds for straggler in timeline.stragglers()) == pytest.approx(still)
@@ -245,40 +219,6 @@ def test_parts_make_up_the_time_whatever_the_clocks_show(ranks: int, steps: Any,
 
 
 # --- traces ----------------------------------------------------------------------------------------------------------
-
-_NUMBER = {"type": "number", "minimum": 0}
-_NEEDED = {
-    "X": ["ts", "dur", "cat", "tid"],
-    "b": ["ts", "cat", "id", "tid"],
-    "e": ["ts", "cat", "id", "tid"],
-    "s": ["ts", "cat", "id", "tid"],
-    "f": ["ts", "cat", "id", "tid", "bp"],
-    "M": [],
-}
-#: What the format asks of each kind of event.
-EVENT_SCHEMA = {
-    "type": "object",
-    "required": ["name", "ph", "pid", "args"],
-    "properties": {
-        "name": {"type": "string", "minLength": 1},
-        "ph": {"enum": list(_NEEDED)},
-        "pid": {"type": "integer", "minimum": 1},
-        "tid": {"type": "integer", "minimum": 1},
-        "ts": _NUMBER,
-        "dur": _NUMBER,
-        "id": {"type": "integer"},
-        "bp": {"const": "e"},
-        "args": {"type": "object"},
-    },
-    "allOf": [
-        {"if": {"properties": {"ph": {"const": phase}}}, "then": {"required": needed}}
-        for phase, needed in _NEEDED.items()
-    ],
-}
-
-
-def events_of(path: Path) -> list[dict[str, Any]]:
-    return checked_events(path, EVENT_SCHEMA)
 
 
 def holds(slice_: dict[str, Any], when: float) -> bool:

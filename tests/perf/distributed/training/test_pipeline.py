@@ -60,7 +60,7 @@ def test_the_schedule_does_everything_once_and_takes_the_time_of_the_formula(sta
 
 
 def test_what_is_out_of_range_is_refused() -> None:
-    with pytest.raises(ValueError, match="stage must be 0 to 1 and micro at least 1, not 2 and 1"):
+    with pytest.raises(ValueError, match="stage"):
         one_forward_one_backward(2, 2, 1)
-    with pytest.raises(ValueError, match="micro at least 1, not 0 and 0"):
+    with pytest.raises(ValueError, match="micro"):
         one_forward_one_backward(0, 2, 0)

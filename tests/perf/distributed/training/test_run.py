@@ -23,7 +23,7 @@ def test_after_a_death_other_numbers_of_ranks_end_where_an_uninterrupted_run_end
         return launch(train_from_checkpoint, ranks, arguments, threads=1)[0]
 
     whole = trained_alone("gpt", "adamw", epochs=2)
-    with pytest.raises(RankError, match=r"rank 1 .* died of SIGKILL"):
+    with pytest.raises(RankError, match="SIGKILL"):
         run(3, 4, dies=True, sharded=True)
     assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"], "step 4 is lost"
     second = run(2, 7, dies=False, sharded=True)
@@ -51,7 +51,7 @@ def test_a_training_goes_on_where_it_stopped_and_wrong_restarts_change_nothing(t
 
 def test_arrays_are_written_whole_or_the_file_before_stays(tmp_path: Path) -> None:
     write_arrays(tmp_path / "state.npz", {"file": np.arange(3), "a/b": np.ones((2, 2))})
-    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+    with pytest.raises(ValueError, match="Object"):
         write_arrays(tmp_path / "state.npz", {"file": np.array([None])})
     assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
     found = read_arrays(tmp_path / "state.npz")

@@ -41,5 +41,5 @@ def test_a_view_writes_to_the_flat_array() -> None:
     for _, part in bucket.views(flat):
         part[...] = 1
     assert flat.tolist() == [1, 1, 1, 1, 0, 0]
-    with pytest.raises(ValueError, match="bucket_bytes must be at least 1, not 0"):
+    with pytest.raises(ValueError, match="bucket_bytes"):
         bucketed([], 0, 1)

@@ -7,13 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.perf.drawn import drawn
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.gemm.packing import aligned_empty, pack, padded
 from tinytorch.perf.kernels.gemm.row_products import FAR_BYTES, affine, row_product
-
-
-def drawn(*shape: int) -> Array:
-    return np.random.default_rng(len(shape)).standard_normal(shape, dtype=np.float32)
 
 
 def assert_close(found: Array, x: Array, weight: Array, bias: Array) -> None:

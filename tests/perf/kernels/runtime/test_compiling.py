@@ -170,7 +170,7 @@ def test_functions_of_the_same_lines_have_names_of_their_own() -> None:
     one, two = adder(1, "one"), adder(2, "two")
     assert one.py_func.__qualname__ != two.py_func.__qualname__
     assert (one(1), two(1)) == (2, 3)
-    with pytest.raises(ValueError, match="variant must be a name"):
+    with pytest.raises(ValueError, match="variant"):
         adder(3, "")
 
 

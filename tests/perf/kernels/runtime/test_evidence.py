@@ -118,13 +118,3 @@ def test_the_assembly_is_of_the_function_alone() -> None:
     assembly = function_assembly(probes.chase())
     assert "cpython" not in assembly
     assert "PyErr" not in assembly
-
-
-class _CompiledTwice:
-    def inspect_asm(self) -> dict[int, str]:
-        return {1: "", 2: ""}
-
-
-def test_a_kernel_of_two_signatures_has_no_one_assembly() -> None:
-    with pytest.raises(ValueError, match="one signature, not 2"):
-        function_assembly(_CompiledTwice())

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.perf.drawn import drawn
 from tinytorch.core.dispatch import apply, implementations
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
@@ -31,10 +32,6 @@ SCHEMES = [
     Scheme(4, False, "group", group=32),
     Scheme(2, True, "channel"),
 ]
-
-
-def drawn(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
 
 
 def operands(weight: Array, scheme: Scheme, tiled: bool) -> tuple[tuple[Any, ...], dict[str, Any], Array]:
@@ -125,7 +122,7 @@ def test_nothing_in_gives_nothing_or_the_bias_out() -> None:
     zeros = Tensor(np.zeros((2, 3, 64), np.float32))
     got = apply(weight_only_linear, zeros, *weight[:3], bias, **params).data
     np.testing.assert_array_equal(got, np.broadcast_to(bias, (2, 3, 64)))
-    with pytest.raises(ValueError, match="ends in 64 features"):
+    with pytest.raises(ValueError, match="features"):
         apply(weight_only_linear, Tensor(drawn(2, 63)), *weight, **params)
 
 

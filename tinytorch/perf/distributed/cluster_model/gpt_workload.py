@@ -9,21 +9,6 @@ from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
 
 
 @whole_numbers
-def transformer_flops(
-    *, layers: int, width: int, positions: int, vocabulary: int, examples: int, recompute: bool = False
-) -> float:
-    """Return the FLOPs of forward and backward of a GPT, 2 for each multiply-add, contractions only.
-
-    With ``recompute`` each block's forward runs a second time. That is equation 3 of D. Narayanan et al., 2021
-    (doi:10.1145/3458817.3476209), 96 B s l h^2 (1 + s / (6 h) + V / (16 l h)), which counts all of attention although
-    a causal mask makes half of it zero.
-    """
-    passes = 4 if recompute else 3
-    block = passes * (24 * positions * width**2 + 4 * positions**2 * width)
-    return examples * (layers * block + 6 * positions * width * vocabulary)
-
-
-@whole_numbers
 def transformer_workload(
     *,
     layers: int,
@@ -38,10 +23,12 @@ def transformer_workload(
 ) -> Workload:
     """Return the workload of a GPT whose contractions run at ``flops_per_second`` on each rank; all else takes no time.
 
-    Operations are those of `transformer_flops`. A tensor split divides blocks and vocabulary (M. Shoeybi et al., 2019,
-    arXiv:1909.08053); the sums that a divided vocabulary adds, one forward and one backward, are left out beside those
-    of the blocks. Kept activations are those of V. Korthikanti et al., 2022 (arXiv:2205.05198), section 4, with
-    dropout; with ``recompute`` only each block's input is kept, and one block's activations besides.
+    Operations are the contractions of a forward and a backward, with all of attention although a causal mask makes
+    half of it zero; with ``recompute``, where each block's forward runs a second time, they are equation 3 of
+    D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209). A tensor split divides blocks and vocabulary (M. Shoeybi
+    et al., 2019, arXiv:1909.08053); the sums that a divided vocabulary adds, one forward and one backward, are left
+    out beside those of the blocks. Kept activations are those of V. Korthikanti et al., 2022 (arXiv:2205.05198),
+    section 4, with dropout; with ``recompute`` only each block's input is kept, and one block's activations besides.
     Numbers have two bytes, in mixed precision with Adam, which keeps 16 bytes a parameter (S. Rajbhandari et al., 2020,
     arXiv:1910.02054, section 3.1).
 

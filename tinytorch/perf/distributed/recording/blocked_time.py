@@ -9,7 +9,7 @@ networks that move data by themselves do serve it, and there this time is moving
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from tinytorch.perf.distributed.ranks.collective_ops import BEGINNINGS
 from tinytorch.perf.distributed.recording.intervals import Interval, common, gaps, innermost_intervals, length, merged
@@ -75,16 +75,6 @@ class Shares:
     hidden_waiting_seconds: float
     hidden_moving_seconds: float
     wall_seconds: float
-
-    def of_wall(self) -> dict[str, float]:
-        """Return each time over the wall's, 0 to 1, by its name without ``_seconds``.
-
-        ``exposed`` is communication in which the rank did nothing else, ``hidden`` what was in flight beside computing.
-        """
-        names = [f.name for f in fields(self) if f.name.endswith("_seconds") and f.name != "wall_seconds"]
-        found = {name.removesuffix("_seconds"): getattr(self, name) / self.wall_seconds for name in names}
-        exposed, hidden = found["waiting"] + found["moving"], found["hidden_waiting"] + found["hidden_moving"]
-        return {**found, "exposed": exposed, "hidden": hidden}
 
 
 def communicating(track: Track) -> list[Interval]:

@@ -75,11 +75,6 @@ class Straggler:
     delays: tuple[Delay, ...]
     excess: tuple[Doing, ...]
 
-    @property
-    def most_excess(self) -> Doing | None:
-        """What it spent most more time on than the others, if it did on anything."""
-        return self.excess[0] if self.excess else None
-
 
 def delays_of(blocked_times: Iterable[Blocked], clocks: Clocks) -> list[Delay]:
     """Return every communication in which a rank stood still for another, the costliest first.
