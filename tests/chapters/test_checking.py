@@ -62,7 +62,7 @@ def test_speed_passes_only_beyond_the_interval() -> None:
     assert judged_faster("five", _compared(2.0, 0.01)).startswith("five: passed. ")
     told = judged_faster("five", _compared(1.02, 0.5))
     assert "passed" not in told
-    assert "whether it is faster is open" in told
+    assert "open" in told
     assert "run the check again" in told
 
 

@@ -21,26 +21,6 @@ def leaf(*shape: int, seed: int = 0) -> Tensor:
     return Tensor(normal(*shape, seed=seed), requires_grad=True)
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x, y: x + x + y,
-        lambda x, y: x - x * x - y - x,
-        lambda x, y: x * y + x.exp() * x,
-        lambda x, y: (x + y) * (x - y) + (x + y),
-        lambda x, y: x + (x + (x + y).tanh()).tanh(),
-        lambda x, y: apply(ops.concatenate, x, y, x, axis=0)[1:4] * 2,
-        lambda x, y: (x.T.reshape(2, 3) + x.reshape(2, 3)).T @ y.T.reshape(2, 3),
-        lambda x, y: (-x - (-y)).exp() + (-x).exp() + x.sum() * y.mean(axis=0),
-        lambda x, y: x[[0, 0, 1]] * y + x[0] * x.max(axis=0),
-        lambda x, y: (x.reshape(-1) + y.reshape(-1)).reshape(3, 2).transpose(1, 0) @ x,
-    ],
-    ids=range(10),
-)
-def test_a_tensor_used_several_times_gets_the_sum(function: Any) -> None:
-    check_gradients(function, leaf(3, 2), leaf(3, 2, seed=1))
-
-
 #: Ops of one operand and of two that keep a (2, 2) tensor's shape and stay tame however often they are repeated.
 UNARY: list[Any] = [
     lambda x: -x,

@@ -124,7 +124,7 @@ ARGUMENTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: DataLoader(), "arrays"),
     (lambda: DataLoader(np.ones(3), np.ones(4)), r"length.*\(3,\), \(4,\)"),
     (lambda: DataLoader(np.ones((0, 3))), r"length.*\(0, 3\)"),
-    (lambda: DataLoader(np.float64(3)), "length"),
+    (lambda: DataLoader(np.float64(3)), "length"),  # type: ignore[arg-type]
     (lambda: DataLoader(np.ones(3), batch_size=0), "batch_size"),
     (lambda: DataLoader(np.ones(3), batch_size=1.5), "batch_size"),  # type: ignore[arg-type]
     (lambda: SGD(parameters(), lr=-1), "lr"),

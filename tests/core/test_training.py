@@ -10,11 +10,10 @@ import pytest
 
 from tinytorch.core.activations import GELU, ReLU
 from tinytorch.core.dataloader import DataLoader
-from tinytorch.core.layers import Dropout, Flatten, Linear
+from tinytorch.core.layers import Dropout, Linear
 from tinytorch.core.losses import CrossEntropyLoss, MSELoss
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import SGD, Adam, AdamW
-from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import fit, train_step
 from tinytorch.core.transformers import GPT
@@ -46,21 +45,6 @@ def test_an_mlp_learns_what_no_line_can_divide(make: Any) -> None:
     assert history.losses[-1] < 0.1 < history.losses[0]
     assert (model(Tensor(x)).data.argmax(axis=1) == y).mean() > 0.97
     assert not model.training
-
-
-def test_a_cnn_learns_where_a_bar_lies() -> None:
-    generator = np.random.default_rng(0)
-    x = generator.normal(0, 0.3, (64, 1, 8, 8)).astype(np.float32)
-    y = np.arange(64) % 2
-    for image, label in zip(x, y, strict=True):
-        place = generator.integers(0, 8)
-        image[0, place if label else slice(None), slice(None) if label else place] += 1
-    model = Sequential(
-        Conv2d(1, 8, 3, padding=1, seed=0), BatchNorm2d(8), ReLU(), MaxPool2d(2), Flatten(), Linear(128, 2, seed=1)
-    )
-    batches = DataLoader(x, y, batch_size=16, shuffle=True, seed=0)
-    fit(model, batches, CrossEntropyLoss(), Adam(model.parameters(), lr=0.01), 20)
-    assert (model(Tensor(x)).data.argmax(axis=1) == y).mean() > 0.95
 
 
 def test_a_gpt_learns_to_repeat() -> None:

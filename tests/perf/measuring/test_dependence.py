@@ -98,6 +98,6 @@ def test_equal_and_very_few_samples_are_not_dependent() -> None:
 
 
 def test_an_objection_says_of_how_many_samples() -> None:
-    assert Dependence(12, 1.0, 0.5).objection == "12 samples like these do not rule out noise that wanders"
+    assert "12 samples" in (Dependence(12, 1.0, 0.5).objection or "")
     assert Dependence(12, 4.0, 0.01).objection is None
     assert Dependence(12, 4.0, 0.01).effective == 3

@@ -63,11 +63,11 @@ def test_an_open_verdict_says_why_and_how_many_samples_would_decide_it() -> None
     def why(measurement: Measurement, end: float) -> str:
         return why_undecided(verdict_between(measurement, low=end).tests[0])
 
-    assert why(MEASURED, 2.0) == "its interval holds 2"
-    assert why(Measurement("few", (3.0, 4.0, 5.0), "s"), 2.0) == "it takes 6 samples to judge by, but there are 3"
+    assert "holds 2" in why(MEASURED, 2.0)
+    assert "6 samples" in why(Measurement("few", (3.0, 4.0, 5.0), "s"), 2.0)
     wandering = Measurement("ratio", tuple((4 * np.exp(np.linspace(-0.3, 0.3, 15))).tolist()), "")
     assert wandering.interval.low > 2.5
-    assert why(wandering, 2.5) == "15 samples like these do not rule out noise that wanders as far as 2.5"
+    assert "wanders" in why(wandering, 2.5)
     with pytest.raises(ValueError, match="open"):
         why(MEASURED, 100.0)
 

@@ -179,8 +179,7 @@ def test_a_percentile_of_too_few_samples_is_refused_or_a_bound(capsys: pytest.Ca
     assert (found["p95_is_bound"], found["p99_is_bound"]) == (False, True)
     assert found["p99_at_least_ms"] <= found["p99_ms"]
     timer.print_report()
-    said = capsys.readouterr().out
-    assert f"p95 {found['p95_ms']:.4f} ms, p99 at least {found['p99_at_least_ms']:.4f} ms (299 runs would tell)" in said
+    assert f"at least {found['p99_at_least_ms']:.4f} ms" in capsys.readouterr().out
 
 
 def test_a_tail_goes_with_its_interval_into_other_units_and_rates() -> None:

@@ -82,10 +82,11 @@ def test_a_quantized_zoo_stores_at_most_27_per_cent_in_8_bits(name: str) -> None
         analyze_model_sizes(model, ReLU())
 
 
+@pytest.mark.parametrize("batch", [2, 64])
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 @pytest.mark.parametrize("name", list(models.ZOO))
-def test_the_peak_of_a_forward_is_below_the_float_model_s(name: str, plan: Plan) -> None:
-    model, x = models.entry(name).make(0).eval(), models.example(name, 2)
+def test_the_peak_of_a_forward_is_below_the_float_model_s(name: str, plan: Plan, batch: int) -> None:
+    model, x = models.entry(name).make(0).eval(), models.example(name, batch)
     peaks = []
     for each in (model, quantize_model(model, x, plan)):
         with no_grad():

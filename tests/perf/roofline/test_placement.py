@@ -53,9 +53,6 @@ def forward_run() -> Profile:
     return recorded.profile
 
 
-PRODUCT = product_run(4)
-
-
 # --- places known by hand --------------------------------------------------------------------------------------------
 
 
@@ -244,33 +241,6 @@ def test_the_roof_is_at_most_the_peak_and_at_most_the_slope(
     corner = ridge(made, level).median
     assert attainable(corner, made, level) == pytest.approx(peak)
     assert (roof < peak * (1 - 1e-9)) == (intensity < corner * (1 - 1e-9)) or intensity == pytest.approx(corner)
-
-
-@given(INTENSITIES, st.floats(1, 1e6))
-def test_the_roof_grows_with_intensity_and_shrinks_outwards(intensity: float, factor: float) -> None:
-    made = made_ceilings()
-    for level in made.levels:
-        assert attainable(intensity * factor, made, level) >= attainable(intensity, made, level)
-    roofs = [attainable(intensity, made, level) for level in made.levels]
-    assert roofs == sorted(roofs, reverse=True)
-
-
-@given(st.lists(st.integers(0, 2**31), min_size=2, max_size=20))
-def test_a_larger_working_set_never_lives_further_in(sizes: list[int]) -> None:
-    made = made_ceilings()
-    order = [level.name for level in made.levels]
-    depths = [order.index(made.level_of(size).name) for size in sorted(sizes)]
-    assert depths == sorted(depths)
-
-
-@given(st.floats(1e-9, 1e3), st.floats(1.01, 100))
-def test_slower_is_farther_below_the_roof(seconds: float, factor: float) -> None:
-    made, how = made_ceilings(threads=1), Conditions(blas_threads=1)
-    times = [Measurement("p", (time,), "s", how) for time in (seconds, seconds * factor)]
-    fast, slow = (place("p", PRODUCT.events, time, made) for time in times)
-    assert slow.of_roof.median == pytest.approx(fast.of_roof.median / factor)
-    assert slow.attained.median / slow.attainable.median == pytest.approx(slow.of_roof.median)
-    assert fast.roof.median == slow.roof.median
 
 
 def test_the_roof_of_a_run_is_no_higher_than_that_of_its_sums() -> None:

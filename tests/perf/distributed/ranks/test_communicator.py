@@ -61,23 +61,15 @@ def test_ranks_are_kept_on_a_core_each_only_where_they_may_be(monkeypatch: pytes
 
 
 def test_wrong_calls_are_refused_on_every_rank() -> None:
+    words = {
+        "dtype": "i1, u1", "byte order": ">f4", "room": "float64", "overlap": "overlap", "part": "(3,)",
+        "axis": "array[None]", "root": "root", "self": "another rank", "order": "C order", "axes": "8 axes",
+        "shapes": "shape of weight", "settings": "bucket_bytes", "rates": "lr",
+    }  # fmt: skip
     for one in launch(programs.refusals, 2, threads=1):
-        assert one["dtype"].startswith("TypeError: array must be of a dtype that MPI can send (?, i1, u1")
-        assert one["byte order"].endswith("not >f4")
-        assert one["room"] == "ValueError: out must be float64 of shape (2,) in C order, not float32 of shape (2,)"
-        assert one["overlap"] == "ValueError: out must not overlap array unless it stands where its result goes"
-        assert "must be a multiple of 2 ranks, but its shape is (3,)" in one["part"]
-        assert "pass array[None]" in one["axis"]
-        assert one["root"] == "ValueError: root must be a rank of 0 to 1, not 2"
-        assert one["self"].startswith("ValueError: to must be another rank of 0 to 1")
-        assert "must be in C order to be filled" in one["order"]
-        assert "must have at most 8 axes to be sent, not 9" in one["axes"]
-        assert one["shapes"].startswith(
-            "ValueError: all ranks must agree on the shape of weight, but it is [[4, 2], 'float32'] on rank 0 ("
-        )
-        assert "and [[5, 2], 'float32'] on rank 1 (" in one["shapes"]
-        assert "agree on the bucket_bytes, but it is 8 on rank 0" in one["settings"]
-        assert "agree on the optimizer's lr, but it is 0.1 on rank 0" in one["rates"]
+        assert one.keys() == words.keys()
+        assert [name for name, word in words.items() if word not in one[name]] == []
+        assert "[[4, 2], 'float32'] on rank 0 (" in one["shapes"]
 
 
 def test_without_mpi_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,16 +83,14 @@ def test_who_works_is_not_blamed_however_long_others_wait() -> None:
     hanging = state(1, unchanged=9, calls=2)
     told = blame([waiting, hanging, state(2, unchanged=9, calls=4)], [0, 0, 0], 2)
     assert told is not None
-    assert told.startswith(
-        "rank 1 (host, process 101) keeps the others waiting: rank 0 (host, process 100) has been in"
-    )
-    assert told.endswith("its last op was linear (forward) of 0")
+    assert told.startswith("rank 1 (host, process 101)")
+    assert told.endswith("linear (forward) of 0")
 
 
 def test_who_waits_for_one_that_has_ended_is_told_so() -> None:
     told = blame([state(0, "receive", unchanged=9), state(1, finished=True)], [0, 50], 2)
     assert told is not None
-    assert "of rank 1 (host, process 101): its program has ended" in told
+    assert "its program has ended" in told
 
 
 def test_a_program_that_a_process_cannot_import_is_refused_before_any_starts() -> None:

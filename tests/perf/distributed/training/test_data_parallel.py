@@ -33,5 +33,5 @@ def test_parameters_that_some_ranks_do_not_use_are_trained_by_those_that_do() ->
     for one in launch(train_uneven, 2, threads=1):
         for name, array in expected.items():
             np.testing.assert_allclose(one[name], array, rtol=1e-5, atol=1e-6, err_msg=name)
-        assert "got no gradient on any rank, and a shard cannot leave it out" in one["told"]
+        assert "no gradient" in one["told"]
         assert "the loss became nan" in one["told"] or "the loss became inf" in one["told"]
