@@ -138,7 +138,9 @@ def test_percentiles_that_no_sample_can_bound_raise(q: float) -> None:
         percentile_interval([1.0] * 600, q)
 
 
-def test_a_confidence_that_is_none_raises_everywhere() -> None:
+def test_a_share_or_a_confidence_that_is_none_raises_everywhere() -> None:
+    with pytest.raises(ValueError, match="q"):
+        percentile([1.0], 101)
     with pytest.raises(ValueError, match="confidence"):
         percentile_interval([1.0], 50, 1)
     with pytest.raises(ValueError, match="confidence"):
