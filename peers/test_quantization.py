@@ -269,14 +269,7 @@ def test_weight_only_products_of_4_bits_are_onnx_runtime_s(symmetric: bool, rows
     if layer.zero_point is not None:
         constants["zeros"] = pack(np.ascontiguousarray(layer.zero_point.data.T), 4, axis=1).reshape(-1)
     node = onnx.helper.make_node(
-        "MatMulNBits",
-        ["x", *constants],
-        ["y"],
-        domain="com.microsoft",
-        K=features,
-        N=128,
-        bits=4,
-        block_size=32,
+        "MatMulNBits", ["x", *constants], ["y"], domain="com.microsoft", K=features, N=128, bits=4, block_size=32
     )
     run = session([node], {"x": [None, features]}, {"y": onnx.TensorProto.FLOAT}, constants)
     x = drawn(rows, features)

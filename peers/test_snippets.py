@@ -88,9 +88,7 @@ def test_the_compiled_line_is_the_line_but_for_rounding(capsys: pytest.CaptureFi
     assert [line.split(":")[0] for line in times] == ["line", "compiled", "x**3", "x*x*x"]
 
 
-def test_attention_through_a_cache_is_attention_and_takes_the_bytes_of_ours(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_attention_through_a_cache_is_attention_and_takes_the_bytes_of_ours(capsys: pytest.CaptureFixture[str]) -> None:
     attend_step_by_step()
     apart, held = (line.split(": ")[1] for line in capsys.readouterr().out.splitlines())
     ours = KVCache(batch_size=1, max_seq_len=1024, num_layers=1, num_heads=12, head_dim=64)

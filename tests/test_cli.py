@@ -317,8 +317,7 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [[], ["fly"], ["profile", "mlp", "--sort-by", "colour"], ["profile", "mlp", "--batch", "x"]],
+    "arguments", [[], ["fly"], ["profile", "mlp", "--sort-by", "colour"], ["profile", "mlp", "--batch", "x"]]
 )
 def test_arguments_that_do_not_parse_are_one_sentence_too(
     arguments: list[str], capsys: pytest.CaptureFixture[str]

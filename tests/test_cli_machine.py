@@ -67,10 +67,7 @@ SCHEMA: dict[str, Any] = {
                 },
             },
         },
-        "warnings": {
-            "type": "array",
-            "items": {"type": "object", "required": ["what", "sentence", "cost"]},
-        },
+        "warnings": {"type": "array", "items": {"type": "object", "required": ["what", "sentence", "cost"]}},
         "busy_neighbour": {
             "type": ["object", "null"],
             "required": ["threads", "over_alone", "over_one_thread"],

@@ -150,9 +150,7 @@ def check(
     for place, page in enumerate(slow):
         every = [visits[page], *(round_[place] for round_ in again)]
         visits[page] = replace(
-            visits[page],
-            speed=max(seen.speed for seen in every),
-            host=median(seen.host for seen in every),
+            visits[page], speed=max(seen.speed for seen in every), host=median(seen.host for seen in every)
         )
         print(f"  {page} again: {', '.join(str(seen.speed) for seen in every)}", flush=True)
     speeds = ", ".join(f"{page} {seen.speed}" for page, seen in sorted(visits.items(), key=lambda each: each[1].speed))

@@ -38,10 +38,7 @@ def test_a_good_page_has_no_problem(tmp_path: Path) -> None:
         ('<img src="a.png" alt="_images/a.png">', "no alt text"),
         ('<svg role="img"></svg>', "a drawing has no alt text"),
         ('<svg role="img" aria-labelledby="x"><desc id="x"> </desc></svg>', "a drawing has no alt text"),
-        (
-            '<figure class="measured-figure"><svg role="img" aria-label="A plot"></svg></figure>',
-            "has no caption",
-        ),
+        ('<figure class="measured-figure"><svg role="img" aria-label="A plot"></svg></figure>', "has no caption"),
         ('<div class="measured-table" id="table-a"></div>', "table-a has no number that leads to it"),
         (
             '<div class="math-block" id="equation-1"><a class="eqno" href="#equation-2">(1)</a></div>',

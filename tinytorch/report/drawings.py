@@ -67,14 +67,7 @@ class Drawing:
         return {"stroke": "currentColor" if color is None else color_of(color), "stroke_width": _number(width)}
 
     def text(
-        self,
-        x: float,
-        y: float,
-        text: str,
-        *,
-        anchor: Anchor = "middle",
-        bold: bool = False,
-        color: str | None = None,
+        self, x: float, y: float, text: str, *, anchor: Anchor = "middle", bold: bool = False, color: str | None = None
     ) -> None:
         """Write words whose baseline is at ``y``; several lines, of which each is set so, go downwards.
 
@@ -102,16 +95,7 @@ class Drawing:
                 element.set("font-weight", "600")
             element.text = line
 
-    def box(
-        self,
-        x: float,
-        y: float,
-        width: float,
-        height: float,
-        text: str = "",
-        *,
-        color: str | None = None,
-    ) -> None:
+    def box(self, x: float, y: float, width: float, height: float, text: str = "", *, color: str | None = None) -> None:
         """Draw a box with words in its middle: tinted with its colour, or only outlined.
 
         Raises:
@@ -165,13 +149,7 @@ class Drawing:
             for column in range(columns):
                 self.box(x + column * wide, y + row * high, wide, high, label(row, column), color=color)
 
-    def line(
-        self,
-        *points: Point,
-        color: str | None = None,
-        arrow: bool = False,
-        width: float = 1.5,
-    ) -> None:
+    def line(self, *points: Point, color: str | None = None, arrow: bool = False, width: float = 1.5) -> None:
         """Draw a line through two or more points, with an arrow's head at the last if ``arrow``.
 
         Raises:

@@ -38,14 +38,7 @@ from matplotlib.transforms import blended_transform_factory
 from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report.colors import variant as variant_named
-from tinytorch.report.numbers import (
-    NOT_RESOLVED,
-    Scale,
-    common_scale,
-    format_measurement,
-    interval_of,
-    is_resolved,
-)
+from tinytorch.report.numbers import NOT_RESOLVED, Scale, common_scale, format_measurement, interval_of, is_resolved
 from tinytorch.report.records import Json, checked_text, number_body
 
 _SVG = "http://www.w3.org/2000/svg"
@@ -288,12 +281,7 @@ def _remember(ax: Axes, series: Series) -> None:
 
 
 def draw_bars(
-    ax: Axes,
-    labels: Sequence[str],
-    values: Sequence[Value],
-    *,
-    quantity: str,
-    variants: Sequence[str] | str,
+    ax: Axes, labels: Sequence[str], values: Sequence[Value], *, quantity: str, variants: Sequence[str] | str
 ) -> None:
     """Draw a horizontal bar for each value, from the top down: its median, with its interval as error bar.
 
@@ -336,13 +324,7 @@ def draw_bars(
 
 
 def draw_line(
-    ax: Axes,
-    x: Sequence[float],
-    values: Sequence[Value],
-    *,
-    quantity: str,
-    variant: str,
-    label: str | None = None,
+    ax: Axes, x: Sequence[float], values: Sequence[Value], *, quantity: str, variant: str, label: str | None = None
 ) -> None:
     """Draw the medians of ``values`` over ``x`` as a line with markers, their intervals as error bars.
 

@@ -74,13 +74,7 @@ def document(label: str, pages: Sequence[Json], *, note: str | None = None) -> J
         pages: made by `page_entry`.
         note: what a reader should know of the machine.
     """
-    return {
-        "schema": SCHEMA_NAME,
-        "schema_version": SCHEMA_VERSION,
-        "label": label,
-        "note": note,
-        "pages": list(pages),
-    }
+    return {"schema": SCHEMA_NAME, "schema_version": SCHEMA_VERSION, "label": label, "note": note, "pages": list(pages)}
 
 
 def as_text(made: Mapping[str, Any]) -> str:

@@ -152,12 +152,7 @@ def _found(one: Measurement, reach: Interval | None) -> Json:
     """Return what was found, with the interval that the verdict rests on; where that tells little, with all samples."""
     if reach is not None and not (math.isfinite(reach.low) and math.isfinite(reach.high)):
         reach = None
-    found = {
-        "what": one.name,
-        "value": one.median,
-        "reach": None if reach is None else asdict(reach),
-        "n": one.n,
-    }
+    found = {"what": one.name, "value": one.median, "reach": None if reach is None else asdict(reach), "n": one.n}
     is_telling = reach is not None and reach.confidence >= LEAST_CONFIDENCE
     return found if is_telling else found | {"samples": list(one.samples)}
 

@@ -36,9 +36,7 @@ PROVENANCE: dict[str, Any] = {
         "memory_bytes": 2**34,
         "load": 0.0,
     },
-    "blas": [
-        {"name": "openblas", "version": "1.0", "core": "A core", "vectors": "AVX2", "threads": 1, "of": "numpy"},
-    ],
+    "blas": [{"name": "openblas", "version": "1.0", "core": "A core", "vectors": "AVX2", "threads": 1, "of": "numpy"}],
     "environment": {},
     "package": {"name": "tinytorch", "version": "0.0.0", "sha256": "0" * 64, "commit": None, "changed": None},
     "python": "3.11.0",

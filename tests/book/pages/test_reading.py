@@ -40,7 +40,7 @@ def made_records() -> dict[str, Json]:
 
 
 RECORDS = made_records() | {
-    "page:elsewhere": {"page": "page", "key": "elsewhere", "kind": "absent", "reason": LEFT_OUT},
+    "page:elsewhere": {"page": "page", "key": "elsewhere", "kind": "absent", "reason": LEFT_OUT}
 }
 
 

@@ -118,23 +118,10 @@ def test_claims_that_are_counted_and_measured_are_told_apart() -> None:
     page.number("total", 3, unit="ops", what="operations")
     for key in ("a", "b"):
         page.claim(
-            key,
-            statement="So.",
-            source="S.",
-            quote="So.",
-            verdict=SUPPORTED,
-            evidence="It has {total}.",
-            counted=True,
+            key, statement="So.", source="S.", quote="So.", verdict=SUPPORTED, evidence="It has {total}.", counted=True
         )
     page.number("latency", Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s"))
-    page.claim(
-        "c",
-        statement="So.",
-        source="S.",
-        quote="So.",
-        verdict=REFUTED,
-        evidence="It takes {latency}.",
-    )
+    page.claim("c", statement="So.", source="S.", quote="So.", verdict=REFUTED, evidence="It takes {latency}.")
     assert lines_of(records_of(page))["Claims"] == (
         "2 counted, true or false wherever it is built; 1 measured on this machine"
     )

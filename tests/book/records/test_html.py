@@ -55,11 +55,7 @@ def test_what_is_not_known_of_the_conditions_is_said_so() -> None:
 
 def test_first_it_says_between_which_ends_a_number_lies_and_what_that_means(latency: Json) -> None:
     lines = [line.replace("\u00a0", " ") for line in detail_lines(latency)]
-    assert lines == [
-        "97% interval: 1.00 to 1.30 ms.",
-        "Measured: median of 6 samples.",
-        "What ran: a <run>.",
-    ]
+    assert lines == ["97% interval: 1.00 to 1.30 ms.", "Measured: median of 6 samples.", "What ran: a <run>."]
 
 
 @pytest.mark.parametrize(

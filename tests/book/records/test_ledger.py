@@ -19,15 +19,7 @@ def made() -> BeautifulSoup:
     page.number("total", 3, unit="ops", what="operations")
     said: dict[str, Any] = {"evidence": "It has {total}."}
     page.claim("a", statement="A <is>.", source="X", verdict=REFUTED, quote="is, on hardware", **said)
-    page.claim(
-        "b",
-        statement="B is.",
-        source="Y",
-        source_url="https://y.org/b",
-        verdict=SUPPORTED,
-        quote="B",
-        **said,
-    )
+    page.claim("b", statement="B is.", source="Y", source_url="https://y.org/b", verdict=SUPPORTED, quote="B", **said)
     page.claim("c", statement="C is.", source="X", verdict=SUPPORTED, quote="C", counted=True, **said)
     page.claim("d", statement="D is.", source="X", verdict=OPEN, quote="D", **said)
     return ledger_of(page)

@@ -26,13 +26,7 @@ from tinytorch.report.numbers import NO_BREAK, format_number
 #: What can be listed: its kind of record, and the word for one.
 KINDS = {"figures": "figure", "tables": "table"}
 #: Names of columns, and the class of their cells.
-_HEAD = (
-    ("Page", "text"),
-    ("Began", "text"),
-    ("Cells", "numeric"),
-    ("Time", "numeric"),
-    ("Memory at most", "numeric"),
-)
+_HEAD = (("Page", "text"), ("Began", "text"), ("Cells", "numeric"), ("Time", "numeric"), ("Memory at most", "numeric"))
 _PARTS_HEAD = (("Part", "text"), ("What", "text"), ("Time", "numeric"))
 _CELLS_HEAD = (("Cell", "numeric"), ("Time", "numeric"), ("Begins with", "text"))
 
