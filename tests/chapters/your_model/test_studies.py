@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.chapters.capstone.made_trials import in_turns
 from tests.perf.made_ceilings import made_ceilings
-from tinytorch.chapters.your_model import studies
+from tinytorch.chapters.your_model import prepare, studies
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.events.flops import FLOPCounter
 from tinytorch.perf.onnx import OnnxModel, UntranslatedError, from_onnx
+from tinytorch.perf.quantization.convert import stored_bytes
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +123,23 @@ def test_the_convolutions_of_a_plan_have_their_share(model: OnnxModel) -> None:
 def test_intensity_and_bytes_are_those_of_the_questions() -> None:
     assert studies.depthwise_intensity(5).value == 25 / 4
     assert studies.swish_bytes().value == 4.5
+
+
+def test_a_file_in_codes_is_smaller_and_answers_as_the_floats_do(model: OnnxModel, tmp_path: Path) -> None:
+    found = studies.coded_file()
+    assert found.right == 30
+    assert found.smaller.value > 2
+    images = Tensor(studies.lines()[: studies.LINES])
+    read = from_onnx(studies.in_codes(str(tmp_path)))
+    with no_grad():
+        coded, floats = read(images).data, model(images).data
+    assert stored_bytes(read) == stored_bytes(model)  # smaller to store, not to run
+    assert 0 < np.abs(coded - floats).max() < 0.05
+
+
+def test_images_are_prepared_alike_and_gain_what_their_bytes_predict(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = prepare.photographs()[:1]
+    np.testing.assert_allclose(prepare.prepared(pixels), prepare.prepared_in_floats(pixels), atol=1e-6)
+    monkeypatch.setattr(studies, "interleave", lambda *_, **__: in_turns({"double": 5.0, "single": 1.0}))
+    found = studies.prepared_in_turns()
+    assert (found.kept.word, round(found.predicted.value, 2)) == ("kept", 4.08)

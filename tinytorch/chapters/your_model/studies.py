@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from tinytorch.chapters.your_model.prepare import photographs, prepared, prepared_in_floats
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
@@ -25,9 +27,12 @@ from tinytorch.perf.acceleration.techniques import Technique, Tried, forward_pas
 from tinytorch.perf.events.flops import record_forward
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring import Counted, Measurement, interleave, judge
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.judge import Judgement
+from tinytorch.perf.onnx import from_onnx
 from tinytorch.perf.profiling.shares import recordings, shares
 from tinytorch.perf.roofline.placement import Placed, place_groups
 
@@ -94,6 +99,66 @@ def trees(folder: str) -> Path:
     model = helper.make_model(helper.make_graph(nodes, "trees", [read], [written]), opset_imports=opsets)
     onnx.save(model, path := Path(folder) / "trees.onnx")
     return path
+
+
+def in_codes(folder: str) -> Path:
+    """Write the file with the weights of its convolutions in eight-bit codes into a folder, and return its path."""
+    import onnx
+    from onnx import helper, numpy_helper
+
+    model = onnx.load(str(FILE))
+    graph, made = model.graph, []
+    constants = {node.output[0]: node for node in graph.node if node.op_type == "Constant"}
+    for name in sorted({node.input[1] for node in graph.node if node.op_type == "Conv"}):
+        graph.node.remove(constants[name])
+        weights = numpy_helper.to_array(constants[name].attribute[0].t)
+        scale = np.abs(weights).max(axis=(1, 2, 3)) / np.float32(127)
+        codes = np.rint(weights / scale[:, None, None, None]).astype(np.int8)
+        stored = (numpy_helper.from_array(one, name + of) for one, of in ((codes, "_codes"), (scale, "_scale")))
+        graph.initializer.extend(stored)
+        made.append(helper.make_node("DequantizeLinear", [name + "_codes", name + "_scale"], [name], axis=0))
+    for node in reversed(made):
+        graph.node.insert(0, node)
+    model.opset_import[0].version = 13  # the first with a scale for each channel
+    onnx.save(model, path := Path(folder) / "codes.onnx")
+    return path
+
+
+@dataclass(frozen=True)
+class Coded:
+    """Bytes of the published file over those of one in codes, and the lines that this answers rightly."""
+
+    smaller: Counted
+    right: int
+
+
+def coded_file() -> Coded:
+    """Return what the file in codes saves, and costs in answers."""
+    with TemporaryDirectory() as folder:
+        path = in_codes(folder)
+        smaller = FILE.stat().st_size / path.stat().st_size
+        right = right_answers({"codes": from_onnx(path)})["codes"]
+    return Coded(Counted(smaller, "", "bytes of the file over those of the file in codes"), right)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What float32 gains where images are prepared, what the bytes predict at least, and whether it is that."""
+
+    gained: Comparison
+    predicted: Counted
+    kept: Judgement
+
+
+def prepared_in_turns() -> Prepared:
+    """Return what float32 gains; a pixel has 1 byte, and every pass reads and writes it once."""
+    images = photographs()
+    both = {"double": lambda: prepared(images), "single": lambda: prepared_in_floats(images)}
+    times = interleave(both, repeats=30, at_most_seconds=5.0, warmup_seconds=0.2)
+    gained = compare_paired(times["double"], times["single"], matters=0.1)
+    fewer = ((1 + 8) + 2 * (8 + 8) + (8 + 4)) / ((1 + 4) + (4 + 4))
+    kept = judge.word_between(gained.estimate, {"less": (None, fewer), "kept": (fewer, None)})
+    return Prepared(gained, Counted(fewer, "", "bytes for each pixel before, over those after"), kept)
 
 
 def kind_of(event: Event) -> str:
