@@ -141,13 +141,11 @@ class Layout:
         name: class of its ``<svg>``, by which the style sheet chooses.
         width: in inches; a point of text is shown the larger, the fewer there are.
         category: letters of a category's name in one line.
-        letter: inches that a letter of an axis's label takes.
     """
 
     name: str
     width: float
     category: int
-    letter: float = 0.075
 
 
 #: On 720 pixels ten points are 14 pixels.
@@ -164,6 +162,8 @@ _HIGHER = 1.2
 _BETWEEN = 7.0
 #: How often labels of ticks are thinned at most: each round leaves half of them.
 _MOST_ROUNDS = 5
+#: Inches that a letter of an axis's label takes.
+_LETTER = 0.075
 #: Inches of a line of a title of ten points.
 _TITLE_LINE = 10 * 1.2 / 72
 #: Stands for the page's text colour until the SVG is written: matplotlib knows no ``currentColor``.
@@ -571,9 +571,9 @@ def laid_out(figure: Figure, layout: Layout) -> Iterator[Figure]:
         rows = max((place.get_gridspec().nrows for ax in figure.axes if (place := ax.get_subplotspec())), default=1)
         figure.set_figheight(figure.get_figheight() + more)
         for ax in figure.axes:
-            ax.xaxis.set_label_text(_wrapped(ax.xaxis.get_label_text(), (layout.width - 0.8) / layout.letter))
+            ax.xaxis.set_label_text(_wrapped(ax.xaxis.get_label_text(), (layout.width - 0.8) / _LETTER))
             upright = (figure.get_figheight() - more) / rows - 0.5
-            ax.yaxis.set_label_text(_wrapped(ax.yaxis.get_label_text(), upright / layout.letter))
+            ax.yaxis.set_label_text(_wrapped(ax.yaxis.get_label_text(), upright / _LETTER))
         shown = [ax for ax in figure.axes if ax.axison]
         figure.set_layout_engine("constrained")
         for _ in range(_MOST_ROUNDS):
