@@ -21,7 +21,6 @@ MOST_WORDS, MOST_NUMERALS = 3000, 3.0
 #: Chapters that are still longer or denser: what they have at most until they are written anew.
 LONGER = {
     "distributed": (3530, 4.0),
-    "memoization": (3680, 5.1),
 }
 #: What each chapter has at least: predictions before its questions, and exercises.
 FEWEST = 3

@@ -291,7 +291,7 @@ def _compile_sparse() -> None:
 
 def _trainings() -> Iterable[Step]:
     for name in _MODELS:
-        pages = {*_OF_ALL, "memoization", "capstone"} if name == "gpt" else _OF_ALL
+        pages = {*_OF_ALL, "memoization", "serving", "capstone"} if name == "gpt" else _OF_ALL
         yield Step(_zoo(name), "training", partial(_train, name), pages)
     for name in _MODELS:
         pages = {"capstone"} if name == "gpt" else {"benchmarking"}

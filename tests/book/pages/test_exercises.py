@@ -207,7 +207,6 @@ BREAKS: dict[str, list[tuple[str, str]]] = {
         ("raise ValueError(", "print("),
         ("end > memory.shape[1]", "position > memory.shape[1]"),
     ],
-    "memoization.tokens_per_second": [("batch * cache", "cache"), ("return batch /", "return 1 /"), ("calls +", "")],
     "memory.in_blocks": [
         ("range(0, x.size, block)", "range(0, x.size - block, block)"),
         ("np.negative(to, out=to)", "pass"),
@@ -265,6 +264,9 @@ BREAKS: dict[str, list[tuple[str, str]]] = {
         ("peak / bandwidth", "bandwidth / peak"),
         ("bytes_of_a_weight / 2", "2"),
     ],
+    "serving.tokens_per_second": [("batch * cache", "cache"), ("return batch /", "return 1 /"), ("calls +", "")],
+    "serving.tokens_of_a_call": [("guesses + 1", "guesses"), ("right**k", "right")],
+    "serving.pages": [("page - 1", "page"), ("(length + page - 1) // page", "length // page")],
     "whole_model.moved_bytes": [
         ("4 * n", "8 * n"),
         ("0 if isinstance(node, ast.Call) else 1", "1"),

@@ -47,25 +47,15 @@ def test_what_a_cache_saves_by_formula_is_what_is_counted() -> None:
     assert found["attention"].ratio.value == pytest.approx(19 / 3)
     together = found["with the logits, together"]
     assert (together.again.value, together.once.value) == (sum(again.values()), sum(once.values()))
-    assert counts.saved_arithmetic(model, [9])[9].value == together.ratio.value
     repeated = counts.answers(GPT2, model, 9, made_ceilings())["repetition"]
     assert 1 - 1 / together.ratio.value == pytest.approx(as_measurement(repeated).median)
-    assert 100 < counts.saved_arithmetic(MODEL, [200])[200].value < 134, "from (N + 1) / 2 to (2 N + 1) / 3"
+    share = as_measurement(counts.answers(GPT2, MODEL, 200, made_ceilings())["repetition"]).median
+    assert 100 < 1 / (1 - share) < 134, "from (N + 1) / 2 to (2 N + 1) / 3"
 
 
 def test_keys_are_the_sums_of_the_text() -> None:
     found = counts.keys_of(100)
     assert [found[name].value for name in ("repeated", "keys", "pairs")] == [4950, 50.5, 67]
-
-
-def test_opt_follows_the_formula() -> None:
-    one, eight, most, shared = counts.served_opt({"1": (1, 1), "8": (8, 1), "32": (32, 1), "GQA": (32, 5)}).values()
-    # Kwon et al. 2023, section 3: 800 KB for a token of OPT-13B, of 2,048 in the longest request.
-    assert one.long.value == pytest.approx(2048 * 800 * 1024 / 1e9)
-    assert one.short.value == pytest.approx(one.long.value / 4)
-    assert eight.all.value < 40 < most.all.value
-    assert shared.long.value == pytest.approx(most.long.value / 5)
-    assert shared.rate.value > counts.opt_limit().value > most.rate.value == pytest.approx(32 / most.step.value)
 
 
 def test_peaks_hold_the_scores_when_a_backward_will_follow() -> None:
@@ -100,5 +90,4 @@ def test_answers_follow_from_shapes() -> None:
     assert found["outweigh codes"] == 2, "139 MB of codes, two caches of 75 MB"
     assert found["full step"] == pytest.approx((read + GPT2.nbytes) / 10e9)
     assert found["seven billion bytes"] == pytest.approx(10 / 7)
-    assert counts.ridge_rows(machine).median == pytest.approx(20)
     assert counts.over(Counted(6, "B", "one"), Counted(4, "B", "other"), "both").value == 1.5

@@ -19,7 +19,7 @@ from tinytorch.core.transformers import GPT
 from tinytorch.perf.events.flops import flops_of
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, quotient
+from tinytorch.perf.measuring import Counted, Modelled
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.values import Value
@@ -27,12 +27,6 @@ from tinytorch.perf.memoization import KVCache, generate
 from tinytorch.perf.memoization.cache import empty_cache
 from tinytorch.perf.memoization.generation import Tokens
 from tinytorch.perf.roofline.bounds import best_bandwidth
-
-#: Bytes of a position in OPT-13B's cache: keys and values of 40 layers, 40 heads of 128, in numbers of two bytes; bytes
-#: of its weights, and positions of its longest text (W. Kwon et al., 2023).
-_OPT_POSITION, _OPT_WEIGHTS, _OPT_LENGTH = 2 * 40 * 40 * 128 * 2, 2 * 13e9, 2048
-#: B/s of the A100's memory of 40 GB (NVIDIA, 2020).
-_A100, _BY_SHEET = 1555e9, "the bytes, at the bandwidth of the data sheet"
 
 
 def over(one: Counted, other: Counted, what: str) -> Counted:
@@ -85,16 +79,15 @@ def arithmetic(again: Mapping[str, int], once: Mapping[str, int], count: int) ->
     return {name: part(name, *each) for name, each in kinds.items()}
 
 
+def shape_of(model: GPT) -> Shape:
+    """Return the sizes of a GPT, whose formulas say what a call takes."""
+    heads = model.blocks[0].attention.num_heads
+    return Shape(len(model.blocks), model.embed_dim, heads, model.max_seq_len, model.vocab_size)
+
+
 def _saved(model: GPT, count: int) -> float:
-    heads, lengths = model.blocks[0].attention.num_heads, range(1, count + 1)
-    shape = Shape(len(model.blocks), model.embed_dim, heads, model.max_seq_len, model.vocab_size)
+    shape, lengths = shape_of(model), range(1, count + 1)
     return sum(map(shape.reread_flops, lengths)) / sum(map(shape.step_flops, lengths))
-
-
-def saved_arithmetic(model: GPT, counts: Sequence[int]) -> dict[int, Modelled]:
-    """Return the arithmetic of so many tokens without a cache over that with one, by formula."""
-    what = "tokens without a cache over that with one"
-    return {n: Modelled(_saved(model, n), "", f"{n} {what}", "arithmetic") for n in counts}
 
 
 def keys_of(tokens: int) -> dict[str, Counted]:
@@ -106,45 +99,6 @@ def keys_of(tokens: int) -> dict[str, Counted]:
         "keys": Counted(computed / tokens, "", f"keys computed for {tokens} tokens over those needed"),
         "pairs": Counted(pairs, "", f"pairs of query and key of {tokens} tokens without a cache over with"),
     }
-
-
-def ridge_rows(machine: Ceilings) -> Measurement:
-    """Return how many rows of a product take as long in arithmetic as reading their float32 weights from memory."""
-    what = "rows at which arithmetic takes as long as reading float32 weights"
-    return quotient(machine.fp32_peak, best_bandwidth(machine.levels[-1]), what).scaled(2, "rows")
-
-
-@dataclass(frozen=True)
-class Served:
-    """OPT-13B on an A100: caches of 512 and of 2,048 positions, the latter with weights, their step and its rate."""
-
-    short: Modelled
-    long: Modelled
-    all: Modelled
-    step: Modelled
-    rate: Modelled
-
-
-def served_opt(texts: Mapping[str, tuple[int, int]]) -> dict[str, Served]:
-    """Return what OPT-13B takes by the number of texts that are written together, and of heads that share a key."""
-    found = {}
-    for name, (batch, shared) in texts.items():
-        long = batch * _OPT_POSITION * _OPT_LENGTH / shared
-        seconds = (_OPT_WEIGHTS + long) / _A100
-        found[name] = Served(
-            Modelled(long * 512 / _OPT_LENGTH / 1e9, "GB", "bytes of the caches", "arithmetic"),
-            Modelled(long / 1e9, "GB", "bytes of the caches", "arithmetic"),
-            Modelled((_OPT_WEIGHTS + long) / 1e9, "GB", "bytes of caches and weights", "arithmetic"),
-            Modelled(seconds, "s", "least time of a step", _BY_SHEET),
-            Modelled(batch / seconds, "tokens/s", "tokens of all sequences", _BY_SHEET),
-        )
-    return found
-
-
-def opt_limit() -> Modelled:
-    """Return the tokens per second of OPT-13B on an A100 that reads nothing but caches."""
-    what = "tokens per second of OPT-13B that the caches of 2,048 positions alone allow on an A100"
-    return Modelled(_A100 / (_OPT_POSITION * _OPT_LENGTH), "tokens/s", what, _BY_SHEET)
 
 
 def attention_peaks(lengths: Sequence[int], heads: int, depth: int, training: bool) -> dict[int, Counted]:

@@ -72,23 +72,3 @@ def _check_refused(function: Callable[[Array, int, Array], Any], memory: Array, 
     raise AssertionError(
         f"{new.shape[1]} more behind {position} of {memory.shape[1]} positions do not fit, but nothing was raised"
     )
-
-
-@exercise_check
-def check_tokens_per_second(function: Callable[[float, float, int, float, float], float]) -> None:
-    """Return "... passed" if ``function(weights, cache, batch, bandwidth, calls)`` is what a batch writes in a second.
-
-    A step takes ``calls`` seconds, and the time in which ``bandwidth`` delivers the weights and each sequence's cache.
-    """
-    weights, cache, bandwidth = 26e9, 1.6e9, 1.6e12
-    cases = (
-        ("without a cache or calls, one text", (weights, 0.0, 1, bandwidth, 0.0), bandwidth / weights),
-        ("twice the sequences without caches", (weights, 0.0, 2, bandwidth, 0.0), 2 * bandwidth / weights),
-        ("calls alone", (0.0, 0.0, 8, bandwidth, 0.5), 16.0),
-        ("caches alone, of any batch", (0.0, cache, 7, bandwidth, 0.0), bandwidth / cache),
-        ("all together", (weights, cache, 10, bandwidth, 3e-3), 10 / 29.25e-3),
-    )
-    for said, given, right in cases:
-        answer = function(*given)
-        assert isinstance(answer, (int, float)), f"{said}: the answer must be a number of tokens, not {answer!r}"
-        assert abs(answer / right - 1) < 1e-9, f"{said}: {given} give {right:.6g} tokens per second, not {answer}"

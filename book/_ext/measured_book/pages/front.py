@@ -161,6 +161,9 @@ def _thumbnails() -> dict[str, str]:
         "acceleration": _svg(*ladder),
         "whole_model": _svg(*layers, _path("M64 24h8"), _box(76, 10, 14, 28, "compiled")),
         "memoization": _svg(_grid(24, 4, 8, 5, 5, lambda row, column: column < row), _box(70, 4, 8, 40, "compiled")),
+        "serving": _svg(
+            *(_box(8 + 22 * at, 4 + 14 * row, 18, 10, "compiled") for row in range(3) for at in range(row + 2))
+        ),
         "noise": _svg(
             *(_dot(14 + 9 * at, 24 + 5 * up, "numpy") for at, up in enumerate((0, 2, -1, 1, -3, 0, 3, -2))),
             _path("M6 24h80"),

@@ -1,0 +1,148 @@
+"""What the page on serving times, counts and simulates, against closed forms and small servers worked by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.chapters.made_turns import in_turns
+from tests.perf.answers import Answer, judged_answers
+from tests.perf.made_ceilings import made_ceilings
+from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tinytorch.chapters.serving import counts, exercises, studies
+from tinytorch.chapters.serving.server import Request, Server, at_random, even_answers
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.memoization import cache_of
+
+
+def in_turns_with(one: Measurement) -> set[str]:
+    return {one.name, *one.conditions.interleaved_with}
+
+
+def test_a_static_server_waits_for_its_longest_text_and_another_does_not() -> None:
+    """Two rows, steps of a second: answers of four and one, then of two and one; a prefill gives the first token."""
+    done = {}
+    for static in (True, False):
+        texts = [Request(0.0, 1, answer) for answer in (4, 1, 2, 1)]
+        done[static] = Server(lambda _: 1.0, lambda _: 0.0, 2, static).serve(texts)
+    assert done == {True: 4.0, False: 3.0}
+
+
+def test_an_empty_server_waits_for_the_next_request() -> None:
+    one, other = Request(1.0, 5, 2), Request(10.0, 5, 1)
+    assert Server(lambda count: count, lambda tokens: tokens / 10, 4).serve([one, other]) == 10.5
+    assert (one.moments, other.moments) == ([1.5, 2.5], [10.5])
+
+
+def test_pieces_let_steps_pass() -> None:
+    gaps, ends = {}, {}
+    for chunk in (None, 2):
+        writing, comes = Request(0.0, 1, 9), Request(0.5, 6, 1)
+        Server(lambda _: 1.0, lambda tokens: tokens, 2, chunk=chunk).serve([writing, comes])
+        gaps[chunk], ends[chunk] = writing.gap, comes.moments[-1]
+    assert gaps == {None: 7.0, 2: 3.0}
+    assert ends == {None: 8.0, 2: 10.0}
+
+
+def test_requests_are_drawn_once_and_for_all() -> None:
+    lengths = [one.answer for one in even_answers(4000, 64, 1)]
+    assert (min(lengths), max(lengths)) == (1, 64)
+    assert np.mean(lengths) == pytest.approx(32.5, rel=0.05)
+    arrivals = [one.arrives for one in at_random(4000, 2.0, 1, 1)]
+    assert arrivals == sorted(arrivals)
+    assert arrivals[-1] == pytest.approx(8000, rel=0.1)
+
+
+def made_times() -> studies.Times:
+    times = object.__new__(studies.Times)
+    found = in_turns({"1": 1.0, "16": 2.0, "32": 1.0, "256": 6.0, "whole": 9.0})
+    times.steps, times.prefills = {1: found["1"], 16: found["16"]}, {32: found["32"], 256: found["256"]}
+    times.whole = found["whole"]
+    return times
+
+
+def test_servers_follow_the_times_of_each_round() -> None:
+    times = made_times()
+    # 32 / 17 with a step that does not depend on who writes.
+    assert studies.continuous_gain(times, rows=16).value == pytest.approx(32 / 17, rel=0.1)
+    pieces = studies.longest_gaps(times, rows=16, chunk=32)
+    assert 2 < pieces["gap"].value < 4, "a step of two seconds, and then six or one"
+    assert pieces["price"].value == pytest.approx(8 / 6)
+    waits = studies.waits_by_load(times, rows=16, loads=(0.6, 1.2))
+    assert 1 < waits.by_load[0.6].value < 2.5 < waits.by_load[1.2].value
+    assert waits.grown.value == pytest.approx(waits.by_load[1.2].value / waits.by_load[0.6].value)
+    assert times.gain.median == pytest.approx(8)
+
+
+def test_all_calls_and_a_whole_batch_take_turns() -> None:
+    model = small_gpt()
+    times = studies.Times(model, rows=(1, 2), prompts=(2, 4), kept=4, answer=3)
+    assert in_turns_with(times.whole) >= {"1 texts", "2 texts", "2 tokens", "4 tokens", "whole"}
+    assert times.told.n == times.whole.n
+    assert 1 < times.by_bytes.value < 2
+    assert times.check.unit == ""
+    assert cache_of(model) is None
+
+
+def test_a_kept_prompt_reads_the_new_tokens_alone() -> None:
+    model = small_gpt()
+    found = studies.reused_prompt(model, kept=8, new=3)
+    assert in_turns_with(found["whole"]) == {"whole", "rest"}
+    assert cache_of(model) is None
+
+
+def test_products_of_a_few_rows_are_taken_in_turns_with_those_of_one() -> None:
+    found = studies.few_rows(small_gpt(), rows=3, repeats=6)
+    assert {each.name for way in found.values() for each in way.values()} == in_turns_with(found["packed"][3])
+
+
+def test_guesses_gain_what_they_write_for_each_step_that_they_take() -> None:
+    one, few = in_turns({"one": 0.05, "few": 0.06}, noise={"one": 0.01, "few": 0.01}).values()
+    assert studies.guess_gain({1: one, 3: few}, right=0.5).value == pytest.approx((1 + 0.5 + 0.25) / 1.2, rel=0.05)
+
+
+def test_opt_follows_the_formula() -> None:
+    one, eight, most, shared = counts.served_opt({"1": (1, 1), "8": (8, 1), "32": (32, 1), "GQA": (32, 5)}).values()
+    # Kwon et al. 2023, section 3: 800 KB for a token of OPT-13B, of 2,048 in the longest request.
+    assert one.long.value == pytest.approx(2048 * 800 * 1024 / 1e9)
+    assert one.short.value == pytest.approx(one.long.value / 4)
+    assert eight.all.value < 40 < most.all.value
+    assert shared.long.value == pytest.approx(most.long.value / 5)
+    assert shared.rate.value > counts.opt_limit().value > most.rate.value == pytest.approx(32 / most.step.value)
+
+
+def test_rows_to_the_ridge_are_those_of_the_machine() -> None:
+    assert counts.ridge_rows(made_ceilings()).median == pytest.approx(20)
+
+
+def test_pages_hold_about_twice_as_many_texts_as_slabs() -> None:
+    found = counts.texts_that_fit(longest=1024, positions=16, count=2000)
+    assert (found["slabs"].value, found["page use"].value > 0.98) == (200, True)
+    assert found["over"].value == pytest.approx(1 / found["slab use"].value, rel=0.1)
+
+
+def test_guesses_leave_the_text_as_it_is() -> None:
+    model = small_gpt()
+    found = counts.guess_repeats(model, tokens_of(4, 3), 8, guesses=2)
+    assert found.same.value == 1
+    assert 1 <= found.tokens.value <= 3
+    assert found.predicted.value == pytest.approx(1 + found.right.value + found.right.value**2)
+    assert cache_of(model) is None
+
+
+def per_second(weights: float, cache: float, batch: int, bandwidth: float, calls: float) -> float:
+    return batch / (calls + (weights + batch * cache) / bandwidth)
+
+
+RIGHT: list[Answer] = [
+    (exercises.check_tokens_per_second, per_second),
+    (exercises.check_tokens_of_a_call, lambda right, guesses: sum(right**k for k in range(guesses + 1))),
+    (exercises.check_pages, lambda lengths, page: sum(-(-length // page) for length in lengths)),
+]
+WRONG: list[Answer] = [
+    (exercises.check_tokens_per_second, lambda *given: per_second(*given) / 2),
+    (exercises.check_tokens_of_a_call, lambda right, guesses: 1 + right * guesses),
+    (exercises.check_pages, lambda lengths, page: -(-sum(lengths) // page)),
+]
+
+test_a_right_answer_passes, test_a_wrong_answer_fails_and_says_what_would_be_right = judged_answers(RIGHT, WRONG)

@@ -1,0 +1,200 @@
+"""What the page on serving times: steps of many texts, prompts in pieces and in part; and servers that follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from tinytorch.chapters.memoization.studies import step_bytes, stepping
+from tinytorch.chapters.serving.server import Request, Server, at_random, even_answers
+from tinytorch.core.layers import Linear
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.kernels.gemm.packed_matmul import packed_product
+from tinytorch.perf.kernels.gemm.packing import pack
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave, quotient, ratio
+from tinytorch.perf.memoization import KVCache, disable_kv_cache, enable_kv_cache
+
+_WARMUP_SECONDS = 0.1
+_BY_TIMES = "a server whose calls take what was measured of them"
+
+
+class Times:
+    """Seconds of steps by number of texts and of prefills by number of tokens, taken in turns, and of one whole batch.
+
+    ``whole`` is a prefill of all rows' prompts and the steps behind it, as they ran; ``told`` the same by the parts.
+    """
+
+    def __init__(self, model: GPT, rows: Sequence[int], prompts: Sequence[int], kept: int, answer: int) -> None:
+        most, least, piece = rows[-1], min(prompts), {n: np.zeros((1, n), np.int64) for n in prompts}
+        caches = {count: KVCache.of(model, count) for count in rows}
+        served = {count: _Served(model, cache) for count, cache in caches.items()}
+        runs: dict[str, Callable[[], object]] = {
+            **{f"{count} texts": partial(served[count].read, 1, kept) for count in rows},
+            **{f"{n} tokens": partial(served[rows[0]].read, n, 0) for n in piece},
+            "a prompt of each": partial(served[most].read, least, kept),
+            "whole": partial(served[most].write, least, answer, kept),
+        }
+        found = interleave(runs, repeats=12, warmup_seconds=_WARMUP_SECONDS)
+        disable_kv_cache(model)
+        self.steps = {count: found[f"{count} texts"] for count in rows}
+        self.prefills = {n: found[f"{n} tokens"] for n in prompts}
+        self.whole = found["whole"]
+        first, step = found["a prompt of each"], self.steps[most]
+        told = [a + (answer - 1) * b for a, b in zip(first.samples, step.samples, strict=True)]
+        self.told = Measurement("a batch by its parts", tuple(told), "s", step.conditions)
+        weights, kept_bytes = step_bytes(model, caches[most], kept)
+        bytes_of = [weights + count * kept_bytes for count in (rows[0], most)]
+        self.by_bytes = Counted(most / rows[0] * bytes_of[0] / bytes_of[1], "", "tokens of a step over its bytes")
+
+    @property
+    def gain(self) -> Measurement:
+        """Tokens per second of the most texts over those of the fewest."""
+        rates = [*self.rates.values()]
+        return ratio(rates[-1], rates[0], "tokens per second of the most texts over those of one")
+
+    @property
+    def check(self) -> Measurement:
+        """Seconds of a whole batch as it ran over those by its parts, of which simulated servers are made."""
+        return quotient(self.whole, self.told, "a whole batch over the sum of its calls")
+
+    @property
+    def rates(self) -> dict[int, Measurement]:
+        """Tokens per second by number of texts."""
+        return {count: step.per(count, "tokens/s") for count, step in self.steps.items()}
+
+    def simulated(self, run: Callable[[Callable[[int], float], Callable[[int], float]], float], what: str) -> Modelled:
+        """Return what ``run`` makes of step and prefill, once for each round that was timed."""
+        rounds = range(self.whole.n)
+        samples = tuple(run(_between(self.steps, at), _between(self.prefills, at)) for at in rounds)
+        made = Measurement(what, samples, "", self.whole.conditions.rescaled())
+        return Modelled.by(_BY_TIMES, made)
+
+
+class _Served:
+    """A model that changes to a cache for its calls."""
+
+    def __init__(self, model: GPT, cache: KVCache) -> None:
+        self.model, self.cache = model, cache
+
+    def read(self, count: int, position: int) -> None:
+        """Read so many tokens of each text at a position."""
+        disable_kv_cache(self.model)
+        enable_kv_cache(self.model, cache=self.cache)
+        stepping(self.model, self.cache, np.zeros((self.cache.batch_size, count), np.int64), position)()
+
+    def write(self, prompt: int, answer: int, position: int) -> None:
+        """Read a prompt of each text at a position and write its answer."""
+        self.read(prompt, position)
+        for at in range(answer - 1):
+            stepping(self.model, self.cache, np.zeros((self.cache.batch_size, 1), np.int64), position + prompt + at)()
+
+
+def _between(times: Mapping[int, Measurement], at: int) -> Callable[[int], float]:
+    """Return the seconds of a round by size, straight between those that were timed."""
+    sizes, seconds = list(times), [each.samples[at] for each in times.values()]
+    return lambda size: float(np.interp(size, sizes, seconds))
+
+
+def continuous_gain(times: Times, rows: int) -> Modelled:
+    """Return the time of a static server for one crowd of texts over that of a continuous one."""
+
+    def run(step: Callable[[int], float], _prefill: Callable[[int], float]) -> float:
+        texts = {static: even_answers(60 * rows, 64, 1) for static in (True, False)}
+        took = {static: Server(step, lambda _: 0.0, rows, static).serve(given) for static, given in texts.items()}
+        return took[True] / took[False]
+
+    return times.simulated(run, "time of static batches over that of continuous ones")
+
+
+def longest_gaps(times: Times, rows: int, chunk: int) -> dict[str, Modelled]:
+    """Return by how much prompts in pieces shorten the longest wait for a token, and lengthen the reading of one."""
+    longest = max(times.prefills)
+
+    def gap(step: Callable[[int], float], prefill: Callable[[int], float], piece: int | None) -> float:
+        *others, writing = even_answers(rows - 1, 64, 1)
+        writing.answer = 64
+        comes = Request(8 * step(rows), longest, 8)
+        Server(step, prefill, rows, chunk=piece).serve([*others, writing, comes])
+        return writing.gap
+
+    def shorter(step: Callable[[int], float], prefill: Callable[[int], float]) -> float:
+        return gap(step, prefill, None) / gap(step, prefill, chunk)
+
+    def slower(_step: Callable[[int], float], prefill: Callable[[int], float]) -> float:
+        return longest / chunk * prefill(chunk) / prefill(longest)
+
+    return {
+        "gap": times.simulated(shorter, "longest wait for a token with whole prompts over that in pieces"),
+        "price": times.simulated(slower, "time of a prompt in pieces over that of the whole"),
+    }
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Time of a text over that of one alone, by load, and the last of these over the first."""
+
+    by_load: Mapping[float, Modelled]
+    grown: Modelled
+
+
+def waits_by_load(times: Times, rows: int, loads: Sequence[float]) -> Waits:
+    """Return, by load, the mean time to the last token over that of a text alone, where requests come by themselves.
+
+    The load is the share of the most texts in a time that a full server writes.
+    """
+    answer = 32
+
+    def run(load: float, step: Callable[[int], float], _prefill: Callable[[int], float]) -> float:
+        given = at_random(600, answer * step(rows) / rows / load, 1, answer)
+        Server(step, lambda _: 0.0, rows).serve(given)
+        return float(np.mean([one.moments[-1] - one.arrives for one in given])) / (answer * step(1))
+
+    what = "time to the last token over that of a text alone, at a load of"
+    return Waits(
+        {load: times.simulated(partial(run, load), f"{what} {load:g}") for load in loads},
+        times.simulated(
+            lambda *calls: run(loads[-1], *calls) / run(loads[0], *calls), "the last of these over the first"
+        ),
+    )
+
+
+def reused_prompt(model: GPT, kept: int, new: int, resolve: float = 0.1) -> dict[str, Measurement]:
+    """Return, in turns, a "whole" prompt, and its "rest" where some is "kept"."""
+    cache, total = enable_kv_cache(model), kept + new
+    tokens = np.zeros((1, total), np.int64)
+    read = {"whole": (0, total), "rest": (kept, new)}
+    steps = {name: stepping(model, cache, tokens[:, :count], position) for name, (position, count) in read.items()}
+    times = interleave(steps, resolve=resolve, at_most_seconds=3.0, warmup_seconds=_WARMUP_SECONDS)
+    disable_kv_cache(model)
+    return times
+
+
+def few_rows(model: GPT, rows: int, repeats: int = 18) -> dict[str, dict[int, Measurement]]:
+    """Return products of one and of so many rows with all weights, by the "library" and "packed" once, in turns."""
+    weights = [one.weight.data for _, one in model.named_modules() if isinstance(one, Linear)]
+    panels = [pack(weight) for weight in weights]
+    given = {(len(each), count): np.ones((count, len(each)), np.float32) for each in weights for count in (1, rows)}
+
+    def library(count: int) -> None:
+        for weight in weights:
+            np.matmul(given[len(weight), count], weight)
+
+    def packed(count: int) -> None:
+        for weight, panel in zip(weights, panels, strict=True):
+            packed_product(given[len(weight), count], panel, weight.shape[1])
+
+    runs = {f"{way.__name__}, {count}": partial(way, count) for way in (library, packed) for count in (1, rows)}
+    times = interleave(runs, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
+    return {way: {count: times[f"{way}, {count}"] for count in (1, rows)} for way in ("library", "packed")}
+
+
+def guess_gain(products: Mapping[int, Measurement], right: float) -> Modelled:
+    """Return what guesses gain that are free and each as often ``right``, in a call that is nothing but products."""
+    one, rows = products
+    written = sum(right**count for count in range(rows))
+    what = f"time of one row over that of {rows}, weights packed, times {written:.3g} tokens; guesses are free"
+    gain = ratio(products[one], products[rows]).scaled(written, "", what)
+    return Modelled.by("guesses that are right each as often, and free", gain)
