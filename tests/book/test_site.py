@@ -211,7 +211,7 @@ def test_the_notebook_download_is_the_executed_one_also_from_the_cache(story: St
 
 
 def test_under_the_title_stand_time_machine_files_and_a_report(story: Story) -> None:
-    line = story.package_changed.page("first.html").select_one("h1 + .page-line")
+    line = story.package_changed.page("first.html").select_one(".page-line")
     assert isinstance(line, Tag)
     said = line.select_one(".page-measured")
     assert isinstance(said, Tag)

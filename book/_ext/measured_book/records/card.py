@@ -293,6 +293,9 @@ def _days(pages: list[PageRecords]) -> str:
     first, last = time_html(moments[0], _DAY), time_html(moments[-1], _DAY)
     return last if moments[0][:10] == moments[-1][:10] else f"{first} to {last}"
 
+#: A title with the paragraph behind it, or with all that opens the book.
+_LEAD = re.compile(r'</h1>(?:\s*(?:<p>.*?</p>|<div class="opening.*?(?=<section)))?', re.DOTALL)
+
 
 def measured_html(env: BuildEnvironment, docname: str) -> str:
     """Return when and where the page was last measured; nothing for a page that shows no measurement."""
@@ -318,12 +321,11 @@ def line_html(app: Sphinx, docname: str, title: str) -> str:
 
 
 def add_line(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
-    """Put the line behind the title of each page that has a source."""
-    if doctree is None or "</h1>" not in context.get("body", ""):
+    """Put the line behind the title and the first paragraph of each page that has a source."""
+    if doctree is None or (lead := _LEAD.search(context.get("body", ""))) is None:
         return
-    before, heading, after = context["body"].partition("</h1>")
     line = line_html(app, pagename, app.env.titles[pagename].astext())
-    context["body"] = f"{before}{heading}\n{line}{after}"
+    context["body"] = f"{context['body'][: lead.end()]}\n{line}{context['body'][lead.end() :]}"
 
 
 def setup(app: Sphinx) -> None:
