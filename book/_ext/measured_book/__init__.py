@@ -27,7 +27,7 @@ def setup_content(app: Sphinx) -> None:
     # Within the function, as are those below, so that who needs one part does not load all.
     from measured_book.collector import BookCollector
     from measured_book.execution import cache, events, failures, parts
-    from measured_book.machines import cluster, explorers, repeated_builds, table
+    from measured_book.machines import cluster, device, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
     from measured_book.pages import (
         api,
@@ -63,6 +63,7 @@ def setup_content(app: Sphinx) -> None:
     numbering.setup(app)
     explorers.setup(app)
     cluster.setup(app)
+    device.setup(app)
     table.setup(app)
     repeated_builds.setup(app)
     card.setup(app)

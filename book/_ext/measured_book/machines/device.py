@@ -1,0 +1,34 @@
+"""``{device} NAME``: an experiment of `device.js` that readers run on their own device; without JavaScript, nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from docutils import nodes
+from measured_book.pages.elements import load_files, raw_html
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+
+PLACE = '<div class="device" data-experiment='
+
+
+class DeviceDirective(SphinxDirective):
+    """``{device}``, with the name of the experiment."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place, which the script fills."""
+        return [raw_html(f'{PLACE}"{self.arguments[0]}"></div>')]
+
+
+def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
+    """Load style and script on the pages that have the place."""
+    if PLACE in context.get("body", ""):
+        load_files(app, ["device.css"], ["device.js"])
+
+
+def setup(app: Sphinx) -> None:
+    """Register the directive and its files."""
+    app.add_directive("device", DeviceDirective)
+    app.connect("html-page-context", add_files)

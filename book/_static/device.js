@@ -1,0 +1,243 @@
+// Runs a chapter's experiment on the reader's own device: as a page's script it asks and shows, as a worker it measures.
+"use strict";
+
+{
+  const SAMPLES = 15;
+  const SECONDS = 8; // for all samples of an experiment
+  const SAMPLE = 20; // ms that a sample takes at least: browsers' clocks are coarse
+  const LINE = 16; // 4-byte numbers in a cache line of 64 bytes
+
+  // Statistics: those of the book ------------------------------------------------------------------------------------
+
+  const sorted = (samples) => Float64Array.from(samples).sort();
+
+  const median = (samples) => {
+    const ordered = sorted(samples), middle = ordered.length >> 1;
+    return ordered.length % 2 ? ordered[middle] : (ordered[middle - 1] + ordered[middle]) / 2;
+  };
+
+  /** The narrowest pair of ordered samples that holds the median in 95 of 100 cases; null below six samples. */
+  const interval = (samples) => {
+    const n = samples.length, ordered = sorted(samples);
+    let outside = -1, chance = 2 ** (1 - n); // of all on one side
+    for (let missed = chance; missed <= 0.05 && outside + 1 < n >> 1; missed += chance) {
+      outside++;
+      chance *= (n - outside) / (outside + 1);
+    }
+    return outside < 0 ? null : [ordered[outside], ordered[n - 1 - outside]];
+  };
+
+  // Work ---------------------------------------------------------------------------------------------------------------
+
+  /** Addresses, a cache line apart, each of which holds the next; one walk visits all (Sattolo's algorithm). */
+  const chain = (bytes) => {
+    const lines = bytes / 4 / LINE, order = Uint32Array.from({ length: lines }, (_, line) => line), next = new Uint32Array(bytes / 4);
+    for (let last = lines - 1; last > 0; last--) {
+      const other = Math.floor(Math.random() * last);
+      [order[last], order[other]] = [order[other], order[last]];
+    }
+    for (let line = 0; line < lines; line++) next[line * LINE] = order[line] * LINE;
+    return next;
+  };
+
+  let kept = 0; // results, so that no compiler leaves the work out
+
+  const walk = (next, steps) => {
+    let at = 0;
+    for (let step = 0; step < steps; step++) at = next[at];
+    kept += at;
+  };
+
+  const stride = (numbers, apart, count) => {
+    let sum = 0;
+    const mask = numbers.length - 1;
+    for (let step = 0, at = 0; step < count; step++, at = (at + apart) & mask) sum += numbers[at];
+    kept += sum;
+  };
+
+  const threeLoops = (a, b, c, n) => {
+    for (let i = 0; i < n; i++)
+      for (let j = 0; j < n; j++) {
+        let sum = 0;
+        for (let k = 0; k < n; k++) sum += a[i * n + k] * b[k * n + j];
+        c[i * n + j] = sum;
+      }
+  };
+
+  /** Sixteen sums stay in registers while a row and a column pass: eight loads for sixteen products. */
+  const tiled = (a, b, c, n) => {
+    for (let i = 0; i < n; i += 4)
+      for (let j = 0; j < n; j += 4) {
+        let c00 = 0, c01 = 0, c02 = 0, c03 = 0, c10 = 0, c11 = 0, c12 = 0, c13 = 0;
+        let c20 = 0, c21 = 0, c22 = 0, c23 = 0, c30 = 0, c31 = 0, c32 = 0, c33 = 0;
+        for (let k = 0; k < n; k++) {
+          const a0 = a[i * n + k], a1 = a[(i + 1) * n + k], a2 = a[(i + 2) * n + k], a3 = a[(i + 3) * n + k];
+          const at = k * n + j, b0 = b[at], b1 = b[at + 1], b2 = b[at + 2], b3 = b[at + 3];
+          c00 += a0 * b0; c01 += a0 * b1; c02 += a0 * b2; c03 += a0 * b3;
+          c10 += a1 * b0; c11 += a1 * b1; c12 += a1 * b2; c13 += a1 * b3;
+          c20 += a2 * b0; c21 += a2 * b1; c22 += a2 * b2; c23 += a2 * b3;
+          c30 += a3 * b0; c31 += a3 * b1; c32 += a3 * b2; c33 += a3 * b3;
+        }
+        c.set([c00, c01, c02, c03], i * n + j);
+        c.set([c10, c11, c12, c13], (i + 1) * n + j);
+        c.set([c20, c21, c22, c23], (i + 2) * n + j);
+        c.set([c30, c31, c32, c33], (i + 3) * n + j);
+      }
+  };
+
+  const products = (n) => {
+    const a = Float64Array.from({ length: n * n }, Math.random), b = a.slice().reverse(), c = new Float64Array(n * n);
+    const times = (product) => (count) => { while (count--) product(a, b, c, n); };
+    return [times(threeLoops), times(tiled)];
+  };
+
+  const named = (bytes) => (bytes < 2 ** 20 ? `${bytes / 2 ** 10} KiB` : `${bytes / 2 ** 20} MiB`);
+
+  // An experiment: what is guessed, the rows [name, work of so many units], and which rows (of the last one) the ratio compares.
+  const EXPERIMENTS = {
+    memory: {
+      guess: "How many times as long does one load take from 64 MiB as from 16 KiB, on this device?",
+      unit: "ns per load", scale: 1e6, ratio: [6, 0],
+      note: "The last rows read an array of 16 MiB in order, each number and one of every line's.",
+      rows: () => [
+        ...[14, 16, 18, 20, 22, 24, 26].map((power) => [`chain through ${named(2 ** power)}`, () => { const next = chain(2 ** power); return (steps) => walk(next, steps); }]),
+        ...[1, LINE].map((apart) => [`every ${apart === 1 ? "number" : `${apart}th number`} in order`, () => { const all = new Int32Array(2 ** 22).fill(1); return (count) => stride(all, apart, count); }]),
+      ],
+    },
+    acceleration: {
+      guess: "How many times as fast as three loops is a tile of four by four in registers, on this device?",
+      unit: "ms per product", scale: 1, ratio: [0, 1],
+      note: "Two matrices of 192 by 192 in double precision are multiplied, on one core and without vectors.",
+      rows: () => { const [loops, tile] = products(192); return [["three loops", () => loops], ["tile of 4 × 4", () => tile]]; },
+    },
+    noise: {
+      guess: "The same code is timed under two names. What ratio of the medians will this device show?",
+      unit: "ms per product", scale: 1, ratio: [0, 1],
+      note: "Both names run the same product of two matrices of 64 by 64. A fair comparison finds a ratio whose interval holds 1.",
+      rows: () => { const [, tile] = products(64); return [["the code", () => tile], ["the same code", () => tile]]; },
+    },
+  };
+
+  // As a worker --------------------------------------------------------------------------------------------------------
+
+  const timed = (work, units) => {
+    const begin = performance.now();
+    work(units);
+    return performance.now() - begin;
+  };
+
+  const clockStep = () => {
+    let least = Infinity;
+    for (let reading = 0; reading < 20; reading++) {
+      const begin = performance.now();
+      let end = begin;
+      while (end === begin) end = performance.now();
+      least = Math.min(least, end - begin);
+    }
+    return least;
+  };
+
+  /** Measures all rows in turns, which begin with another row each time, until there are samples enough or the time is over. */
+  const measure = (name) => {
+    const { rows, scale } = EXPERIMENTS[name];
+    const works = rows().map(([label, make]) => ({ label, work: make(), units: 1, samples: [] }));
+    // Warms up, too; twice, as another program may have taken the time of one.
+    for (const row of works) while (Math.min(timed(row.work, row.units), timed(row.work, row.units)) < SAMPLE) row.units *= 2;
+    const begin = performance.now();
+    let turn = 0;
+    for (; turn < SAMPLES && (turn < 6 || performance.now() - begin < 1000 * SECONDS); turn++) {
+      for (let place = 0; place < works.length; place++) {
+        const row = works[(turn + place) % works.length];
+        row.samples.push((timed(row.work, row.units) * scale) / row.units);
+      }
+      postMessage({ progress: (turn + 1) / SAMPLES });
+    }
+    postMessage({ clock: clockStep(), rows: works.map(({ label, samples }) => ({ label, samples })) });
+  };
+
+  // As a page's script ---------------------------------------------------------------------------------------------------
+
+  const element = (name, content = [], properties = {}) => {
+    const made = Object.assign(document.createElement(name), properties);
+    made.append(...[content].flat());
+    return made;
+  };
+
+  const short = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3, useGrouping: false });
+  const span = ([low, high]) => `${short(low)} to ${short(high)}`;
+
+  const table = ({ unit }, rows) => element("table", [
+    element("thead", element("tr", ["What ran", `Median, ${unit}`, "95 % interval"].map((text) => element("th", text, { scope: "col" })))),
+    element("tbody", rows.map(({ label, samples }) => element("tr", [
+      element("th", label, { scope: "row" }),
+      element("td", short(median(samples)), { className: "numeric" }),
+      element("td", span(interval(samples)), { className: "numeric" }),
+    ]))),
+  ]);
+
+  const resultOf = (experiment, { rows, clock }, guess, hidden) => {
+    const [above, below] = experiment.ratio.map((place) => rows[place].samples);
+    const ratios = above.map((one, turn) => one / below[turn]); // of the same turn
+    const samples = { device: navigator.userAgent, unit: experiment.unit, clock_ms: clock, rows };
+    const [low, high] = interval(ratios);
+    const said = `You guessed ${guess}; this device shows ${short(median(ratios))}× (${span([low, high])}).`;
+    return [
+      element("p", element("strong", said)),
+      element("div", table(experiment, rows), { className: "measured-table" }),
+      element("p", [
+        experiment.note,
+        ` The clock moved in steps of ${short(clock)} ms; a sample is made to take ${SAMPLE} ms or more.`,
+        " A browser has a coarse clock, uses no vectors here, and slows down in a tab in the background or to save energy.",
+        high > 2 * low ? " This device was busy, or changed its speed: close other programs and measure again." : "",
+        hidden ? " This tab was in the background meanwhile: measure again." : "",
+      ]),
+      element("p", element("a", "Download the samples", { download: "device.json", href: `data:application/json,${encodeURIComponent(JSON.stringify(samples))}` })),
+    ];
+  };
+
+  const offer = (place) => {
+    const name = place.dataset.experiment, experiment = EXPERIMENTS[name];
+    const guess = element("input", [], { type: "number", step: "any", min: "0", required: true, id: `device-${name}` });
+    const start = element("button", "Measure this device", { type: "submit" });
+    const stop = element("button", "Stop", { type: "button", hidden: true });
+    const progress = element("progress", [], { hidden: true, ariaLabel: "Progress" });
+    const said = element("div", [], { role: "status" });
+    const form = element("form", [element("label", experiment.guess, { htmlFor: guess.id }), guess, start, stop, progress]);
+    let worker = null, hidden = false;
+    const end = (...content) => {
+      worker?.terminate();
+      worker = null;
+      start.disabled = false;
+      stop.hidden = progress.hidden = true;
+      said.replaceChildren(...content);
+    };
+    document.addEventListener("visibilitychange", () => { hidden ||= document.hidden; });
+    stop.addEventListener("click", () => end("Stopped: nothing was kept."));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      hidden = false;
+      try {
+        worker = new Worker(SCRIPT);
+      } catch {
+        end("From a folder a browser starts no worker: make serve shows this page where it can measure.");
+        return;
+      }
+      worker.addEventListener("error", () => end("This browser could not start the worker that measures; make serve shows the page where it can."));
+      worker.addEventListener("message", ({ data }) => {
+        if (data.rows) end(...resultOf(experiment, data, guess.value, hidden));
+        else progress.value = data.progress;
+      });
+      progress.removeAttribute("value");
+      start.disabled = true;
+      stop.hidden = progress.hidden = false;
+      said.replaceChildren("Measuring, for about ten seconds at most.");
+      worker.postMessage(name);
+    });
+    place.append(element("p", "On your own device", { className: "device-title" }), form, said);
+  };
+
+  const SCRIPT = globalThis.document?.currentScript.src;
+  if (SCRIPT) document.addEventListener("DOMContentLoaded", () => document.querySelectorAll(".device").forEach(offer));
+  else addEventListener("message", ({ data }) => measure(data));
+  globalThis.device = { median, interval, chain, products, tiled, threeLoops };
+}
