@@ -72,7 +72,7 @@
     const watcher = new ResizeObserver((seen) => {
       for (const [box, cut] of seen.map(({ target }) => [target, target.scrollWidth > target.clientWidth])) box.tabIndex = cut ? 0 : -1;
     });
-    for (const box of document.querySelectorAll(".measured-table, .scrolled-table, .math-block, .bd-article pre")) watcher.observe(box);
+    for (const box of document.querySelectorAll(".measured-table, .scrolled-table, .math-block, div.highlight pre")) watcher.observe(box);
   };
 
   /** Marks the words that a search came with, where the browser can without changing the page. */

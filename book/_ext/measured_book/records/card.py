@@ -293,6 +293,7 @@ def _days(pages: list[PageRecords]) -> str:
     first, last = time_html(moments[0], _DAY), time_html(moments[-1], _DAY)
     return last if moments[0][:10] == moments[-1][:10] else f"{first} to {last}"
 
+
 #: A title with the paragraph behind it, or with all that opens the book.
 _LEAD = re.compile(r'</h1>(?:\s*(?:<p>.*?</p>|<div class="opening.*?(?=<section)))?', re.DOTALL)
 
