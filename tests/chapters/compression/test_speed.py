@@ -9,7 +9,7 @@ from tests.chapters.made_turns import made
 from tests.perf.quantization.small_zoo import make
 from tinytorch import models
 from tinytorch.chapters.compression import speed as chapter
-from tinytorch.chapters.compression.speed import Thinner, crossing, predicted_break_even, time_break_even
+from tinytorch.chapters.compression.speed import Line, Thinner, crossing, line_through, time_break_even
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.compression import LowRankLinear, csr_nbytes, magnitude_prune, sparse_model, structured_prune
@@ -51,7 +51,7 @@ def test_a_break_even_varies_as_its_density_does() -> None:
     """A speedup that repeats find a tenth larger or smaller breaks even at a density a tenth larger or smaller."""
     levels, conditions = (0.5, 0.8, 0.95), Conditions(between_runs=BetweenRuns(0.05), sample=Sample.TRIALS)
     ours = [Measurement("speedup", (0.1 / (1 - level),) * 9, "", conditions) for level in levels]
-    predicted = predicted_break_even(ours[0], "predicted").carried
+    predicted = line_through(0.5, ours[0], 0.95, ours[2]).break_even("predicted").carried
     assert predicted is not None
     density = ours[0].interval
     assert predicted.interval.low == pytest.approx(1 - density.high / 2)
@@ -62,18 +62,21 @@ def test_a_break_even_varies_as_its_density_does() -> None:
     assert width == pytest.approx(0.2 * (1 - found.median), rel=0.05), "a tenth of the density to either side"
 
 
-def test_a_product_in_proportion_to_its_weights_breaks_even_at_its_rate() -> None:
-    """0.6 as fast at half of the weights is 0.3 of the rate: below that density it pays."""
+def test_a_line_through_two_speedups_gives_its_parts_and_all_others() -> None:
+    """A call of a tenth of the dense product, and three halves of a dense weight for each that is left."""
     levels = (0.2, 0.5, 0.6, 0.8, 0.9)
-    assert predicted_break_even(made(0.6), "predicted").value == pytest.approx(0.7)
+    line: Line = line_through(0.2, made(1 / (0.1 + 0.8 * 1.5)), 0.9, made(1 / (0.1 + 0.1 * 1.5)))
+    assert (line.call.median, line.weight.median) == pytest.approx((0.1, 1.5))
+    assert line.break_even("predicted").value == pytest.approx(1 - 0.9 / 1.5)
+    assert line.speedup(0.98, "predicted").value == pytest.approx(1 / (0.1 + 0.03))
     assert crossing(levels, [0.3 / (1 - level) for level in levels]) == pytest.approx(0.7, abs=0.05)
 
 
 def test_speeds_are_ratios_of_turns() -> None:
-    found = chapter.sparse_speed(64, 3, (0.5, 0.9, 0.99), repeats=6)
+    found = chapter.sparse_speed(64, 3, (0.5, 0.6, 0.9, 0.99), repeats=6)
     assert found.levels[0.5].stored.value == csr_nbytes(64, 64, 2048) / (4 * 64 * 64)
-    assert found.cost.samples == pytest.approx([2 / gain for gain in found.levels[0.5].ours.samples])
-    assert found.predicted.value == pytest.approx(1 - np.median(found.levels[0.5].ours.samples) / 2)
+    through = line_through(0.5, found.levels[0.5].ours, 0.9, found.levels[0.9].ours)
+    assert (found.line.weight.samples, found.line.call.samples) == (through.weight.samples, through.call.samples)
     assert [(row["one"], row["many"]) for row in chapter.beside(found, found)] == [
         (x, x) for x in found.levels.values()
     ]

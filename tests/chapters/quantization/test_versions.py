@@ -9,6 +9,7 @@ import pytest
 from tests.perf.quantization.small_zoo import make
 from tinytorch import models
 from tinytorch.chapters.quantization import versions as chapter
+from tinytorch.core.layers import Linear, Sequential
 from tinytorch.core.module import Module
 from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.judge import Judgement, Verdict
@@ -112,7 +113,8 @@ def test_mixed_versions_are_scored_as_gpts(monkeypatch: pytest.MonkeyPatch) -> N
     model, two = make("mlp"), quantized(2)
     shares = {id(model): 0.9, id(two): 0.5}
     monkeypatch.setattr(models, "correct", lambda each, name: right(shares[id(each)]) if name == "gpt" else None)
-    found = chapter.mixed_versions(model, {0: [], 0.2: ["1"]}, {0: two, 0.2: model})
+    found = chapter.mixed_versions(model, {0: [], 0.2: ["1"]}, {0: two, 0.2: model}, two)
+    assert (found[chapter.FOUR_BITS].kept, found[chapter.FOUR_BITS].score.value) == ("none, in four bits", 0.5)
     assert [(found[share].kept, found[share].count.value) for share in (0, 0.2)] == [("none", 0), ("1", 1)]
     assert found[0].stored.value == stored_bytes(two) / stored_bytes(model)
     assert found[0].score.value == 0.5
@@ -124,3 +126,12 @@ def test_mixed_versions_are_scored_as_gpts(monkeypatch: pytest.MonkeyPatch) -> N
 def test_layers_keep_their_errors() -> None:
     scan = [Sensitivity("blocks.0", "Linear", 0.5, 900), Sensitivity("head", "Linear", 0.1, 100)]
     assert {name: each.value for name, each in chapter.errors_by_layer(scan).items()} == {"blocks.0": 0.5, "head": 0.1}
+
+
+def test_the_error_of_weights_is_that_of_all_layers_together() -> None:
+    """Two bits have the codes -1, 0 and 1: with the scale 1, 0.4 becomes 0; in a group of its own it comes back."""
+    layer = Linear(64, 1)
+    layer.weight.data[:32], layer.weight.data[32:] = 1, 0.4
+    found = chapter.weight_errors(Sequential(layer), 2)
+    assert found["channel"].value == pytest.approx(0.4 / 1.16**0.5)
+    assert found["group"].value == pytest.approx(0, abs=1e-6)

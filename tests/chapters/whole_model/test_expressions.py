@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from tests.chapters.made_turns import in_turns
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.whole_model import expressions as chapter
 from tinytorch.chapters.whole_model.expressions import EXPRESSIONS, study_expressions
+from tinytorch.perf.measuring import Unmeasured
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
@@ -42,16 +45,19 @@ def test_a_way_costs_its_traffic_and_what_it_holds_beyond_its_result() -> None:
     assert 0 < found["in blocks"].beyond.value < 0.1 * size
 
 
-@pytest.mark.parametrize("faults", [1000.0, 0.0, None])
-def test_page_faults_cost_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch, faults: float | None) -> None:
-    times = in_turns(dict.fromkeys(EXPRESSIONS, 10.0))
-    taken = {
-        name: replace(each, conditions=replace(each.conditions, page_faults_per_call=faults))
-        for name, each in times.items()
-    }
-    monkeypatch.setattr(chapter, "interleave", lambda *_, **__: taken)
-    line = study_expressions(made_ceilings(), (10, 10))["one line"]
-    assert [line.faults, line.faulting.value] == pytest.approx([faults or 0, (faults or 0) * 1e-7 / 10])
+@pytest.mark.parametrize(("faults", "price"), [(1000.0, 0.002), (0.0, None), (None, None)])
+def test_the_faults_of_the_line_cost_what_those_of_the_pass_do(faults: float | None, price: float | None) -> None:
+    """Fresh pages make the pass two seconds longer; the line has twice as many faults, and the steps in place none."""
+    times = in_turns({"fresh": 5.0, "there": 3.0})
+    fresh = replace(times["fresh"], conditions=replace(times["fresh"].conditions, page_faults_per_call=faults))
+    done = chapter.Pass(fresh, times["there"])
+    costs: Any = {"one line": SimpleNamespace(faults=2000), "in place": SimpleNamespace(faults=0)}
+    assert done.faults_more(costs).value == 2000
+    if price is None:
+        assert isinstance(done.price, Unmeasured)
+        assert isinstance(done.predicted(costs), Unmeasured)
+    else:
+        assert (done.price.median, done.predicted(costs).value) == pytest.approx((price, 2000 * price))
 
 
 def test_the_compiled_pass_is_held_against_the_better_of_numpys_ways(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,9 +76,3 @@ def test_answers_are_arithmetic() -> None:
     assert chapter.traffic_of(5, 3, 1_000_000).value == 60_000_000
     assert chapter.saving(20, 12).value == 0.4
     assert 0 < chapter.fused_error().value < 1e-6
-
-
-def test_the_pass_near_counts_for_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chapter, "interleave", lambda ways, **_: in_turns(dict.fromkeys(ways, 2.0)))
-    found = chapter.study_pass((chapter._BLOCK, 3))
-    assert (found.fresh.median, found.there.median, found.near.median) == pytest.approx((2, 2, 6))

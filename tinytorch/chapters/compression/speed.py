@@ -29,6 +29,7 @@ from tinytorch.perf.quantization.convert import stored_bytes
 
 Key = TypeVar("Key")
 _DENSE, _WARMUP = "dense", 0.2
+_BY_LINE = "a part of each call, and one for each weight that is left"
 #: Copies of a layer in different places of memory.
 _COPIES = 4
 
@@ -119,18 +120,50 @@ class SparseLayer:
 class SparseSpeed:
     """A square layer in compressed sparse rows by share of zeros, and from which share on it is faster.
 
-    ``cost`` is the time of a stored weight over that of a dense one, at half of the weights; ``predicted``, where it
-    breaks even if a stored weight costs the same at each share.
+    ``line`` goes through the first share that was tried and the last but one; ``predicted`` is where it breaks even,
+    ``far`` the speedup that it gives at the last share.
     """
 
     levels: Mapping[float, SparseLayer]
     break_even: Statistic | Unmeasured
-    cost: Measurement
+    line: Line
     predicted: Modelled
+    far: Modelled
+
+
+@dataclass(frozen=True)
+class Line:
+    """The time of a sparse product over that of the dense one: a part of each call, and one for each weight left."""
+
+    call: Measurement
+    weight: Measurement
+
+    def break_even(self, name: str) -> Modelled:
+        """Return the share of zeros at which the product takes as long as the dense one."""
+        samples = ((1 - call) / weight for call, weight in zip(self.call.samples, self.weight.samples, strict=True))
+        density = Measurement(name, tuple(samples), "%", self.weight.conditions)
+        return Modelled.by(_BY_LINE, _zeros_at(name, density))
+
+    def speedup(self, zeros: float, name: str) -> Modelled:
+        """Return the speedup at a share of zeros."""
+        pairs = zip(self.call.samples, self.weight.samples, strict=True)
+        samples = tuple(1 / (call + (1 - zeros) * weight) for call, weight in pairs)
+        return Modelled.by(_BY_LINE, Measurement(name, samples, "", self.weight.conditions))
+
+
+def line_through(fuller: float, full: Measurement, sparser: float, sparse: Measurement) -> Line:
+    """Return the line through the speedups at two shares of zeros, taken in turns."""
+    more, less = (1 / np.array(one.samples) for one in (full, sparse))
+    weight = (more - less) / (sparser - fuller)
+    conditions = of_any([full.conditions, sparse.conditions])
+    return Line(
+        Measurement("part of a call, over a dense product", tuple(less - (1 - sparser) * weight), "%", conditions),
+        Measurement("time of a stored weight over that of a dense one", tuple(weight), "", conditions),
+    )
 
 
 def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> SparseSpeed:
-    """Return the speed of sparse storage, all sparsities, rising, half among them, in turns with the dense layer."""
+    """Return the speed of sparse storage at three or more rising sparsities, in turns with the dense layer."""
     pruned = [magnitude_prune(Linear(width, width, seed=0), each) for each in sparsities]
     twins = dict(zip(sparsities, map(SparseLinear, pruned), strict=True))
     x = _input(rows, width)
@@ -152,20 +185,17 @@ def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: in
         )
         for each, twin in twins.items()
     }
-    half, each_gain = levels[0.5].ours, [each.ours for each in levels.values()]
+    gains = {each: layer.ours for each, layer in levels.items()}
+    first, *_, near, last = gains
+    line = line_through(first, gains[first], near, gains[near])
     what = f"{rows} row" if rows == 1 else f"{rows} rows"
     return SparseSpeed(
         levels,
-        time_break_even(sparsities, each_gain, f"sparsity from which CSR is faster, {what}"),
-        half.per(2, "", f"time of a stored weight over that of a dense one, {what}"),
-        predicted_break_even(half, f"sparsity from which CSR is faster, predicted, {what}"),
+        time_break_even(sparsities, list(gains.values()), f"sparsity from which CSR is faster, {what}"),
+        line,
+        line.break_even(f"sparsity from which CSR is faster, predicted, {what}"),
+        line.speedup(last, f"speedup of CSR with {last:.0%} zeros, predicted, {what}"),
     )
-
-
-def predicted_break_even(half: Measurement, name: str) -> Modelled:
-    """Return where a sparse product breaks even that has the speedup ``half`` at half of the weights."""
-    density = Measurement(name, tuple(each / 2 for each in half.samples), "%", half.conditions)
-    return Modelled.by("the cost of a stored weight, whatever their number", _zeros_at(name, density))
 
 
 def beside(one: SparseSpeed, many: SparseSpeed) -> list[dict[str, SparseLayer]]:

@@ -19,8 +19,9 @@ from tinytorch.perf.measuring.conditions import Conditions, Sample, of_sides
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.quantization import Scheme, quantize
 from tinytorch.perf.quantization.accuracy import paired_accuracy
-from tinytorch.perf.quantization.convert import Sensitivity, quantize_model, relative_error, stored_bytes
+from tinytorch.perf.quantization.convert import Sensitivity, quantizable, quantize_model, relative_error, stored_bytes
 from tinytorch.perf.quantization.layers import Plan
 from tinytorch.perf.quantization.tradeoff import FLOAT, Tradeoff, accuracy_change, tradeoffs
 
@@ -209,10 +210,29 @@ class MixedVersion:
     gain: Statistic
 
 
+def weight_errors(model: Module, bits: int) -> dict[str, Counted]:
+    """Return the error of a model's weights in codes over their own size, by what has a scale: of all layers."""
+    weights = [layer.parameters()[0].data for layer in quantizable(model).values()]
+    size, found = sum(float((weight**2).sum()) for weight in weights), {}
+    for per in ("channel", "group"):
+        coded = (quantize(weight, Scheme(bits, per=per)).dequantize() for weight in weights)
+        lost = sum(float(((code - weight) ** 2).sum()) for code, weight in zip(coded, weights, strict=True))
+        found[per] = Counted(math.sqrt(lost / size), "%", f"error of weights in {bits} bits, a scale for each {per}")
+    return found
+
+
+#: Where `mixed_versions` has the model in four bits; no share is as large.
+FOUR_BITS = 4
+
+
 def mixed_versions(
-    gpt: Module, kept: Mapping[float, Sequence[str]], mixed: Mapping[float, Module]
+    gpt: Module, kept: Mapping[float, Sequence[str]], mixed: Mapping[float, Module], four_bits: Module
 ) -> dict[float, MixedVersion]:
-    """Return what each mixed version takes and gets right, by the share of saved bytes that it gave back, 0 first."""
+    """Return what each mixed version takes and gets right, by the share of saved bytes that it gave back, 0 first.
+
+    ``four_bits``, the model with all layers in four, comes last.
+    """
+    mixed, kept = {**mixed, FOUR_BITS: four_bits}, {**kept, FOUR_BITS: ()}
     whole = Counted(stored_bytes(gpt), "B", "bytes of the state")
     right = models.correct(gpt, "gpt")
     answers = {share: models.correct(version, "gpt") for share, version in mixed.items()}
@@ -222,7 +242,7 @@ def mixed_versions(
 
     return {
         share: MixedVersion(
-            ", ".join(kept[share]) or "none",
+            ", ".join(kept[share]) or ("none, in four bits" if share == FOUR_BITS else "none"),
             Counted(len(kept[share]), "1", "layers left in float"),
             Counted(stored_bytes(version), "B", whole.name).over(whole, "bytes of those in float32", "%"),
             Counted(float(answers[share].mean()), "%", "share of the test set that is right"),

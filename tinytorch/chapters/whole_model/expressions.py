@@ -12,7 +12,7 @@ import numpy as np
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.functions import fused_gelu
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave, quotient, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, difference, interleave, ratio
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.moved_bytes import passes_bytes
@@ -76,7 +76,7 @@ _AT_ONCE = ("in blocks", "one compiled pass")
 class Expression:
     """Cost of one way to write an expression on an array.
 
-    ``beyond`` is the most that a call had at a time beyond its result; ``faulting``, the share of page faults.
+    ``beyond`` is the most that a call had at a time beyond its result.
     """
 
     traffic: Counted
@@ -85,7 +85,6 @@ class Expression:
     beyond: Counted
     result: Counted
     faults: int
-    faulting: Modelled
 
 
 def study_expressions(
@@ -106,9 +105,6 @@ def _cost(name: str, seconds: Measurement, x: Array, machine: Ceilings) -> Expre
     memory = MemoryProfiler().profile(EXPRESSIONS[name], (x,), calls=1)
     size = memory["result"].nbytes
     moved = 2 * size if name in _AT_ONCE else passes_bytes(EXPRESSIONS[name], x)
-    faults = seconds.conditions.page_faults_per_call or 0.0
-    what = f"page faults times the cost of one, of the time of {name}"
-    share = quotient(machine.page_fault.scaled(faults), seconds, what, "%") if faults else Counted(0.0, "%", what)
     reading = machine.levels[-1].copy.per(moved, "s", f"traffic of {name} over the bandwidth")
     return Expression(
         Counted(moved, "B", f"memory traffic, {name}"),
@@ -116,33 +112,48 @@ def _cost(name: str, seconds: Measurement, x: Array, machine: Ceilings) -> Expre
         seconds,
         Counted(max(round(memory["needed_mb"] * MIB) - size, 0), "B", f"memory that {name} holds beyond its result"),
         Counted(size, "B", f"bytes of the result of {name}"),
-        round(faults),
-        Modelled.by("the cost of a page fault times their number", share),
+        round(seconds.conditions.page_faults_per_call or 0),
     )
 
 
 @dataclass(frozen=True)
 class Pass:
-    """The compiled pass: as it is, to an array that is there already, and the same work on blocks in a near cache."""
+    """The compiled pass as it is, and to an array that is there already."""
 
     fresh: Measurement
     there: Measurement
-    near: Measurement
+
+    @property
+    def price(self) -> Measurement | Unmeasured:
+        """What one of the pass's page faults costs: the time of its fresh pages over their number."""
+        faults = self.fresh.conditions.page_faults_per_call or 0
+        if faults < 1:
+            return Unmeasured("the system does not count the page faults of a call")
+        return difference(self.fresh, self.there, "time of fresh pages").scaled(1 / faults, name="time of a page fault")
+
+    def faults_more(self, costs: Mapping[str, Expression]) -> Counted:
+        """Return how many faults more the line has than its steps in place."""
+        return Counted(costs["one line"].faults - costs["in place"].faults, "faults", "page faults of the line alone")
+
+    def predicted(self, costs: Mapping[str, Expression]) -> Modelled | Unmeasured:
+        """Return what these faults cost at the price of the pass's."""
+        if isinstance(self.price, Unmeasured):
+            return self.price
+        more = self.price.scaled(self.faults_more(costs).value, name="page faults of the line at the pass's price")
+        return Modelled.by("the price of a page fault in the compiled pass times their number", more)
+
+
+def line_beyond_in_place(costs: Mapping[str, Expression]) -> Measurement:
+    """Return how much longer the line takes than the same steps in place."""
+    return difference(costs["one line"].seconds, costs["in place"].seconds, "the line less its steps in place")
 
 
 def study_pass(shape: tuple[int, ...] = (4000, 4000)) -> Pass:
-    """Return the compiled pass on numbers of ``shape`` in three ways, in turns, each with one thing less to do."""
+    """Return the compiled pass on numbers of ``shape`` in two ways, in turns."""
     x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-    block, out = x.reshape(-1)[:_BLOCK].copy(), np.zeros_like(x)
-    near = np.zeros_like(block)
-    ways = {
-        "fresh": partial(fused_gelu, x),
-        "there": partial(fused_gelu, x, out),
-        "near": partial(fused_gelu, block, near),
-    }
+    ways = {"fresh": partial(fused_gelu, x), "there": partial(fused_gelu, x, np.zeros_like(x))}
     times = interleave(ways, repeats=36, at_most_seconds=3, warmup_seconds=0.05)
-    alike = times["near"].scaled(x.size / block.size, name="the pass over a near block, as often as it takes")
-    return Pass(times["fresh"], times["there"], alike)
+    return Pass(times["fresh"], times["there"])
 
 
 def gain_over_numpy(costs: Mapping[str, Expression]) -> Measurement:
