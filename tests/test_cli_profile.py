@@ -25,7 +25,7 @@ from tinytorch.core.training import fit
 entry = models.entry("mlp")
 model = entry.make(0)
 batches = DataLoader(entry.example_input(128), entry.example_target(128), batch_size=64)
-fit(model, batches, models.loss_function(), AdamW(model.parameters()), 2)
+fit(model, batches, models.loss_function(), AdamW(model.parameters()), 40)
 print("trained", *sys.argv[1:])
 sys.exit(int("--fail" in sys.argv))
 """
