@@ -6,18 +6,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from tinytorch.chapters.distributed.step_times import Overlap, Scaling
-from tinytorch.perf.distributed.cluster_model.scaling_laws import Way
+from tinytorch.chapters.distributed.step_times import Overlap
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions, Ranks
 
 ROUNDS = 20
 
 
-def made_steps(
-    seconds: Mapping[str, float], noise: float = 0.005, shared: bool = False, busy: Mapping[str, float] | None = None
-) -> dict[str, Measurement]:
-    """Return steps of about these seconds that took turns; ``busy`` says how much of its core one had, if not all."""
+def made_steps(seconds: Mapping[str, float], noise: float = 0.005, shared: bool = False) -> dict[str, Measurement]:
+    """Return steps of about these seconds that took turns."""
     draw = np.random.default_rng(0)
     return {
         name: Measurement(
@@ -27,21 +24,12 @@ def made_steps(
             Conditions(
                 interleaved_with=tuple(other for other in seconds if other != name),
                 instrument=Ranks(ranks=2, oversubscribed=shared),
-                cpu_per_wall=(busy or {}).get(name, 0.99),
+                cpu_per_wall=0.99,
                 blas_threads=1,
             ),
         )
         for name, value in seconds.items()
     }
-
-
-def made_scaling(
-    way: Way, seconds: Mapping[int, float], noise: float = 0.005, busy: Mapping[int, float] | None = None
-) -> Scaling:
-    """Return steps by number of ranks."""
-    had = {str(count): part for count, part in (busy or {}).items()}
-    steps = made_steps({str(count): value for count, value in seconds.items()}, noise, busy=had)
-    return Scaling(way, 8, {int(count): one for count, one in steps.items()}, linear=0.25)
 
 
 def overlapped(hidden: float, shared: bool = False) -> Overlap:

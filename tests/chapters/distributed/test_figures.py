@@ -1,21 +1,19 @@
-"""Figures of messages, of scaling and of timelines: what was measured is in them, the rest is marked or left out."""
+"""Figures of messages and of timelines: what was measured is in them, the rest is marked or left out."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from tests.chapters.distributed.made_steps import made_scaling
 from tests.chapters.distributed.test_messages import made_collectives
 from tests.perf.distributed.collectives.made_times import ALPHA, BETA, SIZES
 from tests.perf.distributed.recording.made_tracks import Made, made_timeline
-from tinytorch.chapters.distributed.figures import scaling_figure, timeline_figure, times_figure
+from tinytorch.chapters.distributed.figures import timeline_figure, times_figure
 from tinytorch.chapters.distributed.step_recording import Update
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.events.stream import Span
@@ -49,26 +47,6 @@ def test_times_are_drawn_with_their_lines() -> None:
 def test_the_legend_says_where_ranks_shared_cores() -> None:
     series = checked(times_figure(made_collectives(oversubscribed=True), xlabel="message (bytes)", ylabel="time"))
     assert series[1]["label"] == "all-reduce, ranks share cores"
-
-
-def test_speedups_are_measured_and_laws_are_modelled() -> None:
-    made = made_scaling("strong", {1: 1.0, 2: 0.6, 4: 0.4})
-    figure = scaling_figure(made, made_scaling("weak", {1: 1.0, 2: 1.2}), xlabel="ranks (unitless)", ylabel="speedup")
-    strong, amdahl, weak, gustafson = checked(figure)
-    assert (strong["x"], weak["x"]) == ([1, 2, 4], [1, 2])
-    kinds = [{number["kind"] for number in one["numbers"]} for one in (strong, amdahl, weak, gustafson)]
-    assert "modelled" not in kinds[0] | kinds[2]
-    assert kinds[1] == kinds[3] == {"modelled"}
-    assert amdahl["label"] == "Amdahl's law, modelled"
-    assert (amdahl["x"], gustafson["x"]) == ([4, 8, 16, 32], [2, 4, 8, 16, 32])
-    assert amdahl["numbers"][1]["value"] == pytest.approx(made.law.speedup(8).value)
-
-
-def test_a_law_without_a_serial_share_is_not_drawn_and_one_core_draws_nothing() -> None:
-    faster = made_scaling("strong", {1: 1.0, 2: 0.4})
-    series = checked(scaling_figure(faster, xlabel="ranks (unitless)", ylabel="speedup"))
-    assert [one["label"] for one in series] == ["strong, measured"]
-    assert isinstance(scaling_figure(Unmeasured("one core"), xlabel="x", ylabel="y"), Unmeasured)
 
 
 def overlapped(scale: int = 1) -> Timeline:

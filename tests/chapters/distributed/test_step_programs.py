@@ -10,7 +10,7 @@ import pytest
 
 from tests.chapters.distributed import step_measuring
 from tinytorch import models
-from tinytorch.chapters.distributed import step_programs, step_recording, step_times
+from tinytorch.chapters.distributed import step_recording, step_times
 from tinytorch.chapters.distributed.step_programs import owned_bytes
 from tinytorch.chapters.distributed.step_recording import named, record_steps, typical
 from tinytorch.perf.distributed.ranks.launch import launch
@@ -39,7 +39,6 @@ def asked(told: Told, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     monkeypatch.setattr(step_times, "launch", launched)
     monkeypatch.setattr(step_recording, "launch", launched)
-    monkeypatch.setattr(step_times, "usable_cores", lambda: [0, 1])
     return found
 
 
@@ -78,18 +77,6 @@ def test_memory_that_several_arrays_look_into_counts_once_and_whole() -> None:
     whole, other = np.zeros(10, np.float32), np.zeros(3)
     assert owned_bytes([whole[2:4], whole[5:].reshape(5, 1), other, other]) == 40 + 24
     assert owned_bytes([]) == 0
-
-
-def test_each_way_of_scaling_gets_its_own_times_and_batch(told: Told, asked: dict[str, Any]) -> None:
-    found = step_times.scaling("mlp", [("strong", 8), ("weak", 4)], [1, 2], linear=0.25, repeats=6, at_most_seconds=1)
-    assert not isinstance(found, Unmeasured)
-    assert asked["cases"] == [(1, 8, None), (2, 8, {}), (1, 4, None), (2, 8, {})]
-    assert (asked["program"], asked["ranks"], asked["pinned"]) == (step_programs.step_times, 2, True)
-    steps = told[0]["times"]["steps"]
-    for one, (alone, joined) in zip(found, ((0, 1), (2, 3)), strict=True):
-        assert one.times[1].samples == tuple(steps[alone]["seconds"])
-        assert one.times[2].samples == tuple(steps[joined]["seconds"])
-        assert one.times[1].conditions.interleaved_with == (one.times[2].name,)
 
 
 def test_overlap_sends_during_the_backward_after_it_and_nothing(told: Told, asked: dict[str, Any]) -> None:
@@ -131,15 +118,9 @@ def test_the_straggler_is_the_burdened_rank_or_another_or_none() -> None:
 
 def test_wrong_plans_are_refused_before_anything_starts(asked: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="repeats must be at least 1, not 0"):
-        step_times.scaling("mlp", [("strong", 8)], [1, 2], linear=0.25, repeats=0, at_most_seconds=1)
+        step_times.overlap("mlp", 8, 2, repeats=0, at_most_seconds=1)
     with pytest.raises(ValueError, match="batch leave each an example, not 2 and 1"):
-        step_times.scaling("mlp", [("strong", 1)], [1, 2], linear=0.25, repeats=6, at_most_seconds=1)
+        step_times.overlap("mlp", 1, 2, repeats=6, at_most_seconds=1)
     with pytest.raises(ValueError, match="ranks must be at least 2"):
         step_times.sharded_memory("mlp", 8, 1)
     assert not asked
-    assert isinstance(
-        step_times.scaling("mlp", [("weak", 8)], [1], linear=0.25, repeats=6, at_most_seconds=1), Unmeasured
-    )
-    assert isinstance(
-        step_times.scaling("mlp", [("weak", 8)], [1, 4], linear=0.25, repeats=6, at_most_seconds=1), Unmeasured
-    )

@@ -24,7 +24,6 @@ from tinytorch.chapters.distributed.validation import Validated
 from tinytorch.chapters.profiling.studies import seconds_by_law
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import rows_at_twice
-from tinytorch.perf.distributed.cluster_model.scaling_laws import fit_law
 from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
 from tinytorch.perf.measuring import Measurement, Unmeasured, difference, quotient, ratio
@@ -144,7 +143,6 @@ TWO: dict[str, Callable[[Measurement, Measurement], Measurement]] = {
     "forecast": lambda one, other: as_measurement(Forecast((10, 5), one, (one.scaled(0.5), other)).predicted),
     "where times double": lambda one, other: _doubled(one, other.scaled(9.0)),
     "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),
-    "serial share": lambda one, other: fit_law("strong", {1: one, 2: other}).share,
 }
 ONE: dict[str, Callable[[Measurement], Measurement]] = {
     "rate": lambda one: one.per(3.0, "/s"),

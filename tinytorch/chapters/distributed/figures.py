@@ -1,4 +1,4 @@
-"""Figures of the page on several ranks: times of messages with their lines, speedups with their laws, and timelines."""
+"""Figures of the page on several ranks: times of messages with their lines, and timelines."""
 
 from __future__ import annotations
 
@@ -11,22 +11,18 @@ from matplotlib.patches import Patch
 
 from tinytorch.chapters.distributed.messages import size_words
 from tinytorch.chapters.distributed.step_recording import Update, typical
-from tinytorch.chapters.distributed.step_times import Scaling
 from tinytorch.perf.distributed.collectives.link_fit import fit_pieces
 from tinytorch.perf.distributed.collectives.measured import Collectives
-from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.distributed.recording.blocked_time import LEAST_BYTES, communicating
 from tinytorch.perf.distributed.recording.intervals import Interval, gaps, innermost_intervals, merged
 from tinytorch.perf.distributed.recording.timeline import Timeline
 from tinytorch.perf.distributed.recording.tracks import Track
-from tinytorch.perf.measuring import Counted, Unmeasured
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, draw_line, subplots
 from tinytorch.report.numbers import common_scale
 
-#: Inches of the axes of messages and of one line of the legend below them; ticks on the axis of sizes; and up to how
-#: many times the ranks that were measured laws are drawn.
-_HEIGHT, _LEGEND_LINE, _TICKS, _BEYOND = 3.0, 0.19, 6, 8
+#: Inches of the axes of messages and of one line of the legend below them; and ticks on the axis of sizes.
+_HEIGHT, _LEGEND_LINE, _TICKS = 3.0, 0.19, 6
 #: Inches: a rank's lane, what a panel has besides, and the legend and axis below all.
 _LANE, _PANEL, _REST = 0.5, 0.28, 1.05
 #: Stretches of one kind closer than this share of the figure's width are drawn as one: nobody could see the gap. Points
@@ -70,39 +66,6 @@ def times_figure(talk: Collectives, *, xlabel: str, ylabel: str) -> Figure:
     ax.set_xlabel(xlabel)
     figure.legend(loc="outside lower left", ncols=columns, frameon=False, handletextpad=0.5, columnspacing=1.2)
     return figure
-
-
-def scaling_figure(*scalings: Scaling | Unmeasured, xlabel: str, ylabel: str) -> Figure | Unmeasured:
-    """Return speedups over ranks, both axes logarithmic: measured ones solid, and each law's modelled ones dashed.
-
-    A law is drawn from the most ranks that were measured to eight times as many, where it has a serial share. The thin
-    line is linear scaling.
-    """
-    found = [one for one in scalings if not isinstance(one, Unmeasured)]
-    if not found:
-        return Unmeasured(BECAUSE)
-    most = max(max(one.times) for one in found)
-    ticks = _doubled(1, most * _BEYOND)
-    figure, ax = subplots(height=3.2)
-    ax.plot([1, most * _BEYOND], [1, most * _BEYOND], color=INK, linewidth=0.8, linestyle=":", label="linear")
-    for one in found:
-        speedups = [Counted(1, "", "speedup of 1 rank"), *(found.speedup for found in one.on.values())]
-        draw_line(ax, [1, *one.on], speedups, quantity=ylabel, variant=one.way, label=f"{one.way}, measured")
-        if not isinstance(one.law.serial, Unmeasured):
-            ranks, label = _doubled(max(one.on), most * _BEYOND), f"{one.law.law}'s law, modelled"
-            promised = [one.law.speedup(count) for count in ranks]
-            draw_line(ax, ranks, promised, quantity=ylabel, variant=one.way, label=label)
-    for set_scale, set_ticks in ((ax.set_xscale, ax.set_xticks), (ax.set_yscale, ax.set_yticks)):
-        set_scale("log", base=2)
-        set_ticks(ticks, list(map(str, ticks)))
-    ax.set_xlabel(xlabel)
-    ax.legend()
-    return figure
-
-
-def _doubled(first: int, last: int) -> list[int]:
-    """Return ``first``, twice it, and so on up to ``last``."""
-    return [first * 2**power for power in range((last // first).bit_length())]
 
 
 def timeline_figure(ways: Mapping[str, Sequence[Timeline]], meaning: Mapping[str, str], *, xlabel: str) -> Figure:

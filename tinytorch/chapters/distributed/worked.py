@@ -28,6 +28,12 @@ def cores_and_ranks() -> tuple[int, int]:
     return cores, min(4, max(2, cores))
 
 
+def published_gustafson() -> Modelled:
+    """Return the share of linear scaling on 512 GPUs by Gustafson's law, with the serial share of a run on 8: 77 %."""
+    serial = (1 - 0.77) / (1 - 1 / 8)
+    return _by_arithmetic(gustafson(serial, 512) / 512, "%", "share of linear scaling, by Gustafson's law")
+
+
 @dataclass(frozen=True)
 class Walls:
     """This machine, how ranks are placed on it, and how many years and memories it is from a training."""
