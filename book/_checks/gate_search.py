@@ -72,7 +72,7 @@ def check(browser: Browser, base: str) -> list[str]:
             page.locator("#search-words").fill(word)
             said = f"document.querySelector('#search-progress').textContent.includes('{word}')"
             wait(said, f"the search for {word!r}, which finds nothing, does not say so")
-        known = page.evaluate("globalThis.searchIndex.map(([, address]) => address)")
+        known = page.evaluate("globalThis.searchIndex?.map(([, address]) => address) ?? []")
         for question, begin in QUESTIONS.items():
             if begin.partition("#")[0] in known:
                 page.locator("#search-words").fill(question)
