@@ -55,7 +55,7 @@ class ExerciseStart(LateHtml):
         return (
             f'<div class="exercise-start"><p>{" ".join(ways)}</p>\n<details><summary>How to start</summary>\n'
             f"<p>{there}On your own machine, download the notebook, and in a clone of the repository run:</p>\n"
-            f"<pre><code>make environment\n.venv/bin/jupyter lab ~/Downloads/{notebook}</code></pre>\n"
+            f'<pre tabindex="0"><code>make environment\n.venv/bin/jupyter lab ~/Downloads/{notebook}</code></pre>\n'
             "<p>Run the notebook’s first cell of code, which takes a few seconds, then the cell with the empty "
             "function, then the one with its check: it fails until you have written the function. No other cell has "
             "to run.</p></details></div>"
