@@ -20,7 +20,7 @@ QUESTIONS = {
     "kv cache memory": "memoization.html#",
     "make it faster": "whole_model.html#",
     "zero point": "glossary.html#term-zero-point",
-    "GQA": "memoization.html#",
+    "GQA": "glossary.html#term-grouped-query-attention",
     "is my benchmark wrong": "benchmarking.html#benchmarking",
     "how many samples do I need": "glossary.html#term-sample",
     "how much memory does training take": "profiling.html#where-the-memory-goes",

@@ -15,12 +15,12 @@
     + "that the their them then there these they this those to too up us use very want was we were what when where which while who why will with would you your").split(" "));
   /** What the book calls by other words. */
   const ALIKE = {
-    accelerate: "faster", avx: "vector", avx2: "vector", avx512: "vector", bf16: "format", flaky: "noise", float16: "format", fp16: "format", gemm: "product",
-    gpu: "accelerator", int4: "four bits", int8: "eight bits quantization", llm: "gpt language", matmul: "product", multiplication: "product", optimize: "faster",
+    accelerate: "faster", avx: "vector", avx2: "vector", avx512: "vector", bf16: "format", faster: "acceleration", flaky: "noise", float16: "format", fp16: "format", gemm: "product",
+    gpu: "accelerator", gqa: "grouped", int4: "four bits", int8: "eight bits quantization", llm: "gpt language", matmul: "product", multiplication: "product", optimize: "faster",
     quantize: "quantization", ram: "memory", simd: "vector", slow: "fast", slower: "faster", speed: "fast", tiling: "tile", timings: "times", tokens: "token",
   };
   const NAMES = { term: "Glossary", claim: "Claim" };
-  const WEIGHTS = { chapter: 2, term: 2, claim: 1.5, tool: 1, end: 0.8, list: 0.4 };
+  const WEIGHTS = { chapter: 2, term: 2, claim: 0.8, tool: 1, end: 0.8, list: 0.4 };
 
   const countsOf = (text) => {
     const counts = new Map();
@@ -121,7 +121,7 @@
         const names = [...section.named.keys()];
         const defined = ["term", "tool"].includes(section.kind) && names.every((name) => words.some((word) => `${name}s` === word || name === word || name === `${word}s`));
         const score = scores.reduce((sum, one) => sum + one, 0) * share ** 2 * WEIGHTS[section.kind];
-        return { section, score: defined ? score * (names.length >= words.length ? 10 : 1.5) : score };
+        return { section, score: defined ? score * (names.length >= words.length ? 10 : names.length > 1 ? 4 : 1.5) : score };
       })
       .filter(({ score }) => score > 0)
       .sort((one, other) => other.score - one.score);
