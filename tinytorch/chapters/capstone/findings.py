@@ -49,11 +49,6 @@ def ruled_out(stage: Stage, which: str) -> Derived:
     return Derived(out, "row" if out == 1 else "rows", f"steps that rule out {which}", _gains(stage.trials), _COUNTS)
 
 
-def same_end(one: Ladder, other: Ladder) -> Judgement:
-    """Return whether both end in the same configuration."""
-    return judge.decided(one.last == other.last)
-
-
 @dataclass(frozen=True)
 class Pair:
     """A pair that was taken, for so many questions, and the trial of its first step alone in the turn before."""
