@@ -1,7 +1,7 @@
 """Linting of the book's pages: the rules of their sources, ruff on each page as a notebook, mypy on all as modules.
 
 Pages, and the studies that they call, are also searched for medians that lose their intervals: see `lint_medians`.
-CONTRIBUTING.md lists the rules of sources.
+`book/_checks/sources.py` has the rules of sources.
 
 What both say points at the line of the page. Cells are held to the rules of pyproject.toml for ``*.ipynb``. Types are
 those of the whole repository, but for functions that a page defines without annotations.
