@@ -112,8 +112,10 @@ def test_ten_times_is_asked_of_speed_or_memory(faster: float, smaller: float, ve
     assert end.gain.median == pytest.approx(2.5 * faster**2, rel=0.01)
     assert end.saved.median == pytest.approx(smaller**2)
     assert findings.any_gains([end for _, end in both], times=10).verdict == verdict
-    # Each step brought that many times what it did in the turn that took it.
-    assert cast(Any, findings.kept_gains([rungs for rungs, _ in both])).value == pytest.approx(faster, rel=0.01)
+    gains = [rung.gained.median for rungs, _ in both for rung in rungs.values() if rung.trial and rung.gained]
+    for at in (0.1, 0.6):
+        anew_enough = findings.confirmed([rungs for rungs, _ in both], replace(RULE, matters=at))
+        assert cast(Any, anew_enough).value == sum(gain > 1 + at for gain in gains)
     # The baseline takes 1.25 ms, comes after the last rung, and is that many times smaller again.
     assert float(end.honest) == pytest.approx(1.25 * 2.5 * faster**2, rel=0.01)
     assert (end.questions, end.honest.verdict) == ("1", Verdict.FASTER)
@@ -123,7 +125,7 @@ def test_where_no_step_passes_the_end_is_the_start() -> None:
     rungs, end = anew(_NOTHING_PASSES)
     assert (end.last, end.gain.median, end.saved.median) == (rungs["plain"], 1, 1)
     assert findings.any_gains([end], times=10).verdict is Verdict.REFUTED
-    assert findings.kept_gains([rungs]) == Unmeasured("in this run no step was taken")
+    assert findings.confirmed([rungs], RULE) == Unmeasured("in this run no step was taken")
 
 
 def test_bytes_are_held_against_the_shapes_and_savings_multiply(monkeypatch: pytest.MonkeyPatch) -> None:

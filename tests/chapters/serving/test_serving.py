@@ -69,8 +69,10 @@ def test_servers_follow_the_times_of_each_round() -> None:
     assert 2 < pieces["gap"].value < 4, "a step of two seconds, and then six or one"
     assert pieces["price"].value == pytest.approx(8 / 6)
     waits = studies.waits_by_load(times, rows=16, loads=(0.6, 1.2))
-    assert 1 < waits.by_load[0.6].value < 2.5 < waits.by_load[1.2].value
-    assert waits.grown.value == pytest.approx(waits.by_load[1.2].value / waits.by_load[0.6].value)
+    # Steps take 1 + (b - 1) / 15: at 0.6 of 16 / 2 a second, b = 4.8 (1 + (b - 1) / 15) and b = 112 / 17.
+    assert waits[0.6].told.value == pytest.approx(112 / 17 / 4.8, rel=0.02)
+    assert waits[1.2].told.value == pytest.approx(2, rel=0.02), "all rows are full"
+    assert waits[0.6].told.value < waits[0.6].took.value < 2 < 2.5 < waits[1.2].took.value
     assert times.gain.median == pytest.approx(8)
 
 
@@ -92,13 +94,14 @@ def test_a_kept_prompt_reads_the_new_tokens_alone() -> None:
 
 
 def test_products_of_a_few_rows_are_taken_in_turns_with_those_of_one() -> None:
-    found = studies.few_rows(small_gpt(), rows=3, repeats=6)
-    assert {each.name for way in found.values() for each in way.values()} == in_turns_with(found["packed"][3])
+    found = studies.products_of(small_gpt(), rows=(1, 3), repeats=6)
+    assert {way.name for each in found.values() for way in (each.numpy, each.panels)} == in_turns_with(found[3].panels)
 
 
 def test_guesses_gain_what_they_write_for_each_step_that_they_take() -> None:
     one, few = in_turns({"one": 0.05, "few": 0.06}, noise={"one": 0.01, "few": 0.01}).values()
-    assert studies.guess_gain({1: one, 3: few}, right=0.5).value == pytest.approx((1 + 0.5 + 0.25) / 1.2, rel=0.05)
+    products = {1: studies.Products(1, one, few), 3: studies.Products(3, one, few)}
+    assert studies.guess_gain(products, guesses=2, right=0.5).value == pytest.approx((1 + 0.5 + 0.25) / 1.2, rel=0.05)
 
 
 def test_opt_follows_the_formula() -> None:

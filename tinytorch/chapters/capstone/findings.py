@@ -147,14 +147,14 @@ def end(ladder: Ladder, climbed: Mapping[str, Rung], rule: Rule) -> End:
     return End(str(ladder.workload.questions), last, gain, saved, rule.judged(honest))
 
 
-def kept_gains(climbed: Iterable[Mapping[str, Rung]]) -> Derived | Unmeasured:
-    """Return the geometric mean, over all steps taken, of the gain anew over the gain for which it was taken."""
-    both = [(r.gained, r.trial.gained.estimate) for each in climbed for r in each.values() if r.trial and r.gained]
-    if not both:
+def confirmed(climbed: Iterable[Mapping[str, Rung]], rule: Rule) -> Derived | Unmeasured:
+    """Return how many steps that were taken gain more than what matters once more, each by an interval of its own."""
+    gains = tuple(one.gained for each in climbed for one in each.values() if one.trial and one.gained)
+    if not gains:
         return Unmeasured("in this run no step was taken")
-    mean = math.exp(np.mean([math.log(again.median / before.median) for again, before in both]))
-    why = "gains of one build depend on one another in ways that no formula here knows"
-    return Derived(mean, "", "part of the gains that is there anew", tuple(again for again, _ in both), why)
+    again = [judge.verdict_between(gain, low=1 + rule.matters) for gain in gains]
+    count = sum(one.verdict is Verdict.SUPPORTED for one in again)
+    return Derived(count, "1", "steps that gain enough when measured anew", gains, _COUNTS)
 
 
 def any_gains(ends: Iterable[End], times: float) -> Judgement:

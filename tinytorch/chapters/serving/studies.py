@@ -18,6 +18,8 @@ from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave,
 from tinytorch.perf.memoization import KVCache, disable_kv_cache, enable_kv_cache
 
 _WARMUP_SECONDS = 0.1
+#: Seconds by size, of a step or of a prefill.
+_Seconds = Callable[[float], float]
 _BY_TIMES = "a server whose calls take what was measured of them"
 
 
@@ -65,7 +67,7 @@ class Times:
         """Tokens per second by number of texts."""
         return {count: step.per(count, "tokens/s") for count, step in self.steps.items()}
 
-    def simulated(self, run: Callable[[Callable[[int], float], Callable[[int], float]], float], what: str) -> Modelled:
+    def simulated(self, run: Callable[[_Seconds, _Seconds], float], what: str) -> Modelled:
         """Return what ``run`` makes of step and prefill, once for each round that was timed."""
         rounds = range(self.whole.n)
         samples = tuple(run(_between(self.steps, at), _between(self.prefills, at)) for at in rounds)
@@ -92,7 +94,7 @@ class _Served:
             stepping(self.model, self.cache, np.zeros((self.cache.batch_size, 1), np.int64), position + prompt + at)()
 
 
-def _between(times: Mapping[int, Measurement], at: int) -> Callable[[int], float]:
+def _between(times: Mapping[int, Measurement], at: int) -> _Seconds:
     """Return the seconds of a round by size, straight between those that were timed."""
     sizes, seconds = list(times), [each.samples[at] for each in times.values()]
     return lambda size: float(np.interp(size, sizes, seconds))
@@ -101,7 +103,7 @@ def _between(times: Mapping[int, Measurement], at: int) -> Callable[[int], float
 def continuous_gain(times: Times, rows: int) -> Modelled:
     """Return the time of a static server for one crowd of texts over that of a continuous one."""
 
-    def run(step: Callable[[int], float], _prefill: Callable[[int], float]) -> float:
+    def run(step: _Seconds, _prefill: _Seconds) -> float:
         texts = {static: even_answers(60 * rows, 64, 1) for static in (True, False)}
         took = {static: Server(step, lambda _: 0.0, rows, static).serve(given) for static, given in texts.items()}
         return took[True] / took[False]
@@ -113,17 +115,17 @@ def longest_gaps(times: Times, rows: int, chunk: int) -> dict[str, Modelled]:
     """Return by how much prompts in pieces shorten the longest wait for a token, and lengthen the reading of one."""
     longest = max(times.prefills)
 
-    def gap(step: Callable[[int], float], prefill: Callable[[int], float], piece: int | None) -> float:
+    def gap(step: _Seconds, prefill: _Seconds, piece: int | None) -> float:
         *others, writing = even_answers(rows - 1, 64, 1)
         writing.answer = 64
         comes = Request(8 * step(rows), longest, 8)
         Server(step, prefill, rows, chunk=piece).serve([*others, writing, comes])
         return writing.gap
 
-    def shorter(step: Callable[[int], float], prefill: Callable[[int], float]) -> float:
+    def shorter(step: _Seconds, prefill: _Seconds) -> float:
         return gap(step, prefill, None) / gap(step, prefill, chunk)
 
-    def slower(_step: Callable[[int], float], prefill: Callable[[int], float]) -> float:
+    def slower(_step: _Seconds, prefill: _Seconds) -> float:
         return longest / chunk * prefill(chunk) / prefill(longest)
 
     return {
@@ -133,32 +135,41 @@ def longest_gaps(times: Times, rows: int, chunk: int) -> dict[str, Modelled]:
 
 
 @dataclass(frozen=True)
-class Waits:
-    """Time of a text over that of one alone, by load, and the last of these over the first."""
+class Wait:
+    """Time of a text over that of one alone, at a load: ``told`` by Little's law, and as a server ``took``."""
 
-    by_load: Mapping[float, Modelled]
-    grown: Modelled
+    load: float
+    told: Modelled
+    took: Modelled
 
 
-def waits_by_load(times: Times, rows: int, loads: Sequence[float]) -> Waits:
+def waits_by_load(times: Times, rows: int, loads: Sequence[float]) -> dict[float, Wait]:
     """Return, by load, the mean time to the last token over that of a text alone, where requests come by themselves.
 
     The load is the share of the most texts in a time that a full server writes.
     """
     answer = 32
 
-    def run(load: float, step: Callable[[int], float], _prefill: Callable[[int], float]) -> float:
-        given = at_random(600, answer * step(rows) / rows / load, 1, answer)
+    def told(load: float, step: _Seconds, _prefill: _Seconds) -> float:
+        rate, count = load * rows / step(rows), 1.0
+        for _ in range(300):  # from below towards the least batch that asks for as much as it writes
+            count = min(float(rows), max(1.0, rate * step(count)))
+        return step(count) / step(1)
+
+    def took(load: float, step: _Seconds, _prefill: _Seconds) -> float:
+        given = at_random(300, answer * step(rows) / rows / load, 1, answer)
         Server(step, lambda _: 0.0, rows).serve(given)
         return float(np.mean([one.moments[-1] - one.arrives for one in given])) / (answer * step(1))
 
     what = "time to the last token over that of a text alone, at a load of"
-    return Waits(
-        {load: times.simulated(partial(run, load), f"{what} {load:g}") for load in loads},
-        times.simulated(
-            lambda *calls: run(loads[-1], *calls) / run(loads[0], *calls), "the last of these over the first"
-        ),
-    )
+    return {
+        load: Wait(
+            load,
+            times.simulated(partial(told, load), f"{what} {load:g}, by Little's law"),
+            times.simulated(partial(took, load), f"{what} {load:g}"),
+        )
+        for load in loads
+    }
 
 
 def reused_prompt(model: GPT, kept: int, new: int, resolve: float = 0.1) -> dict[str, Measurement]:
@@ -172,29 +183,41 @@ def reused_prompt(model: GPT, kept: int, new: int, resolve: float = 0.1) -> dict
     return times
 
 
-def few_rows(model: GPT, rows: int, repeats: int = 18) -> dict[str, dict[int, Measurement]]:
-    """Return products of one and of so many rows with all weights, by the "library" and "packed" once, in turns."""
+@dataclass(frozen=True)
+class Products:
+    """Products of so many rows with all weights: by NumPy, and by a kernel whose panels were made before."""
+
+    rows: int
+    numpy: Measurement
+    panels: Measurement
+
+
+def products_of(model: GPT, rows: Sequence[int], repeats: int = 18) -> dict[int, Products]:
+    """Return products of so many rows with all weights of linear layers, all in turns."""
     weights = [one.weight.data for _, one in model.named_modules() if isinstance(one, Linear)]
     panels = [pack(weight) for weight in weights]
-    given = {(len(each), count): np.ones((count, len(each)), np.float32) for each in weights for count in (1, rows)}
+    given = {(len(each), count): np.ones((count, len(each)), np.float32) for each in weights for count in rows}
 
-    def library(count: int) -> None:
+    def by_numpy(count: int) -> None:
         for weight in weights:
             np.matmul(given[len(weight), count], weight)
 
-    def packed(count: int) -> None:
+    def by_panels(count: int) -> None:
         for weight, panel in zip(weights, panels, strict=True):
             packed_product(given[len(weight), count], panel, weight.shape[1])
 
-    runs = {f"{way.__name__}, {count}": partial(way, count) for way in (library, packed) for count in (1, rows)}
+    ways = {"NumPy": by_numpy, "panels": by_panels}
+    runs = {f"{name}, {count} rows": partial(way, count) for name, way in ways.items() for count in rows}
     times = interleave(runs, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
-    return {way: {count: times[f"{way}, {count}"] for count in (1, rows)} for way in ("library", "packed")}
+    return {count: Products(count, *(times[f"{name}, {count} rows"] for name in ways)) for count in rows}
 
 
-def guess_gain(products: Mapping[int, Measurement], right: float) -> Modelled:
-    """Return what guesses gain that are free and each as often ``right``, in a call that is nothing but products."""
-    one, rows = products
-    written = sum(right**count for count in range(rows))
-    what = f"time of one row over that of {rows}, weights packed, times {written:.3g} tokens; guesses are free"
-    gain = ratio(products[one], products[rows]).scaled(written, "", what)
+def guess_gain(products: Mapping[int, Products], guesses: int, right: float) -> Modelled:
+    """Return what guesses gain that are free and each as often ``right``, in a call that is nothing but products.
+
+    One row is multiplied by NumPy, and the guesses behind it by panels, whichever serves each best.
+    """
+    written = sum(right**count for count in range(guesses + 1))
+    what = f"time of one row over that of {guesses + 1}, times {written:.3g} tokens; guesses are free"
+    gain = ratio(products[1].numpy, products[guesses + 1].panels).scaled(written, "", what)
     return Modelled.by("guesses that are right each as often, and free", gain)
