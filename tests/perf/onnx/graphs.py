@@ -1,7 +1,5 @@
 """ONNX graphs made node by node, and what the onnx package's reference answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small models as exporters write them: an MLP, an image net, and a net of tokens with attention."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 The reference's own loop joins what its turns make along the first axis, and its scan knows one axis and one way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

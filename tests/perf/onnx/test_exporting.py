@@ -1,7 +1,5 @@
 """Modules of PyTorch, where it is not installed; peers/test_from_torch.py has those where it is."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """What is told of a file without running it is what its model counts when it runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

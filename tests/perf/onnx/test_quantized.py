@@ -1,7 +1,5 @@
 """Quantized files in every form: they answer as the reference does, and hold codes where a layer of ours can."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -294,7 +294,8 @@ def _transposed_convolution(node: Node) -> Runner:
                 if wanted is not None
                 else [length * step for length, step in zip(image.shape[2:], window.stride, strict=True)]
             )
-            over = [max(length - want, 0) for length, want in zip(lengths, asked[-2:], strict=True)]
+            lengths = (max(lengths[0], asked[-2]), max(lengths[1], asked[-1]))
+            over = [length - want for length, want in zip(lengths, asked[-2:], strict=True)]
             less = [each // 2 for each in over]
             halves = [(low, each - low) for low, each in zip(less, over, strict=True)]
             pads = tuple(halves if automatic == "SAME_UPPER" else [each[::-1] for each in halves])
