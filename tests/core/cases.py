@@ -1,7 +1,5 @@
 """Every op with operands that reach each of its branches; what holds for all ops is tested on these."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

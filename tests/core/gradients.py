@@ -1,7 +1,5 @@
 """The one check of gradients: a backward against central differences, in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An observer that keeps what it is told."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tinytorch.core.dispatch import Observer

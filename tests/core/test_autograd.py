@@ -1,7 +1,5 @@
 """Backward over graphs: sums where a tensor is used several times, depth, memory, and refusals."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

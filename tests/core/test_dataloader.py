@@ -1,7 +1,5 @@
 """DataLoader: every example once, in an order that a seed reproduces."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

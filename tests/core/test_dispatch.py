@@ -1,7 +1,5 @@
 """The seam: what observers are told, module paths, other implementations, and state after errors."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 
@@ -60,22 +58,9 @@ def test_observers_see_both_phases_with_the_path_of_the_module() -> None:
     backward = [(name, "backward", path) for name, _, path in reversed(forward)]
     assert recorder.seen() == forward + backward
     assert recorder.started == len(recorder.calls)
-    assert recorder.modules == [
-        ("enter", ""),
-        ("enter", "first"),
-        ("leave", "first"),
-        ("enter", "many.0"),
-        ("enter", "many.0.0"),
-        ("leave", "many.0.0"),
-        ("leave", "many.0"),
-        ("enter", "first"),
-        ("leave", "first"),
-        ("enter", "Double"),
-        ("leave", "Double"),
-        ("enter", "named.last"),
-        ("leave", "named.last"),
-        ("leave", ""),
-    ]
+    walked = " ".join({"enter": "+", "leave": "-"}[kind] + path for kind, path in recorder.modules)
+    nested = "+many.0 +many.0.0 -many.0.0 -many.0"
+    assert walked == f"+ +first -first {nested} +first -first +Double -Double +named.last -named.last -"
 
 
 def test_a_module_that_the_outer_one_does_not_hold_is_named_below_its_caller() -> None:

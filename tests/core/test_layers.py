@@ -1,7 +1,5 @@
 """Layers of vectors and activations: what they start from, what they return, and the arguments they refuse."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Losses as modules: the targets that they take."""
 
-from __future__ import annotations
-
 import numpy as np
 import scipy.special
 

@@ -1,7 +1,5 @@
 """Module: names, modes, and state that is saved whole or not at all."""
 
-from __future__ import annotations
-
 import pickle
 import zipfile
 from collections import OrderedDict, deque
@@ -234,8 +232,8 @@ def test_forward_must_be_defined() -> None:
         Empty()(1)
 
 
-def _nested(kind: str) -> Any:
-    """Return a container of two layers of five parameters that are deep inside of it."""
+def _nested() -> dict[str, Any]:
+    """Return containers of two layers of five parameters that are deep inside of them."""
     one, two = Linear(4, 1, seed=0), Linear(4, 1, seed=1)
     itself: list[Any] = [one, two]
     itself.append(itself)
@@ -248,26 +246,14 @@ def _nested(kind: str) -> Any:
         "read-only mapping": MappingProxyType({"a": {"b": one}, "c": [two]}),
         "list that holds itself": itself,
         "among what holds no module": [[1.0, "text", None, [one]], {3: [[two]]}],
-    }[kind]
+    }
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "list of lists",
-        "dict of lists",
-        "list of dicts of tuples",
-        "tuple of deques",
-        "ordered dict",
-        "read-only mapping",
-        "list that holds itself",
-        "among what holds no module",
-    ],
-)
+@pytest.mark.parametrize("kind", _nested())
 def test_modules_in_nested_containers_are_counted_saved_trained_and_switched(kind: str) -> None:
     class Holder(Module):
         def __init__(self) -> None:
-            self.held = _nested(kind)
+            self.held = _nested()[kind]
 
     model = Holder().eval()
     layers = [module for _, module in model.named_modules() if isinstance(module, Linear)]

@@ -1,7 +1,5 @@
 """What holds for every op: gradients, ownership of memory, dtypes, and that observing changes nothing."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

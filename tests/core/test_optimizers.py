@@ -1,7 +1,5 @@
 """Optimizers against their textbook recursions, written here in float64 with bias corrections as published."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is refused by the name of what is wrong: operands by every op, with kernels too, and arguments by layers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from contextlib import nullcontext

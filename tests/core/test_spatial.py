@@ -1,7 +1,5 @@
 """Layers of images: shapes, running statistics against a closed form, and the arguments they refuse."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Tensor: what it takes, which dtype it has, how it compares, and what it says when refused."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+import operator
 from typing import Any
 
 import numpy as np
@@ -66,15 +64,7 @@ def test_item_is_of_one_element() -> None:
 
 def test_comparisons_are_elementwise_and_make_no_tensor() -> None:
     a, b = np.array([1.0, 2.0, 3.0]), np.array([2.0, 2.0, 2.0])
-    operators: list[Callable[[Any, Any], Any]] = [
-        lambda x, y: x == y,
-        lambda x, y: x != y,
-        lambda x, y: x < y,
-        lambda x, y: x <= y,
-        lambda x, y: x > y,
-        lambda x, y: x >= y,
-    ]
-    for compare in operators:
+    for compare in (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge):
         for other in (Tensor(b), b, 2):
             made = compare(Tensor(a, requires_grad=True), other)
             assert isinstance(made, np.ndarray)
@@ -85,14 +75,7 @@ def test_comparisons_are_elementwise_and_make_no_tensor() -> None:
 
 def test_operators_are_numpys_on_both_sides() -> None:
     a, b = np.array([1.0, 2.0, 4.0]), np.array([3.0, 5.0, 7.0])
-    operators: list[Callable[[Any, Any], Any]] = [
-        lambda x, y: x + y,
-        lambda x, y: x - y,
-        lambda x, y: x * y,
-        lambda x, y: x / y,
-        lambda x, y: x @ y,
-    ]
-    for operate in operators:
+    for operate in (operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul):
         for left, right in ((Tensor(a), Tensor(b)), (Tensor(a), b), (a, Tensor(b))):
             made = operate(left, right)
             assert isinstance(made, Tensor)

@@ -1,7 +1,5 @@
 """What a body observes or switches holds in its thread or task alone, and ends with it in whatever order bodies end."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import threading

@@ -1,7 +1,5 @@
 """Attention against softmax(q k^T / sqrt(d)) v written with SciPy's softmax."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.special

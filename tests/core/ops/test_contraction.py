@@ -1,7 +1,5 @@
 """Matrix products against sums that are written out, over shapes that hypothesis draws."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

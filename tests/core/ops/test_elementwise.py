@@ -1,7 +1,5 @@
 """Elementwise ops against NumPy and SciPy in float64, and broadcasting by its invariants."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +15,7 @@ from tests.core.gradients import check_gradients, gradient_of
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Array
-from tinytorch.core.ops.elementwise import BLOCK, unbroadcast
+from tinytorch.core.ops.elementwise import BLOCK
 from tinytorch.core.tensor import Tensor
 
 X = np.concatenate([np.linspace(-40, 40, 161), [0.0, 1e-8, -1e-8, 300.0, -300.0]])
@@ -57,12 +55,6 @@ def test_exp_log_sqrt_and_fractional_powers() -> None:
     np.testing.assert_allclose(Tensor(x).log().data, [math.log(value) for value in x], rtol=1e-13, atol=1e-15)
     np.testing.assert_allclose(Tensor(x).sqrt().data, [math.sqrt(value) for value in x], rtol=1e-14)
     np.testing.assert_allclose((Tensor(x) ** 1.5).data, [math.pow(value, 1.5) for value in x], rtol=1e-14)
-
-
-def test_gelu_is_near_the_exact_one_of_the_error_function() -> None:
-    x = np.linspace(-6, 6, 241)
-    exact = x * (1 + scipy.special.erf(x / math.sqrt(2))) / 2
-    np.testing.assert_allclose(apply(ops.gelu, Tensor(x)).data, exact, atol=5e-4)
 
 
 @pytest.mark.parametrize("op", [ops.sigmoid, ops.tanh, ops.silu, ops.gelu, ops.relu])
@@ -146,17 +138,3 @@ def test_broadcast_gradients(shapes: Any, op: Any) -> None:
     reference = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide}[op.name]
     np.testing.assert_array_equal(apply(op, a, b).data, reference(a.data, b.data))
     check_gradients(lambda *both: apply(op, *both), a, b)
-
-
-@settings(max_examples=150, deadline=None, derandomize=True)
-@given(shapes=mutually_broadcastable_shapes(num_shapes=2, min_side=0, max_dims=4, max_side=3))
-def test_unbroadcast_is_the_adjoint_of_broadcasting(shapes: Any) -> None:
-    """sum(unbroadcast(g) * x) equals sum(g * broadcast(x)) for every x, for floats and integers alike."""
-    shape, result = shapes.input_shapes[0], shapes.result_shape
-    generator = np.random.default_rng(4)
-    for draw in (lambda size: generator.normal(size=size), lambda size: generator.integers(-9, 9, size)):
-        x, gradient = draw(shape), draw(result)
-        back = unbroadcast(np.asarray(gradient), shape)
-        assert back.shape == shape
-        assert back.dtype == np.asarray(gradient).dtype
-        np.testing.assert_allclose(np.sum(back * x), np.sum(gradient * np.broadcast_to(x, result)), atol=1e-10)

@@ -1,7 +1,5 @@
 """Embedding: picked rows, and gradients that add up where a row is picked twice."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layer and batch normalization against their formulas."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

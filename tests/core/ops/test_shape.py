@@ -1,7 +1,5 @@
 """Reshaping, transposing, indexing and joining against NumPy, by hypothesis where there is an invariant."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

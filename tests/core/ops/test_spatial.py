@@ -1,7 +1,5 @@
 """Convolution against SciPy's correlation, pooling against windows that are cut out one by one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
