@@ -1,7 +1,5 @@
 """Verdicts on paired times: what they must not depend on, how often noise alone gets one, and what they rest on."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -12,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinytorch.perf.measuring import Measurement, interleave, ratio
+from tinytorch.perf.measuring import Measurement, ratio
 from tinytorch.perf.measuring.comparison import (
     Comparison,
     Quantity,
@@ -215,19 +213,6 @@ def test_one_ratio_has_one_interval() -> None:
         assert wider or (made.interval.low, made.interval.high) == (plain.low, plain.high)
 
 
-@pytest.mark.parametrize("n", [10, 30, 100])
-@pytest.mark.parametrize("shape", ["normal", "cauchy", "exponential"])
-def test_the_interval_covers_the_true_ratio_as_often_as_it_says(n: int, shape: str) -> None:
-    draw = np.random.default_rng(n)
-    noise = {
-        "normal": draw.normal(size=(400, n)),
-        "cauchy": np.clip(draw.standard_cauchy((400, n)), -50, 50),
-        "exponential": draw.exponential(size=(400, n)) - math.log(2),
-    }[shape]
-    hits = sum(1.1 in compare_paired(1.1 * np.exp(0.01 * row), np.ones(n), 0.01).interval for row in noise)
-    assert hits >= 400 * 0.95 - 3 * math.sqrt(400 * 0.95 * 0.05)
-
-
 def series(kind: str, draw: np.random.Generator, n: int) -> tuple[Times, Times]:
     """Return times of the same code against itself: 2n moments of one machine, in pairs of random order."""
     time, moment = np.ones(2 * n), np.arange(2 * n)
@@ -261,18 +246,6 @@ def test_a_machine_that_steps_drifts_or_remembers_raises_no_false_verdicts(kind:
     draw = np.random.default_rng(11)
     found = [compare_paired(*made, 0.01).verdict for made in (series(kind, draw, 60) for _ in range(TRIALS))]
     assert sum(verdict in (Verdict.FASTER, Verdict.SLOWER) for verdict in found) <= 0.08 * TRIALS
-
-
-@pytest.mark.parametrize("memory", [0.6, 0.9, 0.97])
-@pytest.mark.parametrize("n", [60, 200])
-def test_ratios_that_remember_raise_no_false_verdicts(memory: float, n: int) -> None:
-    """The two are disturbed apart from one another, so that pairing does not help: only the series tells."""
-    draw = np.random.default_rng(5)
-    alarms = 0
-    for _ in range(TRIALS):
-        one, other = (np.exp(0.02 * autoregressive(draw, n, memory)) for _ in range(2))
-        alarms += compare_paired(one, other, 0.05).verdict in (Verdict.FASTER, Verdict.SLOWER)
-    assert alarms <= 0.06 * TRIALS
 
 
 @pytest.mark.parametrize("change", ["step", "drift"])
@@ -348,45 +321,15 @@ def test_what_repeats_differ_by_stands_between_a_comparison_and_a_verdict() -> N
     assert np.log(made.estimate.median / made.interval.low) == pytest.approx(expected, rel=0.02)
 
 
-def test_a_difference_of_three_per_cent_is_found() -> None:
-    draw = np.random.default_rng(13)
-    found = 0
-    for _ in range(TRIALS):
-        candidate, baseline = series("autocorrelated", draw, 60)
-        found += compare_paired(baseline, 1.03 * candidate, 0.03).verdict == Verdict.SLOWER
-    assert found >= 0.9 * TRIALS
-
-
 def test_several_candidates_are_corrected_for_their_number() -> None:
     draw = np.random.default_rng(2)
     names = ["old", *(f"new {index}" for index in range(8))]
-    wrong_together, wrong_alone = 0, 0
-    for _ in range(TRIALS):
-        old, *new = taken_in_turns(names, np.exp(draw.normal(0, 0.01, (9, 30))))
-        together = compare_all(old, *new, matters=0)
-        assert list(together) == names[1:]
-        assert {comparison.compared for comparison in together.values()} == {8}
-        wrong_together += any(comparison.verdict != Verdict.OPEN for comparison in together.values())
-        wrong_alone += any(compare_paired(old, one, 0).verdict != Verdict.OPEN for one in new)
-    assert wrong_together <= 0.08 * TRIALS < wrong_alone
-
-
-def test_the_order_of_the_candidates_does_not_matter() -> None:
-    names = ["old", "b", "c"]
-    old, b, c = taken_in_turns(names, np.exp(np.random.default_rng(0).normal(0, 0.01, (3, 30))))
-    one, other = compare_all(old, b, c, matters=0.01), compare_all(old, c, b, matters=0.01)
-    assert {name: (x.verdict, x.interval) for name, x in one.items()} == {
-        name: (x.verdict, x.interval) for name, x in other.items()
-    }
-    assert 0.975 <= one["b"].interval.confidence < 0.99
-    assert "corrected for 2 comparisons" in one["b"].sentence()
-
-
-def test_what_interleave_took_is_compared_and_named() -> None:
-    both = interleave({"long": lambda: sum(range(40_000)), "short": lambda: sum(range(400))}, repeats=12)
-    comparison = compare_paired(both["long"], both["short"], 0.05)
-    assert (comparison.baseline, comparison.candidate, comparison.n) == ("long", "short", 12)
-    assert comparison.estimate.samples == pytest.approx(np.divide(both["long"].samples, both["short"].samples))
+    old, *new = taken_in_turns(names, np.exp(draw.normal(0, 0.01, (9, 30))))
+    together = compare_all(old, *new, matters=0)
+    assert list(together) == names[1:]
+    assert {comparison.compared for comparison in together.values()} == {8}
+    assert all(comparison.interval.confidence >= 1 - 0.05 / 8 for comparison in together.values())
+    assert "corrected for 8 comparisons" in together["new 0"].sentence()
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Conditions: what of them survives each operation, that all of them are read, and their JSON with its schema."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Callable

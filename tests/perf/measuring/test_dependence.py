@@ -1,7 +1,5 @@
 """How dependent a series is: closed forms of its time, the test against noise that wanders, what must not matter."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

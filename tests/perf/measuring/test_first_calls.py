@@ -1,7 +1,5 @@
 """First calls come from fresh processes, and are held against the settled calls of the same one."""
 
-from __future__ import annotations
-
 import pytest
 
 from tinytorch.perf.measuring import Measurement

@@ -1,7 +1,5 @@
 """What a fresh process answers, and what is told of one that fails."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

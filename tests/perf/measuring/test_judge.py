@@ -1,7 +1,5 @@
 """The judge of claims: bounds, few samples, what is counted, several together, and what must not get a verdict."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

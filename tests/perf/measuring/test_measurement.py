@@ -1,7 +1,5 @@
 """Measurements: their intervals, what repeats differ by in them, quotients, differences, conditions of both sides."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -42,17 +40,6 @@ def test_independent_samples_have_the_distribution_free_interval() -> None:
     assert made.interval == median_interval(QUIET)
     assert made.interval_at(0.999) == median_interval(QUIET, 0.999)
     assert made.dependence.effective == 40
-
-
-def test_samples_that_remember_have_a_wider_interval_in_which_the_truth_lies_more_often() -> None:
-    draw = np.random.default_rng(7)
-    held = {True: 0, False: 0}
-    for _ in range(300):
-        samples = tuple(np.exp(0.02 * autoregressive(draw, 60, 0.6)).tolist())
-        held[False] += 1 in median_interval(samples)
-        held[True] += 1 in Measurement("call", samples, "s").interval
-    assert held[True] >= 0.93 * 300
-    assert held[False] < 0.85 * 300
 
 
 @given(st.lists(st.floats(0.5, 2), min_size=6, max_size=40), st.floats(1e-3, 0.5), st.floats(1e-6, 1e6))

@@ -1,7 +1,5 @@
 """Bytes of NumPy's operators are counted operand by operand."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tinytorch.perf.measuring.moved_bytes import passes_bytes

@@ -1,7 +1,5 @@
 """One's own timing loop: its samples become a measurement with all conditions, or are refused."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

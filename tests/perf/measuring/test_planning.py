@@ -1,7 +1,5 @@
 """Plans: what number of pairs follows from noise and difference, what time and repeats do, and whether plans hold."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable
@@ -9,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.perf import replicated
 from tinytorch.perf.measuring import Measurement, interleave, processes, ratio
@@ -36,14 +32,6 @@ def plan_of(made: Measurement) -> Planned:
     return made.conditions.planned
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.floats(0.03, 0.3), st.floats(0.005, 0.1), st.floats(1.1, 4))
-def test_more_noise_takes_more_and_what_matters_more_takes_fewer(noise: float, resolve: float, more: float) -> None:
-    number = planned([pilot(noise, conditions=PROCESSES)], resolve).number
-    assert planned([pilot(more * noise, conditions=PROCESSES)], resolve).number >= number
-    assert planned([pilot(noise, conditions=PROCESSES)], more * resolve).number <= number
-
-
 def test_the_number_grows_with_the_square_of_noise_over_difference() -> None:
     one, other = (planned([pilot(noise, conditions=PROCESSES)], 0.01).number for noise in (0.1, 0.4))
     assert other == pytest.approx(16 * one, rel=0.01)
@@ -58,7 +46,7 @@ def test_what_repeats_differ_by_takes_more_pairs_until_no_number_is_enough() -> 
         for between in (0.0, 0.004, 0.006, 0.02)
     ]
     assert plans[0].number < plans[1].number < plans[2].number
-    assert [plan.takes_processes for plan in plans] == [False, False, False, True]
+    assert [plan.least > plan.aimed for plan in plans] == [False, False, False, True]
     assert plans[3].least == pytest.approx(np.expm1(3.898 * 0.02), rel=1e-3)
     assert plans[3].number < plans[2].number, "what pairs cannot shrink is not worth more of them"
 
@@ -145,17 +133,6 @@ def test_time_ends_a_plan_and_the_record_says_so(monkeypatch: pytest.MonkeyPatch
     assert plan.reached is not None
     assert plan.reached > 0.001
     assert clocked.now < 0.5
-
-
-def test_a_wide_difference_stops_at_the_fewest(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = interleave(Clocked(monkeypatch, noise=0.02, factor=3.0).functions(), resolve=0.03)
-    assert made["slow"].n == 6
-    assert ratio(made["slow"], made["fast"]).interval.low > 2
-
-
-def test_where_nothing_surely_differs_thirty_pairs_are_the_fewest(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = interleave(Clocked(monkeypatch, noise=0.0001, factor=1.0).functions(), resolve=0.2)
-    assert made["slow"].n >= 30
 
 
 def test_processes_follow_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,10 @@
 """Fresh processes: each is new, its ratio is one sample, and what cannot be started is said."""
 
-from __future__ import annotations
-
-import math
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from tests.perf import replicated
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Sample
-from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes, fresh_processes
 
 
@@ -39,28 +31,6 @@ def test_each_process_gives_one_ratio(twice: list[Fresh]) -> None:
     for one, ratio in zip(twice, found.estimate.samples, strict=True):
         logs = np.log(one.times["long"].samples) - np.log(one.times["short"].samples)
         assert ratio == pytest.approx(np.exp(np.median(logs)))
-
-
-def test_what_belongs_to_the_process_is_noise_between_processes() -> None:
-    """Each process draws a ratio of its own around 1; only the interval over processes covers 1 as often as it says."""
-    draw = np.random.default_rng(0)
-
-    def drawn() -> npt.NDArray[np.float64]:
-        times = np.exp(draw.normal(0, 0.001, (2, 12)))
-        times[0] *= np.exp(draw.normal(0, 0.03))
-        return times
-
-    def as_fresh(times: npt.NDArray[np.float64]) -> Fresh:
-        return Fresh((), {name: Measurement(name, tuple(row), "s") for name, row in zip("ab", times, strict=True)})
-
-    runs = [[drawn() for _ in range(10)] for _ in range(150)]
-    found = [compare_in_processes([as_fresh(times) for times in run], "a", "b", 0) for run in runs]
-    covered = sum(1.0 in one.interval for one in found)
-    assert covered >= 150 * 0.95 - 3 * math.sqrt(150 * 0.95 * 0.05)
-    assert sum(one.verdict in (Verdict.FASTER, Verdict.SLOWER) for one in found) <= 0.06 * 150
-    # As if all pairs came from one process, 120 of them are worth far fewer.
-    pooled = [compare_paired(before, after, 0) for before, after in (np.concatenate(run, axis=1) for run in runs)]
-    assert all(one.dependence.effective < 60 for one in pooled)
 
 
 def test_what_a_new_process_cannot_import_is_refused() -> None:

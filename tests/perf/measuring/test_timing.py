@@ -102,15 +102,6 @@ def test_a_timer_that_never_ran_has_nothing_to_say(capsys: pytest.CaptureFixture
     assert "nothing" in capsys.readouterr().out
 
 
-def test_the_report_shows_the_median(capsys: pytest.CaptureFixture[str]) -> None:
-    timer = Timer()
-    found = timer.measure(Slow(), warmup=1, runs=6)
-    timer.print_report("slow sum")
-    said = capsys.readouterr().out
-    assert "slow sum" in said
-    assert f"{found['p50_ms']:.4f}" in said
-
-
 @pytest.mark.parametrize(("warmup", "runs"), [(3, 0), (-1, 5)])
 def test_a_bad_plan_raises_before_anything_runs(warmup: int, runs: int) -> None:
     slow = Slow()
@@ -178,8 +169,10 @@ def test_a_percentile_of_too_few_samples_is_refused_or_a_bound(capsys: pytest.Ca
     found = timer.measure(Slow(), warmup=1, runs=60)
     assert (found["p95_is_bound"], found["p99_is_bound"]) == (False, True)
     assert found["p99_at_least_ms"] <= found["p99_ms"]
-    timer.print_report()
-    assert f"at least {found['p99_at_least_ms']:.4f} ms" in capsys.readouterr().out
+    timer.print_report("slow sum")
+    said = capsys.readouterr().out
+    for part in ("slow sum", f"{found['p50_ms']:.4f}", f"at least {found['p99_at_least_ms']:.4f} ms"):
+        assert part in said
 
 
 def test_a_tail_goes_with_its_interval_into_other_units_and_rates() -> None:

@@ -1,7 +1,5 @@
 """Values that no clock took: what each refuses, and what it knows of what it came from."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Amdahl's prediction from measured numbers: the law at their medians, and an interval made of both of theirs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

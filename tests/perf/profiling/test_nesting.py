@@ -1,7 +1,5 @@
 """Instruments around what is no plain call, in themselves, in one another, and crossing one another."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable, Iterator

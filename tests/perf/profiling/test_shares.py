@@ -21,6 +21,8 @@ def test_shares_of_parts_that_cover_everything_add_up_to_one() -> None:
     found = shares.shares(run, {"linear": lambda e: e.op == "linear", "rest": lambda e: e.op != "linear"}, repeats=5)
     np.testing.assert_allclose(np.add(found["linear"].samples, found["rest"].samples), 1)
     assert 0 < found["linear"].median < 1
+    lead = difference(found["linear"], found["rest"], "they are pairs")
+    np.testing.assert_allclose(lead.samples, np.subtract(found["linear"].samples, found["rest"].samples))
 
 
 def test_no_share_is_more_than_the_whole_however_much_repeats_differ(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,9 +70,3 @@ def test_single_calls_keep_every_call() -> None:
     assert len(calls) == 40 + shares.WARM_RUNS
     with pytest.raises(ValueError, match="calls"):
         shares.single_calls(run, "nothing", 0)
-
-
-def test_parts_of_one_run_are_pairs() -> None:
-    found = shares.shares(run, {"linear": lambda e: e.op == "linear", "rest": lambda e: e.op != "linear"}, repeats=4)
-    lead = difference(found["linear"], found["rest"], "lead")
-    np.testing.assert_allclose(lead.samples, np.subtract(found["linear"].samples, found["rest"].samples))

@@ -1,7 +1,5 @@
 """Phases of a step train the model, and memory holds what the model and its optimizer hold."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tinytorch import models

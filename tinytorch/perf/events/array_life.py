@@ -48,11 +48,6 @@ class Step:
     peak: int
     live: tuple[int, ...]
 
-    @property
-    def live_bytes(self) -> int:
-        """Bytes of all buffers that are alive after the op."""
-        return sum(self.live)
-
 
 @dataclass(frozen=True)
 class MemoryProfile:

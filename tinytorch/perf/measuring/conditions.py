@@ -87,11 +87,6 @@ class Planned:
     reached: float | None = None
     ended_by_time: bool = False
 
-    @property
-    def takes_processes(self) -> bool:
-        """Whether no number of pairs in one process resolves what was asked for, but processes may."""
-        return self.least > self.aimed
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ComputeProbe:
