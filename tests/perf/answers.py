@@ -1,7 +1,5 @@
 """Answers to exercises, right and wrong, which a chapter's checks must tell apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """BLAS libraries that are not here: as threadpoolctl lists them, as NumPy notes them, and Apple's two functions."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field

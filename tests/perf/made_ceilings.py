@@ -1,7 +1,5 @@
 """Ceilings of a machine that is not there: round numbers, so that every place on its roofline is known by hand."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

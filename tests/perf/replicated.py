@@ -1,7 +1,5 @@
 """What fresh processes are asked to time in tests: importable by name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models small enough to count by hand, and an op whose work nobody declared."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

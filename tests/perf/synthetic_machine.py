@@ -1,7 +1,5 @@
 """A machine that is not there: ladders with steps at chosen sizes, and ceilings made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Every public analysis of every model of the zoo, and of one with each kind of state, leaves all of it as it was."""
 
-from __future__ import annotations
-
 import functools
 import random
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Sizes and parameters given as NumPy integers give what Python's integers give, where products outgrow 32 bits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Traces in Chrome's format: their events, once they hold what the format asks for."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """`fused_attention` and `im2col_conv2d` against the ops in float64, on arrays and on Tensors."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fused functions: kinds in and out, memory, gradients, and a whole model inside `accelerated`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 

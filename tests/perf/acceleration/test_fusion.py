@@ -1,7 +1,5 @@
 """Fused models: the same results, gradients and FLOPs as the original, which stays as it was."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -9,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.core.gradients import check_gradients
 from tinytorch import models
 from tinytorch.core.activations import GELU, ReLU, Tanh
 from tinytorch.core.dispatch import apply, no_grad
@@ -18,7 +15,7 @@ from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, FeedForward, TransformerBlock
-from tinytorch.perf.acceleration.fusion import FusedBlock, FusedLinear, fuse
+from tinytorch.perf.acceleration.fusion import FusedBlock, fuse
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.registry import accelerated
 from tinytorch.perf.ops.fused import fused_linear
@@ -185,33 +182,6 @@ def test_classes_with_forwards_of_their_own_keep_them() -> None:
     quantized = quantize_model(FeedForward(8, 32, seed=0))
     with no_grad():
         assert np.array_equal(fuse(quantized)(x).data, quantized(x).data)
-
-
-@pytest.mark.parametrize("activation", ["none", "relu", "gelu"])
-def test_gradients_of_the_op_by_finite_differences(activation: str) -> None:
-    draw = np.random.default_rng(0)
-    x, weight, bias, residual = (
-        Tensor(draw.standard_normal(s), requires_grad=True) for s in ((2, 3, 4), (4, 5), (5,), (2, 3, 5))
-    )
-    more = residual if activation == "none" else None
-
-    def run(*tensors: Tensor) -> Tensor:
-        x, weight, bias, *rest = tensors
-        return apply(fused_linear, x, weight, bias, rest[0] if rest else None, activation=activation)
-
-    for _ in range(2):
-        check_gradients(run, x, weight, bias, *([] if more is None else [more]))
-        with accelerated():
-            check_gradients(run, x, weight, bias, *([] if more is None else [more]))
-
-
-@pytest.mark.parametrize("rows", [0, 1])
-def test_empty_and_single_rows(rows: int) -> None:
-    layer = FusedLinear(4, 3, seed=0)
-    x = Tensor(np.ones((rows, 4), np.float32))
-    with accelerated(), no_grad():
-        expected = x.data @ layer.weight.data + layer.bias.data  # type: ignore[union-attr]
-        np.testing.assert_allclose(layer(x).data, expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

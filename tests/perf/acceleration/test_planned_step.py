@@ -1,7 +1,5 @@
 """A planned step against the step by the graph: the same arithmetic, so the same numbers, to the last bit."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

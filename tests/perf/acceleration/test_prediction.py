@@ -1,7 +1,5 @@
 """Predictions: where the time of a call goes, and what a forecast makes of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import cast
 

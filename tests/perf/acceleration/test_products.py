@@ -1,7 +1,5 @@
 """Products by name give the product, for tensors too, and say what they refuse."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every technique runs the same workload, and the fastest are those than which nothing is proven faster."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Performances and results with times that a test chooses, and a small model that a fresh process can make."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast

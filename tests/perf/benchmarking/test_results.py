@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.perf.benchmarking.made import factory, performance, results
+from tests.perf.benchmarking.made import performance, results
 from tinytorch.perf.benchmarking import Results, load_results, running, save_results
 from tinytorch.perf.benchmarking.results import Plan, results_from_json, results_to_json
 from tinytorch.perf.benchmarking.running import Side, continued, run, started
@@ -150,7 +150,3 @@ def test_a_change_and_its_base_take_turns(in_this_process: list[tuple[str | None
 def test_plans_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         started(Plan(**{**vars(PLAN), **wrong}), {})
-
-
-def test_a_factory_is_made_anew_for_each_process() -> None:
-    assert factory() is not factory()

@@ -63,16 +63,6 @@ def test_latencies_of_a_server_are_those_of_a_queue() -> None:
     assert np.diff(arrivals).std() == pytest.approx(1 / 40, rel=0.2), "gaps of a Poisson process spread like their mean"
 
 
-def test_at_a_constant_time_of_service_the_mean_wait_is_pollaczeks_and_khinchines() -> None:
-    waits = []
-    for seed in range(20):
-        clock = TurnedClock()
-        made = server(MODEL, work(clock, 0.01), 50.0, queries=2000, seed=seed, at_most_seconds=1000, clock=clock)
-        waits.append(made.mean / 0.01 - 1)
-    # At half of the capacity half an answer: 0.5 / (2 (1 - 0.5)).
-    assert np.mean(waits) == pytest.approx(0.5, rel=0.06)
-
-
 def test_numbers_out_of_range_are_refused() -> None:
     clock = TurnedClock()
     task = work(clock, 0.01)

@@ -1,7 +1,5 @@
 """The suites of the zoo: what its variants are trained from, and for how long."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

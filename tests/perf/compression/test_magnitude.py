@@ -121,15 +121,6 @@ def test_kept_layers_stay_whole() -> None:
     assert min(rows["1"], rows["3"]) > 0.8
 
 
-def test_shared_weights_stay_shared_and_count_once() -> None:
-    model = Sequential(Linear(3, 3, seed=0), ReLU(), Linear(3, 3, seed=1))
-    model[2].weight = model[0].weight
-    pruned: Any = magnitude_prune(model, 5 / 9, scope="layer")
-    assert pruned[0].weight is pruned[2].weight
-    assert measure_sparsity(pruned) == pytest.approx(500 / 9)
-    assert zeros(magnitude_prune(model, 5 / 9)) == 10, "under two names, each of five"
-
-
 def test_a_pruned_model_saves_loads_profiles_and_quantizes(tmp_path: Path) -> None:
     pruned = magnitude_prune(make("mlp"), 0.9)
     pruned.save(tmp_path / "pruned.npz")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.gradients import check_gradients, gradient_of
+from tests.core.gradients import check_gradients
 from tests.perf.drawn import drawn
 from tests.perf.quantization.small_zoo import batch, make
 from tinytorch import models
@@ -31,7 +31,6 @@ from tinytorch.perf.compression import (
 from tinytorch.perf.kernels import sparse
 from tinytorch.perf.kernels.runtime import threads, vectors
 from tinytorch.perf.kernels.runtime.evidence import evidence
-from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.ops.sparse import matrix_of, sparse_linear
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import stored_bytes
@@ -83,16 +82,6 @@ def test_more_axes_other_dtypes_and_numbers_that_are_none(way: Implementation) -
     np.testing.assert_allclose(got[rest], x[rest] @ twin.dense() + twin.bias.data, rtol=1e-4, atol=1e-5)
 
 
-def test_results_do_not_depend_on_the_threads() -> None:
-    twin, x = SparseLinear(pruned(800, 700, 0.6)), Tensor(drawn(130, 800))
-    found = []
-    for count in (1, 2):
-        with blas_threads(count), no_grad():
-            found.append([twin(x).data, twin(Tensor(x.data[:1])).data])
-    for one, two in zip(*found, strict=True):
-        np.testing.assert_array_equal(one, two)
-
-
 def test_a_block_of_rows_is_multiplied_in_packed_instructions() -> None:
     flat, span = "float32[::1]", "int64, int64"
     signature = f"void({span}, {flat}, {flat}, uint16[::1], int32[::1], {flat})"
@@ -125,21 +114,6 @@ def test_gradients_of_input_values_and_bias() -> None:
     indices, starts = twin.indices.data, twin.starts.data
     check_gradients(lambda x, v, b: apply(sparse_linear, x, v, indices, starts, b, in_features=5), x, values, bias)
     check_gradients(lambda x, v: apply(sparse_linear, x, v, indices, starts, in_features=5), x, values)
-
-
-def test_the_kernel_s_gradients_are_the_dense_layer_s() -> None:
-    layer = pruned(20, 30, 0.7)
-    twin, rows = SparseLinear(layer), drawn(66, 20)
-    found = []
-    for each in (layer, twin):
-        x = Tensor(rows, requires_grad=True)
-        (each(x) * Tensor(drawn(66, 30))).sum().backward()
-        found.append(gradient_of(x))
-    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-5)
-    outputs, inputs = np.nonzero(layer.weight.data.T)
-    np.testing.assert_allclose(
-        gradient_of(twin.values), gradient_of(layer.weight)[inputs, outputs], rtol=1e-4, atol=1e-5
-    )
 
 
 def test_bytes_are_those_of_the_arrays() -> None:

@@ -1,7 +1,5 @@
 """The package for several ranks: importing it costs a rank neither SciPy nor Numba, and starts no MPI."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

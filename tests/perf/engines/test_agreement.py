@@ -1,7 +1,5 @@
 """The check that stands before every comparison: it passes what we compute and refuses what differs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

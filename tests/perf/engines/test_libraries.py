@@ -1,7 +1,5 @@
 """What PyTorch says of its BLAS is understood, and what it does not say is not guessed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which engines are there, and what is said of those that are not."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

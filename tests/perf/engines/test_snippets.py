@@ -1,7 +1,5 @@
 """A snippet for PyTorch: it runs in a fresh process, by its name."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

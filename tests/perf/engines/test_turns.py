@@ -1,7 +1,5 @@
 """Engines in processes of their own: what they answer, how times pair, and what is said when something fails."""
 
-from __future__ import annotations
-
 import io
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """What other processes use of the machine is seen, and what this one and its children use is not taken for it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Which BLAS there is and how many threads it has: this machine's by threadpoolctl, others made."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a shared host grants, read from made control groups of both versions."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What tests of kernels share: the threads that kernels have by default, between which some divide their work."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """That kernels are made of packed instructions, their innermost loops of registers alone."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -3,8 +3,6 @@
 A new kernel, or an op that a plan binds, without a case fails.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -320,6 +318,7 @@ def test_a_plan_does_what_the_reference_does(op: Op) -> None:
     assert planned, f"no case of {op.name} is run by its entry"
 
 
+QUERIES = tuple(normal(1, 2, 70, 8, seed=i) for i in range(3))
 #: Calls, and whether gradients are NumPy's too where something is not finite.
 ODD: list[tuple[Case, bool]] = [
     *[(Case(op.name, op, (normal(3, 20),)), False) for op in (ops.gelu, ops.silu, ops.sigmoid, ops.tanh, ops.softmax)],
@@ -334,18 +333,7 @@ ODD: list[tuple[Case, bool]] = [
         (Case(op.name, op, (normal(1, 2, 4, 4),), {"kernel": (2, 2), "stride": (1, 1), "padding": (0, 0)}), True)
         for op in (ops.max_pool2d, ops.avg_pool2d)
     ],
-    *[
-        (
-            Case(
-                f"attention {causal}",
-                ops.attention,
-                tuple(normal(1, 2, 70, 8, seed=i) for i in range(3)),
-                {"causal": causal},
-            ),
-            True,
-        )
-        for causal in (False, True)
-    ],
+    *[(Case(f"attention {causal}", ops.attention, QUERIES, {"causal": causal}), True) for causal in (False, True)],
 ]
 
 

@@ -1,7 +1,5 @@
 """What is special of single kernels: GELU's tail, dropout's numbers, statistics, any geometry, memory, refusals."""
 
-from __future__ import annotations
-
 import tracemalloc
 from typing import Any
 

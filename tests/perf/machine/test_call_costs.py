@@ -1,7 +1,5 @@
 """What calls cost: every op of the framework is measured, and what is not known costs what the cheapest does."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -25,13 +25,6 @@ def test_each_level_has_its_size_rate_and_latency(noise: float) -> None:
             assert level.latency.median == pytest.approx(latency, rel=3 * noise or 1e-9)
 
 
-def test_a_size_that_is_less_than_reported_is_found() -> None:
-    found = find_levels(made_curves(ends=(CACHES[0], CACHES[1] // 2, CACHES[2] // 4)), REPORTED)
-    for level, size, reported in zip(found, (CACHES[0], CACHES[1] // 2, CACHES[2] // 4), CACHES, strict=False):
-        assert level.capacity_measured == size
-        assert level.capacity_reported == reported
-
-
 def test_caches_alike_in_bandwidth_are_told_by_their_latency() -> None:
     for seed in range(5):
         curves = made_curves(0.05, seed, rates=(500e9, 110e9, 100e9, 40e9))
@@ -120,12 +113,6 @@ def test_whatever_the_curves_every_reported_cache_has_a_row(
         own = [level.capacity_measured if told == "bandwidth" else level.capacity_by_latency for level in found]
         known = [size for size in own if size is not None]
         assert known == sorted(set(known)), "each cache ends beyond the one inside it"
-
-
-def test_without_a_report_levels_are_numbered() -> None:
-    found = find_levels(made_curves(), {})
-    assert [level.name for level in found] == ["L1", "L2", "L3", "memory"]
-    assert [level.capacity_reported for level in found] == [None] * 4
 
 
 def test_without_a_report_the_latency_tells_what_the_bandwidth_does_not() -> None:

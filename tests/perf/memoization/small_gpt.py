@@ -1,7 +1,5 @@
 """A GPT small enough for tests, in eval mode, whose logits depend clearly on every earlier token."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 

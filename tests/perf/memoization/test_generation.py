@@ -1,7 +1,5 @@
 """Cached generation: logits equal the uncached at every position, samples follow their law, wrong use raises."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Ops that pick, repeat or surround elements: against NumPy's own indexing, their gradients too."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Elementwise functions of other frameworks' models: against the standard library and NumPy, their gradients too."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Transposed convolution is the adjoint of the convolution, and its gradients are right."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

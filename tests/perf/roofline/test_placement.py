@@ -1,7 +1,5 @@
 """Places on a roofline whose ceilings are known, and what holds on any: the roof bounds, and grows as it should."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import partial
 
@@ -19,7 +17,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Profile, recording
 from tinytorch.perf.measuring import Measurement, current_blas_threads, ratio
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.roofline.bounds import Bottleneck, best_bandwidth, demand_of
+from tinytorch.perf.roofline.bounds import Bottleneck, best_bandwidth
 from tinytorch.perf.roofline.placement import (
     attainable,
     checked_threads,
@@ -51,9 +49,6 @@ def forward_run() -> Profile:
     with recording() as recorded:
         model(rows())
     return recorded.profile
-
-
-# --- places known by hand --------------------------------------------------------------------------------------------
 
 
 def test_a_product_stands_where_the_hand_puts_it() -> None:
@@ -187,9 +182,6 @@ def test_calls_are_timed_in_turns_on_operands_that_they_share() -> None:
     assert len(seen["few"]) > 1, "each block has copies of its own"
 
 
-# --- threads ---------------------------------------------------------------------------------------------------------
-
-
 def test_roof_and_kernel_must_have_the_same_threads() -> None:
     run = dataclasses.replace(product_run(8), blas_threads=1)
     one, two = dataclasses.replace(timed(1e-3), conditions=Conditions(blas_threads=1)), made_ceilings(threads=2)
@@ -224,9 +216,6 @@ def test_runs_must_be_of_the_same_ops() -> None:
         place_layers([], made)
 
 
-# --- what holds on any machine ---------------------------------------------------------------------------------------
-
-
 @given(st.sampled_from(range(3)), INTENSITIES, st.floats(1e6, 1e15), st.floats(1e-3, 1e3))
 def test_the_roof_is_at_most_the_peak_and_at_most_the_slope(
     which: int, intensity: float, peak: float, scale: float
@@ -241,15 +230,6 @@ def test_the_roof_is_at_most_the_peak_and_at_most_the_slope(
     corner = ridge(made, level).median
     assert attainable(corner, made, level) == pytest.approx(peak)
     assert (roof < peak * (1 - 1e-9)) == (intensity < corner * (1 - 1e-9)) or intensity == pytest.approx(corner)
-
-
-def test_the_roof_of_a_run_is_no_higher_than_that_of_its_sums() -> None:
-    """One after the other, ops cannot share the time in which one waits for bytes and another computes."""
-    run, made = forward_run(), made_ceilings()
-    placed = place("run", run.events, timed(1), made)
-    demand = demand_of(run.events)
-    level = made.level_of(demand.working_set)
-    assert placed.attainable.median <= attainable(demand.intensity, made, level) * (1 + 1e-9)
 
 
 def test_an_intensity_below_zero_raises() -> None:

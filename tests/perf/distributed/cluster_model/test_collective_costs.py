@@ -1,7 +1,5 @@
 """What collectives cost by the model, against messages counted one by one and bounds that no algorithm beats."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Predictions against a pipeline that is played out, published formulas, and what splits have in common."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

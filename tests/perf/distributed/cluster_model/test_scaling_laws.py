@@ -1,7 +1,5 @@
 """Gustafson's law: beside Amdahl's, and published examples."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The search for a split: complete, sorted, within the memory, and the same as trying all by hand."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

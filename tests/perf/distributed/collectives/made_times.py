@@ -1,7 +1,5 @@
 """Times of messages whose truth is known."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tinytorch.perf.measuring import Measurement

@@ -1,7 +1,5 @@
 """What the tests of measuring run on several ranks, as new processes import it by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

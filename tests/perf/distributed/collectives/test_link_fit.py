@@ -1,7 +1,5 @@
 """Links fitted to made-up times whose alpha and beta are known, and against SciPy."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np
@@ -43,13 +41,6 @@ def covered(noise: float, misfit: float, runs: int = 80) -> tuple[float, float]:
 def test_intervals_hold_what_they_are_to_hold(noise: float, misfit: float) -> None:
     """Of 80 runs 95 % are 76; fewer than 70 come up once in 450 times if that is the true share."""
     assert min(covered(noise, misfit)) >= 70 / 80
-
-
-def test_intervals_are_no_wider_than_they_need_to_be() -> None:
-    """A median of 15 normal samples scatters by 1.25 / sqrt(15); alpha rests on about half of the ten sizes."""
-    link = fit(made_times(0.05))
-    assert link.alpha.interval.half_width < 0.05 * ALPHA
-    assert link.beta.interval.half_width < 0.06 * BETA
 
 
 positive = st.floats(1e-7, 1e-2)

@@ -1,7 +1,5 @@
 """Rings and collectives measured on ranks: one launch, looked at from all sides."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

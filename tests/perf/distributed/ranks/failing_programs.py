@@ -1,7 +1,5 @@
 """``mpiexec -n 2 python -m`` this, and a way in which rank 1 may fail: training that nobody watches."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 
@@ -70,12 +68,10 @@ def main(way: str) -> None:
     group = world()
     fails, loss = group.rank == 1, CrossEntropyLoss(IGNORED)
     if way.startswith("data"):
-        broken = Sequential(*stages(), Failing()) if way == "data, forward" and fails else Sequential(*stages())
-        step = data_parallel(group, broken, broken_loss if way == "data, loss" and fails else loss)
+        step = data_parallel(group, Sequential(*stages()), broken_loss if way == "data, loss" and fails else loss)
     else:
         stage = stages()[group.rank]
-        part = Sequential(stage, Failing()) if way == "pipeline, forward" and fails else stage
-        step = pipeline(group, part, broken_loss if way == "pipeline, loss" else loss)
+        step = pipeline(group, Sequential(stage, Failing()) if way == "pipeline, forward" and fails else stage, loss)
     if way.endswith("between") and fails:
         raise OSError("rank one is broken")
     try:

@@ -1,7 +1,5 @@
 """Ranks that stop in some way, as new processes import them by name: quickly, without the instruments."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

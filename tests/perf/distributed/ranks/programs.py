@@ -1,7 +1,5 @@
 """What the tests run on several ranks: top-level functions, as a new process imports them by name."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What ranks say to one another, against the sums and joins of NumPy."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ranks that fail, die, hang or leave: the run ends, soon, and says which one it was and what it did last."""
 
-from __future__ import annotations
-
 import re
 import time
 

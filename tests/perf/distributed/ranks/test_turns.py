@@ -1,7 +1,5 @@
 """Turns of groups: who is in one works, the others sleep; and what a stopwatch tells."""
 
-from __future__ import annotations
-
 from tests.perf.distributed.ranks import programs
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.ranks.turns import SAMPLE_SECONDS, measured_turns

@@ -1,7 +1,5 @@
 """Programs that nobody watches, under mpiexec: one rank's error ends all of them, and a part without targets none."""
 
-from __future__ import annotations
-
 import re
 import select
 import subprocess
@@ -20,9 +18,7 @@ def run(way: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
 
 
-@pytest.mark.parametrize(
-    "way", ["data, loss", "data, forward", "data, between", "pipeline, loss", "pipeline, forward", "pipeline, between"]
-)
+@pytest.mark.parametrize("way", ["data, loss", "data, between", "pipeline, forward"])
 def test_one_ranks_error_ends_all_with_its_text(way: str) -> None:
     ended = run(way)
     assert ended.returncode != 0

@@ -1,7 +1,5 @@
 """Timelines made up by hand, so that what is read off them is known."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

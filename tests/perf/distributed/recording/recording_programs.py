@@ -1,7 +1,5 @@
 """What the tests of recordings run on ranks: top-level functions, as a new process imports them by name."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

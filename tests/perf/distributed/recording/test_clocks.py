@@ -1,7 +1,5 @@
 """Clocks of ranks against clocks that are known: shifted and skewed, over round trips that take any time."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

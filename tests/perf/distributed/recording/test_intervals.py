@@ -1,7 +1,5 @@
 """Pieces of time against counting every nanosecond of small examples."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

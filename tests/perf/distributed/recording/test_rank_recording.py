@@ -1,7 +1,5 @@
 """Recordings of real ranks: every call finds its partners, clocks agree, and who does more work is named."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -11,8 +9,6 @@ from typing import Any
 import pytest
 
 from tests.perf.distributed.recording import recording_programs
-from tests.perf.distributed.recording.test_timeline import holds
-from tests.perf.trace_events import events_of
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording.clocks import Clocks, Reading, align
 from tinytorch.perf.distributed.recording.timeline import RankRecording, Timeline
@@ -92,17 +88,6 @@ def test_each_call_finds_its_partners(found: Mapping[str, Any]) -> None:
         parts = (shares.computing_seconds, shares.waiting_seconds, shares.moving_seconds, shares.between_seconds)
         assert sum(parts) == pytest.approx(shares.wall_seconds)
         assert shares.computing_seconds == 0
-
-
-def test_the_trace_of_real_ranks_opens_and_its_arrows_land_on_calls(found: Mapping[str, Any], trace: Path) -> None:
-    timeline = timeline_in(found["comm_info"])
-    events = events_of(trace)
-    calls = [e for e in events if e.get("cat") == "communication"]
-    assert len(calls) == sum(len(track.comm_info) for track in timeline.tracks)
-    arrows = [e for e in events if e["ph"] in "sf"]
-    assert arrows
-    for arrow in arrows:
-        assert any(call["pid"] == arrow["pid"] and holds(call, arrow["ts"]) for call in calls)
 
 
 def test_wrong_recordings_are_refused() -> None:

@@ -1,7 +1,5 @@
 """Timelines made up by hand, of which every share, wait and arrow is known in closed form."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import fields
@@ -216,9 +214,6 @@ def test_parts_make_up_the_time_whatever_the_clocks_show(ranks: int, steps: Any,
     moved = Timeline(tuple(on_rank_0(track, back) for track in tracks), timeline.clocks, oversubscribed=False)
     assert moved == timeline
     assert from_json(json.loads(json.dumps(to_json(timeline))), Timeline, "timeline") == timeline
-
-
-# --- traces ----------------------------------------------------------------------------------------------------------
 
 
 def holds(slice_: dict[str, Any], when: float) -> bool:

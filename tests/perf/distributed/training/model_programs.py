@@ -1,7 +1,5 @@
 """Models cut over ranks, as new processes import them by name, beside the whole model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

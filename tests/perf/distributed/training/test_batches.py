@@ -1,7 +1,5 @@
 """Sharded batches: what holds for all sizes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import assume, given

@@ -1,7 +1,5 @@
 """Training on two and four ranks against the same training in one process."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

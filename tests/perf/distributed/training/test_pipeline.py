@@ -1,7 +1,5 @@
 """Pipelines against the whole model, and their schedules against what a schedule must keep to."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Checkpoints: a run that stops continues, on another number of ranks, to the weights of a run that did not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

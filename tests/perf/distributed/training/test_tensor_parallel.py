@@ -1,7 +1,5 @@
 """Layers that are cut over ranks against the whole layers: outputs and gradients."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

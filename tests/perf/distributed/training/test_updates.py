@@ -1,7 +1,5 @@
 """Buckets of parameters: each once, in parts that ranks share out evenly."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Training on ranks, as new processes import it by name, beside the same training in one process."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """A model whose ranks do not all use all parameters, as new processes import it by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Products of one row and of a few with a matrix, packed or as it lies, against float64."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

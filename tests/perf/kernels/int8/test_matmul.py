@@ -13,6 +13,7 @@ from numba import config as numba_config
 from numba import njit, typeof
 from numba.core import cgutils
 
+from tests.perf.ops.test_quantized import drawn
 from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
@@ -34,14 +35,6 @@ CHOSEN = [
     dot for dot in available_dots() if dot.name in (fastest_dot().name, "vpmaddwd ymm", "usdot", "sdot", "multiply")
 ]
 every_dot = pytest.mark.parametrize("dot", CHOSEN, ids=lambda dot: dot.name)
-
-
-def drawn(rows: int, depth: int, columns: int, seed: int = 0) -> tuple[Array, Array]:
-    generator = np.random.default_rng(seed)
-    return (
-        generator.integers(-128, 128, (rows, depth)).astype(np.int8),
-        generator.integers(-128, 128, (depth, columns)).astype(np.int8),
-    )
 
 
 def assert_exact(a: Array, b: Array, dot: Dot) -> None:
@@ -286,15 +279,6 @@ def layer() -> tuple[Callable[[int, Dot | None], Array | None], list[Array | Non
     return call, [call(rows, None) for rows in (1, 14)]
 
 
-def test_arm_s_instructions_give_the_same_layer(
-    layer: tuple[Callable[[int, Dot | None], Array | None], list[Array | None]], made_arm: Dot
-) -> None:
-    call, expected = layer
-    for result in expected:
-        assert result is not None
-        np.testing.assert_array_equal(call(len(result), made_arm), result)
-
-
 @pytest.mark.parametrize("dot", ARMS, ids=lambda dot: dot.name)
 def test_arm_s_instructions_are_what_their_features_promise(dot: Dot) -> None:
     """LLVM ends the process if a target lacks an instruction; a lane of four bytes is part of one that takes it."""
@@ -315,7 +299,3 @@ def test_arm_s_instructions_are_what_their_features_promise(dot: Dot) -> None:
     emitted = machine.emit_assembly(binding.parse_assembly(str(module)))
     wanted = {"usmmla": r"\tusmmla\tv0.4s", "usdot": r"\tsudot\tv0.4s, v2.16b, v1.4b\[2\]", "sdot": r"4b\[2\]"}
     assert re.search(wanted[dot.name], emitted), emitted
-
-
-def test_every_instruction_has_its_own_number() -> None:
-    assert [dot.number for dot in DOTS] == list(range(len(DOTS)))

@@ -1,7 +1,5 @@
 """Entry points: the loop that calls them, and what their innermost loops are made of."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

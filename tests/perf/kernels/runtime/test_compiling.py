@@ -1,7 +1,5 @@
 """What compiled kernels leave on disk, and what is said of the time it took."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import pkgutil

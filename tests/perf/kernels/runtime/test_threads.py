@@ -1,7 +1,5 @@
 """Threads for kernels: every item once, also after they slept, from many callers, and without what a thread lacks."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """The polynomials against NumPy's float64, in units of the last place, over the whole range."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

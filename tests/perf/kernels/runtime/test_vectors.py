@@ -1,7 +1,5 @@
 """What the CPU's features are said to be, where LLVM's list does not hold them."""
 
-from __future__ import annotations
-
 import pytest
 from llvmlite import binding
 from numba import config as numba_config

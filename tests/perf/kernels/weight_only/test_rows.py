@@ -1,7 +1,5 @@
 """Logits of a quantized tied embedding: against float64, and against a model that dequantizes the whole table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
