@@ -86,13 +86,6 @@ def test_backward_of_a_leaf_adds_the_gradient_to_it() -> None:
     np.testing.assert_array_equal(seed, [3, 4])
 
 
-def test_gradients_add_up_over_backwards() -> None:
-    x = Tensor(np.array([2.0]), requires_grad=True)
-    for count in (1, 2, 3):
-        (x * x).backward()
-        np.testing.assert_array_equal(x.grad, [4.0 * count])
-
-
 @pytest.mark.parametrize("length", [5_000, 20_000])
 def test_a_deep_chain_needs_no_recursion(length: int) -> None:
     x = Tensor(np.array(1.0), requires_grad=True)

@@ -27,13 +27,6 @@ def test_the_time_of_autoregressive_noise_is_that_of_its_closed_form(memory: flo
     assert np.median(times) == pytest.approx((1 + memory) / (1 - memory), rel=0.15)
 
 
-def test_independent_samples_are_mostly_taken_for_that() -> None:
-    draw = np.random.default_rng(0)
-    found = [dependence(row) for row in draw.normal(size=(500, 30))]
-    assert np.mean([one.time == 1 for one in found]) > 0.85
-    assert np.mean([one.effective for one in found]) > 26
-
-
 @pytest.mark.parametrize("shape", ["normal", "cauchy", "levels"])
 def test_independent_samples_of_any_shape_rule_out_noise_that_wanders(shape: str) -> None:
     draw = np.random.default_rng(1)
@@ -80,12 +73,6 @@ def test_outliers_neither_make_nor_hide_a_memory() -> None:
         series[draw.integers(0, 200, 8)] = 1e6
         assert (dependence(series).time < 1.5) == is_quiet
         assert (dependence(series).objection is None) == is_quiet
-
-
-@pytest.mark.parametrize("n", [6, 7, 9, 15])
-def test_few_samples_hardly_rule_out_noise_that_wanders(n: int) -> None:
-    rows = np.random.default_rng(n).normal(size=(300, n))
-    assert share_that_may_wander(rows) > {6: 0.7, 7: 0.7, 9: 0.5, 15: 0.3}[n]
 
 
 def test_equal_and_very_few_samples_are_not_dependent() -> None:

@@ -125,7 +125,11 @@ def test_quantization_finds_the_layers(tmp_path: Path) -> None:
 )
 def test_a_plan_answers_the_same(graph: Made, inputs: list[Array], tmp_path: Path) -> None:
     model = read(graph, tmp_path)
-    assert_same([plan(model, *inputs)(*inputs).data], answers(model, *inputs))
+    made = plan(model, *inputs)
+    for given in (inputs, [each[::-1].copy() for each in inputs]):
+        assert_same([made(*given).data], answers(model, *given))
+    with pytest.raises(ValueError, match="inputs"):
+        plan(model, *inputs, *inputs)
 
 
 def test_inputs_that_are_left_out(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.perf.made_ceilings import KERNEL, LEVELS, OP, PEAK, made_ceilings, spread
+from tests.perf.made_ceilings import KERNEL, OP, PEAK, made_ceilings, spread
 from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
@@ -77,20 +77,6 @@ def test_a_product_stands_where_the_hand_puts_it() -> None:
     assert (placed.apart.value, placed.predicted.value) == pytest.approx((arithmetic + moving, OP + arithmetic))
     assert placed.explained.median == pytest.approx((OP + arithmetic) / 7e-6)
     assert placed.bandwidth.median == pytest.approx(moved / 7e-6)
-
-
-def test_an_addition_stands_on_the_slope_of_the_level_that_holds_it() -> None:
-    made = made_ceilings()
-    for count, (name, _, bandwidth) in zip((1000, 50_000, 500_000), LEVELS, strict=True):
-        x = Tensor(np.ones(count, np.float32))
-        with recording() as recorded:
-            apply(ops.add, x, x)
-        placed = place("add", recorded.profile.events, timed(1e-3), made)
-        assert placed.slope.of == name
-        assert placed.attainable.median == pytest.approx(bandwidth / 12)
-        assert placed.attainable.median == pytest.approx(
-            attainable(placed.intensity.value, made, made.level_of(12 * count))
-        )
 
 
 def test_ops_without_arithmetic_have_a_share_of_the_roof_but_no_rate() -> None:
