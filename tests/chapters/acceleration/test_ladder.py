@@ -145,17 +145,15 @@ def test_the_reason_is_cores_before_blas(
     here = identity()
     monkeypatch.setattr(chapter, "identity", lambda: replace(here, cores_usable=cores))
     monkeypatch.setattr(chapter, "limited_blas_threads", lambda count: threads)
-    assert chapter.second_core(made_ceilings()) == Unmeasured(reason)
+    assert chapter.second_core() == Unmeasured(reason)
 
 
-def test_a_second_core_is_held_against_the_peak_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_core_is_held_against_one(monkeypatch: pytest.MonkeyPatch) -> None:
     here, flops = identity(), 2 * 2048**3
     monkeypatch.setattr(chapter, "identity", lambda: replace(here, cores_usable=2))
     monkeypatch.setattr(chapter, "limited_blas_threads", lambda count: count)
-    monkeypatch.setattr(chapter, "ceilings", lambda threads: made_ceilings(peak=threads * 0.8 * PEAK))
     monkeypatch.setattr(chapter, "interleave", lambda runs, **_: in_turns({"1": flops / 80e9, "2": flops / 120e9}))
-    found = chapter.second_core(made_ceilings())
+    found = chapter.second_core()
     assert isinstance(found, TwoCores)
     assert found.rate.median == pytest.approx(120e9)
     assert found.gain.median == pytest.approx(1.5)
-    assert found.of_peak.median == pytest.approx(1.6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,7 +15,7 @@ from tests.perf.made_ceilings import PEAK, made_ceilings
 from tinytorch.chapters.acceleration import tiles as chapter
 from tinytorch.chapters.acceleration.tiles import OTHER, REGISTERS, SHAPES, Apart, Depths, Pitches, Shapes
 from tinytorch.perf.kernels.gemm import loop_orders
-from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, tile_kernel
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Unmeasured
 
@@ -53,16 +54,33 @@ def test_the_last_shape_alone_does_not_fit() -> None:
     assert OTHER in fitting
 
 
+def test_steps_are_timed_without_what_they_need() -> None:
+    run = chapter.tile_steps(lambda *_: None, ROWS, VECTORS)
+    run()
+    tracemalloc.start()
+    try:
+        run()
+        assert tracemalloc.get_traced_memory()[1] < 1024
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_steps_of_a_tile_add_products_of_its_operands() -> None:
+    sums = chapter.tile_steps(tile_kernel(2, 1), 2, 1)()
+    np.testing.assert_allclose(sums, 100_000 * 1e-6, rtol=2e-3)
+
+
 def made_shapes(at_peak: int) -> Shapes:
     """Return shapes whose rate grows up to so many sums, at which they reach the peak."""
     rates = {shape: PEAK * min(shape[0] * shape[1] / at_peak, 1) for shape in SHAPES}
-    seconds = in_turns({str(each): 2 * each[0] * each[1] * LANES * 20_000 / rates[each] for each in SHAPES})
+    seconds = in_turns({str(each): 2 * each[0] * each[1] * LANES * 100_000 / rates[each] for each in SHAPES})
     return Shapes({shape: seconds[str(shape)] for shape in SHAPES}, made_ceilings())
 
 
 def test_sums_add_up_to_the_peak() -> None:
     found = made_shapes(8)
     assert found.sums.median == pytest.approx(8)
+    assert found.of_peak.median == pytest.approx(1)
     # The clock of the made machine is 3 GHz.
     assert found.latency.median == pytest.approx(3e9 * 2 * LANES / (PEAK / 8))
     rows = {row.shape: row for row in found.rows("yes", "no")}

@@ -29,8 +29,8 @@ if REGISTERS == 16:
     SHAPES = ((1, 1), (2, 1), (2, 2), (4, 2), (3, 3), (4, 3), (6, 2), (6, 4))
 #: Sums of the tile of this CPU, and loads of one of its steps.
 TILE_SUMS, TILE_LOADS = ROWS * VECTORS, ROWS + VECTORS
-#: Steps of a tile that show its rate: so many that its beginning and end take next to nothing.
-_STEPS = 20_000
+#: Steps of a tile that show its rate: so many that its call, its beginning and its end take next to nothing.
+_STEPS = 100_000
 #: What bounds a rate by bytes.
 _BYTES = "the bytes of each operation, at the bandwidth"
 #: Rows of the result where depths and copies are tried, whole tiles of any CPU, and the width of the second matrix.
@@ -99,6 +99,11 @@ class Shapes:
         return Modelled.by("as many times the rate of one sum, up to the peak", least)
 
     @property
+    def of_peak(self) -> Measurement:
+        """Share of the peak that the tile of this CPU reaches."""
+        return quotient(self.rate((ROWS, VECTORS)), self.machine.fp32_peak, "share of the peak, operands near", "%")
+
+    @property
     def latency(self) -> Measurement:
         """Cycles until a multiply-add can use the sum of the one before."""
         steps = self.seconds[1, 1].per(_STEPS, "1/s")
@@ -134,18 +139,23 @@ def study_shapes(machine: Ceilings) -> Shapes:
     tiles = {shape: tile_kernel(*shape) for shape in SHAPES}
 
     def fresh() -> dict[str, Callable[[], Any]]:
-        return {f"{rows} x {wide}": partial(_steps, tiles[rows, wide], rows, wide) for rows, wide in SHAPES}
+        return {f"{rows} x {wide}": tile_steps(tiles[rows, wide], rows, wide) for rows, wide in SHAPES}
 
     times = interleave(fresh, repeats=192, at_most_seconds=4, warmup_seconds=0.05)
     return Shapes({shape: times[f"{shape[0]} x {shape[1]}"] for shape in SHAPES}, machine)
 
 
-def _steps(tile: Any, rows: int, vectors: int) -> Array:
-    """Run the steps of a tile, whose operands are a column and a row that stay where they are."""
-    column, row, out = (aligned_empty(count) for count in (rows, vectors * LANES, rows * vectors * LANES))
+def tile_steps(tile: Any, rows: int, vectors: int) -> Callable[[], Array]:
+    """Return a run of the steps of a tile, and of nothing else: its operands, a column and a row, are there before."""
+    operands = column, row, _ = [aligned_empty(count) for count in (rows, vectors * LANES, rows * vectors * LANES)]
     column[:] = row[:] = 1e-3
-    tile(column.ctypes.data, 1, 0, row.ctypes.data, 0, out.ctypes.data, vectors * LANES, _STEPS, 0)
-    return out
+    at = [each.ctypes.data for each in operands]
+
+    def run() -> Array:
+        tile(at[0], 1, 0, at[1], 0, at[2], vectors * LANES, _STEPS, 0)
+        return operands[2]
+
+    return run
 
 
 def bound_by(level: Level, rows: int = 1) -> Modelled:
