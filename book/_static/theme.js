@@ -1,4 +1,4 @@
-// Chooses light or dark before anything is drawn: the reader's own choice, else the system's.
+// Chooses light or dark before anything is drawn: the reader's own choice, else the system's. Asks for the text's font.
 "use strict";
 
 {
@@ -20,6 +20,13 @@
     root.dataset.mode = mode;
     root.dataset.theme = mode === "auto" ? (system.matches ? "dark" : "light") : mode;
   };
+
+  // Before the style that names it is there. From a folder browsers load no font ahead.
+  if (location.protocol !== "file:") {
+    const font = Object.assign(document.createElement("link"), { rel: "preload", as: "font", type: "font/woff2", crossOrigin: "" });
+    font.href = new URL("text.woff2", document.currentScript.src);
+    document.head.append(font);
+  }
 
   apply(chosen());
   system.addEventListener("change", () => apply(document.documentElement.dataset.mode));

@@ -68,20 +68,21 @@ def test_what_is_unsafe_is_named(body: str, head: str, said: str) -> None:
 
 
 def test_a_heavy_page_is_named_with_its_heaviest_files(tmp_path: Path) -> None:
-    (tmp_path / "heavy.bin").write_bytes(os.urandom(360_000))
+    (tmp_path / "heavy.bin").write_bytes(os.urandom(110_000))
+    (tmp_path / "text.woff2").write_bytes(os.urandom(40_000))
     write_page(tmp_path, GOOD_BODY)
-    [said] = gate_weight.check(tmp_path, "index.html", ["/index.html", "/heavy.bin", "/gone.js"])
-    assert "kB compressed without figures, at most 350 kB are allowed; heaviest: heavy.bin 360 kB, index.html" in said
+    [said] = gate_weight.check(tmp_path, "index.html", ["/index.html", "/heavy.bin", "/gone.js", "/text.woff2"])
+    assert "kB compressed without figures, at most 100 kB are allowed; heaviest: heavy.bin 110 kB, index.html" in said
 
 
 def test_figures_have_a_limit_of_their_own(tmp_path: Path) -> None:
-    digits = os.urandom(400_000).hex()
+    digits = os.urandom(100_000).hex()
     write_page(tmp_path, f"{GOOD_BODY}<figure><svg><desc>{digits}</desc></svg></figure>")
     assert gate_weight.check(tmp_path, "index.html", ["/index.html"]) == []
     (tmp_path / "_images").mkdir()
-    (tmp_path / "_images" / "photo.png").write_bytes(os.urandom(700_000))
+    (tmp_path / "_images" / "photo.png").write_bytes(os.urandom(170_000))
     [said] = gate_weight.check(tmp_path, "index.html", ["/index.html", "/_images/photo.png"])
-    assert "with figures, at most 1000 kB" in said
+    assert "with figures and fonts, at most 250 kB" in said
 
 
 @pytest.mark.parametrize(

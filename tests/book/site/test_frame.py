@@ -155,8 +155,10 @@ def test_scripts_do_not_hold_the_text_back_but_for_the_one_that_chooses_its_colo
 
 def test_nothing_of_the_theme_stays_in_the_site(unknown: Site) -> None:
     files = [path for path in (unknown.folder / "_static").rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 275_000
-    assert not [path for path in files if path.suffix in (".map", ".woff2", ".ttf")]
+    assert sum(path.stat().st_size for path in files) < 300_000
+    fonts = {path.name: path.stat().st_size for path in files if path.suffix in (".map", ".woff", ".woff2", ".ttf")}
+    assert set(fonts) == {"math.woff2", "text-italic.woff2", "text.woff2"}
+    assert fonts["text-italic.woff2"] + fonts["text.woff2"] < 40_000
 
 
 @pytest.mark.parametrize("name", ["index", "chapter", "search"])
