@@ -99,9 +99,8 @@ def _look_at(page: Page, seen: Seen, width: int, *, colors: bool) -> None:
     seen.add(
         seen.timed("accessibility", lambda: gate_accessibility.check(page, colors=None if colors else False)), where
     )
-    if width == SCREEN:
-        seen.add(seen.timed("hover", lambda: gate_layout.hover(page)), where)
     if width == SCREEN or seen.address in KEYBOARD_ON_PHONE:
+        seen.add(seen.timed("hover", lambda: gate_layout.hover(page)), where)
         seen.add(seen.timed("keyboard", lambda: gate_keyboard.walk(page, popovers=width == SCREEN)), where)
 
 

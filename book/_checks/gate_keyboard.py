@@ -1,4 +1,4 @@
-"""Gate: Tab leads through everything that can be used, in the order of the page, with the focus to be seen.
+"""Gate: Tab leads through everything that can be used, in the order of the page, in few stops, the focus to be seen.
 
 What a button shows opens with Enter and closes with Escape, and the focus is then back on the button.
 """
@@ -20,6 +20,8 @@ _FROM_THE_TOP_AGAIN = """() => {
   document.body.blur();
   document.body.removeAttribute('tabindex');
 }"""
+#: What can have the focus with all folded parts open: links, numbers of the text, and one stop for each table.
+MOST_STOPS = 375
 #: Tab comes to more than can be counted before, such as what scrolls; more than this is a trap.
 _SPARE = 50
 
@@ -32,13 +34,14 @@ def walk(page: Page, *, popovers: bool = True) -> list[str]:
     page.evaluate(_FROM_THE_TOP_AGAIN)
     page.evaluate(_WALK)
     seen: dict[str, Any] = page.evaluate("trying => keyboardWalk.begin(trying)", popovers)
-    most = seen["count"] + _SPARE
+    count, most = seen["count"], seen["count"] + _SPARE
+    many = [f"Tab stops {count} times, at most {MOST_STOPS} are right"] if count > MOST_STOPS else []
     while True:
         for _ in range(seen["ahead"]):
             page.keyboard.press("Tab")
         seen = page.evaluate("keyboardWalk.collect()")
         if seen["done"] or seen["looks"] >= most:
-            return page.evaluate("keyboardWalk.end()")
+            return [*many, *page.evaluate("keyboardWalk.end()")]
         if seen["popover"]:
             if not seen["shown"]:
                 page.keyboard.press("Enter")

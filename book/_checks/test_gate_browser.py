@@ -48,6 +48,7 @@ def problems_of(browser: Browser, site: Path, width: int = PHONE) -> str:
         ),
         ("<p style='color: #ccc; background: #fff'>pale</p>", "axe color-contrast: body > p: "),
         ("<img src='data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA='>", "axe image-alt: img: "),
+        ("<p><button style='height: 20px'>low</button></p>", 'button. "low" is 20.0 px high, 24 are right'),
         ("<div popover id='far' style='left: 380px; right: auto; margin: 0; width: 300px'>x</div>", "popover far"),
         ("<button id='flat'>x</button>" + NO_OUTLINE, 'button#flat "x" looks the same with the focus as without'),
         (
@@ -78,6 +79,13 @@ def test_a_fault_is_reported(browser: Browser, tmp_path: Path, body: str, said: 
 def test_the_order_of_the_focus_is_that_of_the_page(browser: Browser, tmp_path: Path) -> None:
     write_page(tmp_path, f"{GOOD_BODY}<button tabindex='2'>x</button><button tabindex='1'>y</button>")
     assert 'button "x" is reached after button "y", which stands below it' in problems_of(browser, tmp_path)
+
+
+def test_many_stops_are_a_fault(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_page(tmp_path, f"{GOOD_BODY}<button>x</button><button>y</button>")
+    assert "Tab stops" not in problems_of(browser, tmp_path, SCREEN)
+    monkeypatch.setattr("gate_keyboard.MOST_STOPS", 1)
+    assert "times, at most 1 are right" in problems_of(browser, tmp_path, SCREEN)
 
 
 POPOVER = "<p><button popovertarget='more'>more</button><span popover id='more'>Text.</span></p>"

@@ -22,3 +22,44 @@ def test_on_paper_the_words_of_a_head_are_text_that_each_page_can_repeat(browser
         assert button.evaluate(display) != "contents"
         page.emulate_media(media="print")
         assert button.evaluate(display) == "contents"
+
+
+NUMBERS = """<table class="sortable"><thead><tr><th>Name</th><th>Time</th></tr></thead><tbody>
+<tr hidden><td><button class="measured">0</button></td><td>x</td></tr>
+<tr><td>a <a href="#a" tabindex="-1" class="number">1</a></td><td><button class="measured">1</button></td></tr>
+<tr><td><a href="#b">b</a></td><td><button class="measured">2</button><button class="measured">3</button></td></tr>
+</tbody></table><button id="after">after</button>"""
+
+
+def test_a_table_is_one_stop_of_the_keyboard_and_arrows_lead_on(browser: Browser, tmp_path: Path) -> None:
+    made = made_page(tmp_path, [], ["tables.js"], f"<article>{NUMBERS}</article>")
+    with opened_page(browser, made) as page:
+        here = []
+        for key in (
+            "Tab",
+            "ArrowRight",
+            "ArrowDown",
+            "ArrowDown",
+            "ArrowRight",
+            "ArrowRight",
+            "ArrowLeft",
+            "ArrowLeft",
+        ):
+            page.keyboard.press(key)
+            here.append(page.evaluate("document.activeElement.textContent"))
+        assert here == ["Name", "Time", "1", "2", "3", "3", "2", "b"]
+        for key, there in (("Tab", "after"), ("Shift+Tab", "b")):
+            page.keyboard.press(key)
+            assert page.evaluate("document.activeElement.textContent") == there
+
+
+def test_a_table_keeps_a_stop_where_rows_are_filtered(browser: Browser, tmp_path: Path) -> None:
+    rows = "".join(f"<tr><td><button class='measured'>{name}</button></td></tr>" for name in "ab")
+    made = made_page(tmp_path, [], ["tables.js"], f"<article><table>{rows}</table></article>")
+    with opened_page(browser, made) as page:
+        page.evaluate(
+            "() => { const [first] = document.querySelectorAll('tr'); first.hidden = true;"
+            "first.closest('table').dispatchEvent(new Event('filtered')) }"
+        )
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "b"

@@ -70,9 +70,15 @@
     meaning.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && leave());
     meaning.addEventListener("focusout", left);
     if (word.id) linkTo(word, meaning);
+    // What only the focus opened costs no further stop: Enter leads into it.
+    const reach = (tabIndex) => {
+      for (const link of meaning.querySelectorAll("a")) link.tabIndex = tabIndex;
+    };
+    word.addEventListener("focus", () => reach(-1));
+    word.addEventListener("click", () => reach(0));
   };
 
-  /** One popover serves all cells. Of a table one cell can have the focus with Tab, and arrows lead to the others. */
+  /** One popover serves all cells. */
   const watchCells = (cells) => {
     const shared = document.createElement("div");
     shared.popover = "auto";
@@ -86,7 +92,6 @@
       const button = document.createElement("button");
       button.type = "button";
       button.className = "cell-number";
-      button.tabIndex = -1;
       // Not the interval, which may stand on a line of its own, nor the space before it.
       button.append(...[...cell.childNodes].filter((part) => !part.classList?.contains("spread") && part.textContent.trim()));
       cell.prepend(button);
@@ -105,26 +110,6 @@
       button.popoverTargetElement = shared;
       button.popoverTargetAction = "show";
       button.addEventListener("click", fill);
-    }
-    const isSeen = (button) => button.checkVisibility();
-    for (const table of new Set(cells.map((cell) => cell.closest("table")))) {
-      table.querySelector("button.cell-number").tabIndex = 0;
-      table.addEventListener("keydown", (event) => {
-        const here = event.target.closest("button.cell-number");
-        const step = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
-        if (!here || !step) return;
-        event.preventDefault();
-        const rows = [...table.rows];
-        let row = rows.indexOf(here.closest("tr"));
-        let column = here.closest("td, th").cellIndex;
-        let next = null;
-        while (!next && rows[row += step[0]]?.cells[column += step[1]])
-          next = [rows[row].cells[column].querySelector("button.cell-number")].find((one) => one && isSeen(one));
-        if (!next) return;
-        here.tabIndex = -1;
-        next.tabIndex = 0;
-        next.focus();
-      });
     }
   };
 

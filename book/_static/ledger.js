@@ -43,6 +43,7 @@
       // A source whose claims are all left out says nothing.
       for (const source of document.querySelectorAll(".ledger .ledger-source"))
         source.hidden = [...source.parentElement.rows].every((row) => row === source || row.hidden);
+      for (const table of document.querySelectorAll(".ledger table")) table.dispatchEvent(new Event("filtered"));
       shown.textContent = count === rows.length ? "" : `${count} of ${rows.length} claims`;
     };
     const verdict = choice("Verdict", rows.map((one) => one.verdict), filter);

@@ -67,10 +67,11 @@
     });
   };
 
-  /** What is wider than its place can be scrolled with the keyboard only when it can have the focus; what fits is no stop. */
+  /** What is wider than its place can be scrolled with the keyboard only when it, or a button in it, can have the focus. */
   const watchWidths = () => {
     const watcher = new ResizeObserver((seen) => {
-      for (const [box, cut] of seen.map(({ target }) => [target, target.scrollWidth > target.clientWidth])) box.tabIndex = cut ? 0 : -1;
+      for (const [box, cut] of seen.map(({ target }) => [target, target.scrollWidth > target.clientWidth]))
+        box.tabIndex = cut && !box.querySelector("td button, th button") ? 0 : -1;
     });
     for (const box of document.querySelectorAll(".measured-table, .scrolled-table, .math-block, div.highlight pre")) watcher.observe(box);
   };

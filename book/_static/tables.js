@@ -1,4 +1,5 @@
-// Sorts tables by a click on a column's header, and keeps what has the focus in a wide one on the screen.
+// Sorts tables by a click on a column's header, makes the buttons and links of a table one stop of the keyboard, and
+// keeps what has the focus in a wide one on the screen.
 "use strict";
 
 {
@@ -52,6 +53,34 @@
     });
   };
 
+  const STOPS = ":is(button:is(.sort, .measured, .term, .cell-number), a[href]:not(.headerlink, .number)):not([popover] *)";
+  const stopsOf = (part) => [...part.querySelectorAll(STOPS)].filter((one) => one.checkVisibility());
+
+  /** Lets Tab come to one button or link of a table, from which arrows lead to the others. */
+  const makeOneStop = (table) => {
+    const choose = (one) => {
+      for (const other of table.querySelectorAll(STOPS)) other.tabIndex = other === one ? 0 : -1;
+    };
+    const begin = () => choose([...table.querySelectorAll(STOPS)].find((one) => !one.closest("[hidden]")));
+    begin();
+    table.addEventListener("filtered", begin);
+    table.addEventListener("focusin", ({ target }) => target.matches(STOPS) && choose(target));
+    table.addEventListener("keydown", (event) => {
+      const here = event.target.closest(STOPS);
+      const [down, right] = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key] ?? [];
+      if (!here || down === undefined) return;
+      event.preventDefault();
+      const rows = [...table.rows].map(stopsOf).filter((one) => one.length);
+      const row = rows.findIndex((one) => one.includes(here));
+      const column = here.closest("td, th").cellIndex;
+      const distance = (one) => Math.abs(one.closest("td, th").cellIndex - column);
+      const next = right
+        ? rows[row][rows[row].indexOf(here) + right]
+        : rows[row + down]?.reduce((best, one) => (distance(one) < distance(best) ? one : best));
+      next?.focus();
+    });
+  };
+
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("table.sortable").forEach(makeSortable);
     // A browser leaves the focus where a pixel of it shows at the edge of a box that scrolls; a press moves nothing.
@@ -59,5 +88,11 @@
       box.addEventListener("focusin", ({ target }) => {
         if (target !== box && target.matches(":focus-visible")) target.scrollIntoView({ block: "nearest", inline: "nearest" });
       });
+  });
+
+  // Behind the other scripts of this page, which make buttons too. A table of links alone is read as text is.
+  addEventListener("load", () => {
+    for (const table of document.querySelectorAll("article table"))
+      if (table.querySelector("button")) makeOneStop(table);
   });
 }

@@ -20,8 +20,8 @@ from measured_book.site.frame import (
     STYLE_FOLDER,
     STYLE_PARTS,
     digest,
+    lighten,
     stylesheet,
-    unwrap_plain_code,
 )
 from measured_book.site.security import POLICY
 from PIL import Image
@@ -300,11 +300,17 @@ def test_a_byte_of_any_asset_changes_the_digest(tmp_path: Path) -> None:
     assert len(seen) == len(DIGESTED) + 1
 
 
+def test_a_link_to_where_it_stands_is_no_stop_of_the_keyboard() -> None:
+    context = {"body": '<h2>A<a class="headerlink" href="#a">#</a></h2><a class="reference" href="#a">A</a>'}
+    lighten(None, "", "", context, None)  # type: ignore[arg-type]
+    assert [link.get("tabindex") for link in BeautifulSoup(context["body"], "html.parser").select("a")] == ["-1", None]
+
+
 def test_code_that_looks_like_the_text_around_it_has_no_element() -> None:
     context = {
         "body": '<span class="n">x</span> <span class="o">=</span><span class="w"> </span><span class="mi">1</span>'
     }
-    unwrap_plain_code(None, "", "", context, None)  # type: ignore[arg-type]
+    lighten(None, "", "", context, None)  # type: ignore[arg-type]
     assert context["body"] == 'x <span class="o">=</span> <span class="mi">1</span>'
     for style in CODE_STYLES:
         rules = HtmlFormatter(style=style).get_style_defs(".highlight")

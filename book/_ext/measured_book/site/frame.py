@@ -46,7 +46,7 @@ CODE_STYLES = ("a11y-high-contrast-light", "a11y-high-contrast-dark")
 BOXES = "boxes.js"
 #: Scripts that only some pages need, with the texts in a page's HTML of which one tells.
 SCRIPTS_FOR = {
-    "tables.js": ('class="sortable', 'class="scrolled-table'),
+    "tables.js": ("<table",),
     "figures.js": ("measured-figure",),
     "code.js": ('class="highlight', '<details class="page-menu page-mismatch"'),
     "details.js": ("popovertarget=", "data-detail="),
@@ -68,6 +68,8 @@ _SPACE = re.compile(r"\s+")
 _AROUND = re.compile(r"\s*([{};,])\s*")
 #: Names, punctuation and space in code, which have the colour of the text around them: a third of a page's elements.
 _PLAIN_CODE = re.compile(r'<span class="[npw]">([^<]*)</span>')
+#: A link to where it stands, which the page's contents and the book's lists hold too: no stop of the keyboard.
+_OWN_ADDRESS = re.compile(r'<a class="(?:headerlink|number|eqno|claim-label)"')
 #: Says that the reader chose dark, or that theme.js found the system so.
 _DARK = 'html[data-theme="dark"]'
 _DARK_RULES = re.compile(rf"^{re.escape(_DARK)}[^{{]*\{{[^}}]*\}}", re.MULTILINE)
@@ -241,10 +243,10 @@ def choose_files(app: Sphinx, pagename: str, _: str, context: dict[str, Any], __
     context["script_files"] += scripts
 
 
-def unwrap_plain_code(_: Sphinx, __: str, ___: str, context: dict[str, Any], ____: nodes.document | None) -> None:
-    """Take the elements away from the parts of code that look like the text around them."""
+def lighten(_: Sphinx, __: str, ___: str, context: dict[str, Any], ____: nodes.document | None) -> None:
+    """Take from a page the elements of code that looks like the text around it, and the stops of what leads nowhere."""
     if "body" in context:
-        context["body"] = _PLAIN_CODE.sub(r"\1", context["body"])
+        context["body"] = _OWN_ADDRESS.sub(r'\g<0> tabindex="-1"', _PLAIN_CODE.sub(r"\1", context["body"]))
 
 
 def remove_unused(app: Sphinx, exception: Exception | None) -> None:
@@ -272,5 +274,5 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", write_stylesheet)
     app.connect("html-page-context", add_frame)
     app.connect("html-page-context", choose_files)
-    app.connect("html-page-context", unwrap_plain_code)
+    app.connect("html-page-context", lighten)
     app.connect("build-finished", remove_unused)
