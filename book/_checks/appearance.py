@@ -1,9 +1,10 @@
 """Builds the specimen, a page with every element of the book, and compares it with pictures of how it looked before.
 
-The specimen is made with the book's own settings, styles and extensions, but its numbers are fixed. It is drawn in
-fonts that come with matplotlib, so that a picture depends on nothing but the styles and the version of Chromium:
-another one may draw edges and shades a little differently, which the tolerance is for. After a change of the
-looks that is meant, `make pictures` takes the pictures anew; a pull request then shows old and new side by side.
+The specimen is made with the book's own settings, styles, fonts and extensions, but its numbers are fixed. Code, for
+which the book has no font, is drawn in one that comes with matplotlib, so that a picture depends on nothing but the
+styles and the version of Chromium: another one may draw edges and shades a little differently, which the tolerance is
+for. After a change of the looks that is meant, `make pictures` takes the pictures anew; a pull request then shows old
+and new side by side.
 """
 
 from __future__ import annotations
@@ -39,12 +40,9 @@ CHANGED = 48
 #: The share of changed pixels above which two pictures differ: that of a line of text on the whole page.
 TOLERATED = 0.001
 COLORS = 64
-FONTS = {"specimen": "DejaVuSans", "specimen-bold": "DejaVuSans-Bold", "specimen-code": "DejaVuSansMono"}
+CODE_FONT = "DejaVuSansMono.ttf"
 STYLE = """
-@font-face {{ font-family: specimen; src: url({specimen}) }}
-@font-face {{ font-family: specimen; font-weight: bold; src: url({specimen-bold}) }}
-@font-face {{ font-family: specimen-code; src: url({specimen-code}) }}
-* {{ font-family: specimen !important }}
+@font-face {{ font-family: specimen-code; src: url({address}) }}
 pre, code, pre *, code *, kbd, samp {{ font-family: specimen-code !important }}
 """
 # How long the page's cells took stands behind the time at which it was made.
@@ -90,26 +88,19 @@ def build_specimen(folder: Path) -> Path:
     return build_sources(folder, SPECIMEN / "_toc.yml")
 
 
-def font_style(base: str) -> str:
-    """Return the style sheet that draws everything in matplotlib's fonts, served at ``base``."""
-    return STYLE.format_map({name: f"{base}/{file}.ttf" for name, file in FONTS.items()})
-
-
 @contextmanager
-def served_with_fonts(site: Path) -> Iterator[str]:
-    """Serve a site with matplotlib's fonts in its folder; yield its address."""
-    fonts = Path(mpl.get_data_path()) / "fonts" / "ttf"
-    for file in FONTS.values():
-        (site / f"{file}.ttf").write_bytes((fonts / f"{file}.ttf").read_bytes())
+def served_with_font(site: Path) -> Iterator[str]:
+    """Serve a site, in its folder matplotlib's font for code and a style sheet that names it; yield its address."""
+    (site / CODE_FONT).write_bytes((Path(mpl.get_data_path()) / "fonts" / "ttf" / CODE_FONT).read_bytes())
     with serve(site) as base:
-        (site / "specimen.css").write_text(font_style(base), "utf-8")
+        (site / "specimen.css").write_text(STYLE.format(address=f"{base}/{CODE_FONT}"), "utf-8")
         yield base
 
 
 def take_pictures(browser: Browser, site: Path) -> dict[str, Image.Image]:
     """Return a picture of the whole specimen in each mode, by the name of its file."""
     pictures = {}
-    with served_with_fonts(site) as base:
+    with served_with_font(site) as base:
         for mode in MODES:
             with opened(browser, mode) as page:
                 page.goto(f"{base}/{PAGE}", wait_until="networkidle")
