@@ -57,9 +57,9 @@ globalThis.machines ??= {};
 
   const axes = (paper) => {
     const frame = { width: paper.width, height: paper.height, margin: MARGIN };
-    const group = explorers.axes(frame, "arithmetic intensity (FLOP/B)", "rate (operations/s)");
+    const group = explorers.axes(frame, "arithmetic intensity (FLOP/B)", "rate (GFLOP/s)");
     for (const value of powers(paper.xs, paper.width / 70)) group.append(...explorers.tick(frame, { x: paper.x(value) }, tickText(value)));
-    for (const value of powers(paper.ys, 9)) group.append(...explorers.tick(frame, { y: paper.y(value) }, tickText(value)));
+    for (const value of powers(paper.ys, 9)) group.append(...explorers.tick(frame, { y: paper.y(value) }, String(value / 1e9)));
     return group;
   };
 

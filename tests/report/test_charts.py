@@ -10,9 +10,11 @@ import numpy.typing as npt
 import pytest
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.text import Annotation
 
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
-from tinytorch.report import bars, distribution, dots, dumbbell, lines
+from tinytorch.report import arrows, bars, dots, histogram, lines
 from tinytorch.report.colors import color
 from tinytorch.report.figures import check_figure
 
@@ -93,7 +95,7 @@ def test_panels_stand_below_one_another_and_marks_have_names() -> None:
         lines(ROWS, x="width", y="time", panels="kind", xlabel="width", ylabel="time", level={"as fast": 1.0})
     )
     assert [ax.get_ylabel() for ax in figure.axes] == ["slow: time (ms)", "fast: time (ms)"]
-    assert "as fast" in legend(figure)
+    assert [text.get_text() for text in figure.axes[0].texts] == ["as fast"]
     different = drawn(lines(ROWS, x="width", y="time", panels="kind", xlabel="width", ylabel=""))
     assert [ax.get_ylabel() for ax in different.axes] == ["slow (ms)", "fast (ms)"]
     lone = drawn(lines(ROWS, x="width", y="time", panels="kind", each="kind", xlabel="width", ylabel="time"))
@@ -112,8 +114,8 @@ def test_what_was_not_measured_leaves_a_gap_or_gives_no_chart() -> None:
         lines(absent, x="x", y="y", xlabel="x", ylabel="y"),
         bars(absent, name="x", value="y", xlabel="x"),
         dots(absent, x="x", y="y", name="n", xlabel="x", ylabel="y"),
-        dumbbell(absent, name="x", ends={"y": "y"}, xlabel="x"),
-        distribution(absent, xlabel="x", ylabel="y"),
+        arrows(absent, name="x", values={"y": "y"}),
+        histogram(absent, xlabel="x", ylabel="y", names=("median", "mean", "p99")),
     ):
         assert chart is absent
 
@@ -126,27 +128,63 @@ def test_bars_have_the_colour_of_their_name() -> None:
         bars(ROWS[::3], name="kind", value="time", xlabel="time", variants={"other": "rose"})
 
 
-def test_dots_have_intervals_on_both_axes() -> None:
+def names(figure: Figure, at: int = 0) -> list[str]:
+    return [text.get_text() for text in figure.axes[at].texts if text.get_text()]
+
+
+def test_dots_have_intervals_on_both_axes_and_names_beside_them() -> None:
     figure = drawn(dots(ROWS[::3], x="stored", y="time", name="kind", xlabel="bytes", ylabel="time", panels="model"))
-    assert legend(figure) == ["slow", "fast"]
+    assert names(figure) == ["slow", "fast"]
     assert figure.axes[0].get_ylabel() == "MLP: time (ms)"
     containers: list[Any] = list(figure.axes[0].containers)
     assert all(one.has_xerr and one.has_yerr for one in containers)
 
 
-def test_a_dumbbell_joins_what_was_predicted_and_what_was_found() -> None:
-    figure = drawn(dumbbell(ROWS[::3], name="kind", ends={"law": "predicted", "time": "measured"}, xlabel="time"))
-    assert legend(figure) == ["predicted", "measured"]
+def test_a_stepped_line_joins_the_front_and_what_is_off_it_is_grey() -> None:
+    places = ((1, 90, True), (2, 80, False), (3, 95, True), (4, 93, True))
+    rows = [{"t": run(t * 1e-3), "right": Counted(r / 100, "%", "right"), "on": on, "n": str(t)} for t, r, on in places]
+    figure = drawn(dots(rows, x="t", y="right", name="n", front="on", xlabel="time", ylabel="right", log="x"))
     containers: list[Any] = list(figure.axes[0].containers)
-    predicted, measured = containers
-    assert predicted.lines[0].get_markerfacecolor() == "none"
-    assert measured.lines[0].get_markerfacecolor() != "none"
+    looks = [to_rgba(one.lines[0].get_color()) for one in containers]
+    assert looks == [to_rgba(color(look)) for look in ("measured", "baseline", "measured", "measured")]
+    (edge,) = (line for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post")
+    assert np.asarray(edge.get_ydata()).tolist() == pytest.approx([90, 95, 95])
 
 
-def test_a_distribution_ends_at_all_samples() -> None:
-    figure = drawn(distribution({"one": run(1e-3), "two": run(2e-3)}, xlabel="time", ylabel="calls"))
-    assert legend(figure) == ["one", "two"]
-    assert [np.max(np.asarray(line.get_ydata())) for line in figure.axes[0].lines[:2]] == [100, 100]
+def test_a_step_begins_where_the_one_before_ends_and_the_axis_has_room_for_those_to_come() -> None:
+    rows = {"plain": run(8e-3), "cached": run(4e-3), "compiled": run(1e-3)}
+    beside = {"baseline": {"row": run(16e-3)}}
+    charts = [
+        drawn(arrows(rows, name="name", values={"row": "time"}, beside=beside, upto=upto, begin=begin))
+        for upto, begin in ((2, None), (3, 10.0))
+    ]
+    made = [
+        [
+            (each.xyann[0], each.xy[0])
+            for each in chart.axes[0].texts
+            if isinstance(each, Annotation) and each.arrow_patch and not each.get_text()
+        ]
+        for chart in charts
+    ]
+    assert made == [[(8.0, 4.0)], [(10.0, 8.0), (8.0, 4.0), (4.0, 1.0)]]
+    assert [names(chart) for chart in charts] == [["baseline"]] * 2
+    assert len({chart.axes[0].get_xlim() for chart in charts}) == 1
+    assert [text.get_text() for text in charts[1].axes[0].get_yticklabels()] == list(rows)
+    looks: list[Any] = [one.lines[0].get_color() for one in charts[1].axes[0].containers]  # type: ignore[attr-defined]
+    assert looks == [color(look) for look in ("measured", "measured", "highlight")]
+
+
+def test_a_histogram_holds_all_samples_and_names_what_is_said_of_them() -> None:
+    samples = tuple(1e-3 * (1 + k / 100) ** 2 for k in range(1000))
+    measured, words = Measurement("a call", samples, "s"), ("median", "mean", "p99")
+    for log in ("", "x"):
+        figure = drawn(histogram(measured, xlabel="time", ylabel="calls", names=words, log=log))
+        (ax,) = figure.axes
+        assert sum(bar.get_height() for bar in ax.patches if isinstance(bar, Rectangle)) == len(samples)
+        said = [text.xy[0] for text in ax.texts if isinstance(text, Annotation)]
+        milliseconds = np.array(samples) * 1e3
+        assert said[:2] == pytest.approx([np.median(milliseconds), np.mean(milliseconds)])
+        assert said[2] == pytest.approx(np.percentile(milliseconds, 99), rel=0.01)
 
 
 def test_values_of_different_units_share_no_axis() -> None:
@@ -169,5 +207,3 @@ def test_a_series_that_is_named_as_a_variant_looks_like_it_unless_another_is_cho
     assert own[:2] == [to_rgba(color("linear")), to_rgba(color("cnn"))]
     assert len(set(own)) == 3
     assert chosen[0] == to_rgba(color("rose"))
-    figure = drawn(distribution(run(1.0), xlabel="time", ylabel="calls", variants="mlp"))
-    assert figure.axes[0].lines[0].get_color() == color("mlp")

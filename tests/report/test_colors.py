@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from tests.report.contrast import contrast, linear, tokens
 from tinytorch.report.colors import GROUPS, HUES, VARIANTS, color, variant
 
 Array = npt.NDArray[np.float64]
@@ -17,26 +18,8 @@ DICHROMACY = {
     "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
     "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
 }
-#: The page backgrounds that colours must stand out from: the theme's light and dark.
-BACKGROUNDS = {"light": "#ffffff", "dark": "#121212"}
 #: Two colours this far apart in OKLab are told apart in a drawing; a just noticeable difference is about 0.02.
 APART = 0.09
-
-
-def linear(name: str) -> Array:
-    """sRGB to linear light, IEC 61966-2-1."""
-    channels = np.array([int(name[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-    return np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-
-
-def luminance(name: str) -> float:
-    return float(linear(name) @ [0.2126, 0.7152, 0.0722])
-
-
-def contrast(a: str, b: str) -> float:
-    """WCAG 2.2, contrast ratio."""
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
 
 
 def oklab(light: Array) -> Array:
@@ -59,15 +42,15 @@ def seen_on(name: str, mode: str) -> str:
     return color(name) if mode == "light" else dict(HUES.values())[color(name)]
 
 
-@pytest.mark.parametrize("mode", BACKGROUNDS)
+@pytest.mark.parametrize("mode", ["light", "dark"])
 def test_every_variant_stands_out_from_the_page(mode: str) -> None:
-    assert min(contrast(seen_on(name, mode), BACKGROUNDS[mode]) for name in VARIANTS) >= 3
+    assert min(contrast(seen_on(name, mode), tokens(mode)["background"]) for name in VARIANTS) >= 3
 
 
 @pytest.mark.parametrize("vision", ["normal", *DICHROMACY])
 def test_variants_that_meet_are_told_apart(vision: str) -> None:
     seen = np.eye(3) if vision == "normal" else np.array(DICHROMACY[vision])
-    for group, mode in product(GROUPS.values(), BACKGROUNDS):
+    for group, mode in product(GROUPS.values(), ("light", "dark")):
         for a, b in combinations(group, 2):
             shown = [oklab(seen @ linear(seen_on(name, mode))) for name in (a, b)]
             distance = float(np.linalg.norm(shown[0] - shown[1]))

@@ -338,7 +338,7 @@ def test_a_page_gets_a_figure_for_a_desk_and_one_for_a_phone_with_ids_of_their_o
     assert {root.get("aria-labelledby") for root in roots} == {"figure-two-alt", "figure-two-narrow-alt"}
 
 
-@pytest.mark.parametrize(("layout", "pixels", "least", "most"), [(WIDE, 720, 13, 15), (NARROW, 358, 11, 13)])
+@pytest.mark.parametrize(("layout", "pixels", "least", "most"), [(WIDE, 672, 14, 15.1), (NARROW, 358, 11, 13)])
 def test_words_have_the_size_of_the_text_around_them(layout: Layout, pixels: int, least: int, most: int) -> None:
     with laid_out(two_lines(), layout) as figure:
         root = drawn(figure)

@@ -353,7 +353,7 @@ def _roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
         return _paragraphs(["No operation with counted arithmetic ran, or what this machine can do is not known."])
     figure: Figure = roofline_figure(points, ceilings)
     settle(figure)
-    alt = "Roofline with a numbered point for each of the longest operations; the table below holds them."
+    alt = "Roofline with a named point for each of the longest operations; the table below holds them."
     svg, _ = both_layouts(figure, key="roofline", alt=alt)
     columns = {
         "name": "operation",

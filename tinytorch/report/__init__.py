@@ -10,16 +10,16 @@ from tinytorch.report.rows import flattened, points
 from tinytorch.report.tables import Column
 
 if TYPE_CHECKING:
-    from tinytorch.report.charts import bars, distribution, dots, dumbbell, lines
+    from tinytorch.report.charts import arrows, bars, dots, histogram, lines
 
 __all__ = [
     "Column",
     "Page",
+    "arrows",
     "bars",
-    "distribution",
     "dots",
-    "dumbbell",
     "flattened",
+    "histogram",
     "lines",
     "points",
     "verdict_between",
@@ -28,7 +28,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Return what draws, loaded when it is asked for: matplotlib takes a third of a second."""
-    if name in ("bars", "distribution", "dots", "dumbbell", "lines"):
+    if name in ("arrows", "bars", "dots", "histogram", "lines"):
         from tinytorch.report import charts
 
         return getattr(charts, name)

@@ -1,4 +1,4 @@
-"""Charts of typed rows: lines, bars, dots, dumbbells and distributions, each with intervals, units and a legend.
+"""Charts of typed rows: lines, bars, arrows, dots and histograms, each with intervals, units and names.
 
 A row is any object, or a mapping: who draws names the attribute that is on an axis, as a table names those of its
 columns (``tinytorch.report.rows``). What the machine could not measure gives no chart: `Unmeasured` comes back.
@@ -6,6 +6,7 @@ columns (``tinytorch.report.rows``). What the machine could not measure gives no
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,17 @@ from matplotlib.figure import Figure
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report.colors import ASSIGNED, VARIANTS, color
-from tinytorch.report.figures import INK, draw_bars, draw_line, plain_number, subplots
+from tinytorch.report.figures import (
+    INK,
+    INTERVAL,
+    Series,
+    draw_bars,
+    draw_line,
+    name_point,
+    plain_number,
+    remember,
+    subplots,
+)
 from tinytorch.report.numbers import common_scale, interval_of
 from tinytorch.report.rows import Rows, listed, value_at
 
@@ -24,7 +35,9 @@ from tinytorch.report.rows import Rows, listed, value_at
 _MOST_TICKS = 10
 #: Inches of a panel, of a bar, and of what surrounds bars.
 _PANEL, _BAR, _AROUND_BARS = 2.4, 0.32, 0.9
-#: A mark: where a line crosses the axes, by the words of the legend.
+#: Bins of a histogram, of equal width on its axis.
+_BINS = 48
+#: A mark: where a line crosses the axes, by the words beside it.
 Marks = Mapping[str, float | Value]
 
 
@@ -84,10 +97,14 @@ def _set_scales(ax: Axes, log: str, positions: Sequence[float]) -> None:
 
 
 def _mark(ax: Axes, level: Marks, upright: Marks) -> None:
-    """Draw lines across the axes at these heights and at these positions."""
-    for names, draw in ((level, ax.axhline), (upright, ax.axvline)):
-        for name, at in names.items():
-            draw(_number(at), color=color("reference"), linewidth=1, linestyle=":", label=name or "_")
+    """Draw lines across the axes at these heights and at these positions, with their names beside them."""
+    for words, at in level.items():
+        ax.axhline(_number(at), color=color("reference"), linewidth=1, linestyle=":")
+        if words:
+            name_point(ax, (0.5, _number(at)), words, ax.get_yaxis_transform())
+    for words, at in upright.items():
+        ax.axvline(_number(at), color=color("reference"), linewidth=1, linestyle=":")
+        name_point(ax, (_number(at), 0.95), words, ax.get_xaxis_transform())
 
 
 def _check_log(log: str) -> None:
@@ -125,7 +142,7 @@ def lines(
             or a name of ``tinytorch.report.colors``; those that are not named take that of their own name, such as
             ``linear``, or the next that is left.
         log: which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"``. One that is not begins at zero.
-        level, upright: heights, and positions, at which a dotted line has these words in the legend; ``""`` for none.
+        level, upright: heights, and positions, at which a dotted line has these words beside it; ``""`` for none.
         height: of the figure in inches; None for what its panels take.
 
     Raises:
@@ -175,7 +192,7 @@ def lines(
             ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
     axes[-1, 0].set_xlabel(label if not named or label.endswith(")") else f"{label} (count)")
     of_panels = [{*ax.get_legend_handles_labels()[1]} for ax in axes[:, 0]]
-    if len(set().union(*of_panels)) > 1 or level or upright:  # a line that is alone needs no name
+    if len(set().union(*of_panels)) > 1:  # a line that is alone needs no name
         for above, ax in enumerate(axes[:, 0]):
             if of_panels[above].difference(*of_panels[:above]):  # names of lines that no panel above has
                 ax.legend()
@@ -224,13 +241,72 @@ def bars(
     return figure
 
 
-def _errors(values: Sequence[Any], factor: float) -> tuple[list[float], list[list[float]]]:
-    """Return medians and the distances to the ends of their intervals, in steps of an axis."""
-    made = [as_measurement(value) for value in values]
-    reach = [interval_of(one) for one in made]
-    low = [0.0 if end is None else max(one.median - end.low, 0.0) for one, end in zip(made, reach, strict=True)]
-    high = [0.0 if end is None else max(end.high - one.median, 0.0) for one, end in zip(made, reach, strict=True)]
-    return [one.median / factor for one in made], [[each / factor for each in side] for side in (low, high)]
+def _reach(value: Value, factor: float) -> tuple[float, list[list[float]]]:
+    """Return the median and the distances to the ends of its interval, in steps of an axis."""
+    made = as_measurement(value)
+    interval = interval_of(made)
+    ends = (made.median,) * 2 if interval is None else (interval.low, interval.high)
+    return made.median / factor, [[max(made.median - ends[0], 0) / factor], [max(ends[1] - made.median, 0) / factor]]
+
+
+def arrows(
+    rows: Rows | Unmeasured,
+    *,
+    name: str,
+    values: Mapping[str, str],
+    begin: float | None = None,
+    upto: int | None = None,
+    beside: Mapping[str, Any] | None = None,
+) -> Figure | Unmeasured:
+    """Return an arrow for each row from where the one above it ends, on logarithmic axes; the last one stands out.
+
+    Args:
+        rows: a row for each step.
+        name: attribute that names it.
+        values: attributes of where it leads, each with what is on the axis of its panel; units come from the values.
+        begin: where the first arrow begins; it is a point alone by default.
+        upto: how many rows are drawn; the axes have room for all, so that a chart can grow from figure to figure.
+        beside: further rows by what they are called, at whose values a dotted line crosses the axes.
+
+    Raises:
+        ValueError: if there are no rows, a row lacks an attribute, or values on an axis differ in their unit.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Counted
+        >>> from tinytorch.report.charts import arrows
+        >>> held = {"float32": Counted(4096, "B", "weights"), "8 bits": Counted(1024, "B", "weights")}
+        >>> chart = arrows(held, name="name", values={"row": "stored"})
+        >>> chart.axes[0].get_xlabel()
+        'stored (KiB)'
+    """
+    if (absent := _unmeasured(rows)) is not None:
+        return absent
+    every = listed(rows)
+    shown = every[:upto]
+    figure, axes = subplots(len(values), 1, height=(_BAR * len(shown) + _AROUND_BARS) * len(values), squeeze=False)
+    for ax, (attribute, quantity) in zip(axes[:, 0], values.items(), strict=True):
+        others = {words: value_at(row, attribute) for words, row in (beside or {}).items()}
+        found = [value_at(row, attribute) for row in every]
+        label, factor = _with_unit(quantity, [*found, *others.values()])
+        before = begin
+        for at, (row, value) in enumerate(zip(shown, found, strict=False)):
+            look, words = "highlight" if row is shown[-1] else "measured", str(value_at(row, name))
+            end, reach = _reach(value, factor)
+            ax.errorbar(
+                [end], [words], xerr=reach, color=color(look), ecolor=INK, marker="o", markersize=4.5, **INTERVAL
+            )
+            if before is not None:
+                arrow = {"arrowstyle": "-|>", "color": color(look), "linewidth": 2, "shrinkA": 0, "shrinkB": 3}
+                ax.annotate("", (end, at), (before, at), arrowprops=arrow)
+            remember(ax, Series(words, look, (words,), (value,)))
+            before = end
+        least, most = (f(_number(value) for value in (*found, *others.values())) / factor for f in (min, max))
+        ax.set_xscale("log")
+        ax.set_xlim(min(least, begin or least) / 2, most * 2)
+        ax.set_ylim(len(shown) - 0.5, -0.5 - bool(others))
+        ax.set_xlabel(label)
+        _mark(ax, {}, {words: _number(value) / factor for words, value in others.items()})
+    return figure
 
 
 def dots(
@@ -242,16 +318,18 @@ def dots(
     xlabel: str,
     ylabel: str,
     panels: str | None = None,
+    front: str | None = None,
     log: str = "",
 ) -> Figure | Unmeasured:
-    """Return points with intervals on both axes and their names in the legend, such as time against accuracy.
+    """Return points with intervals on both axes and their names beside them, such as time against accuracy.
 
     Args:
         rows: a row for each point.
         x, y: attributes of its place, values with their units.
-        name: attribute that names it; points of one name in several panels look alike.
+        name: attribute that names it.
         xlabel, ylabel: what is on the axes; units come from the values.
         panels: attribute by which there are panels below one another.
+        front: attribute that says which points no other beats; a stepped line joins them, and the others are grey.
         log: which axes are logarithmic: ``"x"``, ``"y"``, ``"xy"``.
 
     Raises:
@@ -271,116 +349,68 @@ def dots(
     _check_log(log)
     every = listed(rows)
     by_panel = _grouped(every, panels)
-    looks = _looks([*_grouped(every, name)], None)
-    figure, axes = subplots(len(by_panel), 1, height=_PANEL * len(by_panel) + 0.6, sharex=True, squeeze=False)
-    across, x_factor = _with_unit(xlabel, [value_at(row, x) for row in every])
-    upwards, y_factor = _with_unit(ylabel, [value_at(row, y) for row in every])
+    figure, axes = subplots(len(by_panel), 1, height=1.3 * _PANEL * len(by_panel), squeeze=False)
     for ax, (panel, inside) in zip(axes[:, 0], by_panel.items(), strict=True):
+        across, x_factor = _with_unit(xlabel, [value_at(row, x) for row in inside])
+        upwards, y_factor = _with_unit(ylabel, [value_at(row, y) for row in inside])
+        best = []
         for row in inside:
-            words = str(value_at(row, name))
-            (at,), x_reach = _errors([value_at(row, x)], x_factor)
-            (up,), y_reach = _errors([value_at(row, y)], y_factor)
+            at, x_reach = _reach(value_at(row, x), x_factor)
+            up, y_reach = _reach(value_at(row, y), y_factor)
+            look = "measured" if front is None or value_at(row, front) else "baseline"
             ax.errorbar(
-                at, up, xerr=x_reach, yerr=y_reach, color=color(looks[words]), marker="o", capsize=3, label=words,
-                linestyle="",
-            )  # fmt: skip
-        ax.set_ylabel(f"{panel}: {upwards}" if panel else upwards)
+                [at], [up], xerr=x_reach, yerr=y_reach, color=color(look), marker="o", markersize=4.5, **INTERVAL
+            )
+            words = str(value_at(row, name))
+            name_point(ax, (at, up), textwrap.fill(words, 20))
+            remember(ax, Series(words, look, (at,), (value_at(row, y),)))
+            if front is not None and look == "measured":
+                best.append((at, up))
+        if best:
+            edge = np.array(sorted(best))
+            ax.step(edge[:, 0], np.maximum.accumulate(edge[:, 1]), where="post", color=color("measured"), linewidth=1)
         if "x" in log:
             ax.set_xscale("log")
         if "y" in log:
             ax.set_yscale("log")
-    axes[-1, 0].set_xlabel(across)
-    axes[0, 0].legend()
+        ax.margins(0.12)
+        ax.set_xlabel(across)
+        ax.set_ylabel(f"{panel}: {upwards}" if panel else upwards)
     return figure
 
 
-def dumbbell(rows: Rows | Unmeasured, *, name: str, ends: Mapping[str, str], xlabel: str) -> Figure | Unmeasured:
-    """Return two or more points a row on one line, such as what was predicted and what was found.
-
-    Args:
-        rows: a row for each line.
-        name: attribute that names it.
-        ends: attributes of the points, values of one unit, each with its words in the legend. What is `Modelled` is
-            hollow.
-        xlabel: what is on the axis.
-
-    Raises:
-        ValueError: if there are no rows, a row lacks an attribute, or values differ in their unit.
-
-    Examples:
-        >>> from tinytorch.perf.measuring import Counted, Modelled
-        >>> from tinytorch.report.charts import dumbbell
-        >>> row = {"name": "step", "law": Modelled(2.0, "", "speedup", "a law"), "found": Counted(1.5, "", "speedup")}
-        >>> chart = dumbbell([row], name="name", ends={"law": "predicted", "found": "found"}, xlabel="speedup")
-        >>> [text.get_text() for text in chart.axes[0].get_legend().get_texts()]
-        ['predicted', 'found']
-    """
-    if (absent := _unmeasured(rows)) is not None:
-        return absent
-    every = listed(rows)
-    names = [str(value_at(row, name)) for row in every]
-    figure, ax = subplots(height=_BAR * len(every) + _AROUND_BARS + 0.3)
-    label, factor = _with_unit(xlabel, [value_at(row, end) for row in every for end in ends])
-    found = {end: _errors([value_at(row, end) for row in every], factor) for end in ends}
-    for at, label_of_row in enumerate(names):
-        places = [medians[at] for medians, _ in found.values()]
-        ax.plot([min(places), max(places)], [label_of_row] * 2, color=INK, linewidth=0.8)
-    for (end, words), look in zip(ends.items(), ASSIGNED, strict=False):
-        medians, reach = found[end]
-        modelled = all(not isinstance(value_at(row, end), Measurement) for row in every)
-        ax.errorbar(
-            medians, names, xerr=reach, fmt="o", capsize=3, color=color(look), label=words,
-            markerfacecolor="none" if modelled else color(look),
-        )  # fmt: skip
-    ax.invert_yaxis()
-    ax.set_xlabel(label)
-    ax.legend()
-    return figure
-
-
-def distribution(
-    measured: Mapping[str, Measurement] | Measurement | Unmeasured,
-    *,
-    xlabel: str,
-    ylabel: str,
-    variants: Mapping[str, str] | str | None = None,
-    log: str = "",
+def histogram(
+    measured: Measurement | Unmeasured, *, xlabel: str, ylabel: str, names: tuple[str, str, str], log: str = ""
 ) -> Figure | Unmeasured:
-    """Return the share of samples that are at most so large, a line for each measurement.
-
-    It needs no bins, so that nothing depends on their choice.
+    """Return how many samples lie where, and where their median, mean and 99th percentile are.
 
     Args:
-        measured: one measurement, or several by the names of their lines.
-        xlabel: what was sampled; the unit comes from the measurement.
-        ylabel: what the share is of, such as "calls at most this long".
-        variants: the colour of all lines, or of each by its name.
+        measured: what was sampled.
+        xlabel: what the samples are; the unit comes from the measurement.
+        ylabel: what a bar counts, such as "calls".
+        names: what to call the median, the mean and the 99th percentile.
         log: ``"x"`` where the axis of values is logarithmic.
-
-    Raises:
-        ValueError: if the measurements differ in their unit.
 
     Examples:
         >>> from tinytorch.perf.measuring import Measurement
-        >>> from tinytorch.report.charts import distribution
+        >>> from tinytorch.report.charts import histogram
         >>> calls = Measurement("a call", (1e-3, 2e-3, 4e-3), "s")
-        >>> chart = distribution(calls, xlabel="time", ylabel="calls at most so long")
-        >>> chart.axes[0].get_ylabel()
-        'calls at most so long (%)'
+        >>> chart = histogram(calls, xlabel="time", ylabel="calls", names=("median", "mean", "p99"))
+        >>> chart.axes[0].get_xlabel()
+        'time (ms)'
     """
-    if isinstance(measured, Unmeasured):
-        return measured
-    series = {"": measured} if isinstance(measured, Measurement) else dict(measured)
-    looks = _looks([*series], variants)
+    if (absent := _unmeasured(measured)) is not None:
+        return absent
+    assert isinstance(measured, Measurement)
     figure, ax = subplots(height=2.8)
-    label, factor = _with_unit(xlabel, [*series.values()])
-    for name, each in series.items():
-        ordered = np.sort(each.samples) / factor
-        ax.plot(ordered, np.arange(1, ordered.size + 1) / ordered.size * 100, color=color(looks[name]), label=name)
+    label, factor = _with_unit(xlabel, [measured])
+    samples = np.array(measured.samples) / factor
+    spread = np.geomspace if log else np.linspace
+    ax.hist(samples, spread(samples.min(), samples.max(), _BINS + 1), color=color("measured"))
     if log:
         ax.set_xscale("log")
+    found = (measured.median / factor, float(samples.mean()), measured.percentile(99) / factor)
+    _mark(ax, {}, dict(zip(names, found, strict=True)))
     ax.set_xlabel(label)
-    ax.set_ylabel(f"{ylabel} (%)")
-    if len(series) > 1:
-        ax.legend()
+    ax.set_ylabel(f"{ylabel} (count)")
     return figure

@@ -19,7 +19,7 @@ HUES = {
     "blue": ("#4a71c7", "#658ee6"),
     "lilac": ("#7d8ae8", "#5e68c3"),
     "rose": ("#b381a7", "#916185"),
-    "orange": ("#ba6700", "#c36f14"),
+    "orange": ("#b25f00", "#c36f14"),
     "brown": ("#5b3106", "#f9c59c"),
     "olive": ("#6e541c", "#c9ad75"),
 }
@@ -86,7 +86,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "ring-all-reduce": "brown",
     },
     "scaling": {"strong": "teal", "weak": "orange"},
-    "certainty": {"measured": "teal", "modelled": "grey"},
+    "certainty": {"measured": "teal", "modelled": "grey", "highlight": "orange"},
 }
 
 

@@ -18,12 +18,15 @@ from weakref import WeakKeyDictionary
 from xml.etree import ElementTree as ET
 
 import matplotlib as mpl
+import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.category import StrCategoryFormatter
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
-from matplotlib.text import Text
+from matplotlib.text import Annotation, Text
 from matplotlib.ticker import (
     FixedFormatter,
     FixedLocator,
@@ -33,7 +36,7 @@ from matplotlib.ticker import (
     NullFormatter,
     NullLocator,
 )
-from matplotlib.transforms import blended_transform_factory
+from matplotlib.transforms import Transform, blended_transform_factory
 
 from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.measuring.values import Value, as_measurement
@@ -41,6 +44,7 @@ from tinytorch.report.colors import variant as variant_named
 from tinytorch.report.numbers import NOT_RESOLVED, Scale, common_scale, format_measurement, interval_of, is_resolved
 from tinytorch.report.records import Json, checked_text, number_body
 
+Array = npt.NDArray[np.float64]
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
@@ -148,8 +152,8 @@ class Layout:
     category: int
 
 
-#: On 720 pixels ten points are 14 pixels.
-WIDE = Layout("wide", 7.2, 36)
+#: On the 672 pixels of a column of text ten points are 15 pixels, as large as the words of drawings.
+WIDE = Layout("wide", 6.2, 32)
 #: On the 358 pixels that a phone of 390 has for text, nine points are eleven pixels.
 NARROW = Layout("narrow", 4.0, 19)
 #: Inches of a figure as its page draws it.
@@ -162,6 +166,11 @@ _HIGHER = 1.2
 _BETWEEN = 7.0
 #: How often labels of ticks are thinned at most: each round leaves half of them.
 _MOST_ROUNDS = 5
+#: Points from a point to its name, near places first; from where on a line joins both; and what a name keeps clear.
+_SIDES = [(radius, turn * math.pi / 8) for radius in (6, 12, 20, 30, 42) for turn in range(16)]
+_JOINED, _CLEAR = 13, 3.0
+#: Pixels between two spots at which a line is looked at.
+_SPOTS = 4.0
 #: Inches that a letter of an axis's label takes.
 _LETTER = 0.075
 #: Inches of a line of a title of ten points.
@@ -201,7 +210,11 @@ class Series:
     values: tuple[Value, ...]
 
 
+#: How an interval looks in every figure: a line through its mark, or at the end of its bar, without caps.
+INTERVAL: Any = {"elinewidth": 1.4, "capsize": 0}
+
 _drawn: WeakKeyDictionary[Figure, list[Series]] = WeakKeyDictionary()
+_names: WeakKeyDictionary[Axes, list[Annotation]] = WeakKeyDictionary()
 _axis_scales: WeakKeyDictionary[Axes, tuple[str, Scale]] = WeakKeyDictionary()
 
 
@@ -276,7 +289,8 @@ def _label_with_unit(quantity: str, scale: Scale) -> str:
     return f"{quantity} ({scale.symbol})" if scale.symbol else f"{quantity} (unitless)"
 
 
-def _remember(ax: Axes, series: Series) -> None:
+def remember(ax: Axes, series: Series) -> None:
+    """Keep what was drawn for the record of the figure."""
     _drawn.setdefault(_figure_of(ax), []).append(series)
 
 
@@ -315,12 +329,12 @@ def draw_bars(
         if not is_resolved(measurement):
             at, across = (0.0, bar.get_y() + bar.get_height() / 2), ax.get_yaxis_transform()
             ax.annotate(NOT_RESOLVED, at, (4, 0), across, "offset points", va="center", fontstyle="italic")
-    ax.errorbar(medians, list(labels), xerr=errors, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
+    ax.errorbar(medians, list(labels), xerr=errors, fmt="none", ecolor=INK, **INTERVAL)
     if not ax.yaxis_inverted():
         ax.invert_yaxis()
     ax.set_xlabel(_label_with_unit(quantity, scale))
     for label, name, value in zip(labels, names, values, strict=True):
-        _remember(ax, Series(label, name, (label,), (value,)))
+        remember(ax, Series(label, name, (label,), (value,)))
 
 
 def draw_line(
@@ -358,15 +372,85 @@ def draw_line(
         yerr=errors,
         color=look.color,
         marker=look.marker,
-        markersize=5,
+        markersize=4.5,
         markevery=[_has_a_value(one) for one in measurements],
         markerfacecolor="none" if modelled else look.color,
         linestyle=(0, (4, 3)) if modelled else "-",
         linewidth=1.6,
+        **INTERVAL,
         label=f"{name}, {NOT_RESOLVED} at {', '.join(gaps)}" if gaps else name,
     )
     ax.set_ylabel(_label_with_unit(quantity, scale))
-    _remember(ax, Series(name, variant, tuple(float(at) for at in x), tuple(values)))
+    remember(ax, Series(name, variant, tuple(float(at) for at in x), tuple(values)))
+
+
+def name_point(ax: Axes, at: tuple[float, float], words: str, within: Transform | None = None) -> None:
+    """Write a name beside a point; each layout looks for a place where it is clear of all that is drawn.
+
+    ``within`` is what ``at`` counts in, such as ``ax.get_xaxis_transform()``; the data of the axes by default.
+    """
+    line = {"arrowstyle": "-", "color": INK, "linewidth": 0.5, "alpha": 0.6, "shrinkA": 0, "shrinkB": 2}
+    name = ax.annotate(
+        words, at, (0, 0), within or ax.transData, "offset points", ha="center", va="center", fontsize=9.5,
+        color=INK, arrowprops=line,
+    )  # fmt: skip
+    name.set_in_layout(False)
+    _names.setdefault(ax, []).append(name)
+
+
+def _box_of(text: Text) -> tuple[Array, Array]:
+    """Return the middle of a text and half of its size, in pixels."""
+    box = Text.get_window_extent(text)
+    return np.array([box.x0 + box.x1, box.y0 + box.y1]) / 2, np.array([box.width, box.height]) / 2
+
+
+def _drawn_spots(ax: Axes) -> Array:
+    """Return spots along all lines and intervals of the axes, in pixels, and what else no name may cover."""
+    paths = [line.get_transform().transform(line.get_xydata()) for line in ax.lines]
+    for bars in ax.collections:
+        if isinstance(bars, LineCollection):
+            paths += [bars.get_transform().transform(each) for each in bars.get_segments() if len(each)]
+    paths += [patch.get_transform().transform(patch.get_path().vertices) for patch in ax.patches]
+    paths += [
+        text.arrow_patch.get_transform().transform(text.arrow_patch.get_path().vertices)
+        for text in ax.texts
+        if isinstance(text, Annotation) and text.arrow_patch and not text.get_text()
+    ]
+    spots = []
+    for path in paths:
+        path = path[np.isfinite(path).all(axis=1)]
+        for begin, end in pairwise(path):
+            steps = int(min(float(np.linalg.norm(end - begin)) / _SPOTS, 500)) + 2
+            spots.append(begin + np.linspace(0, 1, steps)[:, None] * (end - begin))
+        spots.append(path)
+    return np.vstack([np.empty((0, 2)), *spots])
+
+
+def _place_names(ax: Axes) -> None:
+    """Put each name where it is clear of what is drawn, of the edges and of other names, as near as it can be."""
+    names = _names.get(ax, [])
+    if not names:
+        return
+    point, inside, spots = _figure_of(ax).dpi / 72, ax.get_window_extent(), _drawn_spots(ax)
+    points = np.array([name.xycoords.transform(name.xy) for name in names])  # type: ignore[union-attr]
+    boxes = [_box_of(text) for text in ax.texts if text not in names and text.get_text()]
+    spots = np.vstack([spots, points])
+    for name, at in zip(names, points, strict=True):
+        half = _box_of(name)[1]
+        turns = np.array([(math.cos(turn), math.sin(turn)) for _, turn in _SIDES])
+        near = np.array([[radius * point] for radius, _ in _SIDES])
+        middles = at + near * turns + half * np.clip(1.5 * turns, -1, 1)
+        away = np.abs(spots - middles[:, None]) - half
+        room = np.linalg.norm(np.maximum(away, 0), axis=2).min(axis=1)
+        for middle, other in boxes:
+            gap = np.abs(middles - middle) - half - other
+            room = np.minimum(room, gap.max(axis=1))
+        edges = np.hstack([middles - half - inside.min, inside.max - middles - half])
+        room = np.minimum(room, edges.min(axis=1) + _CLEAR * point)
+        best = max(range(len(_SIDES)), key=lambda k: (min(room[k], _CLEAR * point), -_SIDES[k][0], room[k]))
+        name.set_position(tuple((middles[best] - at) / point))
+        name.arrow_patch.set_visible(_SIDES[best][0] > _JOINED)  # type: ignore[union-attr]
+        boxes.append((middles[best], half))
 
 
 def _has_categories(axis: Axis) -> bool:
@@ -581,6 +665,8 @@ def laid_out(figure: Figure, layout: Layout) -> Iterator[Figure]:
             thinned = [_thin_ticks(axis, level=axis is ax.xaxis) for ax in shown for axis in (ax.xaxis, ax.yaxis)]
             if not any(thinned):
                 break
+        for ax in shown:
+            _place_names(ax)
         yield figure
 
 

@@ -26,7 +26,6 @@ from tinytorch.perf.acceleration import products
 from tinytorch.perf.kernels.gemm.product_tiles import LANES
 from tinytorch.perf.machine import identity
 from tinytorch.perf.measuring import Unmeasured
-from tinytorch.report.figures import to_body
 
 ELEMENTS, LISTS, INNER, BY_ROWS, REGISTERS, CACHES, PACKED, BLAS = (step.name for step in STEPS)
 
@@ -125,15 +124,6 @@ def test_blas_is_judged_beside_packed_tiles(blas: float, noise: float, word: str
 
 def test_the_peak_is_taken_apart() -> None:
     assert chapter.vector_rate(made_ceilings()).median == pytest.approx(PEAK / (2 * LANES) / 3e9)
-
-
-@pytest.mark.parametrize("upto", [3, 8])
-def test_the_chart_grows_by_a_bar_below_the_peak(upto: int) -> None:
-    figure = chapter.chart(made_ladder({}), upto, xlabel="rate", peak="the peak")
-    series = to_body(figure, caption="c", alt="a", key="k")["series"]
-    assert [each["label"] for each in series] == ["the peak", *(step.name for step in STEPS[:upto])]
-    assert [each["variant"] for each in series] == ["numpy", *["baseline"] * (upto - 1), "compiled"]
-    assert figure.axes[0].get_xlim() == pytest.approx((1e6 / 1e9, 2 * PEAK / 1e9))
 
 
 @pytest.mark.parametrize(

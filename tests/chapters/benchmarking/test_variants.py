@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from matplotlib.text import Annotation
 
 from tests.chapters.made_turns import in_turns
 from tinytorch.chapters.benchmarking import variants
@@ -15,7 +14,7 @@ from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.noise import NoiseFloor
-from tinytorch.report import Page, figures
+from tinytorch.report import Page
 
 #: Seconds and bytes of each variant.
 TABLE = {"baseline": (12.0, 12_000), "quantized": (3.0, 3000), "pruned": (3.5, 1200), "combined": (2.0, 6000)}
@@ -89,20 +88,13 @@ def test_nothing_is_off_a_front_by_less_than_the_noise_floor() -> None:
         assert pareto_front(measured, batch=64, told=page.judged).front == front
 
 
-def test_all_are_drawn_and_named() -> None:
+def test_all_have_a_place_and_those_off_the_front_say_so() -> None:
     places = {"slow": (0.02, 95), "fast": (0.005, 90), "poor": (0.021, 80)}
     measured = {name: performance(name, seconds, right, examples=100) for name, (seconds, right) in places.items()}
     front = ParetoFront(("slow", "fast"), {"poor": ("slow",)}, {})
-    figure = variants.draw_fronts({"mlp": measured}, {"mlp": front}, xlabel="time", ylabel="right")
-    figures.check_figure(figure, caption="c", alt="a", key="front")
-    names = [text for text in figure.axes[0].texts if isinstance(text, Annotation)]
-    # From the top in the order of accuracy, each pointing at its place in ms and per cent.
-    assert [text.get_text() for text in names] == ["slow", "fast", "(poor)"]
-    heights = [text.xyann[1] for text in names]
-    assert heights == sorted(heights, reverse=True)
-    assert names[1].xy == pytest.approx((5, 90), rel=0.01)
-    assert figure.axes[0].get_ylabel() == "right, MLP (%)"
-    body = figures.to_body(figure, caption="c", alt="a", key="front")
-    assert [(series["label"], series["numbers"][0]["n"]) for series in body["series"]] == [
-        (name, 100) for name in places
-    ]
+    found = variants.places({"mlp": measured}, {"mlp": front})
+    assert [(one.model, one.name, one.on_front) for one in found] == [
+        ("MLP", "slow", True), ("MLP", "fast", True), ("MLP", "poor", False),
+    ]  # fmt: skip
+    assert [one.seconds.median for one in found] == pytest.approx([0.02, 0.005, 0.021], rel=0.01)
+    assert [one.right.median for one in found] == pytest.approx([0.95, 0.9, 0.8], rel=0.01)

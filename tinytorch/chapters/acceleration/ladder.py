@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from tinytorch.chapters.acceleration.tiles import block_depth, drawn
 from tinytorch.perf.acceleration import products
@@ -27,8 +26,6 @@ from tinytorch.perf.measuring import (
     ratio,
 )
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.report.colors import color
-from tinytorch.report.figures import draw_bars, subplots
 
 ONE_CORE = "the process that built this page could use one core only"
 FREE_BLAS = "NumPy's BLAS chooses the number of its threads by itself here"
@@ -287,18 +284,3 @@ def least_for_1024(machine: Ceilings) -> Modelled:
 def blas_name() -> str:
     """Return the name of NumPy's BLAS."""
     return numpy_blas().label()
-
-
-def chart(ladder: Ladder, upto: int, *, xlabel: str, peak: str) -> Figure:
-    """Return the rates of the first ``upto`` ways below the peak, on a logarithmic axis that stays."""
-    rungs = [*ladder.rungs.values()][:upto]
-    figure, ax = subplots(height=1.6 + 0.3 * len(rungs))
-    looks = ["numpy", *["baseline"] * (len(rungs) - 1), "compiled"]
-    limit = ladder.machine.fp32_peak
-    names = [peak, *(rung.step.name for rung in rungs)]
-    draw_bars(ax, names, [limit, *(rung.rate for rung in rungs)], quantity=xlabel, variants=looks)
-    scale = 1e9 if limit.median >= 1e9 else 1e6
-    ax.axvline(limit.median / scale, color=color("reference"), linestyle=":")
-    ax.set_xscale("log")
-    ax.set_xlim(1e6 / scale, 2 * limit.median / scale)
-    return figure

@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from tinytorch.perf.benchmarking import ParetoFront, Performance
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.measuring import Counted, Derived, Measurement, ratio
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import of_sides
-from tinytorch.report.figures import INK, draw_line, subplots
 
 #: By model of the zoo: what was measured of each variant, by name.
 Results = Mapping[str, Mapping[str, Performance]]
@@ -83,40 +80,21 @@ def on_fronts(results: Results, fronts: Mapping[str, ParetoFront]) -> tuple[Deri
     return on_one, Counted(len(timed), "1", "variants of the two models")
 
 
-def draw_fronts(results: Results, fronts: Mapping[str, ParetoFront], *, xlabel: str, ylabel: str) -> Figure:
-    """Return a panel for each model, with each variant at its time and share of right answers.
+@dataclass(frozen=True)
+class Place:
+    """Where a variant lies between time and accuracy, and whether it is on the front of its model."""
 
-    The names of those that are not on the front stand in brackets.
-    """
-    figure, axes = subplots(len(fronts), 1, height=2.8 * len(fronts), squeeze=False)
-    for ax, (model, measured) in zip(axes[:, 0], results.items(), strict=True):
-        places = []
-        for name, one in measured.items():
-            beaten, right = name not in fronts[model].front, one.accuracy
-            seconds = one.seconds(BATCH).scaled(1e3)
-            x, y, within = seconds.median, right.median * 100, seconds.interval
-            draw_line(ax, [x], [right], quantity="right", variant="baseline" if beaten else "measured", label=name)
-            ends = [[max(0.0, x - within.low)], [max(0.0, within.high - x)]]
-            ax.errorbar([x], [y], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.0, capsize=2)
-            places.append((y, x, f"({name})" if beaten else name))
-        ax.set_xscale("log")
-        ax.set_xlabel(f"{xlabel} (ms)")
-        ax.set_ylabel(f"{ylabel}, {model.upper()} (%)")
-        _name(ax, places)
-    return figure
+    model: str
+    name: str
+    seconds: Measurement
+    right: Measurement
+    on_front: bool
 
 
-def _name(ax: Axes, places: list[tuple[float, float, str]]) -> None:
-    """Write the names in a column right of the axes, in the order of the points' heights, with a thin line to each."""
-    for index, (y, x, name) in enumerate(sorted(places, reverse=True)):
-        ax.annotate(
-            name,
-            xy=(x, y),
-            xycoords="data",
-            xytext=(1.03, 0.5 + 0.115 * ((len(places) - 1) / 2 - index)),
-            textcoords="axes fraction",
-            fontsize=9.5,
-            va="center",
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.4, "alpha": 0.5},
-        )
+def places(results: Results, fronts: Mapping[str, ParetoFront]) -> list[Place]:
+    """Return each variant's time and share of right answers."""
+    return [
+        Place(model.upper(), name, one.seconds(BATCH), one.accuracy, name in fronts[model].front)
+        for model, measured in results.items()
+        for name, one in measured.items()
+    ]

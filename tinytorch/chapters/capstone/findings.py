@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from tinytorch.chapters.capstone.ladder import Ladder, Rule, Stage, Trial
 from tinytorch.chapters.capstone.workload import predicted_bytes
-from tinytorch.perf.benchmarking import Change, Performance, compare, plot_performance_comparison
+from tinytorch.perf.benchmarking import Change, Performance, compare
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.engines.turns import study
 from tinytorch.perf.host.background_load import BackgroundLoad
@@ -21,8 +20,6 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Un
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.quantization.accuracy import paired_difference_interval
-from tinytorch.report.colors import color
-from tinytorch.report.figures import INK, subplots
 
 #: The start, and the honest baseline that stands beside the rungs.
 _START, _BASELINE = "plain", "NumPy with a cache"
@@ -163,13 +160,9 @@ def any_gains(ends: Iterable[End], times: float) -> Judgement:
     return judge.verdict_of_any(judge.verdict_between(each, low=times, together=len(every)) for each in every)
 
 
-def time_and_memory(found: Mapping[str, Performance]) -> Figure:
-    """Return time and peak memory as the course draws them, the baseline beside the start."""
-    figure, axes = subplots(2, 1, height=4.4)
-    shown = {name: replace(found[name], correct=None) for name in dict.fromkeys([_START, _BASELINE, *found])}
-    colors = {name: color({_START: "baseline", _BASELINE: "numpy"}.get(name, "measured")) for name in shown}
-    plot_performance_comparison(shown, axes, colors, ink=INK)
-    return figure
+def rungs_alone(found: Mapping[str, Performance]) -> dict[str, Performance]:
+    """Return the plain start and the rungs, without the baseline beside them."""
+    return {name: one for name, one in found.items() if name != _BASELINE}
 
 
 def bytes_off(ladders: Iterable[Ladder]) -> Counted:

@@ -45,7 +45,7 @@ from tinytorch.perf.measuring.comparison import Comparison, proven_from
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.report.colors import color
-from tinytorch.report.figures import INK, subplots
+from tinytorch.report.figures import INK, INTERVAL, subplots
 from tinytorch.report.numbers import interval_of
 from tinytorch.report.verdicts import words_of
 
@@ -67,26 +67,9 @@ def kept_moves(climbed: Climb, words: Mapping[str, str]) -> dict[str, Kept]:
     return {f"{said(one.move.op)}: {said(one.move.before)} to {said(one.move.after)}": one for one in climbed.kept}
 
 
-def draw_rungs(steps: Mapping[str, Kept], last: Mapping[str, Measurement], *, xlabel: str) -> Figure:
-    """Return an arrow for each step from where the one before it ended: as many times as fast as what came first.
-
-    ``steps`` are moves that were kept, ``last`` further steps by name, as many times as fast as what came first.
-    """
-    reached = {name: one.so_far for name, one in steps.items()} | dict(last)
-    figure, ax = subplots(height=1.0 + 0.36 * len(reached))
-    begin = 1.0
-    for at, (name, whole) in enumerate(reached.items()):
-        reach = interval_of(whole)
-        ends = None if reach is None else [[whole.median - reach.low], [reach.high - whole.median]]
-        ax.errorbar([whole.median], [name], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
-        looks = {"arrowstyle": "-|>", "color": color("compiled" if name in last else "baseline"), "linewidth": 2.5}
-        ax.annotate("", (whole.median, at), (begin, at), arrowprops={**looks, "shrinkA": 0, "shrinkB": 0})
-        begin = whole.median
-    ax.invert_yaxis()
-    ax.set_xscale("log")
-    ax.set_xlim(0.8, 1.6 * max(whole.interval.high for whole in reached.values()))
-    ax.set_xlabel(xlabel)
-    return figure
+def reached(steps: Mapping[str, Kept], last: Mapping[str, Measurement]) -> dict[str, Measurement]:
+    """Return how many times as fast as what came first each step is: moves that were kept, then ``last``."""
+    return {name: one.so_far for name, one in steps.items()} | dict(last)
 
 
 def whole_gain(share: float, speedup: float = math.inf) -> Modelled:
@@ -273,11 +256,11 @@ def draw_passes(passes: Mapping[str, Measurement], inside: Measurement, *, xlabe
     work = inside.median * 1e6
     for name, whole in passes.items():
         end = whole.median * 1e6
-        ax.barh(name, work, height=0.5, color=color("compiled"))
-        ax.barh(name, max(end - work, 0), left=work, height=0.5, color=color("baseline"))
+        ax.barh(name, work, height=0.5, color=color("measured"))
+        ax.barh(name, max(end - work, 0), left=work, height=0.5, color=color("highlight"))
         if (reach := interval_of(whole)) is not None:
             ends = [[end - reach.low * 1e6], [reach.high * 1e6 - end]]
-            ax.errorbar([end], [name], xerr=ends, fmt="none", ecolor=INK, elinewidth=1.2, capsize=3)
+            ax.errorbar([end], [name], xerr=ends, fmt="none", ecolor=INK, **INTERVAL)
     ax.set_xlabel(xlabel)
     return figure
 

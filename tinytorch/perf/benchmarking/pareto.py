@@ -228,4 +228,4 @@ def _bar(ax: Axes, name: str, value: Measurement, factor: float, color: str, ink
     middle, interval = value.median, value.interval
     ends = [[max(0.0, middle - interval.low) * factor], [max(0.0, interval.high - middle) * factor]]
     ax.barh([name], [middle * factor], color=color, height=0.7)
-    ax.errorbar([middle * factor], [name], xerr=ends, fmt="none", ecolor=ink, elinewidth=1.2, capsize=3)
+    ax.errorbar([middle * factor], [name], xerr=ends, fmt="none", ecolor=ink, elinewidth=1.4, capsize=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from html import escape
 from typing import Any, ClassVar
@@ -15,8 +16,8 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from tinytorch.report.notebook_view import RECORD_MIME
-from tinytorch.report.numbers import unbroken
-from tinytorch.report.records import Json
+from tinytorch.report.numbers import format_measurement, unbroken
+from tinytorch.report.records import Json, measurement_from_record
 from tinytorch.report.tables import Column, from_body, laid_html, laid_out, number_html
 from tinytorch.report.verdicts import verdict_lines
 
@@ -93,7 +94,19 @@ class ShowExhibits(SphinxPostTransform):
             files = {name: f"{FIGURES_FOLDER}/{page.docname}/{name}" for name in record.get("files", ())}
             links = "".join(f' <a href="{escape(to)}" download>{escape(name)}</a>' for name, to in files.items())
             exhibit["alt"] = record["alt"]
-            exhibit += Caption("", "", nodes.Text(unbroken(record["caption"])), nodes.raw("", links, format="html"))
+            words = nodes.Text(unbroken(record["caption"] + _about_intervals(record)))
+            exhibit += Caption("", "", words, nodes.raw("", links, format="html"))
+
+
+def _about_intervals(record: Json) -> str:
+    """Return the sentences on a figure's intervals, which a caption ends with; none of a figure without any."""
+    numbers = [number for series in record["series"] for number in series["numbers"] if number["interval"]]
+    if not numbers:
+        return ""
+    least = math.floor(100 * min(number["interval"]["confidence"] for number in numbers) + 1e-6)
+    wide = not all(format_measurement(measurement_from_record(number)).digits for number in numbers)
+    alone = " One without a mark is wider than its value." if wide else ""
+    return f" Lines through marks are {least} % intervals.{alone}"
 
 
 def _details(record: Json) -> Callable[[int, Column], list[str]]:
