@@ -103,10 +103,11 @@ def _about_intervals(record: Json) -> str:
     numbers = [number for series in record["series"] for number in series["numbers"] if number["interval"]]
     if not numbers:
         return ""
-    least = math.floor(100 * min(number["interval"]["confidence"] for number in numbers) + 1e-6)
+    sure = {math.floor(100 * number["interval"]["confidence"] + 1e-6) for number in numbers}
+    said = f"{min(sure)} % intervals" if len(sure) == 1 else f"intervals of at least {min(sure)} %"
     wide = not all(format_measurement(measurement_from_record(number)).digits for number in numbers)
     alone = " One without a mark is wider than its value." if wide else ""
-    return f" Lines through marks are {least} % intervals.{alone}"
+    return f" Lines through marks are {said}.{alone}"
 
 
 def _details(record: Json) -> Callable[[int, Column], list[str]]:
