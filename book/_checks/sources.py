@@ -69,6 +69,9 @@ _LEFT_OUT = (
 )
 _SOURCES_HEADING = re.compile(r"^#+\s+(?:further reading|sources|references)\b", re.IGNORECASE)
 _QUESTIONS_HEADING, _EXERCISES_HEADING = "## Questions", "## Exercises"
+_COURSE_HEADING = "## What the course says"
+#: What ends a chapter.
+_ENDS = (_QUESTIONS_HEADING, _COURSE_HEADING, _EXERCISES_HEADING, "## Further reading", "## What comes next")
 _BUILDS = "**What you will build.**"
 _HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")
 #: Arguments that repeat what a source says, which stands beside them.
@@ -391,7 +394,21 @@ def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
         yield Problem(found[-1], f"the chapter sets {_count(exercises, 'exercise')}; {needed}")
 
 
+def ends_in_another_order(chapter: Chapter) -> Iterator[Problem]:
+    """Yield headings of a chapter's end that stand elsewhere than on other pages, or are worded in another way."""
+    last = -1
+    for line, text in chapter.prose.items():
+        if text.startswith(_COURSE_HEADING) and text.strip() != _COURSE_HEADING:
+            yield Problem(line, f"the heading must be {_COURSE_HEADING!r}, as on every page")
+        if text.strip() in _ENDS:
+            place = _ENDS.index(text.strip())
+            if place < last:
+                yield Problem(line, f"a chapter ends with {', '.join(_ENDS)}, in this order")
+            last = max(last, place)
+
+
 RULES = (
+    ends_in_another_order,
     typed_in_prose,
     typed_in_cells,
     hidden_logic,

@@ -268,3 +268,16 @@ def test_no_chapter_may_be_longer_than_it_is() -> None:
         words, numerals = length_of(read_source((BOOK / f"{name}.md").read_text("utf-8")))
         assert words > MOST_WORDS or numerals > MOST_NUMERALS * words / 100, name
         assert words <= most[0]
+
+
+def test_what_ends_a_chapter_has_one_order_and_one_wording() -> None:
+    ends = ["## Questions", "## What the course says", "## Exercises", "## Further reading"]
+    order, wording = "in this order", "as on every page"
+    for headings, expected in (
+        (ends, []),
+        (["## A section", *ends[::2]], []),
+        ([ends[1], ends[0], *ends[2:]], [order]),
+        ([ends[0], "## What the course says of it", *ends[2:]], [wording]),
+    ):
+        found = messages("# Title\n\n" + "\n\n".join(headings) + "\n")
+        assert [said for said in (order, wording) for one in found if one.endswith(said)] == expected

@@ -23,6 +23,7 @@ from tinytorch.report.figures import (
     Series,
     draw_bars,
     draw_line,
+    has_a_value,
     name_point,
     plain_number,
     remember,
@@ -249,6 +250,11 @@ def _reach(value: Value, factor: float) -> tuple[float, list[list[float]]]:
     return made.median / factor, [[max(made.median - ends[0], 0) / factor], [max(ends[1] - made.median, 0) / factor]]
 
 
+def _marked(value: Value) -> dict[str, Any]:
+    """Return the marker of a point, of which only the interval is shown where that is wider than its value."""
+    return {"marker": "o" if has_a_value(as_measurement(value)) else "", "markersize": 4.5}
+
+
 def arrows(
     rows: Rows | Unmeasured,
     *,
@@ -292,9 +298,7 @@ def arrows(
         for at, (row, value) in enumerate(zip(shown, found, strict=False)):
             look, words = "highlight" if row is shown[-1] else "measured", str(value_at(row, name))
             end, reach = _reach(value, factor)
-            ax.errorbar(
-                [end], [words], xerr=reach, color=color(look), ecolor=INK, marker="o", markersize=4.5, **INTERVAL
-            )
+            ax.errorbar([end], [words], xerr=reach, color=color(look), ecolor=INK, **_marked(value), **INTERVAL)
             if before is not None:
                 arrow = {"arrowstyle": "-|>", "color": color(look), "linewidth": 2, "shrinkA": 0, "shrinkB": 3}
                 ax.annotate("", (end, at), (before, at), arrowprops=arrow)
@@ -359,7 +363,7 @@ def dots(
             up, y_reach = _reach(value_at(row, y), y_factor)
             look = "measured" if front is None or value_at(row, front) else "baseline"
             ax.errorbar(
-                [at], [up], xerr=x_reach, yerr=y_reach, color=color(look), marker="o", markersize=4.5, **INTERVAL
+                [at], [up], xerr=x_reach, yerr=y_reach, color=color(look), **_marked(value_at(row, y)), **INTERVAL
             )
             words = str(value_at(row, name))
             name_point(ax, (at, up), textwrap.fill(words, 20))
@@ -368,7 +372,14 @@ def dots(
                 best.append((at, up))
         if best:
             edge = np.array(sorted(best))
-            ax.step(edge[:, 0], np.maximum.accumulate(edge[:, 1]), where="post", color=color("measured"), linewidth=1)
+            ax.step(
+                edge[:, 0],
+                np.maximum.accumulate(edge[:, 1]),
+                where="post",
+                color=color("measured"),
+                linewidth=4,
+                alpha=0.3,
+            )
         if "x" in log:
             ax.set_xscale("log")
         if "y" in log:
@@ -382,7 +393,7 @@ def dots(
 def histogram(
     measured: Measurement | Unmeasured, *, xlabel: str, ylabel: str, names: tuple[str, str, str], log: str = ""
 ) -> Figure | Unmeasured:
-    """Return how many samples lie where, and where their median, mean and 99th percentile are.
+    """Return how many samples lie where, the last bar all beyond, and their median, mean and 99th percentile.
 
     Args:
         measured: what was sampled.
@@ -405,11 +416,12 @@ def histogram(
     figure, ax = subplots(height=2.8)
     label, factor = _with_unit(xlabel, [measured])
     samples = np.array(measured.samples) / factor
-    spread = np.geomspace if log else np.linspace
-    ax.hist(samples, spread(samples.min(), samples.max(), _BINS + 1), color=color("measured"))
+    tail, spread = measured.percentile(99) / factor, np.geomspace if log else np.linspace
+    most = min(samples.max(), 2 * tail)
+    ax.hist(samples.clip(max=most), spread(samples.min(), most, _BINS + 1), color=color("measured"))
     if log:
         ax.set_xscale("log")
-    found = (measured.median / factor, float(samples.mean()), measured.percentile(99) / factor)
+    found = (measured.median / factor, float(samples.mean()), tail)
     _mark(ax, {}, dict(zip(names, found, strict=True)))
     ax.set_xlabel(label)
     ax.set_ylabel(f"{ylabel} (count)")

@@ -280,7 +280,7 @@ def _heights(measurements: Sequence[Measurement], scale: Scale) -> tuple[list[fl
     return heights, [below, above]
 
 
-def _has_a_value(measurement: Measurement) -> bool:
+def has_a_value(measurement: Measurement) -> bool:
     """Return whether a single value is shown of it; where its interval is wider than that, the ends alone are."""
     return bool(format_measurement(measurement).digits)
 
@@ -317,7 +317,7 @@ def draw_bars(
     scale = _scale_for(ax, measurements)
     medians, errors = _heights(measurements, scale)
     for index, (measurement, look) in enumerate(zip(measurements, looks, strict=True)):
-        shown, modelled = _has_a_value(measurement), isinstance(values[index], Modelled)
+        shown, modelled = has_a_value(measurement), isinstance(values[index], Modelled)
         (bar,) = ax.barh(
             labels[index],
             medians[index] if shown else 0.0,
@@ -373,7 +373,7 @@ def draw_line(
         color=look.color,
         marker=look.marker,
         markersize=4.5,
-        markevery=[_has_a_value(one) for one in measurements],
+        markevery=[has_a_value(one) for one in measurements],
         markerfacecolor="none" if modelled else look.color,
         linestyle=(0, (4, 3)) if modelled else "-",
         linewidth=1.6,

@@ -107,7 +107,7 @@ def _about_intervals(record: Json) -> str:
     said = f"{min(sure)} % intervals" if len(sure) == 1 else f"intervals of at least {min(sure)} %"
     wide = not all(format_measurement(measurement_from_record(number)).digits for number in numbers)
     alone = " One without a mark is wider than its value." if wide else ""
-    return f" Lines through marks are {said}.{alone}"
+    return f" Thin lines are {said}.{alone}"
 
 
 def _details(record: Json) -> Callable[[int, Column], list[str]]:
