@@ -405,7 +405,7 @@ def histogram(
     Examples:
         >>> from tinytorch.perf.measuring import Measurement
         >>> from tinytorch.report.charts import histogram
-        >>> calls = Measurement("a call", (1e-3, 2e-3, 4e-3), "s")
+        >>> calls = Measurement("a call", tuple(k * 1e-3 for k in range(1, 501)), "s")
         >>> chart = histogram(calls, xlabel="time", ylabel="calls", names=("median", "mean", "p99"))
         >>> chart.axes[0].get_xlabel()
         'time (ms)'
