@@ -1,7 +1,5 @@
 """Contrast by WCAG 2.2, and the colours that the book's style sheet names."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

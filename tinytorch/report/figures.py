@@ -443,7 +443,7 @@ def _place_names(ax: Axes) -> None:
         away = np.abs(spots - middles[:, None]) - half
         room = np.linalg.norm(np.maximum(away, 0), axis=2).min(axis=1)
         for middle, other in boxes:
-            gap = np.abs(middles - middle) - half - other
+            gap = np.abs(middles - middle) - half - other - [_CLEAR * point, 0]  # two in a line are no sentence
             room = np.minimum(room, gap.max(axis=1))
         edges = np.hstack([middles - half - inside.min, inside.max - middles - half])
         room = np.minimum(room, edges.min(axis=1) + _CLEAR * point)

@@ -1,7 +1,5 @@
 """What is drawn stands out by 3 to 1 and words by 4.5 to 1, in both schemes (WCAG 2.2, 1.4.3 and 1.4.11)."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
