@@ -94,20 +94,19 @@ class ShowExhibits(SphinxPostTransform):
             files = {name: f"{FIGURES_FOLDER}/{page.docname}/{name}" for name in record.get("files", ())}
             links = "".join(f' <a href="{escape(to)}" download>{escape(name)}</a>' for name, to in files.items())
             exhibit["alt"] = record["alt"]
-            words = nodes.Text(unbroken(record["caption"] + _about_intervals(record)))
-            exhibit += Caption("", "", words, nodes.raw("", links, format="html"))
+            exhibit += Caption("", "", nodes.Text(unbroken(_caption(record))), nodes.raw("", links, format="html"))
 
 
-def _about_intervals(record: Json) -> str:
-    """Return the sentences on a figure's intervals, which a caption ends with; none of a figure without any."""
+def _caption(record: Json) -> str:
+    """Return the caption of a figure; of one that shows intervals with a sentence on what they are."""
     numbers = [number for series in record["series"] for number in series["numbers"] if number["interval"]]
     if not numbers:
-        return ""
+        return str(record["caption"])
     sure = {math.floor(100 * number["interval"]["confidence"] + 1e-6) for number in numbers}
     said = f"{min(sure)} % intervals" if len(sure) == 1 else f"intervals of at least {min(sure)} %"
     wide = not all(format_measurement(measurement_from_record(number)).digits for number in numbers)
     alone = " One without a mark is wider than its value." if wide else ""
-    return f" Thin lines are {said}.{alone}"
+    return f"{record['caption'].rstrip('.')}. Thin lines are {said}.{alone}"
 
 
 def _details(record: Json) -> Callable[[int, Column], list[str]]:
