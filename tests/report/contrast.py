@@ -29,6 +29,7 @@ def contrast(a: str, b: str) -> float:
 def tokens(mode: str) -> dict[str, str]:
     """Return the colours that ``tokens.css`` names, as #rrggbb, of the light scheme or of the dark one."""
     css = (STYLE / "tokens.css").read_text("utf-8")
-    light, dark = (part.split("}")[0] for part in css.split("{")[1:])
-    found = re.findall(r"--book-(\w+): #(\w{3}|\w{6});", light if mode == "light" else dark)
+    selector = ":root" if mode == "light" else r'html\[data-theme="dark"\]'
+    (rules,) = re.findall(rf"(?m)^{selector} \{{([^}}]*)\}}", css)
+    found = re.findall(r"--book-(\w+): #(\w{3}|\w{6});", rules)
     return {name: f"#{code if len(code) == 6 else ''.join(2 * each for each in code)}" for name, code in found}
