@@ -90,9 +90,6 @@
       });
   });
 
-  // Behind the other scripts of this page, which make buttons too. A table of links alone is read as text is.
-  addEventListener("load", () => {
-    for (const table of document.querySelectorAll("article table"))
-      if (table.querySelector("button")) makeOneStop(table);
-  });
+  // Behind the other scripts of this page, which make buttons too.
+  addEventListener("load", () => document.querySelectorAll("article table").forEach(makeOneStop));
 }
