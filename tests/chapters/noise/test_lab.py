@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from tinytorch.chapters.noise import lab
+from tinytorch.chapters.noise import lab, order
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.statistics import share_interval
 
@@ -46,22 +46,35 @@ class Clock:
 def test_a_slow_drift_alarms_the_rule_of_blocks_and_not_that_of_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = np.random.default_rng(0).normal(0, 1e-6, 10_000)
     clock = Clock(monkeypatch, lambda call: 1e-3 + 2e-6 * call + noise[call])
-    in_sequence, in_turns = lab.against_itself(clock, trials=20)
+    in_sequence, by_mean, in_turns = lab.against_itself(clock, trials=20)
     assert clock.calls == 20 * (5 + 20)
     assert in_sequence.different == 20
+    assert by_mean.different <= 2
     assert in_turns.different <= 2
+
+
+def test_neighbours_come_and_go_before_each_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the halves of a trial had the same company a t-test sees nothing, and everything where they had not."""
+    noise = np.random.default_rng(0).normal(0, 1e-6, 10_000)
+    beside = order.Neighbours([])
+    clock = Clock(monkeypatch, lambda call: (2.5e-3 if beside.running else 1e-3) + noise[call])
+    in_sequence, by_mean, in_turns = lab.against_itself(clock, trials=100, beside=beside)
+    # Two coins differ in half of all trials; where they agree one in twenty is a false alarm.
+    low, high = binom.interval(0.999, 100, 0.525)
+    assert low <= in_sequence.different <= high
+    assert max(by_mean.different, in_turns.different) <= binom.ppf(0.999, 100, 0.05)
 
 
 def test_both_rules_say_what_is_known_of_independent_times(monkeypatch: pytest.MonkeyPatch) -> None:
     """A test at 5 % alarms in a twentieth of the trials."""
     draw = np.random.default_rng(1)
-    in_sequence, in_turns = lab.against_itself(Clock(monkeypatch, lambda _: draw.normal(1e-3, 5e-5)), trials=400)
+    in_sequence, _, in_turns = lab.against_itself(Clock(monkeypatch, lambda _: draw.normal(1e-3, 5e-5)), trials=400)
     assert 0.02 <= in_sequence.rate.median <= 0.09
     assert in_turns.rate.median <= 0.09
     # Student's interval of ten times beside ten with a deviation of a twentieth reaches 2.1 √(2/10) of it.
     assert in_sequence.reach.median == pytest.approx(2.1 * 0.2**0.5 * 0.05, rel=0.1)
     steady = lab.against_itself(Clock(monkeypatch, lambda _: 1e-3), trials=3)
-    assert [(rule.different, rule.reach.median) for rule in steady] == [(0, 0), (0, 0)]
+    assert [(rule.different, rule.reach.median) for rule in steady] == [(0, 0)] * 3
 
 
 def test_what_cannot_be_judged_is_refused() -> None:

@@ -98,6 +98,7 @@ def test_sixteen_times_the_pairs_see_a_quarter_of_the_difference() -> None:
     assert [seen[number].found.n for number in seen] == [60, 60, 60]
     assert seen[3200].predicted.value == pytest.approx(seen[200].found.median / 4)
     assert order.gain(seen, 200, 3200).median == pytest.approx(4, rel=0.15)
+    assert order.gain_by_ranks(times, 200, 3200).value == pytest.approx(4, rel=0.15)
     assert order.gain_by_root(200, 3200).value == 4
     # 16.5 (σ/d)²
     assert order.pairs_for(times, 0.01).value == pytest.approx(16.5 * 4, rel=0.1)

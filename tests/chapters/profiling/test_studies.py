@@ -112,6 +112,7 @@ def test_what_looking_costs_a_second_program_follows_from_the_first() -> None:
     assert [each.each.median for each in found.values()] == pytest.approx([1e-6, 1e-6])
     assert [each.traced.median for each in found.values()] == pytest.approx([4, 5])
     assert [each.sampled.median for each in found.values()] == pytest.approx([1.1, 1])
+    assert [each.recording.median for each in found.values()] == pytest.approx([3e-6, 4e-6])
     assert [each.predicted.value for each in found.values()] == pytest.approx([4, 4])
     assert found["a"].compared.verdict == Verdict.FASTER
 

@@ -27,6 +27,8 @@ IN_A_LINE = LINE_BYTES // _NUMBER
 #: Counters that one core counts on: half a line.
 _COUNTERS = 4
 _WARMUP_SECONDS = 0.2
+#: Samples of passes that drift: a few dozen are over within one moment of the machine, and are worth hardly any.
+_REPEATS = 60
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def every(numbers: npt.NDArray[np.int32], strides: Sequence[int], machine: Ceili
     """
     views = {stride: numbers[:, ::stride] for stride in strides}
     passes = {str(stride): partial(walks.add_up, view) for stride, view in views.items()}
-    times = interleave(passes, repeats=24, warmup_seconds=_WARMUP_SECONDS)
+    times = interleave(passes, repeats=_REPEATS, warmup_seconds=_WARMUP_SECONDS)
     read = machine.levels[-1].read
     found = {}
     for stride, view in views.items():
@@ -138,7 +140,7 @@ def walks_of(height: int, width: int, pitches: Sequence[int]) -> dict[int, Walk]
     matrices = {pitch: np.ones((height, pitch), np.int32)[:, :width] for pitch in pitches}
     passes = {f"rows, {pitch}": partial(walks.add_up, matrix) for pitch, matrix in matrices.items()}
     passes |= {f"columns, {pitch}": partial(walks.add_up, matrix.T) for pitch, matrix in matrices.items()}
-    times = interleave(passes, repeats=24, warmup_seconds=_WARMUP_SECONDS)
+    times = interleave(passes, repeats=_REPEATS, warmup_seconds=_WARMUP_SECONDS)
     found = {}
     for pitch in pitches:
         rows, columns = times[f"rows, {pitch}"], times[f"columns, {pitch}"]
@@ -207,7 +209,7 @@ def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8), seed: int =
             walks.follow(cycles[at % count], place, lines)
 
     times = interleave(
-        {str(count): partial(in_turn, count) for count in counts}, repeats=24, warmup_seconds=_WARMUP_SECONDS
+        {str(count): partial(in_turn, count) for count in counts}, repeats=_REPEATS, warmup_seconds=_WARMUP_SECONDS
     )
     size, curve = lines * LINE_BYTES, machine.curves["latency"]
     near, far = (min(curve, key=lambda one: abs(one.working_set - wanted)) for wanted in (size, most * size))
@@ -254,7 +256,7 @@ def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000, seed: 
     passes = {
         str(count): partial(walks.follow, cycle, places, steps) for count, places in zip(counts, of_count, strict=True)
     }
-    times = interleave(passes, repeats=24, warmup_seconds=_WARMUP_SECONDS)
+    times = interleave(passes, repeats=_REPEATS, warmup_seconds=_WARMUP_SECONDS)
     one = times[str(counts[0])].scaled(1 / steps, "s")
     found = {}
     for count in counts:
@@ -318,7 +320,7 @@ def pages(lines: int, together: str, normal: str, huge: str, matters: float, see
         following = arena.view(0, arena.memory.size // 8, np.uint64)
         following[places] = np.roll(places, -1).astype(np.uint64)
         passes[name] = partial(walks.follow, following, places[:1].astype(np.uint64), lines)
-    times = interleave(passes, repeats=24, warmup_seconds=_WARMUP_SECONDS)
+    times = interleave(passes, repeats=_REPEATS, warmup_seconds=_WARMUP_SECONDS)
     return Pages(
         [Chase(name, times[name].scaled(1 / lines, "s", f"a load, {name}")) for name in passes],
         ratio(times[normal], times[together], f"{normal} over {together}"),
@@ -347,7 +349,7 @@ def stores(count: int) -> dict[str, Measurement]:
         "overwrite": partial(walks.overwrite, numbers, np.float32(1)),
         "update": partial(walks.update, numbers, np.float32(0)),
     }
-    times = interleave(passes, repeats=24, warmup_seconds=_WARMUP_SECONDS)
+    times = interleave(passes, repeats=_REPEATS, warmup_seconds=_WARMUP_SECONDS)
     return {**times, "ratio": ratio(times["overwrite"], times["update"], "overwriting over updating")}
 
 

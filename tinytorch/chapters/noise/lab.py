@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tinytorch.chapters.noise.order import FOR_EACH_CORE, Neighbours, loops_for, neighbours
 from tinytorch.perf.benchmarking.performance import share_right
+from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Measurement, Modelled, collector_off
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions, Sample
@@ -21,6 +23,8 @@ from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence,
 
 #: The level of a test; and what a rule says of a program and itself: whether it differs, and how far it may.
 _LEVEL = 0.05
+#: The least seconds of a call beside neighbours: a slice of the system or more.
+_SECONDS = 0.005
 Said = tuple[bool, float]
 
 
@@ -46,12 +50,15 @@ def alarms(rule: str, said: Sequence[Said]) -> Alarms:
     return Alarms(rule, len(said), int(sum(false)), rate, reach)
 
 
-def against_itself(function: Callable[[], Any], trials: int, runs: int = 10, seed: int = 0) -> tuple[Alarms, Alarms]:
-    """Return what two rules say of the same times of one function: a t-test on blocks, and the book's on pairs.
+def against_itself(
+    function: Callable[[], Any], trials: int, runs: int = 10, seed: int = 0, beside: Neighbours | None = None
+) -> tuple[Alarms, Alarms, Alarms]:
+    """Return what rules say of the same times of one function: a t-test on halves and on pairs, the book's on pairs.
 
     A trial times 2 ``runs`` calls one after the other, after five that do not count. The first rule takes the former
-    half for one program and the latter for another, and asks Student's test at 5 %. The second deals neighbours to the
-    two, in an order drawn by ``seed``, and asks `compare_paired`. No difference is too small for either.
+    half for one program and the latter for another, and asks Student's test at 5 %. The others deal neighbours to the
+    two, in an order drawn by ``seed``, and ask that test and `compare_paired`. No difference is too small for any.
+    Processes ``beside`` are held up or let go before each half, by a coin.
 
     Raises:
         ValueError: if ``trials`` is below 1 or ``runs`` below 6, which no interval can be made of.
@@ -59,23 +66,42 @@ def against_itself(function: Callable[[], Any], trials: int, runs: int = 10, see
     if trials < 1 or runs < FEWEST_FOR_INTERVAL:
         raise ValueError(f"trials must be at least 1 and runs at least {FEWEST_FOR_INTERVAL}, not {trials} and {runs}")
     order = np.random.default_rng(seed)
-    in_sequence, in_turns = [], []
+    in_sequence, by_mean, in_turns = [], [], []
     with collector_off():
         for _ in range(trials):
-            times = _times_in_a_row(function, 2 * runs)
-            in_sequence.append(_by_t_test(times[:runs], times[runs:]))
-            pairs = order.permuted(times.reshape(runs, 2), axis=1)
+            for _ in range(5):
+                function()
+            halves = []
+            for _ in range(2):
+                if beside is not None:
+                    beside.run(bool(order.integers(2)))
+                halves.append(_times_in_a_row(function, runs))
+            in_sequence.append(_by_t_test(*halves))
+            pairs = order.permuted(np.concatenate(halves).reshape(runs, 2), axis=1)
+            by_mean.append(_by_t_test(pairs[:, 0], pairs[:, 1]))
             in_turns.append(_by_pairs(pairs[:, 0], pairs[:, 1]))
+    company = "" if beside is None else "; neighbours come and go"
     return (
-        alarms(f"{runs} runs, then {runs} runs, t-test", in_sequence),
-        alarms(f"{runs} pairs in turns, interval of the ratio", in_turns),
+        alarms(f"{runs} runs, then {runs} runs, t-test{company}", in_sequence),
+        alarms(f"{runs} pairs in turns, t-test{company}", by_mean),
+        alarms(f"{runs} pairs in turns, interval of the ratio{company}", in_turns),
     )
 
 
+def beside_neighbours(function: Callable[[], Any], trials: int) -> tuple[Alarms, Alarms, Alarms]:
+    """Return what `against_itself` does while neighbours come and go; a call is made long enough to meet them."""
+    loops = loops_for(function, _SECONDS)
+
+    def long_call() -> None:
+        for _ in range(loops):
+            function()
+
+    with neighbours(FOR_EACH_CORE * len(usable_cores())) as beside:
+        return against_itself(long_call, trials, beside=beside)
+
+
 def _times_in_a_row(function: Callable[[], Any], runs: int) -> npt.NDArray[np.float64]:
-    """Return the seconds of ``runs`` calls one after the other, after five that do not count."""
-    for _ in range(5):
-        function()
+    """Return the seconds of ``runs`` calls one after the other."""
     seconds = np.empty(runs)
     for run in range(runs):
         start = time.perf_counter_ns()

@@ -152,7 +152,7 @@ def beside_a_neighbour(function: Callable[[], Any], seed: int = 0) -> Disturbed:
     Whoever takes one copy after the other has one in each half. To take them in turns is to have one of each two
     neighbouring samples, in an order drawn by ``seed``. So both orders judge the same samples.
     """
-    loops = max(1, math.ceil(_SECONDS / min(_seconds(function, 1) for _ in range(10))))
+    loops = loops_for(function, _SECONDS)
     cores = len(usable_cores())
     taken = []
     with own_loop(warmup_runs=10, inner_loops=loops) as loop:
@@ -175,6 +175,11 @@ def beside_a_neighbour(function: Callable[[], Any], seed: int = 0) -> Disturbed:
         Measurement("one copy, then the other", tuple((middles[:, 0] / middles[:, 1]).tolist()), "", trials),
         compare_paired(dealt["A"], dealt["B"], _MATTERS),
     )
+
+
+def loops_for(function: Callable[[], Any], seconds: float) -> int:
+    """Return how many calls in a row take at least so many ``seconds`` on a quiet machine."""
+    return max(1, math.ceil(seconds / min(_seconds(function, 1) for _ in range(10))))
 
 
 def _seconds(function: Callable[[], Any], loops: int) -> float:
@@ -226,6 +231,24 @@ def gain_by_root(few: int, many: int) -> Modelled:
     return Modelled(
         (many / few) ** 0.5, "", "root of the ratio of the numbers of pairs", "errors that fall as the root"
     )
+
+
+def gain_by_ranks(times: Mapping[str, Measurement], few: int, many: int) -> Derived:
+    """Return the same by the coins: how far apart the percentiles are from which and to which the intervals reach."""
+    once, again = times.values()
+    pairs = ratio(once, again)
+
+    def width(number: int) -> float:
+        low, high = np.quantile(pairs.samples, (0.5 - 0.98 / number**0.5, 0.5 + 0.98 / number**0.5))
+        return float(high - low)
+
+    what = f"distance of the percentiles that bound {few} pairs over that of {many}"
+    return Derived(width(few) / width(many), "", what, (pairs,), "percentiles of all pairs are held against")
+
+
+def over_ranks(gained: Measurement, by_ranks: Derived) -> Measurement:
+    """Return how many times as narrow an interval became, over what the percentiles say."""
+    return gained.scaled(1 / by_ranks.value, "", f"{gained.name}, over what percentiles say")
 
 
 def pairs_for(times: Mapping[str, Measurement], difference: float) -> Derived:

@@ -124,6 +124,7 @@ class SlowedByLooking:
     Attributes:
         each: time of the program for each operation that it runs.
         traced, sampled: time of the program under the profiler over that without.
+        recording: what tracing adds for each operation.
         predicted: ``traced`` by what an operation's recording cost the first program.
         compared: sampling beside tracing.
     """
@@ -132,6 +133,7 @@ class SlowedByLooking:
     each: Measurement
     traced: Measurement
     sampled: Measurement
+    recording: Statistic
     predicted: Modelled
     compared: Comparison
 
@@ -142,7 +144,7 @@ def slowed_by_looking(
     """Return what looking costs each program, by its times "alone", "traced" and "sampled"."""
     operations = {name: len(recordings(run, repeats=1)[0].events) for name, run in programs.items()}
     first = next(iter(looking))
-    recording = difference(looking[first]["traced"], looking[first]["alone"], "recording")
+    added = {name: difference(times["traced"], times["alone"], "recording") for name, times in looking.items()}
     found = {}
     for name, times in looking.items():
         alone, more = times["alone"], operations[name] / operations[first]
@@ -151,7 +153,8 @@ def slowed_by_looking(
             alone.scaled(1 / operations[name], name=f"time of an operation, {labels[name]}"),
             ratio(times["traced"], alone, f"time traced over time alone, {labels[name]}"),
             ratio(times["sampled"], alone, f"time sampled over time alone, {labels[name]}"),
-            Modelled.by("a cost for each operation", _slowed(alone, recording, more)),
+            added[name].scaled(1 / operations[name], name=f"recording of an operation, {labels[name]}"),
+            Modelled.by("a cost for each operation", _slowed(alone, added[first], more)),
             compare_paired(times["traced"], times["sampled"], matters=0.1),
         )
     return found
