@@ -122,6 +122,18 @@ class Bottleneck:
         return quotient(self.forecast.parts["both"].recorded, self.plain, "recorded run over one without a recording")
 
     @cached_property
+    def corrected(self) -> Modelled:
+        """The speedup by the law, if what a recording adds is no time of the program between operations."""
+        whole, (inside, fixed), fewer = self.plain.median, self.forecast.inside, self.forecast.fewer.value
+        samples = tuple(
+            whole / (max(whole - one, 0.0) / fewer + after)
+            for one, after in zip(inside.samples, fixed.samples, strict=True)
+        )
+        sides = {"without a recording": self.plain.conditions, "in operations": fixed.conditions}
+        conditions = of_interleaved(sides, (inside.name, fixed.name), samples)
+        return Modelled.by(_LAW, Measurement("the law without what the recording added", samples, "", conditions))
+
+    @cached_property
     def over(self) -> Measurement:
         """The speedup as measured over that as predicted."""
         predicted = as_measurement(self.forecast.predicted)

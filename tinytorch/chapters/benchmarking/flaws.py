@@ -24,6 +24,8 @@ from tinytorch.perf.measuring.sampling import ROUNDS, exceeding_bytes
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
 _RUNS, _TIMES = 6, 9
+#: Runs beside neighbours: many of the system's slices.
+_LONG = 60
 _WARMUP_SECONDS = 0.1
 #: Pairs of a fair comparison, and how many comparisons a reader takes together, one of each flaw.
 _PAIRS, _TOGETHER = 48, 5
@@ -121,8 +123,8 @@ def busy_neighbours(times: int = 6) -> Flaw:
     product, count, flawed = _product(), 2 * len(usable_cores()), []
     for _ in range(times):
         with neighbours(count):
-            before = _median(product)
-        flawed.append(before / _median(product))
+            before = _median(product, runs=_LONG)
+        flawed.append(before / _median(product, runs=_LONG))
     # Many pairs, as a neighbour's turn falls into one sample and not into the next.
     with blas_threads(1), neighbours(count):
         return _flaw("busy neighbours of the baseline", flawed, product, pairs=4 * _PAIRS)
@@ -133,10 +135,10 @@ def _product() -> Callable[[], Array]:
     return lambda: np.asarray(a @ a)
 
 
-def _median(function: Callable[[], Any], threads: int = 1) -> float:
+def _median(function: Callable[[], Any], threads: int = 1, runs: int = _RUNS) -> float:
     """Return the median seconds of a few runs of ``function``, timed on its own, as one that is not compared is."""
     with blas_threads(threads):
-        return sample(function, "timed alone", warmup=3, runs=_RUNS).median
+        return sample(function, "timed alone", warmup=3, runs=runs).median
 
 
 def _flaw(
