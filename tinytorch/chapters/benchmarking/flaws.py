@@ -24,8 +24,8 @@ from tinytorch.perf.measuring.sampling import ROUNDS, exceeding_bytes
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
 _RUNS, _TIMES = 6, 9
-#: Runs beside neighbours: many of the system's slices.
-_LONG = 60
+#: Products in a run beside neighbours, which then takes longer than a slice of the system.
+_LONG = 10
 _WARMUP_SECONDS = 0.1
 #: Pairs of a fair comparison, and how many comparisons a reader takes together, one of each flaw.
 _PAIRS, _TOGETHER = 48, 5
@@ -121,10 +121,15 @@ def busy_neighbours(times: int = 6) -> Flaw:
     """A product while other programs keep every core busy, and again when they have gone; fairly, they stay."""
     # Two for each core, so that the product's is shared whatever core the system moves it to.
     product, count, flawed = _product(), 2 * len(usable_cores()), []
+
+    def products() -> None:
+        for _ in range(_LONG):
+            product()
+
     for _ in range(times):
         with neighbours(count):
-            before = _median(product, runs=_LONG)
-        flawed.append(before / _median(product, runs=_LONG))
+            before = _median(products)
+        flawed.append(before / _median(products))
     # Many pairs, as a neighbour's turn falls into one sample and not into the next.
     with blas_threads(1), neighbours(count):
         return _flaw("busy neighbours of the baseline", flawed, product, pairs=4 * _PAIRS)
@@ -135,10 +140,10 @@ def _product() -> Callable[[], Array]:
     return lambda: np.asarray(a @ a)
 
 
-def _median(function: Callable[[], Any], threads: int = 1, runs: int = _RUNS) -> float:
+def _median(function: Callable[[], Any], threads: int = 1) -> float:
     """Return the median seconds of a few runs of ``function``, timed on its own, as one that is not compared is."""
     with blas_threads(threads):
-        return sample(function, "timed alone", warmup=3, runs=runs).median
+        return sample(function, "timed alone", warmup=3, runs=_RUNS).median
 
 
 def _flaw(
