@@ -126,11 +126,11 @@ globalThis.cluster ??= {};
     list() {
       const byRanks = new Map();
       for (const { how, points } of this.curves) for (const { ranks, found } of points) byRanks.set(ranks, { ...byRanks.get(ranks), [how]: found });
-      const cells = (found) => (found ? [splitName(found), text(found.seconds, "s"), text(found.efficiency, "%")] : ["–", "–", "–"]);
+      const cells = (found) => (found ? [splitName(found), text(found.efficiency, "%")] : ["–", "–"]);
       this.curveTable.replaceChildren(
         table(
-          `Efficiency over ranks: first ${WORDS.stays}, then ${WORDS.grows}`,
-          ["Ranks", "Split", "Step", "Efficiency", "Split, batch grows", "Step", "Efficiency"],
+          "Efficiency if the batch stays, and if it grows with the ranks",
+          ["Ranks", "Split", "Efficiency", "Split, batch grows", "Efficiency"],
           [...byRanks].sort(([a], [b]) => a - b).map(([ranks, { stays, grows }]) => [count(ranks), ...cells(stays), ...cells(grows)]),
         ),
       );
