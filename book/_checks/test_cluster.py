@@ -28,7 +28,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page with the place, and what it stands instead of."""
     place = '<div id="table-splits">drawn at build time</div>' + explorer_html("grid.js", ["table-splits", "not-there"])
     folder = tmp_path_factory.mktemp("cluster")
-    (folder / "grid.js").write_text(grid_script(grid(OWN)), "utf-8")
+    (folder / "grid.js").write_text(grid_script(grid((*CLUSTERS, OWN))), "utf-8")
     return made_page(folder, STYLES, SCRIPTS, place)
 
 
@@ -78,7 +78,7 @@ def test_the_page_begins_with_what_the_package_says_of_the_first_cluster(tab: Ta
 
 def test_it_is_made_when_a_reader_comes_near(browser: Browser, tmp_path: Path) -> None:
     far = '<p id="far">drawn at build time</p>' + explorer_html("grid.js", ["far"])
-    (tmp_path / "grid.js").write_text(grid_script(grid(OWN)), "utf-8")
+    (tmp_path / "grid.js").write_text(grid_script(grid((*CLUSTERS, OWN))), "utf-8")
     page = made_page(tmp_path, [], SCRIPTS, f"<p>{'<br>' * 300}</p>{far}")
     with opened_page(browser, page) as tab:
         tab.evaluate("() => new Promise(seen => requestAnimationFrame(() => requestAnimationFrame(seen)))")

@@ -1,4 +1,4 @@
-"""Messages and the ring of made times: lines, formulas beside measurements, and what one core leaves."""
+"""Messages of made times and all-reduces by formulas: lines, spread, growth, and what one core leaves."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import pytest
 from tests.perf.distributed.collectives.made_times import ALPHA, BETA, SIZES, made_times
 from tests.perf.synthetic_machine import synthetic_ceilings
 from tinytorch.chapters.distributed import messages
-from tinytorch.chapters.distributed.messages import link_rows, predicted_ring, ring_rows, size_words
-from tinytorch.perf.distributed import given_link, ring_cost
-from tinytorch.perf.distributed.collectives.link_fit import fit
+from tinytorch.chapters.distributed.messages import link_rows, message_rows, size_words
+from tinytorch.perf.distributed import given_link
 from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.measuring import Measurement, Unmeasured
-from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import Conditions, Ranks
 
 
@@ -32,7 +30,7 @@ def made_collectives(oversubscribed: bool = False) -> Collectives:
     for seed, (kind, factor) in enumerate(factors.items()):
         times[kind] = {
             size: Measurement(f"{kind} of {size} B", tuple(factor * sample for sample in one.samples), "s", conditions)
-            for size, one in made_times(0.01, seed=seed).items()
+            for size, one in made_times(0.01, seed=seed, rounds=30).items()
         }
     return Collectives(2, 1, "MPI", oversubscribed, times, Measurement("barrier", (1e-6,) * 15, "s"))
 
@@ -58,38 +56,29 @@ def test_bandwidth_grows_by_bytes_over_times() -> None:
     assert found.flops.median == pytest.approx(found.smallest.median * peak)
 
 
-def test_the_ring_is_predicted_by_the_line_that_holds_for_its_parts() -> None:
-    slow = {size: one.scaled(10) for size, one in made_times(0.0, sizes=[2**power for power in range(3, 10)]).items()}
-    links = (fit(slow), fit(made_times(0.0, sizes=[2**power for power in range(10, 22)])))
-    for nbytes, ranks, factor in ((8, 2, 10), (1024, 2, 10), (2048, 2, 1), (2**20, 4, 1), (2**24, 2, 1)):
-        expected = 2 * (ranks - 1) * factor * (ALPHA + nbytes / ranks * BETA)
-        assert predicted_ring(links, ranks, nbytes) == pytest.approx(expected), nbytes
-
-
-def test_the_ring_stands_beside_its_formula_from_the_smallest_array_to_the_largest() -> None:
+def test_messages_have_their_time_their_slowest_tenth_and_their_bandwidth() -> None:
     talk = made_collectives()
-    rows = ring_rows(talk)
+    rows = message_rows(talk)
     assert not isinstance(rows, Unmeasured)
     assert (rows[0].size, rows[-1].size) == (size_words(SIZES[0]), size_words(SIZES[-1]))
-    assert [row.sent for row in rows] == [row.size for row in rows], "two ranks send the array once"
-    assert rows[-1].predicted.value == pytest.approx(2 * (ALPHA + SIZES[-1] / 2 * BETA), rel=0.02)
-    assert rows[-1].ring is talk.of("ring all-reduce")[SIZES[-1]]
+    for row in (rows[0], rows[-1]):
+        assert row.slowest.median >= row.time.median
+    assert rows[-1].time is talk.of("point to point")[SIZES[-1]]
+    assert rows[-1].bandwidth.median == pytest.approx(SIZES[-1] / (ALPHA + SIZES[-1] * BETA), rel=0.02)
 
 
 def test_a_ring_grows_by_steps_where_arrays_are_small_and_hardly_where_they_are_large() -> None:
-    link = given_link(5e-6, 12.5e9)
-    rings = messages.ring_costs({p: (ring_cost(8, p, link), ring_cost(2**30, p, link)) for p in (2, 8, 4096)})
+    rings = messages.ring_costs((2, 8, 4096), 8, 2**30, given_link(5e-6, 12.5e9))
     assert [one.sent.value for one in rings] == pytest.approx([1.0, 1.75, 2 * 4095 / 4096])
     assert (rings[0].small_growth.value, rings[0].large_growth.value) == (1, 1)
     assert rings[-1].small_growth.value == pytest.approx(4095, rel=0.01)
+    assert rings[-1].tree.value == pytest.approx(2 * 12 * 5e-6, rel=0.01)
     assert 2 < rings[-1].large_growth.value < 3
 
 
 def test_one_core_compares_nothing() -> None:
     alone = made_collectives(oversubscribed=True)
     assert isinstance(link_rows(alone), Unmeasured)
-    assert isinstance(ring_rows(alone), Unmeasured)
+    assert isinstance(message_rows(alone), Unmeasured)
     assert isinstance(messages.all_reduces(alone).grown, Unmeasured)
     assert messages.all_reduces(alone).flops.median > 0
-    assert isinstance(alone.compare("ring all-reduce", "all-reduce", SIZES[-1]), Unmeasured)
-    assert isinstance(made_collectives().compare("ring all-reduce", "all-reduce", SIZES[-1]), Comparison)

@@ -58,3 +58,35 @@ def test_numbers_are_printed_as_published_and_each_preset_says_where() -> None:
     named = [preset.sources for preset in CLUSTERS] + [preset.sources for preset in MODELS]
     assert all(address.startswith("https://") for sources in named for _, address in sources)
     assert MODELS[0].workload(1e12).parameters == pytest.approx(7.5e9, rel=0.01)
+
+
+def test_two_terms_take_the_bias_from_the_rows_that_they_were_not_made_to_meet() -> None:
+    rows = [one for one in RESULTS if one.study.startswith("Narayanan")]
+    assert [one.refined_error is None for one in rows] == [True, *[False] * 8, True]
+    before, after = published.refined_errors()
+    assert after.value < before.value / 2
+    refined = [one.refined_error.value for one in rows if one.refined_error]
+    assert max(map(abs, refined)) < 0.11
+    errors = [one.error.value for one in rows if one.error]
+    assert errors[-1] < errors[0] - 0.2 < refined[-1] - refined[0]
+
+
+def test_the_optimum_makes_both_kinds_of_messages_equally_long() -> None:
+    for run, found in zip(published._MEGATRON_2021, published.optima(), strict=False):
+        data, tensor, tokens = found.data.value, found.tensor.value, run.examples * 2048
+        gathered = 3 * 2 * 12 * run.width**2 / tensor / 25e9
+        summed = 4 * 2 * 2 * tokens / data * run.width / 300e9
+        assert gathered == pytest.approx(summed)
+        assert data * tensor == pytest.approx(run.data * run.tensor)
+        assert 0.5 < data / run.data < 2
+
+
+def test_links_take_as_long_however_many_gpus_share_the_training() -> None:
+    rows = published.sharded_2021()
+    for few, many in ((rows[1], rows[2]), (rows[3], rows[4])):
+        assert many.links.value == pytest.approx(few.links.value)
+        assert many.arithmetic.value == pytest.approx(few.arithmetic.value / 2)
+        assert many.tokens == few.tokens // 2
+    assert rows[0].arithmetic.value == pytest.approx(90, rel=0.05)
+    for row in rows:
+        assert max(row.arithmetic.value, row.links.value) < float(row.printed.removesuffix(" days"))

@@ -1,4 +1,4 @@
-"""Steps of the zoo on ranks: timed, weighed and recorded in one launch."""
+"""Steps of the zoo on ranks: weighed, compared and recorded in one launch."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ import pytest
 
 from tests.chapters.distributed import step_measuring
 from tinytorch import models
-from tinytorch.chapters.distributed import step_recording, step_times
-from tinytorch.chapters.distributed.step_programs import owned_bytes
-from tinytorch.chapters.distributed.step_recording import named, record_steps, typical
+from tinytorch.chapters.distributed import step_recording, studies
+from tinytorch.chapters.distributed.step_programs import differing, owned_bytes
+from tinytorch.chapters.distributed.step_recording import named, record_steps, sent_early, typical
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording.stragglers import Straggler
-from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Unmeasured
 
 Told = list[dict[str, Any]]
@@ -31,32 +30,19 @@ def asked(told: Told, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Let studies get what was told instead of starting ranks; return what they ask for."""
     found: dict[str, Any] = {}
 
-    def launched(program: Any, ranks: int, arguments: Mapping[str, Any], **how: Any) -> list[Any]:
+    def launched(program: Any, ranks: int, arguments: Mapping[str, Any], **how: Any) -> Told:
         found.update(arguments, program=program, ranks=ranks, **how)
-        steps = told[0]["times"]["steps"]
-        chosen = steps[:4] if len(arguments.get("cases", ())) == 4 else [steps[at] for at in (1, 3, 4)]
-        return [{**told[0], "steps": chosen, "idle_cpu_share": 0.01}, {}]
+        return told
 
-    monkeypatch.setattr(step_times, "launch", launched)
+    monkeypatch.setattr(studies, "launch", launched)
     monkeypatch.setattr(step_recording, "launch", launched)
     return found
-
-
-def test_steps_of_all_cases_are_measured_in_turns(told: Told) -> None:
-    first, second = (one["times"]["steps"] for one in told)
-    assert (len(first), len(second)) == (5, 3), "each rank tells of the groups that it is in"
-    assert first[1]["seconds"] == second[0]["seconds"], "of each turn the slowest rank's time"
-    assert all(len(one["seconds"]) == 6 and min(one["seconds"]) > 0 for one in first)
-    assert [one["oversubscribed"] for one in first] == [
-        case[0] == 2 and len(usable_cores()) < 2 for case in step_measuring.CASES
-    ]
-    assert 0 <= told[0]["times"]["idle_cpu_share"] < 0.5
 
 
 def test_a_rank_keeps_its_shard_of_the_state_and_no_gradients(told: Told) -> None:
     parameters = sum(4 * parameter.size for parameter in models.mlp().parameters())
     for one in told:
-        whole, sharded = one["memory"]["whole"], one["memory"]["sharded"]
+        whole, sharded = one["whole"], one["sharded"]
         assert whole["parameters"] == parameters
         for name, size in (("gradients", parameters), ("optimizer_state", 2 * parameters)):
             assert size <= whole[name] < 1.01 * size  # buckets are padded
@@ -67,23 +53,16 @@ def test_a_rank_keeps_its_shard_of_the_state_and_no_gradients(told: Told) -> Non
 
 def test_memory_is_that_of_the_fullest_rank() -> None:
     ranks = [{"parameters": 1000, "gradients": 0, "optimizer_state": state} for state in (504, 500)]
-    fullest = step_times.RankMemory.fullest(ranks)
+    fullest = studies.RankMemory.fullest(ranks)
     assert (fullest.optimizer_state.value, fullest.kept.value) == (504, 1504)
-    whole = step_times.RankMemory.fullest([{"parameters": 1000, "gradients": 1000, "optimizer_state": 2000}])
-    assert step_times.ShardedMemory(whole, fullest).ratio.value == pytest.approx(1504 / 4000)
+    whole = studies.RankMemory.fullest([{"parameters": 1000, "gradients": 1000, "optimizer_state": 2000}])
+    assert studies.Trained(whole, fullest, ()).ratio.value == pytest.approx(1504 / 4000)
 
 
 def test_memory_that_several_arrays_look_into_counts_once_and_whole() -> None:
     whole, other = np.zeros(10, np.float32), np.zeros(3)
     assert owned_bytes([whole[2:4], whole[5:].reshape(5, 1), other, other]) == 40 + 24
     assert owned_bytes([]) == 0
-
-
-def test_overlap_sends_during_the_backward_after_it_and_nothing(told: Told, asked: dict[str, Any]) -> None:
-    found = step_times.overlap("mlp", 8, 2, repeats=6, at_most_seconds=1)
-    hows = [how for _, _, how in asked["cases"]]
-    assert hows == [{"bucket_bytes": 2**18, "overlap": True}, {"bucket_bytes": 2**18, "overlap": False}, None]
-    assert found.alone.samples == tuple(told[0]["times"]["steps"][4]["seconds"])
 
 
 def test_steps_are_recorded_with_and_without_overlap(asked: dict[str, Any]) -> None:
@@ -105,22 +84,31 @@ def test_steps_are_recorded_with_and_without_overlap(asked: dict[str, Any]) -> N
         )
         assert burdened - plain == more, "one product on the burdened rank alone"
     assert typical(steps.overlapped).wall_seconds == min(each.wall_seconds for each in steps.overlapped)
-    assert steps.clock_error.median == typical(steps.overlapped).error_seconds
+    assert 0 < sent_early(steps.overlapped).value <= 1
+    assert sent_early(steps.afterwards).value == 0
 
 
 def test_the_straggler_is_the_burdened_rank_or_another_or_none() -> None:
     for rank, said in ((1, "the burdened one"), (0, "another one")):
         found = named([Straggler(rank, 0.01, 0.2, (), ())], 1)
         assert not isinstance(found, Unmeasured)
-        assert (found.rank.value, found.said, found.cost.median) == (rank, said, 0.01)
+        assert (found.rank.value, found.said) == (rank, said)
     assert isinstance(named([], 1), Unmeasured)
 
 
-def test_wrong_plans_are_refused_before_anything_starts(asked: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="repeats must be at least 1, not 0"):
-        step_times.overlap("mlp", 8, 2, repeats=0, at_most_seconds=1)
-    with pytest.raises(ValueError, match="batch leave each an example, not 2 and 1"):
-        step_times.overlap("mlp", 1, 2, repeats=6, at_most_seconds=1)
+def test_sums_of_two_are_exact_and_all_ranks_get_the_same(asked: dict[str, Any]) -> None:
+    rows = {name: f"the {name}" for name in ("pair", "ring", "whole", "ranks", "sharded")}
+    found = studies.trained("mlp", 7, 2, rows)
+    assert (asked["ranks"], asked["batch"]) == (2, 7)
+    assert [one.what for one in found.bits] == [*rows.values()]
+    assert [one.differ.value for one in found.bits[:4]] == [0, 0, 0, 0], "two ranks know one order alone"
+    assert found.bits[4].numbers.value == sum(parameter.size for parameter in models.mlp().parameters())
+    assert found.bits[4].largest.value < 1e-5
+    assert found.ratio.value < 1
     with pytest.raises(ValueError, match="ranks must be at least 2"):
-        step_times.sharded_memory("mlp", 8, 1)
-    assert not asked
+        studies.trained("mlp", 8, 1, rows)
+
+
+def test_differences_are_counted_and_weighed_by_the_largest_number() -> None:
+    one, other = np.array([1, 2, -4], np.float32), np.array([1, 3, -4], np.float32)
+    assert differing(one, other) == [3, 1, 0.25]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.perf.synthetic_machine import around
-from tinytorch.chapters.distributed import worked
+from tinytorch.chapters.distributed import explorer, worked
 from tinytorch.perf.distributed import given_link
 from tinytorch.perf.machine import identity
 from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.profiling.breakdown import amdahl
 
 
 def test_one_core_makes_two_ranks_and_many_make_four(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,3 +44,30 @@ def test_gpt2s_gradients_take_what_a_ring_of_eight_does_on_the_assumed_link() ->
     assert found["rank-rate"].value * found["reduced"].value == pytest.approx(step)
     assert found["wait"].value == pytest.approx(62_500)
     assert found["amdahl"].value == pytest.approx(1 / (0.01 + 0.99 / 1024))
+
+
+@given(st.floats(0, 1), st.integers(2, 100_000))
+def test_both_laws_are_one_of_a_share_that_counts_from_one_rank_or_from_all(serial: float, ranks: int) -> None:
+    scaled = worked.gustafson(serial, ranks)
+    of_one_rank = serial / scaled  # of the time that one rank would take for the grown work
+    assert amdahl(1 - of_one_rank, ranks) == pytest.approx(scaled)
+
+
+def test_gustafsons_published_examples() -> None:
+    # J. L. Gustafson, 1988: 1,024 processors, shares of 0.4 to 0.8 % serial, scaled speedups of 1,020 down to 1,016.
+    assert worked.gustafson(0.004, 1024) == pytest.approx(1020, abs=0.5)
+    assert worked.gustafson(0.008, 1024) == pytest.approx(1016, abs=0.5)
+
+
+def test_each_rule_is_where_arithmetic_lasts_as_long_as_messages() -> None:
+    flops, cluster = 312e12, explorer.CLUSTERS[0]
+    link = cluster.links.between.beta_s_per_byte
+    data, tensor, context, experts, pipeline = (one.far.value for one in worked.rules(cluster.links, flops))
+    parameters = 1e9  # gradients of two bytes go round twice while the backward pass makes four operations for each
+    assert 4 * parameters * data / flops == pytest.approx(4 * parameters * link)
+    rows = 100.0  # two products, four times as wide inside, and the ring that sums rows of two bytes
+    assert 16 * rows * tensor**2 / 8 / flops == pytest.approx(2 * 7 / 8 * 2 * rows * tensor * link)
+    width = 4096.0  # scores and weighted sums of a block of positions, against its keys and values
+    assert 4 * context**2 * width / flops == pytest.approx(4 * context * width * link)
+    assert 16 * experts**2 / flops == pytest.approx(4 * experts * link), "a token goes to its expert and back"
+    assert 24 * pipeline * width / flops == pytest.approx(2 * width * link), "layers times width; a token is handed on"

@@ -12,7 +12,7 @@ def test_every_name_is_there() -> None:
 
 def test_a_rank_that_imports_the_package_imports_nothing_heavy() -> None:
     code = (
-        "import sys, tinytorch.perf.distributed, tinytorch.chapters.distributed.split_programs;"
+        "import sys, tinytorch.perf.distributed, tinytorch.chapters.distributed.step_programs;"
         "sys.exit(any(name in sys.modules for name in ('scipy', 'numba', 'matplotlib', 'mpi4py.MPI')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,8 +5,8 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace, UnionType
-from typing import Any, Union, cast, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import given, settings
@@ -18,7 +18,6 @@ from scripts import write_schemas
 from tinytorch.chapters.benchmarking.bottlenecks import Forecast
 from tinytorch.chapters.benchmarking.variants import gains, kept_of_product
 from tinytorch.chapters.compression.speed import time_break_even
-from tinytorch.chapters.distributed.validation import Validated
 from tinytorch.chapters.profiling.studies import seconds_by_law
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import rows_at_twice
@@ -149,7 +148,6 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
     "rate of a statistic": lambda one: one.tail(50).per(3.0, "/s"),
     "multiple of a statistic": lambda one: one.tail(50).scaled(3.0),
     "limit": lambda one: predicted_speedup(one.scaled(0.3, "%"), None, "limit"),
-    "error of a prediction": lambda one: Validated("it", cast(Any, SimpleNamespace(seconds=1.0)), one).error,
     "JSON": _json,
     "record": _record,
     "JSON of a statistic": lambda one: _json(one.tail(50)),

@@ -163,15 +163,14 @@ def efficiencies(
     return points({"": {name: line(name, each) for name, each in batches.items()}})
 
 
-def grid(own: ClusterPreset | None = None) -> dict[str, Any]:
-    """Return every modelled number that the page's explorer shows; ``own``, the page's machine, is the last cluster.
+def grid(clusters: Sequence[ClusterPreset] = CLUSTERS) -> dict[str, Any]:
+    """Return every modelled number that the page's explorer shows.
 
     ``cells[cluster][model]`` has ``stays``, by batch and number of ranks, and ``grows``, by number of ranks. A cell is
     the number of splits that fit and rows of the fastest: data, tensor, pipeline, micro-batches, seconds, efficiency
     against one rank that had memory enough, bytes of a rank, and the shares of bubble and messages in the step. Where
     the batch grows, only the fastest is shown.
     """
-    clusters = [*CLUSTERS, *([own] if own else [])]
     return {
         "ranks": list(GRID_RANKS),
         "each": EACH,

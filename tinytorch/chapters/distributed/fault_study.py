@@ -16,19 +16,17 @@ from tinytorch.core.op import Array
 from tinytorch.core.optimizers import AdamW
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import RankError, launch
-from tinytorch.perf.distributed.ranks.watch import interval
 from tinytorch.perf.distributed.training.batches import ShardedBatches
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
 from tinytorch.perf.distributed.training.run import Checkpoints, train
-from tinytorch.perf.measuring import Counted, Measurement, Modelled
+from tinytorch.perf.measuring import Counted, Measurement
 
 #: Steps of the training, examples in each, and after how many steps a checkpoint is written.
 STEPS, BATCH, EVERY = 24, 16, 10
 #: The step after which the last rank dies.
 FATAL_STEP = Counted(17, "steps", "steps done when the rank was killed")
-#: Seconds that a rank may keep the others waiting, from which follows how often it writes its state.
+#: Seconds that a rank may keep the others waiting.
 _LONGEST_WAIT = 30.0
-STATE_EVERY = Modelled(interval(_LONGEST_WAIT), "s", "time between states", "a share of the longest wait")
 
 
 @dataclass(frozen=True)

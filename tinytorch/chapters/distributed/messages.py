@@ -1,12 +1,12 @@
-"""Messages of the page on several ranks: what they take, and a ring beside what its formula makes of their lines."""
+"""Messages of the page on several ranks: what they take, the lines fitted to them, and all-reduces by formulas."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tinytorch.perf.distributed.cluster_model.collective_costs import ring_all_reduce
-from tinytorch.perf.distributed.collectives.link_fit import FittedLink, fit_pieces
+from tinytorch.perf.distributed.cluster_model.collective_costs import Line, halving_all_reduce, ring_all_reduce
+from tinytorch.perf.distributed.collectives.link_fit import fit_pieces
 from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.machine import ceilings
@@ -14,7 +14,7 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Un
 from tinytorch.perf.measuring.measurement import Statistic
 
 _BYTES = ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"))
-#: Sizes in the table of the ring.
+#: Sizes in the table of messages.
 _SHOWN = 5
 _RING = "the ring's formula"
 
@@ -70,41 +70,24 @@ def all_reduces(talk: Collectives) -> AllReduces:
 
 
 @dataclass(frozen=True)
-class RingRow:
-    """All-reduce of an array: what a rank sends, what the formula says, and what our ring and the library took."""
+class MessageRow:
+    """Messages of one size: their time, from where on the slowest tenth lies, and bytes over time."""
 
     size: str
-    sent: str
-    predicted: Modelled
-    ring: Measurement
-    library: Measurement
+    time: Measurement
+    slowest: Statistic
+    bandwidth: Measurement
 
 
-def ring_rows(talk: Collectives) -> list[RingRow] | Unmeasured:
-    """Return the ring beside its formula, for some sizes from the smallest to the largest."""
-    links, ranks = talk.links("point to point"), talk.ranks
-    if isinstance(links, Unmeasured):
-        return links
-    step = -(-(len(talk.sizes) - 1) // (_SHOWN - 1))
+def message_rows(talk: Collectives) -> list[MessageRow] | Unmeasured:
+    """Return messages between two ranks, for some sizes from the smallest to the largest."""
+    if talk.oversubscribed:
+        return Unmeasured(BECAUSE)
+    times, step = talk.of("point to point"), -(-(len(talk.sizes) - 1) // (_SHOWN - 1))
     return [
-        RingRow(
-            size_words(size),
-            size_words(2 * (ranks - 1) * size // ranks),
-            _by_formula(predicted_ring(links, ranks, size), "s"),
-            talk.of("ring all-reduce")[size],
-            talk.of("all-reduce")[size],
-        )
+        MessageRow(size_words(size), times[size], times[size].tail(90), times[size].per(size, "B/s", "a message"))
         for size in sorted({*talk.sizes[::step], talk.sizes[-1]})
     ]
-
-
-def predicted_ring(links: Sequence[FittedLink], ranks: int, nbytes: float) -> float:
-    """Return the seconds of a ring all-reduce whose steps are messages of the lines of ``links``, by its formula.
-
-    Each step sends a part of the array. The last line that begins at no more bytes counts.
-    """
-    line = next((link for link in reversed(links) if link.sizes[0] <= nbytes / ranks), links[0])
-    return ring_all_reduce(nbytes, ranks, line)
 
 
 def _by_formula(value: float, unit: str = "", what: str = "a ring all-reduce") -> Modelled:
@@ -113,25 +96,31 @@ def _by_formula(value: float, unit: str = "", what: str = "a ring all-reduce") -
 
 @dataclass(frozen=True)
 class RingCost:
-    """Ring by the formula: what a rank sends of the array, what a small and a large one take, and over fewest ranks."""
+    """All-reduces by formulas: what a rank sends of the array in a ring, a ring's and a tree's seconds, and growth."""
 
     ranks: int
     sent: Modelled
     small: Modelled
+    tree: Modelled
     large: Modelled
     small_growth: Modelled
     large_growth: Modelled
 
 
-def ring_costs(grown: Mapping[int, tuple[float, float]]) -> list[RingCost]:
-    """Return rings by number of ranks, rising, with the seconds of a small and of a large array by the formula."""
-    first = next(iter(grown.values()))
+def ring_costs(counts: Sequence[int], few: float, many: float, line: Line) -> list[RingCost]:
+    """Return all-reduces by number of ranks, rising, of few and of many bytes; growth is over the fewest ranks.
+
+    The tree is the one of recursive halving, which sends as many bytes as the ring.
+    """
+    few_of, many_of = ({p: ring_all_reduce(nbytes, p, line) for p in counts} for nbytes in (few, many))
     return [
         RingCost(
             p,
             _by_formula(2 * (p - 1) / p, "", "numbers sent over those of the array"),
-            *(_by_formula(each, "s") for each in seconds),
-            *(_by_formula(each / fewest) for each, fewest in zip(seconds, first, strict=True)),
+            _by_formula(few_of[p], "s"),
+            _by_formula(halving_all_reduce(few, p, line), "s", "an all-reduce by halving"),
+            _by_formula(many_of[p], "s"),
+            *(_by_formula(each[p] / each[counts[0]]) for each in (few_of, many_of)),
         )
-        for p, seconds in grown.items()
+        for p in counts
     ]

@@ -20,6 +20,9 @@ from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
 from tinytorch.perf.measuring import Counted, Modelled
 from tinytorch.perf.measuring.judge import Judgement, decided
 
+#: 600 GB/s of NVLink for each GPU, both directions together, and eight adapters of 200 Gbit/s for the eight GPUs of a
+#: node (NVIDIA DGX A100 data sheet).
+DGX_A100 = Cluster(given_link(0.0, 300e9), given_link(0.0, 25e9), 8)
 _NOTHING = Part(0.0, 0, 0, 0.0, 0.0)
 
 
@@ -33,6 +36,7 @@ class PublishedResult:
     predicted: Modelled
     assumed: str
     given: bool = False
+    refined: Modelled | None = None
 
     @property
     def printed(self) -> str:
@@ -45,6 +49,13 @@ class PublishedResult:
         """Predicted over published, minus 1; None of what was given."""
         off = self.predicted.value / self.published - 1
         return None if self.given else modelled(off, "%", "error of the prediction")
+
+    @property
+    def refined_error(self) -> Modelled | None:
+        """What `error` becomes with wider products and shorter bubbles; None of what either was made to meet."""
+        if self.refined is None:
+            return None
+        return modelled(self.refined.value / self.published - 1, "%", "error of the prediction with both terms")
 
 
 @cache
@@ -164,37 +175,142 @@ _MEGATRON_2021 = (
 )
 
 
+#: Groups of layers of a rank where pipelines are interleaved: at least so many, which divide the bubble.
+_GROUPS = 2
+
+
 def megatron_2021() -> Iterator[PublishedResult]:
     """Yield the rate of each GPU for models of 1.7 billion to a trillion parameters.
 
     Source: D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209), table 1. All GPUs compute at the rate that the
     model finds behind the first row. Micro-batches are the fastest that fit into 80 GB. The pipelines of the paper are
-    interleaved, in a depth that it does not state, and have a smaller bubble than the model's.
+    interleaved, in a depth that it does not state, and have a smaller bubble than the model's. The refined rate divides
+    the bubble by the least depth, and multiplies computing by 1 + w0 / width, of which the last row gives w0.
     """
-    first = _MEGATRON_2021[0]
+    first, last = _MEGATRON_2021[0], _MEGATRON_2021[-1]
     share = first.model(2048).flops / (first.data * first.tensor * first.pipeline)
     # All that a data split has besides computing are gradients.
     rate = share / (share / first.published - _fastest(first, first.published).gradients)
+    overhead = _overhead(_fastest(last, rate), last, first.width)
     for run in _MEGATRON_2021:
         found = _fastest(run, rate)
+        each = run.model(2048).flops / found.split.ranks
+        slower = (1 + overhead / run.width) / (1 + overhead / first.width)
+        refined = slower * (found.computing + found.bubble / _GROUPS) + found.messages + found.updating
         yield PublishedResult(
             "Narayanan et al. 2021",
             run.name,
             run.published,
-            modelled(run.model(2048).flops / found.seconds / found.split.ranks, "FLOP/s", "rate of a GPU"),
+            modelled(each / found.seconds, "FLOP/s", "rate of a GPU"),
             "every GPU computes at the rate behind the study's first run; pipelines are not interleaved",
             given=run is first,
+            refined=None if run in (first, last) else modelled(each / refined, "FLOP/s", "rate of a GPU"),
         )
+
+
+def _overhead(found: Prediction, run: _Run, width: int) -> float:
+    """Return the w0 with which computing that is (1 + w0 / width) as long as its products meets a published rate."""
+    seconds = run.model(2048).flops / found.split.ranks / run.published
+    slower = (seconds - found.messages - found.updating) / (found.computing + found.bubble / _GROUPS)
+    return (1 - slower) / (slower / width - 1 / run.width)
+
+
+def refined_errors() -> tuple[Modelled, Modelled]:
+    """Return the median error of the rows that are refined, by magnitude, as the model says and with both terms."""
+    pairs = [(one.error, one.refined_error) for one in published_results()]
+    off = [(abs(error.value), abs(refined.value)) for error, refined in pairs if error and refined]
+    before, after = (modelled(median(column), "%", "median error") for column in zip(*off, strict=True))
+    return before, after
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Data and tensor split of a run's GPUs: by the formula for the optimum, and as the run was split."""
+
+    name: str
+    data: Modelled
+    tensor: Modelled
+    printed: str
+
+
+def optima() -> list[Shares]:
+    """Return the splits of the runs without a pipeline that D. Narayanan et al., 2021, list in table 1."""
+    found, slowdown = [], DGX_A100.inside.beta_s_per_byte / DGX_A100.between.beta_s_per_byte
+    for run in (one for one in _MEGATRON_2021 if one.pipeline == 1):
+        ranks, tokens = run.data * run.tensor, run.examples * 2048
+        data = (2 * tokens * ranks / (9 * run.width) * slowdown) ** 0.5
+        printed = f"{run.data} × {run.tensor}"
+        found.append(
+            Shares(
+                run.name,
+                modelled(data, "1", "groups of ranks"),
+                modelled(ranks / data, "1", "ranks of a group"),
+                printed,
+            )
+        )
+    return found
+
+
+class _Sharded(NamedTuple):
+    """A run with parameters, gradients and state shared out: billions, GPUs, sequences, rate and days as printed."""
+
+    billions: float
+    ranks: int
+    examples: int
+    published: float
+    days: int
+
+
+#: Without model parallelism; of the larger model on 640 GPUs the batch was another.
+_ZERO_2021 = (
+    _Sharded(174.6, 384, 1536, 144e12, 90),
+    _Sharded(174.6, 768, 1536, 88e12, 74),
+    _Sharded(174.6, 1536, 1536, 44e12, 74),
+    _Sharded(529.6, 1120, 2240, 98e12, 137),
+    _Sharded(529.6, 2240, 2240, 48e12, 140),
+)
+
+
+@dataclass(frozen=True)
+class ShardedRun:
+    """Days that a training takes: by arithmetic alone, by links alone, and as published."""
+
+    name: str
+    tokens: int
+    arithmetic: Modelled
+    links: Modelled
+    printed: str
+
+
+def sharded_2021() -> list[ShardedRun]:
+    """Return trainings of 300 billion tokens that share out everything over all ranks.
+
+    Source: D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209), table 2. Arithmetic counts 8 operations for each
+    parameter and token, as activations are computed twice, at the rate of the study's first run. Links carry three
+    times the parameters, in two bytes, at 200 Gbit/s.
+    """
+    found = []
+    for run in _ZERO_2021:
+        tokens, parameters = run.examples * 2048, run.billions * 1e9
+        steps = 300e9 / tokens / 86400
+        arithmetic = 8 * parameters * tokens / (run.ranks * _ZERO_2021[0].published)
+        found.append(
+            ShardedRun(
+                f"{run.billions:g} billion on {run.ranks:,} GPUs",
+                tokens // run.ranks,
+                modelled(steps * arithmetic, "days", "arithmetic of a training"),
+                modelled(steps * 6 * parameters * DGX_A100.between.beta_s_per_byte, "days", "links of a training"),
+                f"{run.days} days",
+            )
+        )
+    return found
 
 
 def _fastest(run: _Run, rate: float) -> Prediction:
     """Return the prediction for a run's split with the number of micro-batches that is the fastest in 80 GB."""
-    # DGX A100: 600 GB/s of NVLink for each GPU, both directions together, and eight adapters of 200 Gbit/s for the
-    # eight GPUs of a node (NVIDIA DGX A100 data sheet).
-    cluster = Cluster(given_link(0.0, 300e9), given_link(0.0, 25e9), 8)
     workload, wanted = run.model(2048).workload(rate), (run.data, run.tensor, run.pipeline)
     found = (
-        predict(workload, cluster, split)
+        predict(workload, DGX_A100, split)
         for split in possible_splits(workload, run.data * run.tensor * run.pipeline)
         if (split.data, split.tensor, split.pipeline) == wanted
     )

@@ -1,9 +1,8 @@
-"""Programs of ranks for `step_times`: training steps of a model of the zoo, timed in turns or weighed."""
+"""Programs of ranks for `studies`: sums whose bits are compared, and training steps that are weighed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,57 +10,64 @@ import numpy as np
 from tinytorch import datasets, models
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import AdamW
-from tinytorch.core.training import train_step
+from tinytorch.perf.distributed.collectives.timing import ring_all_reduce
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.ranks.measuring import largest, rounds_within
-from tinytorch.perf.distributed.ranks.turns import Step, Stopwatch, Turns
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
 from tinytorch.perf.distributed.training.updates import MakeOptimizer
-from tinytorch.perf.measuring import collector_off
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
-#: Of the order of turns.
-SEED = 0
-#: A step: ranks, examples of all together, and options of `DataParallel`, or None for each rank by itself.
-Case = tuple[int, int, dict[str, Any] | None]
+#: Of the order of turns, and training steps of each way.
+SEED, _STEPS = 0, 3
+#: Numbers of each rank whose sums are compared.
+_NUMBERS = 100_000
 
 
-def step_times(
-    communicator: Communicator, name: str, cases: Sequence[Case], repeats: int, at_most_seconds: float
-) -> dict[str, Any]:
-    """Return, on rank 0, the samples of training steps of a model of the zoo, which all take turns."""
-    turns = Turns(communicator, sorted({count for count, _, _ in cases}))
-    watches = {
-        case: Stopwatch(turns.groups[count], _step(name, batch, turns.groups[count], how))
-        for case, (count, batch, how) in enumerate(cases)
-        if count in turns.groups
+def compared_sums(communicator: Communicator) -> dict[str, list[float]]:
+    """Return how many numbers there are, how many bits of them differ and by how much, in rings of float32.
+
+    "pair" is the sum of the first two ranks beside a + b, "ring" that of all beside a sum in the order of ranks,
+    "whole" the same of whole numbers, and "ranks" the ring's sum on the last rank beside the first one's.
+    """
+    draws = [np.random.default_rng(rank).standard_normal(_NUMBERS, np.float32) for rank in range(communicator.size)]
+    rank, size = communicator.rank, communicator.size
+    pair = communicator.split(int(rank > 1))
+    by_pair = ring_all_reduce(draws[rank], pair) if rank < 2 else draws[rank]
+    by_ring = ring_all_reduce(draws[rank], communicator)
+    whole = [np.rint(1000 * draw) for draw in draws]
+    copies = communicator.raw.gather(by_ring)
+    by_whole = ring_all_reduce(whole[rank], communicator)
+    return {
+        "pair": differing(by_pair, draws[0] + draws[1]),
+        "ring": differing(by_ring, sum(draws[1:], draws[0])),
+        "whole": differing(by_whole, sum(whole[1:], whole[0])),
+        "ranks": differing(copies[size - 1] if copies else by_ring, by_ring),
     }
 
-    def one_round(number: int, act: Callable[[Stopwatch], None]) -> None:
-        for case in np.random.default_rng((SEED, number)).permutation(len(cases)).tolist():
-            turns.take(cases[case][0], lambda _, case=case: act(watches[case]))  # type: ignore[misc]
 
-    with collector_off():
-        one_round(0, Stopwatch.prepare)
-        for done in rounds_within(communicator, repeats, FEWEST_FOR_INTERVAL, at_most_seconds):
-            one_round(done + 1, Stopwatch.take)
-    told = [watch.told() for watch in watches.values()]
-    idle = turns.used / turns.slept if turns.slept else 0.0
-    return {"steps": told, "idle_cpu_share": float(largest(communicator, [idle])[0])}
+def differing(one: Array, other: Array) -> list[float]:
+    """Return how many numbers there are, how many differ, and the largest difference over the largest number."""
+    apart = np.abs(one.astype(np.float64) - other)
+    return [float(one.size), float(np.count_nonzero(apart)), float(apart.max() / np.abs(other).max())]
 
 
 def kept_memory(communicator: Communicator, name: str, batch: int) -> dict[str, Any]:
-    """Return the bytes that this rank keeps after a step, without and with sharded state, by way and kind."""
+    """Return the bytes that this rank keeps after steps, without and with sharded state, by way and kind, and `bits`.
+
+    These are `compared_sums`, and "sharded", the weights of the two ways beside each other.
+    """
     found: dict[str, Any] = {}
+    weights = []
     for way, sharded in (("whole", False), ("sharded", True)):
         trainer = data_parallel(name, communicator, sharded=sharded)
-        trainer.step(share(name, batch, communicator))
+        for _ in range(_STEPS):
+            trainer.step(share(name, batch, communicator))
         parameters = trainer.model.parameters()
         found[way] = {
             "parameters": owned_bytes([parameter.data for parameter in parameters]),
             "gradients": owned_bytes([parameter.grad for parameter in parameters if parameter.grad is not None]),
             "optimizer_state": owned_bytes(list(trainer.optimizer.state_arrays())),
         }
+        weights.append(np.concatenate([parameter.data.ravel() for parameter in parameters]))
+    found["bits"] = {**compared_sums(communicator), "sharded": differing(*weights)}
     return found
 
 
@@ -95,11 +101,3 @@ def data_parallel(
     """Return the data-parallel training of a model of the zoo."""
     model, terms = models.entry(name).make(0).train(), counted_targets(datasets.IGNORED)
     return DataParallel(model, make_optimizer, models.loss_function(), group, terms=terms, **options)
-
-
-def _step(name: str, batch: int, group: Communicator, how: dict[str, Any] | None) -> Step:
-    own = share(name, batch, group)
-    if how is not None:
-        return partial(data_parallel(name, group, **how).step, own)
-    model = models.entry(name).make(0).train()
-    return partial(train_step, model, *own, models.loss_function(), AdamW(model.parameters()))

@@ -17,7 +17,7 @@ from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording.stragglers import Straggler
 from tinytorch.perf.distributed.recording.timeline import Timeline, recorded
-from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
+from tinytorch.perf.measuring import Counted, Unmeasured
 from tinytorch.perf.measuring.codec import from_json, to_json
 
 #: Steps of each way before the first that counts; rows and columns of the matrices that a burdened rank multiplies;
@@ -59,11 +59,6 @@ class StepRecordings:
     overlapped: tuple[Timeline, ...]
     afterwards: tuple[Timeline, ...]
     burdened: tuple[Timeline, ...]
-
-    @property
-    def clock_error(self) -> Measurement:
-        """How wrong the distance of two events of different ranks can be."""
-        return Measurement("error of the ranks' clocks", (typical(self.overlapped).error_seconds,), "s")
 
 
 def record_steps(
@@ -114,13 +109,22 @@ def typical(timelines: Sequence[Timeline]) -> Timeline:
     return sorted(timelines, key=lambda timeline: timeline.wall_seconds)[(len(timelines) - 1) // 2]
 
 
+def sent_early(timelines: Sequence[Timeline]) -> Counted:
+    """Return the share of its gradients that rank 0 sends off before the backward pass is over, in the typical step."""
+    timeline = typical(timelines)
+    over = max(event.end for event in timeline.tracks[0].profile.events if event.phase == "backward")
+    calls = [call for matched in timeline.matched_calls for call in matched.calls if call.rank == 0]
+    gradients = [call for call in calls if call.info.group != "world"]
+    early = sum(call.bytes for call in gradients if call.arrival < over) / sum(call.bytes for call in gradients)
+    return Counted(early, "%", "bytes of gradients that set off before the backward pass is over")
+
+
 @dataclass(frozen=True)
 class Named:
-    """The rank for which others waited by a timeline, whether it is the one, and what that cost."""
+    """The rank for which others waited by a timeline, and whether it is the one."""
 
     rank: Counted
     said: str
-    cost: Measurement
 
 
 def named(waits: Sequence[Straggler], burdened: int) -> Named | Unmeasured:
@@ -130,5 +134,4 @@ def named(waits: Sequence[Straggler], burdened: int) -> Named | Unmeasured:
     return Named(
         Counted(waits[0].rank, "1", "the rank for which the others waited longest"),
         "the burdened one" if waits[0].rank == burdened else "another one",
-        Measurement("time that the other ranks stood still for it in one step", (waits[0].cost_seconds,), "s"),
     )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tinytorch.chapters.gpt2 import GPT2, NUMBER
-from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink, ring_all_reduce
-from tinytorch.perf.distributed.cluster_model.scaling_laws import gustafson
+from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, ring_all_reduce
 from tinytorch.perf.host.pinned_threads import may_pin
 from tinytorch.perf.machine import identity
 from tinytorch.perf.measuring import Counted, Measurement, Modelled
@@ -20,6 +19,15 @@ _MACHINES = 8
 
 def _by_arithmetic(value: float, unit: str, what: str) -> Modelled:
     return Modelled(value, unit, what, "arithmetic")
+
+
+def gustafson(serial: float, ranks: int) -> float:
+    """Return the speedup of work that grows with p ranks, s + (1 - s) p: weak scaling's, as `amdahl` is strong one's.
+
+    ``serial`` is the share s of the time on all ranks, not on one, in which only one could work. Source: J. L.
+    Gustafson, 1988 (doi:10.1145/42411.42415).
+    """
+    return serial + (1 - serial) * ranks
 
 
 def cores_and_ranks() -> tuple[int, int]:
@@ -60,6 +68,33 @@ def walls(cores: int, seconds: Measurement, state_bytes: float) -> Walls:
         _by_arithmetic(state_bytes, "B", "state of the training"),
         _by_arithmetic(state_bytes / memory, "", "bytes of that training's state over this machine's memory"),
     )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What must be larger than the link's ridge by a formula so that arithmetic takes longer than messages do."""
+
+    way: str
+    what: str
+    formula: str
+    near: Modelled
+    far: Modelled
+
+
+def rules(cluster: Cluster, flops: float) -> list[Rule]:
+    """Return the rule of each way to split, in a node of the cluster and between nodes, for numbers of two bytes."""
+    near, far = (flops * line.beta_s_per_byte for line in (cluster.inside, cluster.between))
+    ways = (
+        ("data, whole or sharded", "tokens of a rank", "R", 1.0),
+        ("tensor, over 8", "width", "(8 − 1) R / 4", 7 / 4),
+        ("context", "positions of a rank", "R", 1.0),
+        ("experts", "width", "R / 4", 1 / 4),
+        ("pipeline", "layers of a stage × width", "R / 12", 1 / 12),
+    )
+    return [
+        Rule(way, what, formula, *(_by_arithmetic(share * ridge, "1", what) for ridge in (near, far)))
+        for way, what, formula, share in ways
+    ]
 
 
 def answers(between: GivenLink, parameters: float, peak: Measurement) -> dict[str, Modelled]:
