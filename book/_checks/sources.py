@@ -18,10 +18,6 @@ LONGEST_CELL = 10
 #: Words of prose that a chapter has at most, without what is folded, questions and what follows them, tables, formulas,
 #: claims and code; and numerals in a hundred of these words, a measured or quoted number being one.
 MOST_WORDS, MOST_NUMERALS = 3000, 3.0
-#: Chapters that are still longer or denser: what they have at most until they are written anew.
-LONGER = {
-    "distributed": (3410, 4.0),
-}
 #: What each chapter has at least: predictions before its questions, and exercises.
 FEWEST = 3
 _UNITS = (
@@ -356,16 +352,18 @@ def length_of(chapter: Chapter) -> tuple[int, int]:
     return words, numerals
 
 
-def too_long(chapter: Chapter, most: tuple[int, float]) -> Iterator[Problem]:
+def too_long(chapter: Chapter) -> Iterator[Problem]:
     """Yield that a chapter has more words of prose than a reader takes in, or too many numerals in them."""
     if not exercises_of(chapter):
         return
     words, numerals = length_of(chapter)
-    if words > most[0]:
-        yield Problem(1, f"the chapter has {words} words of prose before its questions; {most[0]} are enough")
-    if 100 * numerals > most[1] * words:
+    if words > MOST_WORDS:
+        yield Problem(1, f"the chapter has {words} words of prose before its questions; {MOST_WORDS} are enough")
+    if 100 * numerals > MOST_NUMERALS * words:
         share = 100 * numerals / words
-        yield Problem(1, f"the chapter has {share:.1f} numerals in a hundred words of prose; {most[1]} are enough")
+        yield Problem(
+            1, f"the chapter has {share:.1f} numerals in a hundred words of prose; {MOST_NUMERALS} are enough"
+        )
 
 
 def _count(number: int, what: str) -> str:
@@ -417,6 +415,7 @@ RULES = (
     unpaired_exercises,
     far_exercises,
     too_few_questions,
+    too_long,
 )
 
 
@@ -429,12 +428,11 @@ def read_source(text: str) -> Chapter:
     return chapter
 
 
-def check_source(text: str, name: str = "") -> list[Problem]:
-    """Return all problems of a chapter's source, sorted by line; ``name`` is its page's, if it has one."""
+def check_source(text: str) -> list[Problem]:
+    """Return all problems of a chapter's source, sorted by line."""
     chapter = read_source(text)
     head = (Problem(*fault) for fault in check_head(text))
-    length = too_long(chapter, LONGER.get(name, (MOST_WORDS, MOST_NUMERALS)))
-    return sorted([*head, *length, *(problem for rule in RULES for problem in rule(chapter))])
+    return sorted([*head, *(problem for rule in RULES for problem in rule(chapter))])
 
 
 class _WithoutDocstrings(ast.NodeTransformer):
@@ -455,4 +453,4 @@ def check_module(text: str) -> list[Problem]:
 def check_file(path: Path) -> list[Problem]:
     """Return the problems of a page or of a chapter's module, sorted by line."""
     text = path.read_text("utf-8")
-    return check_source(text, path.stem) if path.suffix == ".md" else check_module(text)
+    return check_source(text) if path.suffix == ".md" else check_module(text)

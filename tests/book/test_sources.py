@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from sources import LONGER, MOST_NUMERALS, MOST_WORDS, check_module, check_source, length_of, read_source
-
-BOOK = Path(__file__).resolve().parents[2] / "book"
+from sources import check_module, check_source
 
 CELL = "```{code-cell} ipython3\n%s\n```\n"
 
@@ -260,14 +256,6 @@ def test_long_and_dense_prose_is_found_before_the_questions_where_it_is_open(pro
     found = [message for message in messages(f"{prose}\n\n{EXERCISE}") if "enough" in message]
     assert len(found) == len(faults)
     assert all(fault in message for fault, message in zip(faults, found, strict=True))
-
-
-def test_no_chapter_may_be_longer_than_it_is() -> None:
-    """A chapter that has been cut must lose its exception."""
-    for name, most in LONGER.items():
-        words, numerals = length_of(read_source((BOOK / f"{name}.md").read_text("utf-8")))
-        assert words > MOST_WORDS or numerals > MOST_NUMERALS * words / 100, name
-        assert words <= most[0]
 
 
 def test_what_ends_a_chapter_has_one_order_and_one_wording() -> None:

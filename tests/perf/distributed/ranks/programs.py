@@ -1,6 +1,5 @@
 """What the tests run on several ranks: top-level functions, as a new process imports them by name."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.losses import MSELoss
 from tinytorch.core.optimizers import SGD
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.ranks.turns import Stopwatch, Turns
 from tinytorch.perf.distributed.training.data_parallel import DataParallel
 from tinytorch.perf.host.pinned_threads import allowed_cores
 
@@ -94,24 +92,3 @@ def data_parallel(communicator: Communicator, width: int, bucket_bytes: int, rat
     return DataParallel(
         model, lambda parameters: SGD(parameters, lr=rate), MSELoss(), communicator, bucket_bytes=bucket_bytes
     )
-
-
-def busy(seconds: float) -> None:
-    """Keep a core busy."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        np.sqrt(np.arange(100.0))
-
-
-def take_turns(pair: Communicator) -> dict[str, Any]:
-    """Return what turns of one and of two ranks saw, and what a stopwatch told."""
-    turns = Turns(pair, [1, 2])
-    present: list[list[int]] = []
-    for count in (2, 1, 2):
-        turns.take(count, lambda group: present.append([group.size, group.rank]))
-    turns.take(1, lambda _: busy(0.2))
-    watch = Stopwatch(pair, lambda: busy(1e-3 * (1 + pair.rank)))
-    watch.prepare()
-    for _ in range(6):
-        watch.take()
-    return {"present": present, "slept": turns.slept, "used": turns.used, "told": watch.told()}

@@ -20,14 +20,13 @@ from tinytorch.perf.distributed.collectives.timing import (
 )
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.distributed.ranks.measuring import BECAUSE, compare_on_ranks
+from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import may_pin
 from tinytorch.perf.measuring import Measurement, Unmeasured, collector_off
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.codec import to_json
-from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import BlasThreads, Caches, Conditions, Ranks
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
@@ -93,16 +92,6 @@ class Collectives:
             ValueError: if the kind was not measured, or not for sizes enough.
         """
         return Unmeasured(BECAUSE) if self.oversubscribed else fit_pieces(self.of(kind))
-
-    def compare(self, baseline: Kind, candidate: Kind, nbytes: int) -> Comparison | Unmeasured:
-        """Return how much faster one kind is than another for messages of ``nbytes``.
-
-        Raises:
-            ValueError: if a kind or size was not measured.
-        """
-        if nbytes not in self.sizes:
-            raise ValueError(f"nbytes must be one of {', '.join(map(str, self.sizes))}, not {nbytes}")
-        return compare_on_ranks(self.of(baseline)[nbytes], self.of(candidate)[nbytes])
 
 
 def measure_collectives(

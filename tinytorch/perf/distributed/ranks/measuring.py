@@ -16,11 +16,8 @@ from tinytorch.perf.distributed.ranks.collective_ops import load_mpi
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 
 if TYPE_CHECKING:
-    from tinytorch.perf.measuring import Measurement, Unmeasured
-    from tinytorch.perf.measuring.comparison import Comparison
+    from tinytorch.perf.measuring import Measurement
 
-#: Relative difference of times on ranks that matters: what messages differ by from one placement to the next is more.
-MATTERS = 0.15
 #: Why nothing is said of times, as the end of a sentence.
 BECAUSE = "more ranks than cores tell how the system shares its cores, not how ranks scale: each needs one of its own"
 
@@ -63,17 +60,3 @@ def is_oversubscribed(*measurements: Measurement) -> bool:
 
     made_on = [measurement.conditions.instrument for measurement in measurements]
     return any(isinstance(one, Ranks) and one.oversubscribed for one in made_on)
-
-
-def compare_on_ranks(baseline: Measurement, candidate: Measurement) -> Comparison | Unmeasured:
-    """Return `compare_paired` of two measurements taken on ranks; `Unmeasured` if they were oversubscribed.
-
-    Raises:
-        ValueError: as `compare_paired`.
-    """
-    from tinytorch.perf.measuring import Unmeasured
-    from tinytorch.perf.measuring.comparison import compare_paired
-
-    if is_oversubscribed(baseline, candidate):
-        return Unmeasured(BECAUSE)
-    return compare_paired(baseline, candidate, MATTERS)
