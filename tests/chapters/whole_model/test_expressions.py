@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ from tests.chapters.made_turns import in_turns
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.chapters.whole_model import expressions as chapter
 from tinytorch.chapters.whole_model.expressions import EXPRESSIONS, study_expressions
-from tinytorch.perf.measuring import Unmeasured
+from tinytorch.perf.measuring import Modelled, Unmeasured
 
 
 @pytest.mark.parametrize("name", EXPRESSIONS)
@@ -43,25 +42,31 @@ def test_a_way_costs_its_traffic_and_what_it_holds_beyond_its_result() -> None:
     assert found["one line"].beyond.value >= 2 * size
     assert found["in place"].beyond.value == pytest.approx(0, abs=0.01 * size)
     assert 0 < found["in blocks"].beyond.value < 0.1 * size
+    assert found["one pass, to an existing array"].beyond.value == 0
 
 
-@pytest.mark.parametrize(("faults", "price"), [(1000.0, 0.002), (0.0, None), (None, None)])
-def test_the_faults_of_the_line_cost_what_those_of_the_pass_do(faults: float | None, price: float | None) -> None:
-    """Fresh pages make the pass two seconds longer; the line has twice as many faults, and the steps in place none."""
-    times = in_turns({"fresh": 5.0, "there": 3.0})
-    fresh = replace(times["fresh"], conditions=replace(times["fresh"].conditions, page_faults_per_call=faults))
-    done = chapter.Pass(fresh, times["there"])
-    costs: Any = {"one line": SimpleNamespace(faults=2000), "in place": SimpleNamespace(faults=0)}
-    assert done.faults_more(costs).value == 2000
+@pytest.mark.parametrize(("faults", "price"), [(1000, 0.002), (0, None)])
+def test_the_faults_of_the_line_cost_what_those_of_the_pass_do(faults: int, price: float | None) -> None:
+    """Fresh pages make the pass two seconds longer; the line has 2,000 faults more than the steps in place."""
+    times = in_turns({"fresh": 5.0, "existing": 3.0})
+    costs: Any = {
+        "one line": SimpleNamespace(faults=2300),
+        "in place": SimpleNamespace(faults=300),
+        "one compiled pass": SimpleNamespace(faults=faults, seconds=times["fresh"]),
+        "one pass, to an existing array": SimpleNamespace(faults=0, seconds=times["existing"]),
+    }
+    done = chapter.Faults(costs)
+    assert done.more.value == 2000
     if price is None:
         assert isinstance(done.price, Unmeasured)
-        assert isinstance(done.predicted(costs), Unmeasured)
+        assert isinstance(done.predicted, Unmeasured)
     else:
-        assert (done.price.median, done.predicted(costs).value) == pytest.approx((price, 2000 * price))
+        assert isinstance(done.predicted, Modelled)
+        assert (done.price.median, done.predicted.value) == pytest.approx((price, 2000 * price))
 
 
 def test_the_compiled_pass_is_held_against_the_better_of_numpys_ways(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = dict(zip(EXPRESSIONS, (12.0, 10.0, 4.4, 5.0, 4.0), strict=True))
+    seconds = dict(zip((*EXPRESSIONS, "one pass, to an existing array"), (12.0, 10.0, 4.4, 5.0, 4.0, 3.0), strict=True))
     monkeypatch.setattr(chapter, "interleave", lambda *_, **__: in_turns(seconds))
     assert chapter.gain_over_numpy(study_expressions(made_ceilings(), (10, 10))).median == pytest.approx(1.1)
 

@@ -68,8 +68,9 @@ EXPRESSIONS: dict[str, Callable[[Array], Array]] = {
     "in blocks": gelu_in_blocks,
     "one compiled pass": fused_gelu,
 }
+_PASS, _EXISTING = "one compiled pass", "one pass, to an existing array"
 #: Those that go over memory once: what a block's operators move meets a cache.
-_AT_ONCE = ("in blocks", "one compiled pass")
+_AT_ONCE = ("in blocks", _PASS, _EXISTING)
 
 
 @dataclass(frozen=True)
@@ -90,21 +91,29 @@ class Expression:
 def study_expressions(
     machine: Ceilings, shape: tuple[int, ...] = (4000, 4000), *, repeats: int = 10, at_most_seconds: float = 10.0
 ) -> dict[str, Expression]:
-    """Return the cost of each way to write GELU on float32 standard normal numbers of ``shape``, timed in turns."""
+    """Return the cost of each way to write GELU on float32 standard normal numbers of ``shape``, timed in turns.
+
+    The last is the compiled pass again, to an array that exists: the price of fresh pages is the one difference.
+    """
     x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+
+    def ways() -> dict[str, Callable[[Array], Array]]:
+        return {**EXPRESSIONS, _EXISTING: partial(fused_gelu, out=np.zeros_like(x))}
 
     def fresh() -> dict[str, Callable[[], Array]]:
         elsewhere = x.copy()
-        return {name: partial(function, elsewhere) for name, function in EXPRESSIONS.items()}
+        return {name: partial(function, elsewhere) for name, function in ways().items()}
 
     times = interleave(fresh, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.1)
-    return {name: _cost(name, times[name], x, machine) for name in EXPRESSIONS}
+    return {name: _cost(name, function, times[name], x, machine) for name, function in ways().items()}
 
 
-def _cost(name: str, seconds: Measurement, x: Array, machine: Ceilings) -> Expression:
-    memory = MemoryProfiler().profile(EXPRESSIONS[name], (x,), calls=1)
+def _cost(
+    name: str, function: Callable[[Array], Array], seconds: Measurement, x: Array, machine: Ceilings
+) -> Expression:
+    memory = MemoryProfiler().profile(function, (x,), calls=1)
     size = memory["result"].nbytes
-    moved = 2 * size if name in _AT_ONCE else passes_bytes(EXPRESSIONS[name], x)
+    moved = 2 * size if name in _AT_ONCE else passes_bytes(function, x)
     reading = machine.levels[-1].copy.per(moved, "s", f"traffic of {name} over the bandwidth")
     return Expression(
         Counted(moved, "B", f"memory traffic, {name}"),
@@ -117,29 +126,34 @@ def _cost(name: str, seconds: Measurement, x: Array, machine: Ceilings) -> Expre
 
 
 @dataclass(frozen=True)
-class Pass:
-    """The compiled pass as it is, and to an array that is there already."""
+class Faults:
+    """Page faults of the expressions that were timed in turns, and what one of them costs."""
 
-    fresh: Measurement
-    there: Measurement
+    costs: Mapping[str, Expression]
 
     @property
     def price(self) -> Measurement | Unmeasured:
-        """What one of the pass's page faults costs: the time of its fresh pages over their number."""
-        faults = self.fresh.conditions.page_faults_per_call or 0
-        if faults < 1:
+        """What a fault of the compiled pass costs: what it takes longer than to an existing array, over the faults."""
+        fresh, existing = self.costs[_PASS], self.costs[_EXISTING]
+        more = fresh.faults - existing.faults
+        if more < 1:
             return Unmeasured("the system does not count the page faults of a call")
-        return difference(self.fresh, self.there, "time of fresh pages").scaled(1 / faults, name="time of a page fault")
+        taken = difference(fresh.seconds, existing.seconds, "time of fresh pages")
+        return taken.scaled(1 / more, name="time of a page fault")
 
-    def faults_more(self, costs: Mapping[str, Expression]) -> Counted:
-        """Return how many faults more the line has than its steps in place."""
-        return Counted(costs["one line"].faults - costs["in place"].faults, "faults", "page faults of the line alone")
+    @property
+    def more(self) -> Counted:
+        """How many faults more the line has than its steps in place."""
+        line, in_place = self.costs["one line"], self.costs["in place"]
+        return Counted(line.faults - in_place.faults, "faults", "page faults of the line alone")
 
-    def predicted(self, costs: Mapping[str, Expression]) -> Modelled | Unmeasured:
-        """Return what these faults cost at the price of the pass's."""
-        if isinstance(self.price, Unmeasured):
-            return self.price
-        more = self.price.scaled(self.faults_more(costs).value, name="page faults of the line at the pass's price")
+    @property
+    def predicted(self) -> Modelled | Unmeasured:
+        """What these faults cost at the price of the pass's."""
+        price = self.price
+        if isinstance(price, Unmeasured):
+            return price
+        more = price.scaled(self.more.value, name="page faults of the line at the pass's price")
         return Modelled.by("the price of a page fault in the compiled pass times their number", more)
 
 
@@ -148,19 +162,11 @@ def line_beyond_in_place(costs: Mapping[str, Expression]) -> Measurement:
     return difference(costs["one line"].seconds, costs["in place"].seconds, "the line less its steps in place")
 
 
-def study_pass(shape: tuple[int, ...] = (4000, 4000)) -> Pass:
-    """Return the compiled pass on numbers of ``shape`` in two ways, in turns."""
-    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-    ways = {"fresh": partial(fused_gelu, x), "there": partial(fused_gelu, x, np.zeros_like(x))}
-    times = interleave(ways, repeats=36, at_most_seconds=3, warmup_seconds=0.05)
-    return Pass(times["fresh"], times["there"])
-
-
 def gain_over_numpy(costs: Mapping[str, Expression]) -> Measurement:
     """Return how many times as fast the compiled pass is as the better of NumPy's ways that need fewer bytes."""
     best = min((costs[name].seconds for name in ("in place", "in blocks")), key=lambda seconds: seconds.median)
     what = f"time of the best way of NumPy, {best.name}, over that of one compiled pass"
-    return ratio(best, costs["one compiled pass"].seconds, what)
+    return ratio(best, costs[_PASS].seconds, what)
 
 
 def fused_error() -> Counted:

@@ -135,7 +135,7 @@ class PlanStudy:
     product: Counted
 
 
-def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings, repeats: int = 15) -> PlanStudy:
+def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings, repeats: int = 60) -> PlanStudy:
     """Return a forward pass of ``model`` on the kernels op by op, and by its plan, in turns."""
     run = with_kernels(forward_pass(model, example))
     with recording(timed=False) as recorded:
@@ -154,7 +154,7 @@ def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings,
     ways = {"op by op": run, "joined": joined, "kernels alone": bare, "plan": forward_pass(planned, example)}
     ways["call"] = lambda: apply(ops.add, one, one)
     with no_grad():
-        times = interleave(ways, repeats=repeats, at_most_seconds=1, warmup_seconds=0.05)
+        times = interleave(ways, repeats=repeats, at_most_seconds=3, warmup_seconds=0.05)
     events, steps = recorded.profile.events, planned.step_times(example)
     inside = together(steps, "time inside of all steps of the plan")
 
@@ -279,7 +279,7 @@ def training_steps() -> dict[str, Measurement]:
 def batched_gain() -> Measurement:
     """Return sequences a second of the GPT in a batch of 64 over one at a time, by NumPy."""
     runs = {str(batch): forward_pass(models.trained("gpt"), models.example("gpt", batch)) for batch in (1, 64)}
-    pair = interleave(runs, repeats=9, at_most_seconds=0.5, warmup_seconds=0.05)
+    pair = interleave(runs, repeats=21, at_most_seconds=1.5, warmup_seconds=0.05)
     called = "sequences a second in a batch of 64 over one at a time, GPT, NumPy"
     return ratio(pair["1"], pair["64"]).scaled(64, "", called)
 

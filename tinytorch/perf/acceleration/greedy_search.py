@@ -23,7 +23,7 @@ Chosen = Mapping[Op, Implementation]
 #: Operands and parameters of an op's calls.
 Calls = Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
 #: Samples of what each op takes, whose median says which takes most.
-_SHARES = 9
+_SHARES = 21
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def _shares(
     if not wanted:
         return {}
     parts = {op.name: replayed(chosen[op], calls[op]) for op in wanted}
-    times = interleave({"whole": under(run, chosen), **parts}, repeats=_SHARES, at_most_seconds=1.0, warmup_seconds=0.1)
+    times = interleave({"whole": under(run, chosen), **parts}, repeats=_SHARES, at_most_seconds=2.0, warmup_seconds=0.1)
     return {op: ratio(times[op.name], times["whole"], f"share of {op.name}").scaled(1, "%") for op in wanted}
 
 
