@@ -63,12 +63,12 @@ def test_a_break_even_varies_as_its_density_does() -> None:
 
 
 def test_a_line_through_two_speedups_gives_its_parts_and_all_others() -> None:
-    """A call of a tenth of the dense product, and three halves of a dense weight for each that is left."""
+    """A call of a tenth of the dense product; of the rest, three halves of a dense weight for each that is left."""
     levels = (0.2, 0.5, 0.6, 0.8, 0.9)
-    line: Line = line_through(0.2, made(1 / (0.1 + 0.8 * 1.5)), 0.9, made(1 / (0.1 + 0.1 * 1.5)))
+    line: Line = line_through(0.2, made(1 / (0.1 + 0.9 * 0.8 * 1.5)), 0.9, made(1 / (0.1 + 0.9 * 0.1 * 1.5)))
     assert (line.call.median, line.weight.median) == pytest.approx((0.1, 1.5))
-    assert line.break_even("predicted").value == pytest.approx(1 - 0.9 / 1.5)
-    assert line.speedup(0.98, "predicted").value == pytest.approx(1 / (0.1 + 0.03))
+    assert line.break_even("predicted").value == pytest.approx(1 - 1 / 1.5)
+    assert line.speedup(0.98, "predicted").value == pytest.approx(1 / (0.1 + 0.9 * 0.03))
     assert crossing(levels, [0.3 / (1 - level) for level in levels]) == pytest.approx(0.7, abs=0.05)
 
 

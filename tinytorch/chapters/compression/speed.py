@@ -133,32 +133,35 @@ class SparseSpeed:
 
 @dataclass(frozen=True)
 class Line:
-    """The time of a sparse product over that of the dense one: a part of each call, and one for each weight left."""
+    """The time of a sparse product over that of the dense one: a part of each call, and one for each weight left.
+
+    ``call`` is what no zero shortens, of the dense product; ``weight`` what a stored weight takes, over a dense one.
+    """
 
     call: Measurement
     weight: Measurement
 
     def break_even(self, name: str) -> Modelled:
         """Return the share of zeros at which the product takes as long as the dense one."""
-        samples = ((1 - call) / weight for call, weight in zip(self.call.samples, self.weight.samples, strict=True))
-        density = Measurement(name, tuple(samples), "%", self.weight.conditions)
+        density = Measurement(name, tuple(1 / weight for weight in self.weight.samples), "%", self.weight.conditions)
         return Modelled.by(_BY_LINE, _zeros_at(name, density))
 
     def speedup(self, zeros: float, name: str) -> Modelled:
         """Return the speedup at a share of zeros."""
         pairs = zip(self.call.samples, self.weight.samples, strict=True)
-        samples = tuple(1 / (call + (1 - zeros) * weight) for call, weight in pairs)
+        samples = tuple(1 / (call + (1 - call) * (1 - zeros) * weight) for call, weight in pairs)
         return Modelled.by(_BY_LINE, Measurement(name, samples, "", self.weight.conditions))
 
 
 def line_through(fuller: float, full: Measurement, sparser: float, sparse: Measurement) -> Line:
     """Return the line through the speedups at two shares of zeros, taken in turns."""
     more, less = (1 / np.array(one.samples) for one in (full, sparse))
-    weight = (more - less) / (sparser - fuller)
+    slope = (more - less) / (sparser - fuller)
+    call = less - (1 - sparser) * slope
     conditions = of_any([full.conditions, sparse.conditions])
     return Line(
-        Measurement("part of a call, over a dense product", tuple(less - (1 - sparser) * weight), "%", conditions),
-        Measurement("time of a stored weight over that of a dense one", tuple(weight), "", conditions),
+        Measurement("part of a call, over a dense product", tuple(call), "%", conditions),
+        Measurement("time of a stored weight over that of a dense one", tuple(slope / (1 - call)), "", conditions),
     )
 
 
