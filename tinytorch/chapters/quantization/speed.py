@@ -14,12 +14,17 @@ from tinytorch.chapters.calls import in_turns
 from tinytorch.chapters.machine import multiplies_bytes
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
+from tinytorch.core.module import Module
+from tinytorch.core.op import Op
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.acceleration.greedy_search import Calls, ops_of, replayed
+from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.time_bound import at_rate
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between, verdict_of_all
+from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.layers import Plan, QuantizedLinear
 from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, verdict
@@ -58,6 +63,35 @@ def with_instruction(one: Ceilings) -> Judgement | Unmeasured:
             "this CPU has no instruction that multiplies bytes, and the source says that the gain depends on it"
         )
     return decided(True)
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """The ops of a model that its codes replace, alone: their share of a pass, and how many times as fast codes are.
+
+    ``predicted`` is what that makes of the pass.
+    """
+
+    share: Measurement
+    alone: Measurement
+    predicted: Modelled
+
+
+def replaced_ops(model: Module, coded: Module, inputs: Any, repeats: int = 30) -> Replaced:
+    """Return what codes replace of a pass of ``model``, on the operands of a pass of it and of ``coded``, in turns."""
+    runs = forward_pass(model, inputs), forward_pass(coded, inputs)
+    floats, codes = ops_of(runs[0]), ops_of(runs[1])
+
+    def only(calls: Mapping[Op, Calls], others: Mapping[Op, Calls]) -> Callable[[], Any]:
+        parts = [replayed(op.default, each) for op, each in calls.items() if op not in others]
+        return lambda: [part() for part in parts]
+
+    ways = {"pass": runs[0], "in float": only(floats, codes), "in codes": only(codes, floats)}
+    seconds = interleave(ways, repeats=repeats, at_most_seconds=4, warmup_seconds=0.1)
+    share = ratio(seconds["in float"], seconds["pass"], "share of a pass that codes replace").scaled(1, "%")
+    alone = ratio(seconds["in float"], seconds["in codes"], "what codes replace, in float over in codes")
+    whole = predicted_speedup(share, alone, "speedup of a pass of which codes replace a share")
+    return Replaced(share, alone, Modelled.by("Amdahl's law", whole))
 
 
 @dataclass(frozen=True)
