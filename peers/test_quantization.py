@@ -9,9 +9,6 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from peers.agreement import drawn
 from tinytorch.core.layers import Linear
@@ -25,15 +22,12 @@ from tinytorch.perf.quantization import (
     Plan,
     QuantizedLinear,
     Scheme,
-    dequantize_blocks,
     encode,
     fake_quantize,
     quantize,
-    quantize_blocks,
     range_parameters,
 )
 
-gguf: Any = importlib.import_module("gguf")
 onnx: Any = importlib.import_module("onnx")
 observers: Any = importlib.import_module("torch.ao.quantization.observer")
 
@@ -163,30 +157,6 @@ def test_fake_quantization_of_channels_is_pytorch_s() -> None:
     expected.backward(torch.tensor(down))
     assert theirs.grad is not None
     np.testing.assert_array_equal(mine.grad, theirs.grad.numpy())
-
-
-blocks = hnp.arrays(
-    np.float32, st.tuples(st.integers(1, 20), st.sampled_from([32, 96])), elements=st.floats(-100, 100, width=16)
-)
-
-
-@pytest.mark.parametrize("name", ["Q8_0", "Q4_0"])
-@given(x=blocks)
-@settings(max_examples=60, deadline=None)
-def test_block_formats_are_gguf_s_byte_for_byte(name: Any, x: Array) -> None:
-    kind = gguf.GGMLQuantizationType[name]
-    packed = quantize_blocks(x, name)
-    np.testing.assert_array_equal(packed, gguf.quants.quantize(x, kind))
-    np.testing.assert_array_equal(dequantize_blocks(packed, name), gguf.quants.dequantize(packed, kind))
-
-
-@pytest.mark.parametrize("name", ["Q8_0", "Q4_0"])
-def test_blocks_of_normal_weights_are_gguf_s(name: Any) -> None:
-    kind = gguf.GGMLQuantizationType[name]
-    for scale in (1e-6, 0.02, 1, 1e4):
-        x = drawn(64, 512, seed=2) * np.float32(scale)
-        x[3, :64] = 0
-        np.testing.assert_array_equal(quantize_blocks(x, name), gguf.quants.quantize(x, kind))
 
 
 def session(nodes: list[Any], inputs: dict[str, list[Any]], outputs: dict[str, int], constants: Any = ()) -> Any:

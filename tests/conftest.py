@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scripts.blas_settings import ignored_warnings
-from tests import own_warnings
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.machine import Ceilings, store
@@ -36,7 +35,6 @@ settings.load_profile("any machine")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Do without the warnings of a BLAS whose flags are false, and without what else this machine does."""
-    own_warnings.pytest_configure(config)
     _take_machine_as_quiet()
     for one in ignored_warnings():
         config.addinivalue_line("filterwarnings", one)

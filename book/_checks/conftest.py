@@ -9,7 +9,6 @@ from chromium import launched
 from playwright.sync_api import Browser
 
 from tests.book.conftest import sphinx as sphinx
-from tests.own_warnings import pytest_configure as pytest_configure
 
 
 @pytest.fixture(scope="session")

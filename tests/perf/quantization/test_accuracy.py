@@ -15,12 +15,12 @@ from tinytorch.core.module import Module
 from tinytorch.perf.quantization import (
     Plan,
     Scheme,
+    compare_models,
     next_token_divergence,
     paired_accuracy,
-    quantization_accuracy,
     quantize_model,
 )
-from tinytorch.perf.quantization.accuracy import mean_interval, paired_difference_interval
+from tinytorch.perf.quantization.accuracy import QuantizationAccuracy, mean_interval, paired_difference_interval
 
 
 def outcomes(gained: int, lost: int, both: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
@@ -125,6 +125,11 @@ def test_bad_arguments_are_named() -> None:
         paired_difference_interval(2, 2, 3)
 
 
+def compared(model: Module, name: str, plan: Plan) -> QuantizationAccuracy:
+    calibration = models.entry(name).data().train_inputs[:256] if plan.mode == "static" else None
+    return compare_models(model, quantize_model(model, calibration, plan), name, plan)
+
+
 @pytest.mark.parametrize(
     ("name", "plans"),
     [("mlp", [Plan("weight-only"), Plan("dynamic"), Plan("static", symmetric=False)]), ("cnn", [Plan("dynamic")])],
@@ -132,14 +137,14 @@ def test_bad_arguments_are_named() -> None:
 def test_eight_bits_cost_the_zoo_at_most_half_a_point(name: str, plans: list[Plan]) -> None:
     model = models.trained(name)
     for plan in plans:
-        found = quantization_accuracy(model, name, plan)
+        found = compared(model, name, plan)
         assert found.accuracy.baseline == models.accuracy(model, name)
         assert found.accuracy.examples == len(models.entry(name).data().test_targets)
         assert found.accuracy.difference >= -0.005
         assert found.accuracy.difference in found.accuracy.interval
         assert found.divergence is None
         assert found.size_ratio <= 0.27
-    coarse = quantization_accuracy(model, name, Plan("weight-only", Scheme(2, per="tensor")))
+    coarse = compared(model, name, Plan("weight-only", Scheme(2, per="tensor")))
     assert coarse.output_error > 10 * found.output_error
 
 
@@ -148,9 +153,7 @@ def test_a_gpt_is_compared_by_its_next_tokens_too(monkeypatch: pytest.MonkeyPatc
     few = replace(models.entry("gpt"), data=lambda: datasets.sorting(300, 80))
     monkeypatch.setitem(models.ZOO, "gpt", few)
     model: Module = models.gpt(0).eval()
-    fine, coarse = (
-        quantization_accuracy(model, "gpt", Plan("weight-only", Scheme(bits, per="channel"))) for bits in (8, 2)
-    )
+    fine, coarse = (compared(model, "gpt", Plan("weight-only", Scheme(bits, per="channel"))) for bits in (8, 2))
     for found in (fine, coarse):
         assert found.divergence is not None
         assert found.divergence.mean in found.divergence.interval

@@ -18,14 +18,11 @@ from tinytorch.perf.quantization.accuracy import (
     compare_models,
     next_token_divergence,
     paired_accuracy,
-    quantization_accuracy,
 )
-from tinytorch.perf.quantization.blocks import dequantize_blocks, quantize_blocks
 from tinytorch.perf.quantization.convert import (
     analyze_model_sizes,
     layer_report,
     layers_to_keep,
-    print_layer_report,
     quantize_model,
     sensitivity_scan,
     stored_bytes,
@@ -60,7 +57,6 @@ __all__ = [
     "analyze_model_sizes",
     "compare_models",
     "decode",
-    "dequantize_blocks",
     "dequantize_int8",
     "encode",
     "fake_quantize",
@@ -73,10 +69,7 @@ __all__ = [
     "pack",
     "paired_accuracy",
     "prepare_training",
-    "print_layer_report",
-    "quantization_accuracy",
     "quantize",
-    "quantize_blocks",
     "quantize_int8",
     "quantize_model",
     "range_parameters",

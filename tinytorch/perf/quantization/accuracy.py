@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,11 +12,9 @@ from tinytorch import datasets, models
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.perf.measuring.statistics import Interval, checked
-from tinytorch.perf.quantization.convert import quantize_model, relative_error, stored_bytes
+from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.layers import Plan
 
-#: Training examples that calibrate a static model.
-CALIBRATION = 256
 _RESAMPLES = 2000
 
 
@@ -179,29 +176,6 @@ class QuantizationAccuracy:
     output_error: float
     divergence: Divergence | None
     size_ratio: float
-
-
-def quantization_accuracy(
-    model: Module, name: str, plan: Plan | None = None, keep: Sequence[str] = ()
-) -> QuantizationAccuracy:
-    """Return what `quantize_model` with this plan costs the zoo's model of that name on its whole test part.
-
-    A static plan is calibrated with the first 256 training examples.
-
-    Raises:
-        ValueError: if the zoo has no such model, or as `quantize_model` does.
-
-    Examples:
-        >>> from tinytorch.models import mlp
-        >>> from tinytorch.perf.quantization import quantization_accuracy
-        >>> found = quantization_accuracy(mlp().eval(), "mlp")  # a model that nobody has trained
-        >>> 0 <= found.accuracy.candidate <= 1
-        True
-    """
-    plan = plan or Plan()
-    inputs = models.entry(name).data().train_inputs[:CALIBRATION]
-    calibration = models.as_input(inputs) if plan.mode == "static" else None
-    return compare_models(model, quantize_model(model, calibration, plan, keep), name, plan)
 
 
 def compare_models(model: Module, quantized: Module, name: str, plan: Plan) -> QuantizationAccuracy:

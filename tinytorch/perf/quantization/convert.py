@@ -20,7 +20,6 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, one_at_a_time, undisturbed
 from tinytorch.perf.measuring import interleave, measure
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, print_table
 from tinytorch.perf.ops.affine import Scheme
 from tinytorch.perf.quantization.layers import Plan, QuantizedProduct, is_quantizable, quantized_layer
 from tinytorch.perf.quantization.observers import MinMaxObserver, RangeObserver
@@ -168,19 +167,6 @@ class LayerReport:
     quantized_seconds: float
 
 
-LAYER_REPORT_COLUMNS = (
-    Column("name", "layer", numeric=False),
-    Column("kind", "kind", numeric=False),
-    Column("plan", "weights and mode", numeric=False),
-    Column("float_bytes", "float MiB", mebibytes),
-    Column("stored_bytes", "stored MiB", mebibytes),
-    Column("weight_snr_db", "weights dB", number(1)),
-    Column("output_error", "output error", number(4)),
-    Column("float_seconds", "float ms", milliseconds),
-    Column("quantized_seconds", "quantized ms", milliseconds),
-)
-
-
 def layer_report(model: Module, quantized: Module, inputs: Any, repeats: int = 6) -> list[LayerReport]:
     """Return one row for each quantized layer, and for each that its groups keep in float, in the order of the model.
 
@@ -286,21 +272,6 @@ def decibels(expected: Array, got: Array) -> float:
     """Return the signal-to-noise ratio 10 log10(Σ expected² / Σ (expected - got)²); infinite for equal."""
     error = relative_error(expected, got)
     return float("inf") if error == 0 else float(-20 * np.log10(error))
-
-
-def print_layer_report(rows: Sequence[LayerReport]) -> None:
-    """Print the rows, and what all layers together take.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch import Linear, Sequential, Tensor
-        >>> from tinytorch.perf.quantization import layer_report, print_layer_report, quantize_model
-        >>> model, x = Sequential(Linear(64, 64, seed=0)), Tensor(np.ones((2, 64), np.float32))
-        >>> print_layer_report(layer_report(model, quantize_model(model), x))  # doctest: +ELLIPSIS
-        layer...
-    """
-    total, stored = sum(row.float_bytes for row in rows), sum(row.stored_bytes for row in rows)
-    print_table(rows, LAYER_REPORT_COLUMNS, [f"{total:,} bytes of float32 are stored in {stored:,}"])
 
 
 @dataclass(frozen=True, slots=True)
