@@ -2,7 +2,7 @@
 
 Prints where else they differ, and how far their intervals agree, pooled over all pairs of sites; --json FILE keeps the
 latter with machine, date and version. Exit code 0 if only what was measured differs, 1 if anything else does, 2 if a
-folder is no built site.
+folder is no built site. --numbers prints instead, in Markdown, which numbers of the first two changed for real.
 
 Compared are what records say besides values, the text of pages without what shows a record, which says so by its
 ``data-key``, and the code of notebooks. All other files must be the same, but for drawings and what is made of records.
@@ -22,7 +22,7 @@ from typing import Any
 
 from bs4 import BeautifulSoup
 
-from scripts.build_agreement import agreement_document, agreement_lines, compared
+from scripts.build_numbers import agreement_document, agreement_lines, changes_report, compared
 from scripts.site_records import Json, read_site
 from tinytorch.perf.measuring.atomic_io import write_whole
 
@@ -163,24 +163,26 @@ def _report_differences(first: Path, second: Path) -> bool:
 def main(arguments: list[str] | None = None) -> int:
     """Compare the sites that the arguments name, print where they differ, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m scripts.compare_builds", description=__doc__)
-    parser.add_argument("site", nargs="+", type=Path, help="folders of built sites, such as _build/html")
+    parser.add_argument("first", type=Path, help="folder of a built site, such as _build/html")
+    parser.add_argument("others", nargs="+", type=Path, help="folders of others")
     parser.add_argument("--json", type=Path, help="file to keep the agreement of their intervals in")
+    parser.add_argument("--numbers", action="store_true", help="say which numbers changed for real")
     chosen = parser.parse_args(arguments)
-    for site in chosen.site:
-        if not (site / "index.html").is_file():
-            print(f"{site} must be the folder of a built site, but has no index.html.", file=sys.stderr)
-            return 2
-    if len(chosen.site) < 2:
-        print("site must name at least two folders of built sites.", file=sys.stderr)
+    try:
+        sites = [read_site(folder) for folder in (chosen.first, *chosen.others)]
+    except ValueError as error:
+        print(error, file=sys.stderr)
         return 2
-    differ = [_report_differences(chosen.site[0], other) for other in chosen.site[1:]]
-    sites = [read_site(site) for site in chosen.site]
+    if chosen.numbers:
+        print(changes_report(*sites[:2]))
+        return 0
+    differ = [_report_differences(chosen.first, other) for other in chosen.others]
     numbers = compared(sites)
     if numbers:
         print("\n".join(agreement_lines(numbers)))
         if chosen.json is not None:
             write_whole(chosen.json, json.dumps(agreement_document(sites, numbers), indent=1) + "\n")
-    return 1 if any(differ) else 0
+    return int(any(differ))
 
 
 if __name__ == "__main__":

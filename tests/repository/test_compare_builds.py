@@ -87,13 +87,19 @@ def made(folder: Path, values: dict[str, str]) -> Path:
 
 
 def test_sites_that_differ_in_measured_values_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first, second = made(tmp_path / "a", FIRST), made(tmp_path / "b", SECOND)
-    assert list(compare_sites(first, second)) == []
-    assert main([str(first), str(second)]) == 0
+    sites = [made(tmp_path / name, values) for name, values in (("a", FIRST), ("b", SECOND), ("c", FIRST))]
+    for each in sites:
+        records = each / "_records"
+        (records / "machine.json").write_text((records / "index.json").read_text().replace('"index"', '"machine"'))
+    assert main([*map(str, sites), "--json", str(tmp_path / "kept.json")]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == "10 files are the same but for what was measured."
+    assert printed[0] == "11 files are the same but for what was measured."
     # The second interval, from 1 to 926, holds 1.1; the first, from 1 to 2.1, does not hold 925.
-    assert printed[3].split()[:5] == ["all", "pages", "1", "50.0%", "100.0%"]
+    assert printed[4].split()[:5] == ["all", "pages", "2", "66.7%", "100.0%"]
+    kept = json.loads((tmp_path / "kept.json").read_text())
+    assert (kept["builds"], kept["all"]["pairs"], kept["all"]["numbers"]) == (3, 3, 2)
+    assert kept["machine"]["cpu"] == "CPU"
+    assert main([str(sites[0]), str(tmp_path / "none")]) == 2
 
 
 def replaced(name: str, old: str, new: str) -> Callable[[Path], None]:
