@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tinytorch.perf.engines.agreement import check
+from tinytorch.perf.engines.loading import load
 from tinytorch.perf.engines.presence import available
 from tinytorch.perf.engines.protocol import ENGINES, OURS, Engine, Phase
 from tinytorch.perf.engines.turns import study
@@ -24,7 +25,7 @@ def test_every_engine_is_installed_here() -> None:
 @pytest.mark.parametrize("engine", [e for e in PEERS if e.setting != "compiled"], ids=lambda engine: str(engine.name))
 def test_engines_compute_what_we_compute(engine: Engine, name: str, phase: Phase) -> None:
     if phase in engine.phases:
-        with engine.load().scope(engine.setting):
+        with load(engine).scope(engine.setting):
             assert check(engine, subject(name), phase) >= 0
 
 
@@ -32,7 +33,7 @@ def test_engines_compute_what_we_compute(engine: Engine, name: str, phase: Phase
 @pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
 def test_the_compiled_setting_computes_it_too() -> None:
     engine = ENGINES["PyTorch compiled"]
-    with engine.load().scope(engine.setting):
+    with load(engine).scope(engine.setting):
         check(engine, subject("mlp-64"), "forward")
 
 

@@ -141,15 +141,15 @@ def compare(name: str, now: Image.Image, folder: Path = PICTURES) -> str | None:
     )
 
 
-def renew(folder: Path = PICTURES) -> None:
+def renew() -> None:
     """Build the specimen and keep its pictures in a folder, in the place of those of before."""
     with tempfile.TemporaryDirectory() as temporary, launched() as browser:
         pictures = take_pictures(browser, build_specimen(Path(temporary, "specimen")))
-    folder.mkdir(exist_ok=True)
+    PICTURES.mkdir(exist_ok=True)
     for name, picture in pictures.items():
-        aside = folder / f"{name}.part"
+        aside = PICTURES / f"{name}.part"
         with_few_colors(picture).save(aside, format="PNG", optimize=True)
-        aside.replace(folder / name)
+        aside.replace(PICTURES / name)
 
 
 def main() -> int:

@@ -51,13 +51,13 @@ def as_indices(tokens: Any, name: str = "tokens") -> Array:
     raise TypeError(f"{name} must be whole numbers, such as Tensor([[0, 1]]), but of dtype {array.dtype} some are none")
 
 
-def check_scores(scores: Array, name: str = "logits") -> None:
+def check_scores(scores: Array) -> None:
     """Raise ValueError unless each row of scores (..., classes) has a largest that is a number.
 
     Minus infinity beside it rules a class out. NaN has no order, and of what is infinite no share can be drawn.
     """
     if not np.isfinite(scores.max(axis=-1)).all():
-        raise ValueError(f"{name} must have a largest score that is finite, but NaN or infinity is among them")
+        raise ValueError("logits must have a largest score that is finite, but NaN or infinity is among them")
 
 
 @whole_numbers

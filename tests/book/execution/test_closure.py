@@ -103,8 +103,8 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "tinytorch"))
         "Linear(4, 4)(Tensor([[1.0] * 4])).sum().backward()",
         "from tinytorch.perf.acceleration import accelerated, vectorized_matmul\n"
         "import numpy as np\nwith accelerated():\n    vectorized_matmul(np.ones((4, 4)), np.ones((4, 4)))",
-        "from tinytorch.perf.engines.protocol import engine\nfrom tinytorch.report import Page\n"
-        "engine('tinytorch').load()",
+        "from tinytorch.perf.engines.loading import load\nfrom tinytorch.perf.engines.protocol import engine\n"
+        "from tinytorch.report import Page\nload(engine('tinytorch'))",
     ],
 )
 def test_never_fewer_than_python_loads(code: str) -> None:

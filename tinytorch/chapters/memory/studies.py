@@ -187,7 +187,7 @@ class CompanyOf:
     found: Measurement
 
 
-def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8), seed: int = 0) -> Company | Unmeasured:
+def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8)) -> Company | Unmeasured:
     """Return walks through arrays that fill a quarter of a cache each, alone and in turn, all taken in turns.
 
     The cache is the second one, of which each core mostly has its own; the first where that is all that is known. A
@@ -201,7 +201,7 @@ def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8), seed: int =
     arenas = [Arena(lines * LINE_BYTES) for _ in range(most)]
     cycles = [arena.view(0, lines * LINE_ELEMENTS, np.uint64) for arena in arenas]
     for at, cycle in enumerate(cycles):
-        probes.random_cycle()(cycle, np.uint64(seed + at))
+        probes.random_cycle()(cycle, np.uint64(at))
     place = np.zeros(1, np.uint64)
 
     def in_turn(count: int) -> None:
@@ -239,7 +239,7 @@ class Chains:
     predicted: Modelled
 
 
-def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000, seed: int = 0) -> dict[int, Chains]:
+def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000) -> dict[int, Chains]:
     """Return loads from memory in 1 and more chains, all on one random cycle.
 
     The cycle is as long as the ladder of the ``machine`` goes, which no cache holds. All chains begin as far from one
@@ -248,7 +248,7 @@ def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000, seed: 
     lines = machine.curves["latency"][-1].working_set // LINE_BYTES
     arena = Arena(lines * LINE_BYTES)
     cycle = arena.view(0, lines * LINE_ELEMENTS, np.uint64)
-    probes.random_cycle()(cycle, np.uint64(seed))
+    probes.random_cycle()(cycle, np.uint64(0))
     starts = np.zeros(sum(counts), np.uint64)
     for at in range(1, starts.size):
         starts[at] = probes.chase()(cycle, starts[at - 1], lines // starts.size)
@@ -298,16 +298,15 @@ def random_over_strided(chains: Mapping[int, Chains], passes: Mapping[int, Strid
     return quotient(chains[min(chains)].found, passes[IN_A_LINE].found, "a random load over a number of each line")
 
 
-def pages(lines: int, together: str, normal: str, huge: str, matters: float, seed: int = 0) -> Pages | Unmeasured:
+def pages(lines: int, together: str, normal: str, huge: str, matters: float) -> Pages | Unmeasured:
     """Return a chase through so many lines as they lie, by the three names, taken in turns.
 
     Args:
         lines: enough to exceed what remembers where pages are, and few enough for a cache.
         together, normal, huge: what the page calls lines side by side, one a page, and one a page on huge pages.
         matters: difference between the last two that matters.
-        seed: of the order of the chase, and of where in its page a line lies.
     """
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     order, within = draw.permutation(lines), draw.integers(0, _PAGE // LINE_BYTES, lines)
     spread = order * _PAGE_ELEMENTS + within[order] * LINE_ELEMENTS
     large = Arena(lines * _PAGE, huge=True)
@@ -384,7 +383,7 @@ class Habit:
     compared: Comparison
 
 
-def habit(name: str, instead: str, times: Mapping[str, Measurement], *, matters: float = 0.1) -> Habit:
+def habit(name: str, instead: str, times: Mapping[str, Measurement]) -> Habit:
     """Return a habit of two functions that `interleave` timed: first what to do, then what was done before."""
     done, before = times.values()
-    return Habit(name, instead, compare_paired(before, done, matters))
+    return Habit(name, instead, compare_paired(before, done, 0.1))

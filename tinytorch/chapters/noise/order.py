@@ -145,12 +145,12 @@ class Disturbed:
     turns: Comparison
 
 
-def beside_a_neighbour(function: Callable[[], Any], seed: int = 0) -> Disturbed:
+def beside_a_neighbour(function: Callable[[], Any]) -> Disturbed:
     """Return what a neighbour makes of two copies of one program, by the order in which they are timed.
 
     Each series times the function in a quiet half and beside two counting processes for each core, in another half.
     Whoever takes one copy after the other has one in each half. To take them in turns is to have one of each two
-    neighbouring samples, in an order drawn by ``seed``. So both orders judge the same samples.
+    neighbouring samples, in a drawn order. So both orders judge the same samples.
     """
     loops = loops_for(function, _SECONDS)
     cores = len(usable_cores())
@@ -166,7 +166,7 @@ def beside_a_neighbour(function: Callable[[], Any], seed: int = 0) -> Disturbed:
     whole = halves.reshape(_SERIES, 2 * _SAMPLES)
     trials = replace(conditions, sample=Sample.TRIALS)
     middles = np.median(halves, axis=2)
-    pairs = np.random.default_rng(seed).permuted(whole.reshape(-1, 2), axis=1)
+    pairs = np.random.default_rng(0).permuted(whole.reshape(-1, 2), axis=1)
     dealt = from_turns({"A": pairs[:, 0], "B": pairs[:, 1]}, sample="calls", conditions=conditions, block=_SAMPLES)
     return Disturbed(
         [Moment(at + 1, Measurement("a sample", tuple(each), "s", trials)) for at, each in enumerate(whole.T.tolist())],
@@ -198,14 +198,14 @@ class Seen:
     predicted: Modelled
 
 
-def seen_by(times: Mapping[str, Measurement], numbers: Sequence[int], seed: int = 0) -> dict[int, Seen]:
+def seen_by(times: Mapping[str, Measurement], numbers: Sequence[int]) -> dict[int, Seen]:
     """Return how far intervals of so many ``numbers`` of pairs reach, of two copies of one program taken in turns.
 
     Each is half the width of the interval of the median ratio of pairs that are drawn from all, again and again,
     so that they know nothing of one another. The law goes through what the first number found.
     """
     once, again = times.values()
-    pairs, draw = ratio(once, again), np.random.default_rng(seed)
+    pairs, draw = ratio(once, again), np.random.default_rng(0)
     conditions = replace(pairs.conditions, sample=Sample.TRIALS, between_runs=None, block=None)
 
     def reach(number: int) -> Measurement:

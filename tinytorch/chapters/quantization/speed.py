@@ -34,9 +34,9 @@ FEW = 16
 _BYTES, _FLOAT = "the bytes, at the bandwidth", "float32"
 
 
-def numpy_slowdown(side: int, seed: int = 0, repeats: int = 9) -> Measurement:
+def numpy_slowdown(side: int, repeats: int = 9) -> Measurement:
     """Return how many times as long NumPy's square product of 32-bit integers takes as that of float32."""
-    draw = np.random.default_rng(seed)
+    draw = np.random.default_rng(0)
     a, b = (draw.integers(-128, 128, (side, side)) for _ in range(2))
     pairs = {str(np.dtype(kind)): (a.astype(kind), b.astype(kind)) for kind in (np.float32, np.int32)}
 
@@ -222,9 +222,7 @@ def tallest_stack(width: int, machine: Ceilings, least: int = 160, most: int = 2
     return min(max(least, math.ceil(2.2 * held / _streamed(width, 8))), most)
 
 
-def one_row(
-    width: int, depths: Sequence[int], plans: Mapping[str, Plan], machine: Ceilings, repeats: int = 30
-) -> OneRow:
+def one_row(width: int, depths: Sequence[int], plans: Mapping[str, Plan], machine: Ceilings) -> OneRow:
     """Return how one row fares in stacks of square layers, rising from one, with weights by ``plans`` of 8 and 4 bits.
 
     A pass reads the weights of all layers, as that of a model does, before it comes back to the first: what fits a
@@ -235,9 +233,7 @@ def one_row(
     stacks = {name: [copy.deepcopy(layer) for _ in range(last)] for name, layer in layers.items()}
     one = {_near(name): [stacks[name][0]] * last for name in plans}
     times = {
-        depth: _passes(
-            {name: stack[:depth] for name, stack in stacks.items()} | (one if depth == last else {}), x, repeats
-        )
+        depth: _passes({name: stack[:depth] for name, stack in stacks.items()} | (one if depth == last else {}), x, 30)
         for depth in depths
     }
     stored = {name: Counted(8 * stored_bytes(layers[name]) / width**2, "1", "bits of a weight") for name in plans}

@@ -172,13 +172,13 @@ def waits_by_load(times: Times, rows: int, loads: Sequence[float]) -> dict[float
     }
 
 
-def reused_prompt(model: GPT, kept: int, new: int, resolve: float = 0.1) -> dict[str, Measurement]:
+def reused_prompt(model: GPT, kept: int, new: int) -> dict[str, Measurement]:
     """Return, in turns, a "whole" prompt, and its "rest" where some is "kept"."""
     cache, total = enable_kv_cache(model), kept + new
     tokens = np.zeros((1, total), np.int64)
     read = {"whole": (0, total), "rest": (kept, new)}
     steps = {name: stepping(model, cache, tokens[:, :count], position) for name, (position, count) in read.items()}
-    times = interleave(steps, resolve=resolve, at_most_seconds=3.0, warmup_seconds=_WARMUP_SECONDS)
+    times = interleave(steps, resolve=0.1, at_most_seconds=3.0, warmup_seconds=_WARMUP_SECONDS)
     disable_kv_cache(model)
     return times
 

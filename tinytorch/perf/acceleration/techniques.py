@@ -138,9 +138,7 @@ def with_threads(run: Callable[[], Any], count: int) -> Callable[[], Any]:
     return on_threads
 
 
-def try_techniques(
-    workload: str, model: Module, inputs: Any, *, resolve: float = 0.05, at_most_seconds: float = 4.0
-) -> Tried:
+def try_techniques(workload: str, model: Module, inputs: Any, *, at_most_seconds: float = 4.0) -> Tried:
     """Return a forward pass of ``model`` in every way that there is here, all of them on one thread.
 
     Examples:
@@ -151,7 +149,7 @@ def try_techniques(
         ['NumPy', 'compiled kernels', 'a plan', '8-bit layers']
     """
     with undisturbed(model):
-        return _tried(workload, model, inputs, resolve, at_most_seconds)
+        return _tried(workload, model, inputs, 0.05, at_most_seconds)
 
 
 def _tried(workload: str, model: Module, inputs: Any, resolve: float, at_most_seconds: float) -> Tried:

@@ -45,7 +45,6 @@ def pareto_front(
     *,
     batch: int | None = None,
     matters: float = MATTERS,
-    accuracy_matters: float = ACCURACY_MATTERS,
     told: Callable[[Comparison], Comparison] | None = None,
 ) -> ParetoFront:
     """Return the front of time, peak memory and accuracy.
@@ -60,7 +59,6 @@ def pareto_front(
         performances: of one `benchmark_suite`, by name.
         batch: batch size at which times are compared; the smallest by default.
         matters: relative difference of time that matters.
-        accuracy_matters: difference of accuracy that matters.
         told: what judges a comparison of times again, for who knows more than the suite does, such as the noise floor;
             by default it is as it is, or withheld as above.
 
@@ -85,7 +83,7 @@ def pareto_front(
     dominated: dict[str, tuple[str, ...]] = {}
     undecided: dict[str, tuple[str, ...]] = {}
     changes = {
-        (a, b): compare(performances[a], performances[b], matters, accuracy_matters=accuracy_matters, compared=pairs)
+        (a, b): compare(performances[a], performances[b], matters, accuracy_matters=ACCURACY_MATTERS, compared=pairs)
         for a in names
         for b in names
         if a != b

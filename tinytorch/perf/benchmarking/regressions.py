@@ -14,6 +14,7 @@ from tinytorch.perf.benchmarking.results import Results, differences
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import bonferroni
+from tinytorch.perf.measuring.measurement import CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,13 @@ def _interval(made: Comparison) -> str:
     return f"{made.interval.low:.3f} to {made.interval.high:.3f}"
 
 
-def compare_results(
-    base: Results, new: Results, matters: float = MATTERS, *, confidence: float = 0.95
-) -> ResultsChange:
+def compare_results(base: Results, new: Results, matters: float = MATTERS) -> ResultsChange:
     """Return what two separate runs say of each variant that both have, and of all together.
 
     Args:
         base: the older run.
         new: the newer.
         matters: relative difference of time that matters: 0.02 is two per cent.
-        confidence: of all verdicts on times together (Bonferroni).
 
     Raises:
         ValueError: if the runs have no variant and batch size in common, or a number is out of its range.
@@ -83,8 +81,6 @@ def compare_results(
     """
     if not 0 <= matters < math.inf:
         raise ValueError(f"matters must be at least 0, such as 0.02 for two per cent, not {matters}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
     names = [name for name in base.performances if name in new.performances]
     # A plan may be the same and the two files one run, which was saved twice: nothing then was taken in turns.
     before = {name: replace(base.performances[name], run="base") for name in names}
@@ -94,10 +90,10 @@ def compare_results(
         raise ValueError("the runs must have a variant and a batch size in common, but have none")
     compared = len(shared) + 1
     changes = {
-        name: compare(before[name], after[name], matters, confidence=confidence, compared=compared)
+        name: compare(before[name], after[name], matters, compared=compared)
         for name in dict.fromkeys(name for name, _ in shared)
     }
-    mean = _geometric_mean(before, after, shared, matters, bonferroni(confidence, compared), compared)
+    mean = _geometric_mean(before, after, shared, matters, bonferroni(CONFIDENCE, compared), compared)
     return ResultsChange(
         changes,
         mean,

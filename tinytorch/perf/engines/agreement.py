@@ -8,6 +8,7 @@ import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.perf.engines import ours
+from tinytorch.perf.engines.loading import load
 from tinytorch.perf.engines.protocol import AdamWSettings, Engine, Phase, Training
 from tinytorch.perf.engines.workloads import Subject, prompt_of
 from tinytorch.perf.memoization import generate
@@ -48,7 +49,7 @@ def _check_output(engine: Engine, subject: Subject) -> float:
     inputs, _ = subject.batch()
     with ours.references():
         expected = ours.forward("numpy", subject.make(), inputs)()
-    output = engine.load().forward(engine.setting, subject.make(), inputs)()
+    output = load(engine).forward(engine.setting, subject.make(), inputs)()
     if output.shape != expected.shape:
         raise DisagreementError(f"{engine.name} on {subject.name} gives shape {output.shape}, not {expected.shape}")
     share = largest_share(output - expected, expected)
@@ -61,7 +62,7 @@ def _check_tokens(engine: Engine, subject: Subject) -> float:
     model, prompt, new_tokens = prompt_of(subject)
     with ours.references():
         expected = generate(model, prompt, new_tokens)
-    found = engine.load().decoding(engine.setting, prompt_of(subject)[0], prompt, new_tokens)()
+    found = load(engine).decoding(engine.setting, prompt_of(subject)[0], prompt, new_tokens)()
     if not np.array_equal(found, expected):
         raise DisagreementError(f"{engine.name} on {subject.name} generates other tokens than ours")
     return 0.0
@@ -73,7 +74,7 @@ def _check_training(engine: Engine, subject: Subject) -> float:
     with ours.references():
         expected = ours.training("numpy", subject.make(), batch, subject.loss, CHECK)
         wanted = [expected.step() for _ in range(CHECKED_STEPS)]
-    found = engine.load().training(engine.setting, subject.make(), batch, subject.loss, CHECK)
+    found = load(engine).training(engine.setting, subject.make(), batch, subject.loss, CHECK)
     losses = [found.step() for _ in range(CHECKED_STEPS)]
     # Relative to the first: a loss near 0 is a difference of logits, rounded as they are.
     if not np.abs(np.subtract(losses, wanted)).max() <= LOSS_TOLERANCE * abs(wanted[0]):

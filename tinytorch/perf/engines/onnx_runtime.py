@@ -152,15 +152,13 @@ def scope(setting: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def session_of(model: Module, inputs: Array, optimized_path: str | None = None) -> Any:
-    """Return the session of ``model``, with a thread for each core; ``optimized_path`` keeps the optimized graph."""
+def session_of(model: Module, inputs: Array) -> Any:
+    """Return the session of ``model``, with a thread for each core."""
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = len(usable_cores())
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    if optimized_path is not None:
-        options.optimized_model_filepath = optimized_path
     made = onnx_model(model, inputs).SerializeToString()
     return onnxruntime.InferenceSession(made, options, providers=["CPUExecutionProvider"])
 

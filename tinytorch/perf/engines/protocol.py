@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, Protocol
 
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
@@ -68,19 +68,6 @@ class Engine:
     translation: Literal["ours", "pytorch", "onnx_runtime", "jax_xla"]
     setting: str
     phases: tuple[Phase, ...] = ("forward", "step")
-
-    def load(self) -> Translation:
-        """Return the module that speaks to the engine; imports the engine."""
-        module: Any
-        if self.translation == "ours":
-            from tinytorch.perf.engines import ours as module
-        elif self.translation == "pytorch":
-            from tinytorch.perf.engines import pytorch as module
-        elif self.translation == "onnx_runtime":
-            from tinytorch.perf.engines import onnx_runtime as module
-        else:
-            from tinytorch.perf.engines import jax_xla as module
-        return cast(Translation, module)
 
 
 _TORCH = "pip install torch --index-url https://download.pytorch.org/whl/cpu"

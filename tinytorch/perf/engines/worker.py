@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from tinytorch.perf.engines import agreement
+from tinytorch.perf.engines.loading import load
 from tinytorch.perf.engines.protocol import AdamWSettings, Engine, engine
 from tinytorch.perf.engines.workloads import Subject, prompt_of, subject
 from tinytorch.perf.host.pinned_threads import keep_to
@@ -49,10 +50,10 @@ class Prepared:
 
 def _call(made: Engine, of: Subject, phase: str) -> Callable[[], Any]:
     if phase == "forward":
-        return made.load().forward(made.setting, of.make(), of.batch()[0])
+        return load(made).forward(made.setting, of.make(), of.batch()[0])
     if phase == "decode":
-        return made.load().decoding(made.setting, *prompt_of(of))
-    return made.load().training(made.setting, of.make(), of.batch(), of.loss, AdamWSettings()).step
+        return load(made).decoding(made.setting, *prompt_of(of))
+    return load(made).training(made.setting, of.make(), of.batch(), of.loss, AdamWSettings()).step
 
 
 def _fastest(call: Callable[[], Any]) -> float:
@@ -84,7 +85,7 @@ def main(arguments: list[str]) -> int:
     keep_to(int(arguments[1]))
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    with made.load().scope(made.setting):
+    with load(made).scope(made.setting):
         serve(made, sys.stdin, answers)
     return 0
 

@@ -305,9 +305,7 @@ def compare_paired(
     return judged(ratio(baseline, candidate), names, matters, confidence, compared=compared)
 
 
-def compare_all(
-    baseline: Measurement, *candidates: Measurement, matters: float, confidence: float = CONFIDENCE
-) -> dict[str, Comparison]:
+def compare_all(baseline: Measurement, *candidates: Measurement, matters: float) -> dict[str, Comparison]:
     """Return each candidate's `Comparison` with one baseline, by name, corrected for their number.
 
     All must come from one call of `interleave`. With m candidates each interval has the confidence
@@ -319,8 +317,8 @@ def compare_all(
     names = [candidate.name for candidate in candidates]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"candidates must be at least one, each with a name of its own, not {names}")
-    _check(matters, confidence)
-    each = bonferroni(confidence, len(names))
+    _check(matters, CONFIDENCE)
+    each = bonferroni(CONFIDENCE, len(names))
     return {
         candidate.name: compare_paired(baseline, candidate, matters, confidence=each, compared=len(names))
         for candidate in candidates

@@ -60,7 +60,7 @@ def parameters_of(model: Any) -> list[Tensor]:
     return list(unique.values())
 
 
-def tensor_of(value: Tensor | Array, name: str = "input_tensor") -> Tensor:
+def tensor_of(value: Tensor | Array) -> Tensor:
     """Return ``value`` as a Tensor that shares its memory.
 
     Raises:
@@ -70,7 +70,7 @@ def tensor_of(value: Tensor | Array, name: str = "input_tensor") -> Tensor:
         return value
     if isinstance(value, np.ndarray):
         return Tensor(value)
-    raise TypeError(f"{name} must be a Tensor or a NumPy array, not {type(value).__name__}")
+    raise TypeError(f"input_tensor must be a Tensor or a NumPy array, not {type(value).__name__}")
 
 
 def checked_shape(input_shape: Shape) -> Shape:

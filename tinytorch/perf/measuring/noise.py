@@ -66,7 +66,6 @@ def noise_floor(
     pairs: int = 30,
     comparisons: int = 39,
     at_most_seconds: float = 10.0,
-    seed: int = 0,
 ) -> NoiseFloor:
     """Return what comparisons of ``function`` with itself can resolve on this machine now.
 
@@ -76,7 +75,6 @@ def noise_floor(
         pairs: of each comparison.
         comparisons: made one after the other; fewer if the time is over.
         at_most_seconds: for all of them.
-        seed: of the order in the pairs.
 
     Raises:
         ValueError: if ``pairs`` is below 6, ``comparisons`` below 1 or ``at_most_seconds`` not above 0.
@@ -84,7 +82,7 @@ def noise_floor(
     if pairs < 6 or comparisons < 1:
         raise ValueError(f"pairs must be at least 6 and comparisons at least 1, not {pairs} and {comparisons}")
     both = interleave(
-        {"once": function, "again": function}, repeats=pairs * comparisons, at_most_seconds=at_most_seconds, seed=seed
+        {"once": function, "again": function}, repeats=pairs * comparisons, at_most_seconds=at_most_seconds
     )
     once, again = (np.asarray(both[name].samples) for name in ("once", "again"))
     made = max(1, once.size // pairs)

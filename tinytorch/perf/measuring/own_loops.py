@@ -115,7 +115,6 @@ def from_samples(
 
 def from_turns(
     series: Mapping[str, Samples],
-    unit: str = "s",
     *,
     sample: Sample | str,
     conditions: Conditions,
@@ -147,7 +146,7 @@ def from_turns(
     for name, each in series.items():
         others = tuple(other for other in series if other != name)
         paired = replace(conditions, interleaved_with=others, turns=turns)
-        found[name] = from_samples(name, each, unit, sample=sample, conditions=paired, block=block)
+        found[name] = from_samples(name, each, "s", sample=sample, conditions=paired, block=block)
     return found
 
 

@@ -138,11 +138,10 @@ def fresh_processes(
     at_most_seconds: float = math.inf,
     rounds: int = 20,
     first: int = 0,
-    seed: int = 0,
 ) -> list[Fresh]:
     """Return what each of several fresh processes timed of the functions that ``maker`` makes anew in it.
 
-    Each takes its own ``rounds`` with `interleave`, in an order drawn from ``seed`` and its number, with the BLAS
+    Each takes its own ``rounds`` with `interleave`, in an order drawn from its number, with the BLAS
     threads of this process. None is started, of six on, when ``at_most_seconds`` are over.
 
     Args:
@@ -154,7 +153,6 @@ def fresh_processes(
         at_most_seconds: for all processes.
         rounds: of samples in turns, in each.
         first: calls of the first function that are timed one by one before all else.
-        seed: of the orders.
 
     Raises:
         ValueError: if ``maker`` cannot be imported by name, a count is out of its range, or both ``processes`` and
@@ -179,7 +177,7 @@ def fresh_processes(
     def started(begin: int, count: int, seconds: float) -> list[Fresh]:
         found: list[Fresh] = []
         while len(found) < count and (len(found) < FEWEST_FOR_INTERVAL or time.perf_counter() - start < seconds):
-            found.append(_run(reference, rounds, first, seed + begin + len(found)))
+            found.append(_run(reference, rounds, first, begin + len(found)))
         return found
 
     if resolve is None:

@@ -292,7 +292,6 @@ def sensitivity_scan(
     inputs: Any,
     plan: Plan | None = None,
     calibration_data: Any = None,
-    error: Callable[[Array, Array], float] = relative_error,
 ) -> list[Sensitivity]:
     """Return one row for each layer that can be quantized, the most sensitive first.
 
@@ -301,7 +300,6 @@ def sensitivity_scan(
         inputs: the batch on which outputs are compared.
         plan: how each layer is quantized, one at a time.
         calibration_data: for a static plan; ``inputs`` by default.
-        error: measure of (float outputs, outputs with one layer quantized).
 
     Examples:
         >>> from tinytorch.models import example, mlp
@@ -323,7 +321,7 @@ def sensitivity_scan(
             twin = dict(alone.named_modules())[name]
             assert isinstance(twin, QuantizedModule)
             saved = twin.float_nbytes - int(twin.memory_usage()["quantized_bytes"])
-            rows.append(Sensitivity(name, type(layer).__name__, error(expected, alone(inputs).data), saved))
+            rows.append(Sensitivity(name, type(layer).__name__, relative_error(expected, alone(inputs).data), saved))
     return sorted(rows, key=lambda row: row.error, reverse=True)
 
 

@@ -77,17 +77,17 @@ def set_address(_: Sphinx, config: Config) -> None:
     config.ogp_social_cards = CARDS
 
 
-def first_sentences(text: str, longest: int = LONGEST) -> str:
+def first_sentences(text: str) -> str:
     """Return as many whole sentences from the beginning of ``text`` as fit, or the beginning of a longer first one."""
     sentences = _SENTENCE.split(" ".join(text.split()))
     chosen = sentences[0]
     for sentence in sentences[1:]:
-        if len(chosen) + 1 + len(sentence) > longest:
+        if len(chosen) + 1 + len(sentence) > LONGEST:
             break
         chosen += f" {sentence}"
-    if len(chosen) <= longest:
+    if len(chosen) <= LONGEST:
         return chosen
-    return chosen[: longest - 1].rsplit(" ", 1)[0].rstrip(",;:") + "…"
+    return chosen[: LONGEST - 1].rsplit(" ", 1)[0].rstrip(",;:") + "…"
 
 
 def _has_only_text(paragraph: nodes.paragraph) -> bool:
