@@ -8,8 +8,6 @@ product BLAS's threads look for work for a tenth of a second, and would take a c
 0.97 of NumPy's speed at least: a case is lost where the whole interval lies below it, open where only a part does.
 """
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

@@ -10,8 +10,6 @@ the latter must. Runs are saved in --keep, and one that is there is not made aga
 in pieces of --at-most-seconds.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """The conditions of a benchmark: one core, one thread, and what ran it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

@@ -6,8 +6,6 @@ Every page, every rank and every fresh process of a measurement pays this. The t
 which all of them need, measured in turns with it.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -8,8 +8,6 @@ In turns means cold: the others' weights and code have taken the caches. What th
 calls again and again, each alone.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Iterator

@@ -6,8 +6,6 @@ Both run in turns on the same core and the same memory. The triad must be within
 the multiply-adds within 10 %. Without gcc there is nothing to compare with, which is said.
 """
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import shutil

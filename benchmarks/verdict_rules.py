@@ -4,8 +4,6 @@ Each rule takes the seconds of the baseline and of the candidate and returns 1 i
 if faster, 0 if neither. A rule comes from its package where that is installed, else from its documentation.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 from collections.abc import Callable

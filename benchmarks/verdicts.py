@@ -14,8 +14,6 @@ Targets over 200 trials: false verdicts of ours at most 6 % on each workload, an
 that finds it more often raises more false alarms than that on some workload; what folklore finds does not count.
 """
 
-from __future__ import annotations
-
 import argparse
 import gc
 import sys

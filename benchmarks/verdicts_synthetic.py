@@ -18,8 +18,6 @@ noise with a spectrum of 1/f around 0 better than the ratio of their likelihoods
 (Neyman and Pearson). What that ratio reaches is shown as the bound, and the target is 90 % where the bound allows it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What two frameworks' float32 results must agree to, and how weights pass from one to the other."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Compression against PyTorch: which weights and units go, sparse products, low rank, and the distillation loss."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

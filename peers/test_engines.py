@@ -1,7 +1,5 @@
 """Every engine against ours: outputs, losses and trained weights of every subject, and its run in a process."""
 
-from __future__ import annotations
-
 import pytest
 
 from tinytorch.perf.engines.agreement import check

@@ -4,8 +4,6 @@ All weights are random, and nothing is downloaded. What PyTorch does not export,
 nothing of the reader and is left out.
 """
 
-from __future__ import annotations
-
 import io
 import multiprocessing
 import os

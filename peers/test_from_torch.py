@@ -1,7 +1,5 @@
 """Modules of PyTorch, read by `from_torch`: they answer as PyTorch does, for another batch too, and stay unchanged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

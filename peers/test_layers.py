@@ -1,7 +1,5 @@
 """Every layer and activation against PyTorch's: output, gradient of the input, gradients of the parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

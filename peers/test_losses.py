@@ -1,7 +1,5 @@
 """Losses against PyTorch's, value and gradient."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Whole models against PyTorch's with the same weights: output, loss, all gradients, and several training steps."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

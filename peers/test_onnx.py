@@ -1,7 +1,5 @@
 """Models that PyTorch's exporter wrote: read as ours, they answer as ONNX Runtime does, and count as PyTorch does."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

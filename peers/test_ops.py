@@ -1,7 +1,5 @@
 """Ops that have no layer against PyTorch's functions: attention over more keys than queries, indexing, products."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Optimizers against PyTorch's over several steps from the same weights with the same gradients."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Quantization against PyTorch, GGUF's own package and ONNX Runtime: codes, scales, ranges, gradients, bytes."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

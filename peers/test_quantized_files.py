@@ -1,7 +1,5 @@
 """Files that ONNX Runtime's own tools quantized: read as ours, they answer as it does, each in its form."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Published models that come with packages: read as ours, they answer as ONNX Runtime does, and count as by hand."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Iterator

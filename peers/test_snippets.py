@@ -1,7 +1,5 @@
 """Snippets of pages for PyTorch: each runs, and what it prints agrees with what we count."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What of a BLAS a measurement does without: variables that choose its kernels or threads, and warnings of no error."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -10,8 +10,6 @@ a pipe (book/_ext/measured_book/execution/events.py). All that Jupyter Book says
 mended is said at the end.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

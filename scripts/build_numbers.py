@@ -9,8 +9,6 @@ change leaves most of a book alone, and if it does not, the estimate is too larg
 measured number has really changed if its two intervals, each widened by that, lie apart.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence

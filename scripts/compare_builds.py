@@ -8,8 +8,6 @@ Compared are what records say besides values, the text of pages without what sho
 ``data-key``, and the code of notebooks. All other files must be the same, but for drawings and what is made of records.
 """
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import json

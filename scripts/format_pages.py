@@ -1,7 +1,5 @@
 """Mending of the code cells of the book's pages by ruff: what `make lint` finds there and a program can mend."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Linting by every tool, each to its end: `make lint` names at the end those that found something."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

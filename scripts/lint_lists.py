@@ -4,8 +4,6 @@ A draft (``draft: true`` in its front matter) is not announced, so nothing has t
 and tables are the book's to give: a typed one is a fault.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

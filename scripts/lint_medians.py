@@ -6,8 +6,6 @@ comparisons of them, lose it. Only what stands in one function, or on one page, 
 decides no word, such as what to draw, is nobody's business here; a comparison of two is.
 """
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -7,8 +7,6 @@ What both say points at the line of the page. Cells are held to the rules of pyp
 those of the whole repository, but for functions that a page defines without annotations.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Claims, comparisons, words and judged cells of tables, a line each, and the coun
 listed apart, and is not in the share of those that are open.
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator

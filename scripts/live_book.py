@@ -4,8 +4,6 @@
 themselves when a build has ended.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The page has one of everything, its module a study and a check; `_toc.yml` names it after the last of the chapters.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

@@ -4,8 +4,6 @@ All articles are put behind one another in one page, whose links lead within it,
 book's styles for paper. The site links to the file from its menu where `TINYTORCH_PDF` was set as it was built.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from urllib.parse import unquote, urlsplit

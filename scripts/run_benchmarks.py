@@ -1,7 +1,5 @@
 """Run every script of benchmarks/, one after the other, without settings that would slow one library down."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Records of a built site: its pages' files, and each number, word and verdict by the place where it stands."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Writes the conditions of the types into the schema of records: ``python -m scripts.write_schemas``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

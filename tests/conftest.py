@@ -1,7 +1,5 @@
 """What tests of several folders share: a machine whose ceilings nobody has to measure."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

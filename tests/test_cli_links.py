@@ -1,7 +1,5 @@
 """``tinytorch links``: what it prints of made times, what it keeps, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The command that measures for another's eyes: it runs pages, keeps each as it is done, and checks files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

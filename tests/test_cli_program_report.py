@@ -1,7 +1,5 @@
 """The report of a program: verdicts agree and have a remedy, shares sum to the run, and text stays text."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What students of the course type: names, import paths, arguments and keys, each as the course's texts write it."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import time

@@ -1,7 +1,5 @@
 """Kept results: where they lie, and that losing the place, or half of a file, loses no result."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -7,8 +7,6 @@ for. After a change of the looks that is meant, `make pictures` takes the pictur
 and new side by side.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Writes the pages that are wrong on purpose, which gates are tried on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 POLICY = (

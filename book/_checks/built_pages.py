@@ -4,8 +4,6 @@ That is: a number that is empty or not a number, a picture without words for it,
 link that leads nowhere, an id used twice, a file of records that breaks its schema.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

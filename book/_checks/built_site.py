@@ -1,7 +1,5 @@
 """A built site as the gates meet it: its pages, and a server on loopback that compresses as a web host does."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import mimetypes

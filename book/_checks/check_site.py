@@ -4,8 +4,6 @@ The pages are read while browsers look at them; Lighthouse, which judges by time
 A gate that cannot run is an error: a check that did not run has not passed.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

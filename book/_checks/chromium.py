@@ -1,7 +1,5 @@
 """The browser that the gates look with: where it is, how it is started, and what a page does wrong unseen."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

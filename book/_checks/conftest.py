@@ -1,7 +1,5 @@
 """The browser that tests of scripts look with, and the Sphinx that builds small books."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

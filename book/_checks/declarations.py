@@ -5,8 +5,6 @@ are names, attributes, elements by a literal, literals, and at most one call. So
 the page is the test. What has logic is a function of the module, which returns a value and knows no page.
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import re

@@ -4,8 +4,6 @@ It needs a network, and what it finds is no fault of a change, so a workflow run
 where DOIs are kept, as publishers turn programs away. What was good is remembered for a while, in `--cache`.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -3,8 +3,6 @@
 Rules look at what can be seen, which differs between a phone and a screen: none is left out at either width.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

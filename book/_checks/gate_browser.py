@@ -5,8 +5,6 @@ more from its folder. Problems are: an error on the console, a request that fail
 and what the gates of weight, width, layout, accessibility, keyboard, folder and search find.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

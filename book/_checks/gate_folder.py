@@ -1,7 +1,5 @@
 """Gate: the site works from a folder, opened as files without any server: styles, scripts and the search."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from chromium import Mode, opened, watch

@@ -1,7 +1,5 @@
 """Gate: the HTML of each page keeps the standard, as html-validate reads it; `htmlvalidate.mjs` has the rules."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import tempfile

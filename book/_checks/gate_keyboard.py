@@ -3,8 +3,6 @@
 What a button shows opens with Enter and closes with Escape, and the focus is then back on the button.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

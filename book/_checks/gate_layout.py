@@ -4,8 +4,6 @@ Formulas are whole, and on a desk tables; Copy lies on no code; the words of fig
 them; on a phone what can be pressed is high enough. What a number shows does not cover it.
 """
 
-from __future__ import annotations
-
 from playwright.sync_api import Page
 from playwright.sync_api import TimeoutError as TookTooLong
 

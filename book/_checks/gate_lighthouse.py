@@ -7,8 +7,6 @@ What else runs on a machine makes a page slower and never faster: a page whose s
 the best of five decides, as the least of several times does (`timeit`). One page, unchanged, was given 83 to 97.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

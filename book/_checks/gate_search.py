@@ -1,7 +1,5 @@
 """Gate: the search finds sections, with excerpts and words marked where it leads, and answers what readers ask."""
 
-from __future__ import annotations
-
 import re
 import time
 

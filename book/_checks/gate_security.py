@@ -1,7 +1,5 @@
 """Gate: a Content-Security-Policy in each page allows only the site's own files, and no script stands in a page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from bs4 import BeautifulSoup, Tag

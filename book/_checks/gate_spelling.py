@@ -4,8 +4,6 @@ Read is what a reader reads: text, captions, titles, descriptions of pictures. C
 full of names, are left out. A name or term that the dictionary lacks goes into `words.txt`.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import tempfile

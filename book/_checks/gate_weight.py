@@ -7,8 +7,6 @@ Figures are the drawings inside of ``<figure>``, which are part of the page's fi
 and the fonts, which all pages share, count for the whole alone.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Gate: nothing is wider than the page, and what pops up fits it, at every width from a phone's to a large screen's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from chromium import HEIGHT

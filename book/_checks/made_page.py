@@ -1,7 +1,5 @@
 """Pages that tests of scripts make: with the book's styles, scripts and policy, opened as a file."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

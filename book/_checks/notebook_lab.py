@@ -1,7 +1,5 @@
 """A JupyterLab as Binder would start it: an environment made of `binder/` alone, a copy of the sources, a server."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -5,8 +5,6 @@ writes to standard error, and an output of the book that is not seen or not legi
 How long it took until the first result is printed.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import subprocess

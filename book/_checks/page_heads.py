@@ -1,7 +1,5 @@
 """Reads how each page that measures begins: title, question, what it needs, gives and takes, and what it teaches."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Rules for the chapters' pages and modules: no typed number, no silent figure, no hidden logic, whole exercises."""
 
-from __future__ import annotations
-
 import ast
 import builtins
 import math

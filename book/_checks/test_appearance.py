@@ -1,7 +1,5 @@
 """The page of every element looks as on the pictures that were kept, in light and dark, on a phone and a screen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import appearance

@@ -1,7 +1,5 @@
 """The cluster explorer in a browser: what it shows is what the package says, for every choice that it offers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

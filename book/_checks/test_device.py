@@ -1,7 +1,5 @@
 """The experiments on the reader's device: the book's statistics and equal products; effects are only printed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

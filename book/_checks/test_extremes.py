@@ -1,7 +1,5 @@
 """Pages hold the longest and the shortest texts that a build can produce, at every width and under the keyboard."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 Not in tests/, as they need a browser and `make test` needs nothing but Python.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import gate_browser

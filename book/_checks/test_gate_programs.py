@@ -1,7 +1,5 @@
 """Pages that are wrong on purpose, for the gates that run on Node.js: html-validate, CSpell and Lighthouse."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import gate_html

@@ -1,7 +1,5 @@
 """Builds that are killed at any moment leave nothing that a later one takes as good, wherever the book lies."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

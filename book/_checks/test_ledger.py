@@ -1,7 +1,5 @@
 """The filter of the ledger: what a reader chooses stays, and sources without claims go."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

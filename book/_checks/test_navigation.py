@@ -1,7 +1,5 @@
 """The script of each page's frame: what is opened under the title closes when it is left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A browser judges guesses: numbers with and without intervals, units, choices; with storage and without."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a reader is asked, on built pages: predictions with their answers, exercises with their solutions."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The script of tables beside the style of the print."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from made_page import STATIC, made_page, opened_page

@@ -1,7 +1,5 @@
 """A book of four pages without code: words of its glossary where they are used, and its sources listed once."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

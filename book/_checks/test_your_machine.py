@@ -1,7 +1,5 @@
 """A browser takes files of measurements: good ones are shown, all others are refused in words, and none ever runs."""
 
-from __future__ import annotations
-
 import copy
 import json
 import random

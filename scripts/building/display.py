@@ -1,7 +1,5 @@
 """Shows a build as it goes: a bar on a terminal, plain lines in a log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

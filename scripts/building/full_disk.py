@@ -1,7 +1,5 @@
 """A full disk: whether it is what ended a build, and the sentence that says what to free."""
 
-from __future__ import annotations
-
 import errno
 import os
 import tempfile

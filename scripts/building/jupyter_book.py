@@ -1,7 +1,5 @@
 """Jupyter Book's command line, which tells the build in a sentence what ended it: file, line and remedy."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

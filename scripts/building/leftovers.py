@@ -1,7 +1,5 @@
 """What a build may trust after one that was cut off: results that can be read, and nothing else."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

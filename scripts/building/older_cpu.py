@@ -5,8 +5,6 @@ the older CPU: clock, caches and cores stay this machine's. `python -m scripts.b
 command so.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """One build at a time in a checkout: a second one waits, also for what is left of one that was killed."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from collections.abc import Callable, Iterator

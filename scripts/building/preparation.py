@@ -4,8 +4,6 @@
 events, a line of JSON each. What was prepared is remembered in FOLDER, so that a second call does nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """What the pages run in: an environment without the user's own settings, and kernels that tell what they loaded."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """What a build tells while it runs and at its end, in words: which page, why, how long, what is left, what failed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any

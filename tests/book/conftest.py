@@ -1,7 +1,5 @@
 """The small book that several tests look at, built once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

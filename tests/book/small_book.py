@@ -1,7 +1,5 @@
 """A small book, really executed and built, over several builds in a row."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sphinx in a process that loaded once what every build loads; each build is a fork of it and knows of no other."""
 
-from __future__ import annotations
-
 import json
 import os
 import pkgutil

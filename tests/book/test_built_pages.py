@@ -1,7 +1,5 @@
 """The checks of built pages find what they are for: one wrong page each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Hidden cells are declarations, and modules know no page: what the rule lets be, and what it finds."""
 
-from __future__ import annotations
-
 import pytest
 from sources import check_module, check_source, hidden_logic, read_source
 

@@ -1,7 +1,5 @@
 """The gates that need nothing but Python find what they are for."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,7 +1,5 @@
 """The check of notebooks: which pages it opens, and what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import notebooks

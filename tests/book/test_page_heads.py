@@ -1,7 +1,5 @@
 """Every page that measures begins alike, and what is missing is found."""
 
-from __future__ import annotations
-
 import pytest
 from page_heads import check_head
 

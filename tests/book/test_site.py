@@ -1,7 +1,5 @@
 """The small book's pages, and what each of its builds did."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

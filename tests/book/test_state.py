@@ -1,7 +1,5 @@
 """The state of the book over builds: what goes with a page, and which pages are written again because of others."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

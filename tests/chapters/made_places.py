@@ -1,7 +1,5 @@
 """Runs that are placed under the roofs of the made machine: what they ask for, what they reach, what bounds them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Times that nobody took: results as an instrument that samples in turns returns them, and what a page says of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from tinytorch.perf.measuring import Measurement

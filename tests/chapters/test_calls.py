@@ -1,7 +1,5 @@
 """Calls are named alike wherever they are timed, and nothing that is made of their times has the name."""
 
-from __future__ import annotations
-
 from tests.perf.made_ceilings import spread
 from tinytorch.chapters import calls
 from tinytorch.perf.measuring.conditions import Conditions

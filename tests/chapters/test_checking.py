@@ -1,7 +1,5 @@
 """What the checks of all exercises share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

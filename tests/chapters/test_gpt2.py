@@ -1,7 +1,5 @@
 """GPT-2's formulas against its published count, the package's own GPT, and what its ops count as they run."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is said of machines that differ: each arm, with made ceilings."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What pages train is among the steps of the preparation: both are run here with a training that does nothing."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

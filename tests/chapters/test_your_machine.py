@@ -1,7 +1,5 @@
 """Roofs of one core and of several, and operations below them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.perf.made_ceilings import LEVELS, PEAK, made_ceilings

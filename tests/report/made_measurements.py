@@ -1,7 +1,5 @@
 """A small file of measurements with a record of every kind, made of a page's records."""
 
-from __future__ import annotations
-
 from tests.perf.made_ceilings import made_ceilings
 from tests.report.made_numbers import bounded
 from tinytorch.chapters.your_machine import roof_rows

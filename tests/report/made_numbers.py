@@ -1,7 +1,5 @@
 """Made numbers whose intervals are given, so that what is shown does not depend on how intervals are found."""
 
-from __future__ import annotations
-
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval

@@ -1,7 +1,5 @@
 """Charts draw each row where its attributes say, with intervals, units and names."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Colours of the variants, against formulas of WCAG and of colour vision."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import numpy as np

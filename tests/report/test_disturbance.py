@@ -1,7 +1,5 @@
 """A machine that others keep busy is said to be, and claims that rest on disturbed numbers are not judged."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

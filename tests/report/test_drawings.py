@@ -1,7 +1,5 @@
 """Drawings: what is drawn is in the SVG, words fit, and a page keeps them among its figures."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as ET
 
 import pytest

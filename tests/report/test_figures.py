@@ -1,7 +1,5 @@
 """Figures: what is refused, and the SVG as a parser reads it."""
 
-from __future__ import annotations
-
 import math
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Files of measurements: what a page made comes back whole, and what is broken or hostile is refused with a reason."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a reader's notebook shows below a cell: every kind of record, whole, safe and without a style sheet."""
 
-from __future__ import annotations
-
 import io
 import math
 from html import escape

@@ -1,7 +1,5 @@
 """Numbers as they are shown: read back as a reader does, compared with what is known, and at the edges."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal, localcontext
 from typing import Any

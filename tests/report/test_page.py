@@ -1,7 +1,5 @@
 """A page collects what its cells record, and refuses what a reader could not use."""
 
-from __future__ import annotations
-
 import gc
 import math
 from typing import Any

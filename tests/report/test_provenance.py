@@ -1,7 +1,5 @@
 """Where a page was made."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

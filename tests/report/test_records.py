@@ -1,7 +1,5 @@
 """Records against their schema, and back to the measurements that they were made of."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The roofline as a figure: everything that was placed is in it, where it belongs, and readable."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Rows are read by the names of what they hold, whatever they are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables, read back by a parser of HTML that is not ours."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Claims: what they hold, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Which entries of a lock a Python on a system installs, whichever Python asks."""
 
-from __future__ import annotations
-
 import re
 
 from packaging.requirements import Requirement

@@ -1,7 +1,5 @@
 """Binder gets the packages of the lock and no others, and opens a chapter as a notebook."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Nothing that is measured runs with settings that hold one library back."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """The book's settings, its list of pages and its files agree with each other and with Jupyter Book."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a failed or interrupted build left is not believed by the next one; what a build measured is kept."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Agreement of made builds, and which of their changes are called real: those beyond what two builds differ by."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

@@ -1,7 +1,5 @@
 """What a build tells of itself, line by line, on a terminal and in a log."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

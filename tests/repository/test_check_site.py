@@ -1,7 +1,5 @@
 """What the check of the built pages does before and after it looks at them in a browser."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import chromium

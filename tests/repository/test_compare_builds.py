@@ -1,7 +1,5 @@
 """Two sites that differ in what was measured are the same; any other difference is found."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """An environment is trusted only when it was completed from exactly these files by exactly this Python."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """Mending of pages' cells: what ruff can mend is mended in its place, and nothing else of the page changes."""
 
-from __future__ import annotations
-
 from scripts.format_pages import mended
 
 PAGE = """# Title

@@ -1,7 +1,5 @@
 """A byte of any file of the repository changes a key of what it feeds, or a list says why it feeds nothing."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

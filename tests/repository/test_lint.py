@@ -1,7 +1,5 @@
 """Linting goes on after a tool that failed, and says at the end which did."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What names pages by hand fails the lint when `_toc.yml` says otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

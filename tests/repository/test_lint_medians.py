@@ -1,7 +1,5 @@
 """Linting of clocked floats: what reaches a page bare or chooses a word is found with its line, the rest is let be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Linting of pages: what ruff and mypy find in cells is said with the page's line, and what pages may do is not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The list of a book's verdicts: what is counted, what share is open, and what no measurement could turn."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

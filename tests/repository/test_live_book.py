@@ -1,7 +1,5 @@
 """`make live` shows the site on this machine, tells pages when to reload, and builds on saves of sources only."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Every package of both environments has one version and its hashes, and comes from no place of one machine."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

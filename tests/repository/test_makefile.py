@@ -1,7 +1,5 @@
 """The jobs that people are told about exist, list themselves, and say one sentence when they cannot start."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What `make chapter` writes says what is true before its author changes a word."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from scripts.chapter import study

@@ -1,7 +1,5 @@
 """A process that is held to an older CPU has no newer instruction, in Numba, OpenBLAS or NumPy, and says so."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Preparation of pages with made steps: their order, what is remembered, and what is told of failures."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The book in one page, for paper: articles in the menu's order, with links that lead within it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bs4 import BeautifulSoup

@@ -1,7 +1,5 @@
 """Which scripts `make bench` runs, and what the one that counts verdicts takes for a miss."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

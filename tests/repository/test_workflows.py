@@ -1,7 +1,5 @@
 """What GitHub runs is valid, is what anybody can run here, is pinned, and may do no more than it must."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

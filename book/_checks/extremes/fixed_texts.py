@@ -1,7 +1,5 @@
 """The longest and the shortest texts that a build can put where a page leaves room for them, on made machines."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

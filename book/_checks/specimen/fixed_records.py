@@ -1,7 +1,5 @@
 """Measurements that nobody took, on a machine that does not exist: the specimen's picture must not depend on ours."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

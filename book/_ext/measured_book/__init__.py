@@ -3,8 +3,6 @@
 It is listed last among the book's extensions: whatever others add to a page comes before what the site makes of it.
 """
 
-from __future__ import annotations
-
 from sphinx.application import Sphinx
 from sphinx.util.typing import ExtensionMetadata
 

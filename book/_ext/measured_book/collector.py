@@ -1,7 +1,5 @@
 """Collector of the book's state: what is kept of a page when it was read, and what other pages then show."""
 
-from __future__ import annotations
-
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment

@@ -1,7 +1,5 @@
 """The order of pages, and which results of executed pages are kept."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

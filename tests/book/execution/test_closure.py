@@ -1,7 +1,5 @@
 """Which modules code may import: never fewer than Python then loads."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the build is told of a cell that failed, and that nothing is told when nobody listens."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """After a failed build only what failed is read again, and what others show of it is written."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

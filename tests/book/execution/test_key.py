@@ -1,7 +1,5 @@
 """What a page's key holds, and how the reason for running it again is told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

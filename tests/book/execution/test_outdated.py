@@ -1,7 +1,5 @@
 """What a page is read from counts by what it holds, whatever the dates of files say."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

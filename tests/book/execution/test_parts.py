@@ -1,7 +1,5 @@
 """Parts of a build's time: from what environment and preparation kept, and unknown where they kept nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

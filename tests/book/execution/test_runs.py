@@ -1,7 +1,5 @@
 """Times of cells, kept by a real execution and no part of the key of its result, and the memory of processes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

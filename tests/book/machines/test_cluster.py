@@ -1,7 +1,5 @@
 """The place of the cluster explorer: clusters with their sources."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

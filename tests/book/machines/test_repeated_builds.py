@@ -1,7 +1,5 @@
 """What other runs found of repeated builds, as a page shows it, whatever a file says."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bs4 import BeautifulSoup

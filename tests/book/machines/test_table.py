@@ -1,7 +1,5 @@
 """The table of machines: built from files that strangers sent in, each checked, each shown as no more than text."""
 
-from __future__ import annotations
-
 import copy
 import json
 from pathlib import Path

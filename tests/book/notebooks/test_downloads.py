@@ -1,7 +1,5 @@
 """The files that a page offers: figures that stand alone, archives that are equal for equal figures."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The notebooks of a page: one reads as it ran, one begins empty, one brings the package along."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

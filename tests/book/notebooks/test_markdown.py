@@ -1,7 +1,5 @@
 """MyST becomes Markdown that reads whole: checked with a Markdown parser and by properties."""
 
-from __future__ import annotations
-
 import base64
 import string
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Fenced parts of MyST: where they are, what they hold, and what in them is no body."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

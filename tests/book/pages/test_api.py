@@ -1,7 +1,5 @@
 """The reference of the package: every entry's example runs, every tool of a chapter is one, and code leads to them."""
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib

@@ -1,7 +1,5 @@
 """The list of the course's thinking questions: each leads to sections that the book has."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The book's drawings are files that a hand can edit and a page shows; what is missing of one fails the build."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

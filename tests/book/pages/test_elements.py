@@ -1,7 +1,5 @@
 """The line that opens a hidden cell holds what the standard allows there."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from bs4 import BeautifulSoup

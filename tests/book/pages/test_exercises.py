@@ -1,7 +1,5 @@
 """Exercises: the skeleton that a reader begins with, and and the chapters' own."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The parts of the first page: the picture of numbers, and the entry to cite."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import yaml

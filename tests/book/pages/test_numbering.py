@@ -1,7 +1,5 @@
 """Numbers of figures, tables and equations, and the labels that they are of."""
 
-from __future__ import annotations
-
 from docutils import nodes
 from docutils.utils import new_document
 from measured_book.pages.numbering import labels_in, named, numbers_of

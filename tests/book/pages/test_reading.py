@@ -1,7 +1,5 @@
 """Reading of pages: each fault on a page that has it and nothing else, beside sentences that are right."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """What a page calls in a made package: by import and by what a chapter's functions call, never by spelling."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

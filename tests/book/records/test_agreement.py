@@ -1,7 +1,5 @@
 """Calls that several pages time: whose intervals are widened, to what and why; and factors that miss their total."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The card that ends a page, what it says of noise, and a report of a mismatch, which holds it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit

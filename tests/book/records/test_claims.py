@@ -1,7 +1,5 @@
 """Claims take their words from the page and their verdict from its cells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The HTML of numbers: what it shows, and that it may stand in a paragraph."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The ledger of claims: what is counted apart from what is measured, each source's claims together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bs4 import BeautifulSoup, Tag

@@ -1,7 +1,5 @@
 """What plain Jupyter publishes is refused with page, line, cell and the call to use; what the book does is not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is folded behind a prediction: the first output and what tells the number, and nothing that leads there."""
 
-from __future__ import annotations
-
 from docutils import nodes
 from docutils.utils import new_document
 from measured_book.pages.elements import Fold

@@ -1,7 +1,5 @@
 """Records are read from a notebook's outputs, and what is wrong with them is said."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import nbformat

@@ -1,7 +1,5 @@
 """Drawings are smaller and look the same: the attributes are what the styles said, and no line moves."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree as ET
 

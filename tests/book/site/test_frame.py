@@ -1,7 +1,5 @@
 """A site in the book's own frame: what its pages load and say, with a known address and without one."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

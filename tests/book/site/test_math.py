@@ -1,7 +1,5 @@
 """Mathematics becomes MathML, or the build says why not."""
 
-from __future__ import annotations
-
 from xml.etree import ElementTree as ET
 
 import pytest

@@ -1,7 +1,5 @@
 """What is published: only what this build made, at addresses that change with it."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The repository's address comes from GitHub or git, without what nobody should read, or not at all."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The site's address comes from the environment alone; a page is described by its own first sentences."""
 
-from __future__ import annotations
-
 import pytest
 from docutils import nodes
 from hypothesis import given

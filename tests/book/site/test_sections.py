@@ -1,7 +1,5 @@
 """The index of the search: the text of each section, without what a build measured."""
 
-from __future__ import annotations
-
 import json
 
 from measured_book.site.sections import index_of, sections_in, sections_of

@@ -1,7 +1,5 @@
 """What the pages' policy forbids is found in a page, and what it allows is left alone."""
 
-from __future__ import annotations
-
 import pytest
 from measured_book.site.security import POLICY, inline_parts
 

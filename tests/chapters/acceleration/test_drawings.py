@@ -1,7 +1,5 @@
 """Drawings fit, whatever the CPU's tile is, and hold what they are to show."""
 
-from __future__ import annotations
-
 import pytest
 
 from tinytorch.chapters.acceleration import drawings

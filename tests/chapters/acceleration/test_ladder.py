@@ -1,7 +1,5 @@
 """Ladder of products: every way gives the product, is held against the peak, and is told as it was measured."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The course's own examples on products, loops and copies are those that are timed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

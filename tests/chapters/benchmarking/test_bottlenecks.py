@@ -1,7 +1,5 @@
 """Fixes give the same results, forecasts follow Amdahl's law, and a miss has a side."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The flawed experiments run, and what they claim to do is what they do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import erf

@@ -1,7 +1,5 @@
 """What two loops of requests see of the same slow stretch, by a made clock."""
 
-from __future__ import annotations
-
 import pytest
 
 from tinytorch import models

@@ -1,7 +1,5 @@
 """Three numbers of each variant, who is on a front, and the picture of both, on times of known ratios."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models of the zoo's shapes that nobody trained, and ladders with times of our own making."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast

@@ -1,7 +1,5 @@
 """Configurations: what cannot run is none, what can gives the plain answers, bytes follow the shapes; and steps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any, get_args
 

@@ -1,7 +1,5 @@
 """The capstone's last exercise, which no test of pages runs: a budget is a budget."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

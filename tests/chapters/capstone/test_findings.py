@@ -1,7 +1,5 @@
 """What the capstone finds in ladders that differ: with pairs, without, with nothing that passes; and measured anew."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The ladder: what is taken, whether the prediction was right, and how pairs lead on where single steps end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What the studies of accuracy compute, on models of a small zoo and on made results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the studies of speed and bytes compute, and how they time it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

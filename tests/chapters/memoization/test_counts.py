@@ -1,7 +1,5 @@
 """What the page on memoization counts and works out, against closed forms and what was published."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The studies of the page on memoization time what they say, and make of it what follows by hand."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.chapters.made_turns import in_turns, made

@@ -1,7 +1,5 @@
 """What the page on memory computes: from made ceilings, from made times, and on a few small walks."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rules on trial: what they say of made times of one program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A call timed alone, a program beside a neighbour, and what so many pairs see, by a made clock and made times."""
 
-from __future__ import annotations
-
 import subprocess
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """What the chapter's experiments make of series whose truth is known."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Arithmetic and memory on the page on profiling, against what can be worked out by hand."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

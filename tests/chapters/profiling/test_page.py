@@ -1,7 +1,5 @@
 """The page's table of instruments: each is called as it says, and used again where it says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Keys and values as codes: rulers that share what they say, and outputs that an outlier alone does not change."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Codes that are chosen for a product, scales that are moved, and floating formats, against what is known of them."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

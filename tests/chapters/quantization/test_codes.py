@@ -1,7 +1,5 @@
 """What the studies of codes compute, against what can be computed by hand or was published."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the studies of speed compute on machines that differ, and how they time it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

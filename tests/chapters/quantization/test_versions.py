@@ -1,7 +1,5 @@
 """What the studies of whole models in fewer bits compute, on models of a small zoo and on made results."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

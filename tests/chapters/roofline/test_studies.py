@@ -1,7 +1,5 @@
 """What the page on rooflines computes of places that were made up: each number and verdict, on all of its sides."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the page on serving times, counts and simulates, against closed forms and small servers worked by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Races with other engines, and what they come to where there are none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """What looks like one pass but is none, or is not right, fails the exercise on fusion with the reason."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numba

@@ -1,7 +1,5 @@
 """What an expression costs, against what can be counted by hand."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any

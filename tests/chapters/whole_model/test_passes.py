@@ -1,7 +1,5 @@
 """What the studies of whole passes compute: real ones of small models, and verdicts on made times."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

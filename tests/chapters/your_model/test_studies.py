@@ -1,7 +1,5 @@
 """The model that the page reads is the published one and right about its lines, and what is found of it adds up."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A page runs before MyST-NB reads it, which then finds the result in the cache: so times and memory are kept with it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

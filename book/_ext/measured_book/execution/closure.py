@@ -1,7 +1,5 @@
 """Import closure: the modules of our package that code may import, found without running it; never too few."""
 
-from __future__ import annotations
-
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping

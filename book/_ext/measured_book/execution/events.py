@@ -4,8 +4,6 @@ The process names an open file descriptor in the environment; each event is one 
 is told, as when Sphinx is run by hand.
 """
 
-from __future__ import annotations
-
 import json
 import logging as standard_logging
 import os

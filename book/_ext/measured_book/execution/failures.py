@@ -5,8 +5,6 @@ Here the pages that warned, that failed or that were not reached are marked to b
 otherwise, also by an error that nobody foresaw, nothing is told, and the next begins anew: see scripts/build_book.py.
 """
 
-from __future__ import annotations
-
 import logging as standard_logging
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """Key of a page's measurements: all that they depend on, and in words why a page runs again."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

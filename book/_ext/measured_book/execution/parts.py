@@ -3,8 +3,6 @@
 Each part is what it took when it was done last: what is kept from an earlier build counts with the time of that one.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

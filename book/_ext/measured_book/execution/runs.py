@@ -1,7 +1,5 @@
 """Executions of pages: how long each cell took and the memory that all held, kept with the executed notebook."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime
 from threading import Event, Thread

@@ -5,8 +5,6 @@ computes nothing. It is a script itself, fetched when a reader comes near, as it
 hold. Without JavaScript the page's own table and figure of the first cluster stay.
 """
 
-from __future__ import annotations
-
 from html import escape
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """``{device} NAME``: an experiment of `device.js` that readers run on their own device; without JavaScript, nothing."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from docutils import nodes

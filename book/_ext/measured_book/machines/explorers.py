@@ -3,8 +3,6 @@
 What is compared is written as scripts, since a page that was opened from a folder can load these and nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from html import escape

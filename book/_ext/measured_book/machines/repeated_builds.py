@@ -3,8 +3,6 @@
 ``python -m scripts.compare_builds SITE SITE ... --json measurements/builds/NAME.json`` writes such a file.
 """
 
-from __future__ import annotations
-
 import json
 from datetime import date
 from html import escape

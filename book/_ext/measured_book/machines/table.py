@@ -4,8 +4,6 @@ The files come from strangers. Each is checked as the page "Your machine" checks
 whatever is shown of it is escaped.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from collections.abc import Callable

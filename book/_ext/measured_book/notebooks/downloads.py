@@ -1,7 +1,5 @@
 """Downloads that a page offers: its source, its notebooks, its records, its figures; and the files themselves."""
 
-from __future__ import annotations
-
 import io
 import json
 import re

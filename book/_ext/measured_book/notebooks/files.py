@@ -4,8 +4,6 @@ Each reads whole by itself. Their text is plain Markdown: in the one that ran, t
 their names do, under which the cells print what they find.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from typing import Any

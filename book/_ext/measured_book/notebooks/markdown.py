@@ -3,8 +3,6 @@
 In the place of numbers, verdicts, claims and links stand the book's values, or in a notebook to run, their names.
 """
 
-from __future__ import annotations
-
 import ast
 import base64
 import re

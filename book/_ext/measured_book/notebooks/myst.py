@@ -1,7 +1,5 @@
 """Fenced parts of a MyST text, code and directives, as markdown-it finds them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

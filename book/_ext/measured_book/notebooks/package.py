@@ -1,7 +1,5 @@
 """Package of the book for notebooks that run without a checkout: from its repository, else as one file, its wheel."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -4,8 +4,6 @@
 colon. A page that holds one measures nothing: what it shows are signatures, docstrings and their examples.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

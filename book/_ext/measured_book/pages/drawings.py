@@ -5,8 +5,6 @@ a reader who does not see it what it shows, its body is the caption. A file hold
 classes of `STYLE`, which is part of the book's style sheet.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Elements that several parts of pages are made of: HTML made late, folded text, hidden cells, styles and scripts."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from html import escape

@@ -4,8 +4,6 @@ A chapter holds a cell tagged ``solution``, which defines functions, and behind 
 their check. Both run when the book is built, so that a solution that its check refuses fails the build.
 """
 
-from __future__ import annotations
-
 import ast
 from html import escape
 from typing import Any

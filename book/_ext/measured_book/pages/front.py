@@ -4,8 +4,6 @@
 parts and chapters as cards, each with its first sentence and a drawing. ``{citation}``: what CITATION.cff says.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Sequence

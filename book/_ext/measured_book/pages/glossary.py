@@ -1,7 +1,5 @@
 """Meanings of the glossary's words where they are used: at a press without script, at hover and focus with one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from html import escape
 from typing import Any

@@ -3,8 +3,6 @@
 ``{listing} figures`` and ``{listing} tables``; ``{executions}``, when each page ran, for how long and in what memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from html import escape
 

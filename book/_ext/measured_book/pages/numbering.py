@@ -5,8 +5,6 @@ the part `REFERENCE` have no number, and their figures none of a chapter. ``{num
 ``{numref}`machine:table-ladder` `` become links with the number as their words; ``{eq}`` of an equation, too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

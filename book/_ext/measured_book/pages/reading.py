@@ -14,8 +14,6 @@ stand where "up to 16 % faster, perhaps nothing" can, whichever word this build 
 value is shown so: who finds one has found a fault in `tinytorch.report.numbers`. What code makes as HTML is not read.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ A source that a page quotes, tests or recommends but that ``references.bib`` lac
 there for nothing is left to the tests, as a claim may be tested on some machines only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache

@@ -6,8 +6,6 @@ both are shown so wide that they hold both, with the reason behind them. The rec
 were measured.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from measured_book.records.store import PageRecords, Place, Widened

@@ -1,7 +1,5 @@
 """Card at the end of a page that says how it was measured, line under its title, and form to report a mismatch."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence

@@ -15,8 +15,6 @@
 A source is an entry of ``references.bib``, or ``name <address>``; in words alone if it has no address.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """Numbers, verdicts and claims as nodes that know their HTML: what is seen, and what mouse, touch or keys reach."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Ledger of claims as HTML: those that are counted apart from those that are measured, each kind by source."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

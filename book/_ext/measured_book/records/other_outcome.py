@@ -4,8 +4,6 @@ Beside each page that was asked for, one is written in which every verdict has t
 slash between several, and every text for what was measured gives way to that for what was not. Its numbers stay.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace

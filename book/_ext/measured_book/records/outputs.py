@@ -4,8 +4,6 @@ A cell whose code is shown may print, but no number that a clock made, which on 
 tagged ``prints``, where what an instrument returns is the lesson. An exercise's check says what it found.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

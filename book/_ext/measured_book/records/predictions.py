@@ -4,8 +4,6 @@ The question is the body down to a line ``---``, the rest explains the answer, w
 ``choices`` the record is a verdict or a claim, else a number. Without scripts the fold is all there is to open.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """Roles and directives that put records into a page's text: numbers, verdicts and claims by key, ledger and card."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from html import escape

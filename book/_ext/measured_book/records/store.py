@@ -1,7 +1,5 @@
 """Records that a page's cells left in its executed notebook, read from there and held to their schema."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress

@@ -4,8 +4,6 @@ Each style becomes the attribute of the same name, which SVG defines for all pro
 (SVG 2, section 6.6). Coordinates keep two decimals: a hundredth of a unit is a sixtieth of a pixel as shown.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

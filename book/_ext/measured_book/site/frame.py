@@ -4,8 +4,6 @@ The book's styles are one file; of scripts a page loads what it needs, and nothi
 ``book/_static/NAME.css`` and ``NAME.js``, which its part adds to the pages that need them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

@@ -1,7 +1,5 @@
 """MathML of the book's formulas, written while it is built, so that no page needs a script for them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from html import escape, unescape

@@ -1,7 +1,5 @@
 """What is published: files of this build and none of an earlier one, at addresses that change with what they hold."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

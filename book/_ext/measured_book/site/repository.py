@@ -4,8 +4,6 @@ The address comes from GITHUB_REPOSITORY on GitHub, else from git's remote `orig
 a reader could open, the pages have no link to their source, to a new issue or to Binder.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -5,8 +5,6 @@ GITHUB_REPOSITORY; none is typed anywhere. With it the pages have canonical link
 and a robots.txt; without it they have none, rather than broken ones.
 """
 
-from __future__ import annotations
-
 import logging as standard_logging
 import os
 import re

@@ -6,8 +6,6 @@ What a build measured is left out, so that the same text gives the same index: i
 code chose stands an ellipsis, and so it does in place of a formula, without which its sentence would not read.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

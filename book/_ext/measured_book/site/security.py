@@ -8,8 +8,6 @@ its own files relative to itself, and from the root only once the site's address
 styles stand in it, under a policy that allows these alone. It works from a folder as well.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re
