@@ -30,11 +30,6 @@ def test_the_list_of_pages_and_the_pages_are_the_same() -> None:
     assert {page.removesuffix(".md") for page in listed} == pages
 
 
-def test_folders_without_pages_are_named_as_such() -> None:
-    """Where the checkout's path has brackets, which are patterns of files, only their names keep them out."""
-    assert "_checks" in load("_config.yml")["exclude_patterns"]
-
-
 def test_a_failing_or_warning_page_fails_the_build() -> None:
     execute = load("_config.yml")["execute"]
     assert execute["raise_on_error"] is True

@@ -376,15 +376,6 @@ def test_nothing_of_the_shell_or_the_system_runs_in_a_kernel(tmp_path: Path, mon
     assert warned(tmp_path, cell).strip() == "([], [], []) 0 None"
 
 
-def test_jupyter_book_gets_absolute_paths_and_no_mercy(tmp_path: Path) -> None:
-    made = build_book.jupyter_book_command(tmp_path, tmp_path / "_build")
-    assert made[made.index("--toc") + 1] == str(tmp_path / "_toc.yml")
-    assert made[made.index("--config") + 1] == str(tmp_path / "_config.yml")
-    assert made[made.index("--path-output") + 1] == str(tmp_path)
-    assert {"-W", "--keep-going", "-n"} <= set(made)
-    assert "--all" not in made
-
-
 #: An extension that reads the first page, as ours reads all.
 READS = f"""import sys
 sys.path.insert(0, {str(ROOT / "book" / "_ext")!r})

@@ -1,7 +1,5 @@
 """The command line: a thin edge that reads arguments, calls the instruments, and prints; a file for each command."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

@@ -1,7 +1,5 @@
 """``tinytorch bench``: measure a suite, or a model of one's own, and keep the results."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """A benchmark's report: tables, machine and verdicts in Markdown, and in HTML with figures in one file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any

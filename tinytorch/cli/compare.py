@@ -1,7 +1,5 @@
 """``tinytorch compare``: whether a new run is better or worse than a base, with an exit code."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

@@ -1,7 +1,5 @@
 """``tinytorch diff``: what got faster and slower between two profiles of repeated runs, with an exit code."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from html import escape

@@ -1,7 +1,5 @@
 """``tinytorch links``: what messages and collectives take between ranks, as alpha + beta x bytes."""
 
-from __future__ import annotations
-
 import argparse
 
 from tinytorch.chapters.distributed.messages import link_rows

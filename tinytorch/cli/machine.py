@@ -1,7 +1,5 @@
 """``tinytorch machine``: identity, ceilings, levels, ladders, evidence and cautions of this machine."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Sequence

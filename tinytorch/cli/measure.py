@@ -1,7 +1,5 @@
 """``tinytorch measure``: run the book's pages on this machine, and keep what they measured in one small file."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """What is said of a model above its tables: what it is, on what it ran, and what it gains beside its float origin."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from datetime import datetime

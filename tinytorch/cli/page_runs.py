@@ -1,7 +1,5 @@
 """Runs the cells of the book's chapters outside of its build, and gives back the records that they make."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

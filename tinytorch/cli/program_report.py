@@ -1,7 +1,5 @@
 """The report of one program or model as one page of HTML: where its time goes, drawn and judged, and what helps."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """``tinytorch report``: files of results as a page, or as Markdown."""
 
-from __future__ import annotations
-
 import argparse
 
 from tinytorch.cli.benchmark_report import html_report, markdown_report

@@ -1,7 +1,5 @@
 """Parts that all commands share: their error, their parser, and checks of options."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import NoReturn

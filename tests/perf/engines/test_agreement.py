@@ -12,28 +12,31 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Implementation
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.engines import ours
+from tinytorch.perf.engines import agreement, ours
 from tinytorch.perf.engines.agreement import DisagreementError, check
 from tinytorch.perf.engines.protocol import AdamWSettings, Engine, Training
 from tinytorch.perf.engines.workloads import SUBJECTS, our_loss, subject
 
 
-class BiasedEngine(Engine):
-    """Ours with a fault: of outputs, of losses or of states."""
+@pytest.fixture(autouse=True)
+def _biased(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Load ours with a fault, which the setting names: of outputs, of losses or of states."""
 
-    def load(self) -> Any:
+    def biased(engine: Engine) -> Any:
         def forward(setting: str, model: Module, inputs: Array) -> Callable[[], Array]:
-            return lambda: FAULTS[self.setting]["output"](ours.forward(setting, model, inputs)())
+            return lambda: FAULTS[engine.setting]["output"](ours.forward(setting, model, inputs)())
 
         def training(setting: str, model: Module, batch: Any, loss: Any, optimizer: AdamWSettings) -> Training:
             made = ours.training(setting, model, batch, loss, optimizer)
-            fault = FAULTS[self.setting]
+            fault = FAULTS[engine.setting]
             return Training(lambda: fault["loss"](made.step()), lambda: fault["state"](dict(made.state())))
 
         def decoding(setting: str, model: GPT, prompt: Array, new_tokens: int) -> Callable[[], Array]:
-            return lambda: FAULTS[self.setting]["output"](ours.decoding("numpy", model, prompt, new_tokens)())
+            return lambda: FAULTS[engine.setting]["output"](ours.decoding("numpy", model, prompt, new_tokens)())
 
         return SimpleNamespace(forward=forward, training=training, decoding=decoding)
+
+    monkeypatch.setattr(agreement, "load", biased)
 
 
 def _same(value: Any) -> Any:
@@ -63,7 +66,7 @@ FAULTS: dict[str, dict[str, Callable[[Any], Any]]] = {
 
 
 def made(setting: str) -> Engine:
-    return BiasedEngine("faulty", (), "", "ours", setting)
+    return Engine("faulty", (), "", "ours", setting)
 
 
 @pytest.mark.parametrize("phase", ["forward", "step"])
