@@ -1,5 +1,7 @@
 """``tinytorch profile``: where the time, arithmetic and memory of a model or of a whole script go."""
 
+from __future__ import annotations
+
 import argparse
 import io
 import json
