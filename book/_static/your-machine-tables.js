@@ -26,10 +26,10 @@ globalThis.machines ??= {};
     const classed = (name) => (name ? { class: name } : {});
     const head = element("tr", {}, ...heads.map((text, i) => element("th", { scope: "col", ...classed(i ? headClass : "") }, text)));
     const body = rows.map(([first, ...rest]) =>
-      element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((cell, i) => element("td", { ...classed(cellClass), "data-label": heads[i + 1] }, cell))),
+      element("tr", {}, element("th", { scope: "row" }, first), ...rest.map((cell) => element("td", classed(cellClass), cell))),
     );
     const table = element("table", {}, element("caption", { id }, ...[caption].flat()), element("thead", {}, head), element("tbody", {}, ...body));
-    return element("div", { class: "measured-table stack", role: "region", tabindex: "0", "aria-labelledby": id }, table);
+    return element("div", { class: "measured-table", role: "region", tabindex: "0", "aria-labelledby": id }, table);
   };
 
   const numberCell = (number) => {

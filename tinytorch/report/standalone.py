@@ -20,11 +20,7 @@ figure { margin: 1rem 0; max-width: 44rem; } figure > svg { width: 100%; height:
 figure > svg.narrow { display: none; }
 @media (max-width: 40rem) {
 tbody th { white-space: normal; } figure > svg.wide { display: none; } figure > svg.narrow { display: block; }
-.stack :is(table, caption, tbody, tr, th) { display: block; } .stack thead { display: none; }
-.stack tbody tr { padding: .5rem 0; border-bottom: 1px solid #8888; }
-.stack tbody :is(th, td) { padding: .1rem 0; border: 0; white-space: normal; overflow-wrap: anywhere; }
-.stack tbody td { display: flex; flex-wrap: wrap; gap: 0 .4rem; }
-.stack tbody td::before { content: attr(data-label); margin-right: auto; opacity: .75; } }
+:is(th, td):first-child { position: sticky; left: 0; max-width: 38vw; background: Canvas; } }
 """
 #: The colours of drawings on a dark page.
 _DARK = "@media screen and (prefers-color-scheme: dark) {{\n{}\n}}\n".format(

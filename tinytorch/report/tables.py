@@ -41,8 +41,6 @@ _ONE_UNIT_UP_TO = 1e5
 _COMPARED = {"B": _ONE_UNIT_UP_TO, "FLOP": _ONE_UNIT_UP_TO, "s": 1e3}
 #: A column of whole counts below this is shown exactly; above it, in prefixes.
 _COUNTED_BELOW = 1e6
-#: Pixels that a phone of 390 has for a table; that a letter, the space beside a cell and a column at least take.
-_PHONE, _LETTER, _SPACE_BESIDE, _LEAST = 358, 8.2, 15, 52
 #: Units whose whole numbers are never shown exactly in a column.
 _READ_IN_PREFIXES = frozenset({"B", "s"}) | FRACTIONS
 Rows = Sequence[Mapping[str, Any]]
@@ -316,28 +314,11 @@ def _head_text(laid: Laid) -> str:
     return laid.column.label + (f" ({laid.unit})" if laid.unit else "")
 
 
-def _is_too_wide_for_a_phone(columns: Sequence[Laid]) -> bool:
-    """Return whether a phone cannot show the table side by side, so that it stacks what belongs to a row."""
-
-    def letters(laid: Laid) -> float:
-        words = [*(word + "  " for word in _head_text(laid).split()), *(cell.spread for cell in laid.cells)]
-        numbers = [cell.text for cell in laid.cells] if laid.numeric else []
-        # Words wrap, but not into a line each.
-        texts = [] if laid.numeric else [" " * min(len(cell.text), 14) for cell in laid.cells]
-        return max(map(len, [*words, *numbers, *texts, ""]))
-
-    widths = (max(_LEAST, letters(laid) * _LETTER) + _SPACE_BESIDE for laid in columns)
-    return sum(widths) > _PHONE
-
-
 def _cell_html(cell: Cell, laid: Laid, first: bool, detail: Sequence[str]) -> str:
     classes = [name for name, on in (("numeric", laid.numeric), ("modelled", laid.column.modelled)) if on]
     attributes = f' class="{" ".join(classes)}"' if classes else ""
     if cell.value is not None:
         attributes += f' data-value="{cell.value!r}"'
-    if not first or laid.numeric:  # a name of a row names itself
-        tag = ", model" if laid.column.modelled else ""
-        attributes += f' data-label="{escape(_head_text(laid) + tag)}"'
     if detail:
         attributes += f' data-detail="{escape(chr(10).join(detail)).replace(chr(10), "&#10;")}"'
     if cell.title:
@@ -386,8 +367,8 @@ def laid_html(
     )
     shows = f' data-key="{page}:{key}"' if page else ""
     return (
-        f'<div class="measured-table{" stack" if _is_too_wide_for_a_phone(laid) else ""}" id="table-{key}" '
-        f'role="region" tabindex="0" aria-labelledby="table-{key}-caption"{shows}>\n'
+        f'<div class="measured-table" id="table-{key}" role="region" tabindex="0" '
+        f'aria-labelledby="table-{key}-caption"{shows}>\n'
         f'<table class="sortable">\n<caption id="table-{key}-caption">{number_html(number, f"table-{key}")}'
         f"{escape(unbroken(caption))}</caption>\n"
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>\n</div>"

@@ -89,13 +89,6 @@ def test_a_processor_that_names_its_file_is_said_once() -> None:
     assert table_html([Machine(made, "a.json")]).count("A processor") == 1
 
 
-def test_on_a_phone_each_cell_names_its_column() -> None:
-    table = BeautifulSoup(table_html([Machine(GOOD, "a.json")]), "html.parser")
-    assert table.select_one(".measured-table.stack") is not None
-    heads = [head.get_text() for head in table.select("thead th")]
-    assert [cell["data-label"] for cell in table.select("tbody tr td")] == heads[1:]
-
-
 def test_markup_in_a_file_is_shown_as_text() -> None:
     hostile = "<script>alert(1)</script>\"'&"
     made = copy.deepcopy(GOOD)

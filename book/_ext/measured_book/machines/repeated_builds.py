@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from measured_book.pages.elements import labelled
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -38,8 +37,8 @@ def _quoted(share: float) -> str:
 
 def table(made: Json) -> str:
     """Return the file's table in HTML, a row for each page and one for all."""
-    heads = ("Page", "Numbers", "Hold the other's median (%)", "Touch the other's (%)", "Width over value (%)")
-    made_rows = (
+    heads = ("Numbers", "Hold the other's median (%)", "Touch the other's (%)", "Width over value (%)")
+    rows = "\n".join(
         f'<tr><th scope="row">{escape(name.replace("_", " "))}</th>'
         + "".join(
             f'<td class="numeric"><span class="quoted-value">{text}</span></td>'
@@ -53,10 +52,9 @@ def table(made: Json) -> str:
         + "</tr>"
         for name, one in [*made["pages"].items(), ("all", made["all"])]
     )
-    rows = "\n".join(labelled(row, heads) for row in made_rows)
-    head = "".join(f'<th scope="col" class="numeric">{escape(text)}</th>' for text in heads[1:])
+    head = "".join(f'<th scope="col" class="numeric">{escape(text)}</th>' for text in heads)
     return (
-        '<div class="measured-table stack" role="region" tabindex="0" aria-labelledby="repeated-builds-caption">\n'
+        '<div class="measured-table" role="region" tabindex="0" aria-labelledby="repeated-builds-caption">\n'
         '<table class="sortable">\n<caption id="repeated-builds-caption">Intervals of repeated builds, of other runs; '
         "the width is that of the whole interval, in the median</caption>\n"
         f'<thead><tr><th scope="col">Page</th>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>'

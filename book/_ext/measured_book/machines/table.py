@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from docutils import nodes
 from measured_book.machines.explorers import FOLDER, ROOFS_PAGE, book_measurements
-from measured_book.pages.elements import LateHtml, labelled
+from measured_book.pages.elements import LateHtml
 from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -31,7 +31,7 @@ from tinytorch.report.records import Json, is_number
 
 LOGGER = logging.getLogger(__name__)
 STYLE = "machines.css"
-TABLE_CLASS = "measured-table stack machines"
+TABLE_CLASS = "measured-table machines"
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,11 @@ def table_html(machines: list[Machine]) -> str:
         return "<p>No machine has been sent in yet, and this build measured nothing.</p>"
     scales = [_scale([find(machine) for machine in machines]) for _, find in NUMBERS]
     units = [f" ({scale.symbol})" if scale and scale.symbol else "" for scale in scales]
-    names = [f"{name}{unit}" for (name, _), unit in zip(NUMBERS, units, strict=True)]
     head = '<th scope="col">Machine</th>' + "".join(
         f'<th scope="col" class="numeric">{name}<span class="unit">{escape(unit)}</span></th>'
         for (name, _), unit in zip(NUMBERS, units, strict=True)
     )
-    rows = "\n".join(labelled(_row(machine, scales), ["Machine", *names]) for machine in machines)
+    rows = "\n".join(_row(machine, scales) for machine in machines)
     return (
         f'<div class="{TABLE_CLASS}" data-key="machines" role="region" tabindex="0" '
         'aria-labelledby="machines-caption">\n'

@@ -1,6 +1,5 @@
 """Elements that several parts of pages are made of: HTML made late, folded text, hidden cells, styles and scripts."""
 
-import re
 from collections.abc import Sequence
 from html import escape
 from typing import Any, ClassVar
@@ -56,12 +55,6 @@ class ResolveLateHtml(SphinxPostTransform):
                 node.replace_self(node.made(self.app, self.env.docname))
             else:
                 node.parent.remove(node)
-
-
-def labelled(row: str, heads: Sequence[str]) -> str:
-    """Return a row of a table whose cells say the name of their column, for where rows are stacked."""
-    names = iter(heads[1:] if "<th" in row else heads)
-    return re.sub(r"<td\b", lambda _: f'<td data-label="{escape(next(names, ""))}"', row)
 
 
 def tells_of_all_pages(doctree: nodes.document) -> bool:

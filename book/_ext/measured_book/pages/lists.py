@@ -11,7 +11,7 @@ from docutils.parsers.rst import directives
 from measured_book.execution.parts import parts_of
 from measured_book.execution.runs import CellRun, PageRun
 from measured_book.notebooks.downloads import figure_path
-from measured_book.pages.elements import LateHtml, labelled
+from measured_book.pages.elements import LateHtml
 from measured_book.pages.numbering import named, page_numbers
 from measured_book.records.card import time_html
 from measured_book.records.store import PageRecords
@@ -128,10 +128,10 @@ def _table(key: str, caption: str, head: Iterable[tuple[str, str]], rows: Iterab
     columns = list(head)
     names = "".join(f'<th scope="col" class="{css}">{name}</th>' for name, css in columns)
     return (
-        f'<div class="measured-table stack" data-key="{key}" role="region" tabindex="0" aria-labelledby="{key}">\n'
+        f'<div class="measured-table" data-key="{key}" role="region" tabindex="0" aria-labelledby="{key}">\n'
         '<table class="sortable">\n'
         f'<caption id="{key}">{escape(caption)}</caption>\n<thead><tr>{names}</tr></thead>\n<tbody>\n'
-        + "\n".join(labelled(row, [name for name, _ in columns]) for row in rows)
+        + "\n".join(rows)
         + "\n</tbody>\n</table>\n</div>"
     )
 

@@ -8,7 +8,6 @@ import hashlib
 import os
 import re
 import shutil
-from html import escape
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,26 +107,9 @@ def add_frame(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctr
 
 
 def visit_table(self: HTML5Translator, node: nodes.table) -> None:
-    """Begin a table in a box, in which it scrolls when it is wider than the page; a phone stacks its columns."""
-    head = next(iter(node.findall(nodes.thead)), None)
-    names = [] if head is None else [entry.astext() for entry in head.findall(nodes.entry)]
-    for row in next(iter(node.findall(nodes.tbody))).findall(nodes.row):
-        for name, entry in zip(names, row.findall(nodes.entry), strict=False):
-            entry["label"] = name
-    self.body.append(f'<div class="scrolled-table{" stack" if len(names) > 1 else ""}">')
+    """Begin a table in a box, in which it scrolls when it is wider than the page."""
+    self.body.append('<div class="scrolled-table">')
     HTML5Translator.visit_table(self, node)
-
-
-def visit_entry(self: HTML5Translator, node: nodes.entry) -> None:
-    """Begin a cell, which knows the name of its column: it stands beside it where rows are stacked."""
-    HTML5Translator.visit_entry(self, node)
-    if label := node.get("label"):
-        self.body[-1] = self.body[-1].replace("<td", f'<td data-label="{escape(label)}"', 1)
-
-
-def depart_entry(self: HTML5Translator, node: nodes.entry) -> None:
-    """End a cell."""
-    HTML5Translator.depart_entry(self, node)
 
 
 def depart_table(self: HTML5Translator, node: nodes.table) -> None:
@@ -264,7 +246,6 @@ def setup(app: Sphinx) -> None:
     """Register the theme and connect to the events of a build."""
     app.add_html_theme(THEME, str(Path(app.srcdir, THEME_FOLDER)))
     app.add_node(nodes.table, override=True, html=(visit_table, depart_table))
-    app.add_node(nodes.entry, override=True, html=(visit_entry, depart_entry))
     app.add_config_value("site_digest", "", "html", str)
     app.add_config_value("book_pdf", "", "html", str)
     app.connect("config-inited", choose_theme)
