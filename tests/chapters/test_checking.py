@@ -11,17 +11,45 @@ from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 
 
 @exercise_check
-def check_five(function: Callable[[], int]) -> str:
-    """Pass a function that returns 5."""
-    assert function() == 5, "it must return 5"
-    return "five: passed"
+def check_five(function: Callable[[], int]) -> None:
+    """Return "... passed" if ``function()`` is `FIVE`.
+
+    Four is less.
+    """
+    if function() != 5:
+        raise AssertionError("it must return 5")  # pytest says more behind an assert
 
 
-def test_a_check_passes_and_fails_as_it_did() -> None:
-    assert check_five(lambda: 5) == "five: passed"
-    assert check_five.__doc__ == "Pass a function that returns 5."
-    with pytest.raises(AssertionError, match="return"):
-        check_five(lambda: 4)
+def five() -> int:
+    return 5
+
+
+def test_what_passes_is_said_without_quotes() -> None:
+    assert repr(check_five(five)) == "five: passed. five() is FIVE."
+
+
+def fails(function: Callable[[], int]) -> list[str]:
+    """Return what a notebook shows of a check that fails."""
+    with pytest.raises(AssertionError) as caught:
+        check_five(function)
+    shown: list[str] = caught.value._render_traceback_()  # type: ignore[attr-defined]
+    return shown
+
+
+def test_what_fails_is_said_in_a_sentence_with_a_hint() -> None:
+    def four() -> int:
+        return 4
+
+    assert fails(four) == ["Not yet: it must return 5", "Hint: four() is FIVE. Four is less."]
+
+
+def test_what_fails_by_itself_is_told_with_its_line() -> None:
+    def five() -> int:
+        return int(5 / 0)
+
+    assert fails(five)[0] == "Not yet: five fails in the line “return int(5 / 0)”: ZeroDivisionError, division by zero"
+    wrong: Any = lambda x: x  # noqa: E731
+    assert fails(wrong)[0].startswith("Not yet: the check can do nothing with <lambda>: TypeError")
 
 
 def test_an_empty_function_is_told_by_its_name() -> None:

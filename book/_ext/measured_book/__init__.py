@@ -3,8 +3,13 @@
 It is listed last among the book's extensions: whatever others add to a page comes before what the site makes of it.
 """
 
-from sphinx.application import Sphinx
-from sphinx.util.typing import ExtensionMetadata
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the exercises' notebooks are made where there is no Sphinx
+    from sphinx.application import Sphinx
+    from sphinx.util.typing import ExtensionMetadata
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:

@@ -62,7 +62,7 @@ def test_an_archive_gives_its_files_back_and_depends_on_nothing_else(files: dict
 
 def test_the_files_of_a_page_go_and_those_of_others_stay(tmp_path: Path) -> None:
     own = ["_records/a.json", "_notebooks/a.ipynb", "_notebooks/a-empty.ipynb", "_notebooks/a-colab.ipynb"]
-    own += [f"{FILES}/a.zip", f"{FILES}/a/growth.svg", f"{FILES}/a/trace.json"]
+    own += ["_notebooks/a-exercise-f-empty.ipynb", f"{FILES}/a.zip", f"{FILES}/a/growth.svg", f"{FILES}/a/trace.json"]
     other = ["_records/a/b.json", "_notebooks/ab.ipynb", f"{FILES}/a/b/growth.svg", f"{FILES}/a/b.zip"]
     for name in (*own, *other):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

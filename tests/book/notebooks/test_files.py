@@ -1,14 +1,19 @@
 """The notebooks of a page: one reads as it ran, one begins empty, one brings the package along."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import nbformat
 import pytest
+from docutils import nodes
 from measured_book.notebooks.downloads import archive
+from measured_book.notebooks.exercises import FOLDER
 from measured_book.notebooks.files import extra_of, notebook_files
 from measured_book.notebooks.package import Source, install_cell, kept_wheel, wheel_name
 from measured_book.records.store import PageRecords
@@ -21,6 +26,7 @@ from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, subplots
 from tinytorch.report.notebook_view import BUILDING, RECORD_MIME, Shown
 
+ROOT = Path(__file__).resolve().parents[3]
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s")
 SOLUTION = '''def double(x: int) -> int:
     """Return twice ``x``."""
@@ -49,9 +55,11 @@ def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, nbformat
     outputs = [new.new_output("display_data", one._repr_mimebundle_()) for one in shown]
     cells = [
         new.new_markdown_cell(TEXT),
+        new.new_code_cell("import math as used, os"),
         new.new_code_cell("page.number()", outputs=outputs, execution_count=1, metadata={"tags": ["remove-input"]}),
+        new.new_markdown_cell("## Exercises\n\n**1. Bytes.** It took {measured}`latency`.\n\n**2. Twice.** Write it."),
         new.new_code_cell(SOLUTION, metadata={"tags": ["solution"]}, execution_count=2),
-        new.new_code_cell("assert double(2) == 4, 'no'\nprint('passed')", metadata={"tags": ["check"]}),
+        new.new_code_cell("assert double(used.floor(2)) == 4, 'no'\nprint('passed')", metadata={"tags": ["check"]}),
         new.new_code_cell("print('end')"),
     ]
     records = {record.key: record.to_json() for record in page.records}
@@ -63,6 +71,7 @@ def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, nbformat
         srcdir=str(tmp_path / "book"),
         doc2path=lambda name: str(tmp_path / "book" / f"{name}.md"),
         config=SimpleNamespace(book_repository=None),
+        titles={"page": nodes.title("", "Page")},
         domaindata={"std": {"labels": {"label": ("page", "label", "The page")}}},
     )
     state_of(env).of("page").records = PageRecords("page", records)
@@ -86,12 +95,12 @@ def test_what_ran_is_read_without_the_book(files: dict[str, nbformat.NotebookNod
     )
     assert "Measured on " in notebook.cells[-1].source
     assert RECORD_MIME not in json.dumps(notebook)
-    number, figure, caption, table = notebook.cells[2].outputs
+    number, figure, caption, table = notebook.cells[3].outputs
     assert number.data["text/plain"].startswith("latency: 1.1")
     assert set(figure.data) == {"image/png", "text/plain"}
     assert caption.data["text/markdown"] == "The message."
     assert "<style>" in table.data["text/html"]
-    assert notebook.cells[2].metadata["jupyter"] == {"source_hidden": True}
+    assert notebook.cells[3].metadata["jupyter"] == {"source_hidden": True}
 
 
 def test_the_empty_one_names_its_numbers_and_begins_exercises(files: dict[str, nbformat.NotebookNode]) -> None:
@@ -101,6 +110,15 @@ def test_the_empty_one_names_its_numbers_and_begins_exercises(files: dict[str, n
     solution = next(cell.source for cell in notebook.cells if "def double" in cell.source)
     assert "return 2" not in solution
     assert "NotImplementedError" in solution
+
+
+def test_an_exercise_has_a_notebook_of_what_it_needs_alone(files: dict[str, nbformat.NotebookNode]) -> None:
+    about, imports, empty, check = files["page-exercise-double-empty.ipynb"].cells
+    assert about.source.splitlines()[2:] == ["**2. Twice.** Write it."]
+    assert imports.source == "import math as used"
+    assert "NotImplementedError" in empty.source
+    assert "double(used" in check.source
+    assert files["page-exercise-double-colab.ipynb"].cells[1].source.startswith("# Put the file of the package")
 
 
 def test_a_run_of_all_cells_goes_on_behind_an_exercise_that_is_not_written(
@@ -157,3 +175,15 @@ def test_the_wheel_is_built_once_and_anew_after_a_change(tmp_path: Path, monkeyp
     assert kept_wheel(tmp_path, tmp_path / "kept") == archive({"count": "2"})
     assert wheel_name(tmp_path) != name
     assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
+def test_binder_makes_the_exercises_from_the_sources_without_sphinx(tmp_path: Path) -> None:
+    code = "import sys; sys.modules.update(sphinx=None, docutils=None); import runpy; "
+    code += "runpy.run_module('measured_book.notebooks.exercises', run_name='__main__')"
+    settings = {**os.environ, "PYTHONPATH": str(ROOT / "book" / "_ext")}
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=settings)
+    sources = "".join(path.read_text("utf-8") for path in (ROOT / "book").glob("*.md"))
+    made = [path.read_text("utf-8") for path in tmp_path.glob("*-exercise-*.ipynb")]
+    assert len(made) == sources.count(":tags: [solution]")
+    assert not any(re.search(r"\{\w+\}`", text) for text in made)
+    assert f"exercises {FOLDER}\n" in (ROOT / "binder" / "postBuild").read_text("utf-8")

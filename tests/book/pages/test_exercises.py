@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import jupytext  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_book.pages.exercises import exercise_skeleton
-from sources import Cell, exercises_of, read_source
+from measured_book.notebooks.exercises import exercise_skeleton, exercises_in
+from sources import exercises_of, read_source
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
 
@@ -72,46 +73,38 @@ TRAINS_FOR_MINUTES = "exercises.check_beat_capstone"
 
 
 def _exercises() -> Iterator[Any]:
-    """Yield each exercise of the book: the chapter's imports, its solution and its check."""
+    """Yield each exercise of the book: what its notebook imports, its solution and its check."""
     for path in sorted(BOOK.glob("*.md")):
-        chapter = read_source(path.read_text("utf-8"))
-        for solution, check in exercises_of(chapter):
-            assert check is not None
-            code = "\n".join(check.code)
-            yield pytest.param(
-                chapter.cells, "\n".join(solution.code), code, id=f"{path.stem}-{code.partition('(')[0]}"
-            )
+        pairs = exercises_of(read_source(path.read_text("utf-8")))
+        notebooks = exercises_in(jupytext.read(path, fmt="md:myst").cells, path.stem)
+        for (solution, _), (_, (_, imports, _, check)) in zip(pairs, notebooks, strict=True):
+            key = f"{path.stem}-{check.source.partition('(')[0]}"
+            yield pytest.param(imports.source, "\n".join(solution.code), check.source, id=key)
 
 
 EXERCISES = list(_exercises())
 
 
-def _imported(cells: list[Cell]) -> dict[str, Any]:
-    """Return the names that the imports of the cells before the first solution bring; nothing else of them runs."""
-    imports: list[ast.stmt] = []
-    for cell in cells:
-        if "solution" in cell.tags:
-            break
-        body = ast.parse("\n".join(cell.code)).body
-        imports += [node for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+def _imported(imports: str) -> dict[str, Any]:
+    """Return the names that the notebook's imports bring: nothing else of the chapter runs."""
     space: dict[str, Any] = {}
-    exec(compile(ast.Module(imports, []), "<imports>", "exec"), space)
+    exec(imports, space)
     return space
 
 
-@pytest.mark.parametrize(("cells", "solution", "check"), EXERCISES)
-def test_a_chapters_check_fails_the_skeleton_by_name(cells: list[Cell], solution: str, check: str) -> None:
-    space = _imported(cells)
+@pytest.mark.parametrize(("imports", "solution", "check"), EXERCISES)
+def test_a_chapters_check_fails_the_skeleton_by_name(imports: str, solution: str, check: str) -> None:
+    space = _imported(imports)
     exec(exercise_skeleton(solution), space)
     with pytest.raises(AssertionError, match=r"^\w+ is not written yet: replace the line"):
         eval(check, space)
 
 
 @pytest.mark.parametrize(
-    ("cells", "solution", "check"), [one for one in EXERCISES if not str(one.id).endswith(TRAINS_FOR_MINUTES)]
+    ("imports", "solution", "check"), [one for one in EXERCISES if not str(one.id).endswith(TRAINS_FOR_MINUTES)]
 )
-def test_a_chapters_check_accepts_the_solution(cells: list[Cell], solution: str, check: str) -> None:
-    space = _imported(cells)
+def test_a_chapters_check_accepts_the_solution(imports: str, solution: str, check: str) -> None:
+    space = _imported(imports)
     exec(solution, space)
     assert eval(check, space).split(": ")[1].split(".")[0] in (
         "passed",
@@ -119,9 +112,9 @@ def test_a_chapters_check_accepts_the_solution(cells: list[Cell], solution: str,
     )
 
 
-@pytest.mark.parametrize(("cells", "solution", "check"), EXERCISES)
-def test_a_chapters_check_fails_a_function_that_returns_nothing(cells: list[Cell], solution: str, check: str) -> None:
-    space = _imported(cells)
+@pytest.mark.parametrize(("imports", "solution", "check"), EXERCISES)
+def test_a_chapters_check_fails_a_function_that_returns_nothing(imports: str, solution: str, check: str) -> None:
+    space = _imported(imports)
     # Without decorators, as Numba would refuse such a function before any check can.
     empty = exercise_skeleton(re.sub(r"^@.*$", "", solution, flags=re.MULTILINE))
     exec(empty.replace("raise NotImplementedError", "str"), space)
@@ -282,10 +275,10 @@ BREAKS: dict[str, list[tuple[str, str]]] = {
 
 def _broken() -> Iterator[Any]:
     for one in EXERCISES:
-        cells, solution, check = one.values
+        imports, solution, check = one.values
         name = str(one.id).replace("-exercises.check_", ".")
         for old, new in BREAKS.get(name, []):
-            yield pytest.param(cells, solution, check, old, new, id=f"{name}: {old} → {new}")
+            yield pytest.param(imports, solution, check, old, new, id=f"{name}: {old} → {new}")
 
 
 def test_each_exercise_has_breaks() -> None:
@@ -293,12 +286,10 @@ def test_each_exercise_has_breaks() -> None:
     assert named - {TRAINS_FOR_MINUTES.replace("exercises.check_", "capstone.")} == set(BREAKS)
 
 
-@pytest.mark.parametrize(("cells", "solution", "check", "old", "new"), _broken())
-def test_a_chapters_check_fails_a_broken_solution(
-    cells: list[Cell], solution: str, check: str, old: str, new: str
-) -> None:
+@pytest.mark.parametrize(("imports", "solution", "check", "old", "new"), _broken())
+def test_a_chapters_check_fails_a_broken_solution(imports: str, solution: str, check: str, old: str, new: str) -> None:
     assert old in solution, "the solution has changed: break it elsewhere"
-    space = _imported(cells)
+    space = _imported(imports)
     exec(solution.replace(old, new, 1), space)
     with pytest.raises((AssertionError, ValueError, ZeroDivisionError)):
         eval(check, space)

@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 
 import nbformat
+from measured_book.notebooks.exercises import notebook_name
 from measured_book.notebooks.files import FOLDER as NOTEBOOKS_FOLDER
 from measured_book.notebooks.files import notebook_files
 from measured_book.notebooks.package import kept_wheel, source_of
@@ -184,8 +185,9 @@ def replace_wheel(folder: Path, wheel: Mapping[str, bytes]) -> bool:
 def drop_files(site: Path, docname: str) -> None:
     """Remove what an earlier build wrote of a page: its records first, without which all is written anew."""
     (site / RECORDS_FOLDER / f"{docname}.json").unlink(missing_ok=True)
-    for kind in ("", "-empty", "-colab"):
-        (site / NOTEBOOKS_FOLDER / f"{docname}{kind}.ipynb").unlink(missing_ok=True)
+    names = (docname, f"{docname}-empty", f"{docname}-colab", notebook_name(docname, "*"))
+    for path in (path for name in names for path in (site / NOTEBOOKS_FOLDER).glob(f"{name}.ipynb")):
+        path.unlink()
     (site / FIGURES_FOLDER / f"{docname}.zip").unlink(missing_ok=True)
     for file in (site / FIGURES_FOLDER / docname).glob("*.*"):
         if file.suffix != ".zip":  # which is of a page below this one

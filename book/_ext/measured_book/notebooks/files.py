@@ -9,9 +9,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import nbformat
+from measured_book.notebooks.exercises import (
+    CHECK,
+    SOLUTION,
+    exercise_skeleton,
+    exercises_in,
+    is_tagged,
+    notebook_name,
+)
 from measured_book.notebooks.markdown import BookRenderer, ReaderRenderer, Renderer, plain_markdown
 from measured_book.notebooks.package import install_cell, source_of
-from measured_book.pages.exercises import CHECK, SOLUTION, exercise_skeleton, is_tagged
 from measured_book.records.store import PageRecords
 from measured_book.state import state_of
 from sphinx.environment import BuildEnvironment
@@ -161,9 +168,15 @@ def _commit(env: BuildEnvironment, docname: str) -> str | None:
 def notebook_files(env: BuildEnvironment, docname: str, executed: nbformat.NotebookNode) -> dict[str, str]:
     """Return the text of each notebook of a page by its file's name, relative to `FOLDER`."""
     empty = emptied(env, docname, executed)
-    made = {f"{docname}.ipynb": as_it_ran(env, docname, executed), f"{docname}-empty.ipynb": empty}
+    made = {f"{docname}.ipynb": as_it_ran(env, docname, executed)}
+    begun = {docname: empty}
+    cells = _prepared(executed, BookRenderer(env, docname))
+    for function, exercise in exercises_in(cells, env.titles[docname].astext()):
+        begun[notebook_name(docname, function)] = _with_cells(exercise)
     source = source_of(env)
-    if source is not None:
-        install = install_cell(source, _commit(env, docname), extra_of(empty))
-        made[f"{docname}-colab.ipynb"] = self_contained(empty, install)
+    for name, notebook in begun.items():
+        made[f"{name}-empty.ipynb"] = notebook
+        if source is not None:
+            install = install_cell(source, _commit(env, docname), extra_of(notebook))
+            made[f"{name}-colab.ipynb"] = self_contained(notebook, install)
     return {name: nbformat.writes(notebook) + "\n" for name, notebook in made.items()}

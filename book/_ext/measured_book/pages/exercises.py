@@ -4,11 +4,12 @@ A chapter holds a cell tagged ``solution``, which defines functions, and behind 
 their check. Both run when the book is built, so that a solution that its check refuses fails the build.
 """
 
-import ast
 from html import escape
 from typing import Any
 
 from docutils import nodes
+from measured_book.notebooks.exercises import CHECK, SOLUTION, exercise_skeleton, is_tagged, name_of, notebook_name
+from measured_book.notebooks.exercises import FOLDER as IN_CHECKOUT
 from measured_book.notebooks.package import source_of
 from measured_book.pages.elements import Fold, LateHtml
 from measured_book.site.repository import binder_address
@@ -17,28 +18,27 @@ from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util import logging
 
 LOGGER = logging.getLogger(__name__)
-SOLUTION = "solution"
-CHECK = "check"
 STYLE = "exercise.css"
 #: Of the notebooks in the site; `measured_book.notebooks.files` makes them.
 FOLDER = "_notebooks"
 
 
 class ExerciseStart(LateHtml):
-    """Line above each exercise: where to do it, what that needs, and which cells to run first."""
+    """Line above each exercise: where to do it in its own notebook, and what that needs. Attribute: ``function``."""
 
     of_all_pages = False
 
     def html(self, app: Sphinx, docname: str) -> str:
-        """Return the ways to do the exercises of a page."""
+        """Return the ways to do the exercise of a page whose function is ``function``."""
         up = "../" * docname.count("/")
-        files = [f"{up}{FOLDER}/{docname}-{kind}.ipynb" for kind in ("empty", "colab")]
+        name = notebook_name(docname, self["function"])
+        files = [f"{up}{FOLDER}/{name}-{kind}.ipynb" for kind in ("empty", "colab")]
         repository = app.config.book_repository
         ways = []
         if repository is not None:
-            address = binder_address(repository, f"book/{docname}.md")
+            address = binder_address(repository, f"{IN_CHECKOUT}/{name}.ipynb")
             ways.append(f'<a class="way" href="{escape(address)}" rel="noopener">Open in Binder</a>')
-        ways.append(f'<a class="way" href="{escape(files[0])}" download>Download the notebook</a>')
+        ways.append(f'<a class="way" href="{escape(files[0])}" download>Download its notebook</a>')
         source = source_of(app.env)
         if source is not None:
             ways.append(f'<a class="way" href="{escape(files[1])}" download>For Colab</a>')
@@ -49,63 +49,14 @@ class ExerciseStart(LateHtml):
                 f'In Colab, upload the notebook for it and, into its folder of files, <a href="{wheel}" download>the '
                 "package</a>; its first cell installs that. "
             )
-        notebook = escape(f"{docname.rpartition('/')[2]}-empty.ipynb")
+        notebook = escape(f"{name.rpartition('/')[2]}-empty.ipynb")
         return (
             f'<div class="exercise-start"><p>{" ".join(ways)}</p>\n<details><summary>How to start</summary>\n'
             f"<p>{there}On your own machine, download the notebook, and in a clone of the repository run:</p>\n"
             f'<pre tabindex="0"><code>make environment\n.venv/bin/jupyter lab ~/Downloads/{notebook}</code></pre>\n'
-            "<p>Run the notebook’s first cell of code, which takes a few seconds, then the cell with the empty "
-            "function, then the one with its check: it fails until you have written the function. No other cell has "
-            "to run.</p></details></div>"
+            "<p>Run its cells one after the other: imports, the empty function, and the check, which says what is "
+            "missing until you have written the function.</p></details></div>"
         )
-
-
-def _functions(source: str) -> list[ast.FunctionDef]:
-    try:
-        module = ast.parse(source)
-    except SyntaxError as error:
-        raise ValueError(f"source must be Python, but line {error.lineno} is not: {error.msg}") from None
-    found = [node for node in module.body if isinstance(node, ast.FunctionDef)]
-    if not found:
-        raise ValueError("source must define a function: without one there is nothing for a reader to write")
-    return found
-
-
-def _has_docstring(function: ast.FunctionDef) -> bool:
-    return ast.get_docstring(function, clean=False) is not None
-
-
-def _emptied(function: ast.FunctionDef, lines: list[str]) -> list[str]:
-    """Return the function's lines without its body, all that stands before that kept."""
-    body = function.body[1:] if _has_docstring(function) else function.body
-    kept = lines[function.lineno - 1 : body[0].lineno - 1 if body else function.end_lineno]
-    if body:
-        # Empty, unless the body begins on the line of the signature.
-        before = lines[body[0].lineno - 1].encode()[: body[0].col_offset].decode().rstrip()
-        kept += [before] if before else []
-    one_line = function.body[0].lineno == function.lineno
-    indent = " " * (function.col_offset + 4 if one_line else function.body[0].col_offset)
-    return [*kept, f'{indent}raise NotImplementedError("write {function.name}")']
-
-
-def exercise_skeleton(source: str) -> str:
-    """Return the code of a solution with empty functions, as a reader begins with it.
-
-    The body of each function, behind its docstring, becomes a line that raises NotImplementedError, which the checks
-    know. Everything else stays: imports, decorators, signatures.
-
-    Raises:
-        ValueError: if ``source`` is not Python, or defines no function.
-    """
-    lines = source.splitlines()
-    for function in reversed(_functions(source)):
-        lines[function.lineno - 1 : function.end_lineno] = _emptied(function, lines)
-    return "\n".join(lines) + "\n"
-
-
-def is_tagged(metadata: dict[str, Any], tag: str) -> bool:
-    """Return whether a cell with this metadata has the tag."""
-    return tag in metadata.get("tags", [])
 
 
 def _is_cell(node: nodes.Node | None, tag: str) -> bool:
@@ -148,7 +99,7 @@ def _arrange(solution: nodes.container, check: nodes.container) -> None:
     )
     exercise = nodes.container(
         "",
-        ExerciseStart(),
+        ExerciseStart(function=name_of(_source(solution), _source(check))),
         *_labelled("Begin with", empty),
         *_labelled("Check it with", check),
         fold,

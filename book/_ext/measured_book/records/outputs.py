@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import nbformat
 from docutils import nodes
-from measured_book.pages.exercises import CHECK
+from measured_book.notebooks.exercises import CHECK
 from sphinx.util import logging
 
 from tinytorch.report.notebook_view import RECORD_MIME
