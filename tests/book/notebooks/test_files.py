@@ -57,7 +57,9 @@ def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, nbformat
         new.new_markdown_cell(TEXT),
         new.new_code_cell("import math as used, os"),
         new.new_code_cell("page.number()", outputs=outputs, execution_count=1, metadata={"tags": ["remove-input"]}),
-        new.new_markdown_cell("## Exercises\n\n**1. Bytes.** It took {measured}`latency`.\n\n**2. Twice.** Write it."),
+        new.new_markdown_cell(
+            "## Exercises\n\n**1. Bytes.** It took {measured}`latency`.\n\n**2. Twice.** Of {measured}`latency`."
+        ),
         new.new_code_cell(SOLUTION, metadata={"tags": ["solution"]}, execution_count=2),
         new.new_code_cell("assert double(used.floor(2)) == 4, 'no'\nprint('passed')", metadata={"tags": ["check"]}),
         new.new_code_cell("print('end')"),
@@ -114,7 +116,7 @@ def test_the_empty_one_names_its_numbers_and_begins_exercises(files: dict[str, n
 
 def test_an_exercise_has_a_notebook_of_what_it_needs_alone(files: dict[str, nbformat.NotebookNode]) -> None:
     about, imports, empty, check = files["page-exercise-double-empty.ipynb"].cells
-    assert about.source.splitlines()[2:] == ["**2. Twice.** Write it."]
+    assert about.source.splitlines()[2:] == ["**2. Twice.** Of **1.12\u00a0ms** [1.00 to 1.30\u00a0ms] in the book."]
     assert imports.source == "import math as used"
     assert "NotImplementedError" in empty.source
     assert "double(used" in check.source

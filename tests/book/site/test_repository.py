@@ -1,5 +1,6 @@
 """The repository's address comes from GitHub or git, without what nobody should read, or not at all."""
 
+import re
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,10 +108,19 @@ def test_a_checkout_around_a_copy_is_not_its_repository(tmp_path: Path) -> None:
 
 def test_a_page_links_to_its_source_and_one_with_cells_to_binder() -> None:
     source = "https://github.com/owner/name/blob/HEAD/book/page.md?plain=1"
-    links = [("Repository", GITHUB.url), ("Show source", source)]
-    assert repository.tools(GITHUB, "page.md", runs=False) == links
-    assert [name for name, _ in repository.tools(GITHUB, "page.md", runs=True)] == ["Binder", *dict(links)]
-    assert repository.tools(GITHUB, None, runs=False) == links[:1], "the search has no source"
+    links = [("Source", source), ("Edit", "https://github.com/owner/name/edit/HEAD/book/page.md")]
+    assert repository.launches(GITHUB, "page.md", runs=False) == links
+    assert repository.launches(GITHUB, "page.md", runs=True)[1:] == links
+
+
+def test_a_build_is_called_by_version_and_commit(tmp_path: Path) -> None:
+    assert repository.edition(tmp_path) == ""
+    (tmp_path / "pyproject.toml").write_text('[project]\nversion = "1.2"\n', "utf-8")
+    assert repository.edition(tmp_path) == "Version 1.2"
+    git(tmp_path, "init")
+    settings = ("-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "--allow-empty", "-m", "a")
+    git(tmp_path, *settings)
+    assert re.fullmatch(r"Version 1\.2, built from commit [0-9a-f]{7,} of \d\d \w+ \d{4}", repository.edition(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -127,9 +137,9 @@ def test_a_page_links_to_its_source_and_one_with_cells_to_binder() -> None:
     ],
 )
 def test_other_hosts_have_their_own_addresses(url: str, provider: str, source: str, binder: str) -> None:
-    links = dict(repository.tools(repository.Repository(url, provider), "a.md", runs=True))
-    assert links["Show source"] == url + source
-    assert links["Binder"] == f"https://mybinder.org/v2/{binder}/HEAD?urlpath=lab/tree/book/a.md"
+    links = dict(repository.launches(repository.Repository(url, provider), "a.md", runs=True))
+    assert links["Source"] == url + source
+    assert links["Launch in Binder"] == f"https://mybinder.org/v2/{binder}/HEAD?urlpath=lab/tree/book/a.md"
 
 
 def test_the_configuration_holds_what_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,6 +26,8 @@ from tinytorch.report.notebook_view import RECORD_MIME
 RECORDS_FOLDER = "_records"
 #: Beside the site: the package's wheel, kept until the package changes.
 WHEEL_FOLDER = "wheel"
+#: What two of the downloads are called, which stand above a page, too.
+SOURCE, NOTEBOOK = "source, as Markdown", "notebook, empty"
 SOURCES_FOLDER = "_sources"
 
 _TAG = re.compile(r"<svg\b|</svg>")
@@ -48,14 +50,14 @@ def downloads_of(env: BuildEnvironment, docname: str) -> list[Download]:
         suffix = Path(env.doc2path(docname)).suffix
         added = env.config.html_sourcelink_suffix
         source = docname + suffix + (added if added != suffix else "")
-        found.append(Download("source, as Markdown", f"{SOURCES_FOLDER}/{source}"))
+        found.append(Download(SOURCE, f"{SOURCES_FOLDER}/{source}"))
     state = state_of(env).of(docname)
     page = state.records
     if page is None:
         return found
     found += [
         Download("notebook, executed", f"{NOTEBOOKS_FOLDER}/{docname}.ipynb"),
-        Download("notebook, empty", f"{NOTEBOOKS_FOLDER}/{docname}-empty.ipynb"),
+        Download(NOTEBOOK, f"{NOTEBOOKS_FOLDER}/{docname}-empty.ipynb"),
         *_for_colab(env, docname),
         Download("records with raw samples, as JSON", f"{RECORDS_FOLDER}/{docname}.json"),
     ]

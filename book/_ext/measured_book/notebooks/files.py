@@ -17,7 +17,7 @@ from measured_book.notebooks.exercises import (
     is_tagged,
     notebook_name,
 )
-from measured_book.notebooks.markdown import BookRenderer, ReaderRenderer, Renderer, plain_markdown
+from measured_book.notebooks.markdown import BookRenderer, ExerciseRenderer, ReaderRenderer, Renderer, plain_markdown
 from measured_book.notebooks.package import install_cell, source_of
 from measured_book.records.store import PageRecords
 from measured_book.state import state_of
@@ -170,7 +170,7 @@ def notebook_files(env: BuildEnvironment, docname: str, executed: nbformat.Noteb
     empty = emptied(env, docname, executed)
     made = {f"{docname}.ipynb": as_it_ran(env, docname, executed)}
     begun = {docname: empty}
-    cells = _prepared(executed, BookRenderer(env, docname))
+    cells = _prepared(executed, ExerciseRenderer(env, docname))
     for function, exercise in exercises_in(cells, env.titles[docname].astext()):
         begun[notebook_name(docname, function)] = _with_cells(exercise)
     source = source_of(env)

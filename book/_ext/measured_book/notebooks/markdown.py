@@ -307,3 +307,10 @@ class ReaderRenderer(_Renderer):
     def answer(self, reference: str) -> str:
         """Return where the answer of a prediction is."""
         return f"Run the cells below: they give `{reference}`."
+
+
+class ExerciseRenderer(ReaderRenderer):
+    """Renderer of a notebook that measures nothing: the page's own numbers are the book's, too."""
+
+    def _is_here(self, reference: str) -> bool:  # noqa: ARG002 - the same for every reference
+        return False

@@ -5,16 +5,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from html import escape, unescape
+from pathlib import Path
 from statistics import median
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from docutils import nodes
-from measured_book.notebooks.downloads import Download, downloads_html, downloads_of
+from measured_book.notebooks.downloads import NOTEBOOK, SOURCE, Download, downloads_html, downloads_of
 from measured_book.records.agreement import unequal_products
 from measured_book.records.html import data_key
 from measured_book.records.store import PageRecords, numbers_in
-from measured_book.site.repository import Repository
+from measured_book.site.repository import Repository, launches
 from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -309,14 +310,29 @@ def measured_html(env: BuildEnvironment, docname: str) -> str:
     return f'<p class="page-measured" data-key="{docname}:provenance">{said}</p>\n'
 
 
+def launch_html(app: Sphinx, docname: str, files: Sequence[Download]) -> str:
+    """Return the row of links to run, take and read the page; those of the repository where it is known."""
+    repository, runs = app.config.book_repository, "kernelspec" in app.env.metadata[docname]
+    known = {file.name: "../" * docname.count("/") + file.path for file in files}
+    links = [("Download notebook", known[NOTEBOOK], " download")] if NOTEBOOK in known else []
+    if repository is not None:
+        suffix = Path(app.env.doc2path(docname)).suffix
+        found = [(*one, ' rel="noopener"') for one in launches(repository, docname + suffix, runs=runs)]
+        links = [*found[:runs], *links, *found[runs:]]
+    elif SOURCE in known:
+        links.append(("Source", known[SOURCE], ""))
+    row = "".join(f'<a href="{escape(address)}"{how}>{name}</a>\n' for name, address, how in links)
+    return f'<p class="page-launch">{row}</p>\n' if row else ""
+
+
 def line_html(app: Sphinx, docname: str, title: str) -> str:
     """Return the line of the page ``docname``."""
     files = downloads_of(app.env, docname)
-    listed = downloads_html(files, docname)
-    menu = f'<details class="page-menu"><summary>Download</summary>\n{listed}\n</details>\n' if files else ""
+    listed, launch = downloads_html(files, docname), launch_html(app, docname, files)
+    menu = f'<details class="page-menu"><summary>Downloads</summary>\n{listed}\n</details>\n' if files else ""
     page = state_of(app.env).of(docname).records
     report = mismatch_html(app.config.book_repository, title, docname, page)
-    return f'<div class="page-line">\n{measured_html(app.env, docname)}{menu}{report}\n</div>\n'
+    return f'<div class="page-line">\n{measured_html(app.env, docname)}{launch}{menu}{report}\n</div>\n'
 
 
 def add_line(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctree: nodes.document | None) -> None:

@@ -1,4 +1,4 @@
-"""Frame of every page, which is the book's own theme: templates, contents, tools and wide tables; styles and scripts.
+"""Frame of every page, which is the book's own theme: templates, contents and wide tables; styles and scripts.
 
 The book's styles are one file; of scripts a page loads what it needs, and nothing of others. A feature has its own
 ``book/_static/NAME.css`` and ``NAME.js``, which its part adds to the pages that need them.
@@ -13,7 +13,6 @@ from typing import Any, cast
 
 from docutils import nodes
 from measured_book.pages import drawings
-from measured_book.site.repository import tools
 from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
@@ -51,7 +50,9 @@ SCRIPTS_FOR = {
     BOXES: ('class="boxes"',),
 }
 #: Sections behind a chapter's text, which the contents set apart.
-END_MATTER = ("Questions", "Exercises", "Further reading", "What comes next", "How this was measured")
+END_MATTER = (
+    "What the course says", "Questions", "Exercises", "Further reading", "What comes next", "How this was measured",
+)  # fmt: skip
 SCRIPT_FOR_ALL = "navigation.js"
 #: What `make pdf` prints; relative to the site's root.
 PDF = "measured.pdf"
@@ -98,12 +99,11 @@ def contents_html(app: Sphinx, docname: str) -> str:
 def add_frame(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Hand the templates what they need besides what Sphinx gives them."""
     is_page = doctree is not None
-    source = f"{pagename}{context.get('page_source_suffix', '')}" if is_page else None
-    runs = is_page and "kernelspec" in app.env.metadata[pagename]
     context["author"] = app.config.author
     context["pdf"] = app.config.book_pdf
     context["contents"] = contents_html(app, pagename) if is_page else ""
-    context["tools"] = tools(app.config.book_repository, source, runs=runs)
+    context["repository"] = app.config.book_repository
+    context["edition"] = app.config.book_edition
 
 
 def visit_table(self: HTML5Translator, node: nodes.table) -> None:

@@ -1,4 +1,4 @@
-"""Repository of the book, whose address is typed nowhere, and the links to it that pages offer.
+"""Repository of the book, whose address is typed nowhere, the links to it that pages offer, and the book's edition.
 
 The address comes from GITHUB_REPOSITORY on GitHub, else from git's remote `origin`. Where there is none that
 a reader could open, the pages have no link to their source, to a new issue or to Binder.
@@ -7,8 +7,10 @@ a reader could open, the pages have no link to their source, to a new issue or t
 import os
 import re
 import subprocess
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
@@ -24,6 +26,12 @@ _SOURCE = {
     "github": "{url}/blob/HEAD/{path}?plain=1",
     "gitlab": "{url}/-/blob/HEAD/{path}?plain=1",
     "bitbucket": "{url}/src/HEAD/{path}",
+}
+#: Where they let it be edited, in a copy of the reader's own.
+_EDIT = {
+    "github": "{url}/edit/HEAD/{path}",
+    "gitlab": "{url}/-/edit/HEAD/{path}",
+    "bitbucket": "{url}/src/HEAD/{path}?mode=edit",
 }
 
 _SCP_FORM = re.compile(r"^(?:[^@/:]+@)?(?P<host>[^/:@]{2,}):(?P<path>[^\\].*)$")  # git@host:owner/name.git
@@ -82,19 +90,36 @@ def from_environment(environment: Mapping[str, str]) -> Repository | None:
     return Repository(f"{server}/{name}", "github")
 
 
-def from_git(folder: Path) -> Repository | None:
-    """Return the repository that the remote `origin` of the checkout at `folder` names, or None without one."""
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Return what git says of the checkout at ``folder``; None if there is none, or no git."""
     folder = folder.resolve()
-    command = ["git", "-C", str(folder), "remote", "get-url", "origin"]
     # A copy without .git that lies inside another checkout is not that checkout's.
     settings = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    command = ["git", "-C", str(folder), *arguments]
     try:
         found = subprocess.run(
             command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=settings
         )
     except FileNotFoundError:  # a source archive on a machine without git
         return None
-    return parse_remote(found.stdout) if found.returncode == 0 else None
+    return found.stdout.strip() if found.returncode == 0 else None
+
+
+def from_git(folder: Path) -> Repository | None:
+    """Return the repository that the remote `origin` of the checkout at ``folder`` names, or None without one."""
+    remote = _git(folder, "remote", "get-url", "origin")
+    return None if remote is None else parse_remote(remote)
+
+
+def edition(folder: Path) -> str:
+    """Return what this build is called, in words: version, and commit with its day, as far as they are known."""
+    project = folder / "pyproject.toml"
+    number = tomllib.loads(project.read_text("utf-8"))["project"]["version"] if project.is_file() else None
+    made = _git(folder, "show", "--no-patch", "--format=%h of %cs", "HEAD")
+    if made is not None:
+        commit, _, day = made.partition(" of ")
+        made = f"built from commit {commit} of {date.fromisoformat(day):%d %B %Y}"
+    return ", ".join(part for part in (number and f"Version {number}", made) if part)
 
 
 def find(environment: Mapping[str, str], folder: Path) -> Repository | None:
@@ -110,30 +135,30 @@ def binder_address(repository: Repository, path: str) -> str:
     return f"{BINDER}/v2/{kind}/HEAD?urlpath=lab/tree/{path}"
 
 
-def tools(repository: Repository | None, source: str | None, *, runs: bool) -> list[tuple[str, str]]:
-    """Return names and addresses of the links above a page; none without a repository.
+def launches(repository: Repository, source: str, *, runs: bool) -> list[tuple[str, str]]:
+    """Return names and addresses of what the repository offers for a page.
 
     Args:
         repository: the book's.
-        source: the file of the page's source, relative to the book's folder; None for a page without one.
+        source: the file of the page's source, relative to the book's folder.
         runs: whether the page has cells, which Binder can run.
     """
-    if repository is None:
-        return []
-    found = [("Repository", repository.url)]
-    if source is None:
-        return found
     path = f"{FOLDER}/{source}"
-    found.append(("Show source", _SOURCE[repository.provider].format(url=repository.url, path=path)))
-    return [("Binder", binder_address(repository, path)), *found] if runs else found
+    found = [
+        (name, form[repository.provider].format(url=repository.url, path=path))
+        for name, form in (("Source", _SOURCE), ("Edit", _EDIT))
+    ]
+    return [("Launch in Binder", binder_address(repository, path)), *found] if runs else found
 
 
 def set_repository(app: Sphinx, config: Config) -> None:
-    """Put the repository into the configuration, so that pages are written again when it is another."""
-    config.book_repository = find(os.environ, Path(app.srcdir).parent)
+    """Put repository and edition into the configuration, so that pages are written again when they are others."""
+    root = Path(app.srcdir).parent
+    config.book_repository, config.book_edition = find(os.environ, root), edition(root)
 
 
 def setup(app: Sphinx) -> None:
     """Connect to the reading of the configuration."""
+    app.add_config_value("book_edition", "", "html", str)
     app.add_config_value("book_repository", None, "html", (Repository, type(None)))
     app.connect("config-inited", set_repository)
