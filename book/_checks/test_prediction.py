@@ -58,8 +58,7 @@ def tab(browser: Browser, site: Path) -> Iterator[Tab]:
 @pytest.mark.parametrize(
     ("number", "guess", "said"),
     [
-        (1, "4", "too high, by a factor of 2.1"),
-        (1, "4×", "You said 4×; measured 1.91× [1.80 to 2.05×]"),
+        (1, "4×", "You said 4×: too high, by a factor of 2.1."),
         (1, "1.9", "within the interval"),
         (1, "0.5", "too low, by a factor of 3.8"),
         (1, "2.1", "too high, by 9.9 %"),
@@ -71,11 +70,11 @@ def tab(browser: Browser, site: Path) -> Iterator[Tab]:
         (4, "12,345", ": right"),
         (4, "12345", ": right"),
         (4, "1e6", "too high, by a factor of 81"),
-        (6, "0.9", "You said 0.9×; measured between 0.9 and 9×: within the interval."),
+        (6, "0.9", "You said 0.9×: within the interval."),
         (6, "9", "within the interval"),
         (6, "18", "too high, by a factor of 2."),
         (6, "0.45", "too low, by a factor of 2."),
-        (7, "0", "measured between −0.6 and 1.2\u00a0points: within the interval"),
+        (7, "0", ": within the interval"),
         (7, "-2", "too low, by 1.4 points"),
         (7, "1.2", "within the interval"),
     ],
@@ -120,7 +119,7 @@ def test_a_choice_is_judged_and_a_reload_keeps_it(tab: Tab) -> None:
     assert question.get_by_role("status").inner_text() == "Choose one of the answers."
     question.get_by_label("faster").check()
     question.get_by_role("button", name="Check").click()
-    assert question.get_by_role("status").inner_text() == "You said “faster”; this build found “slower”."
+    assert question.get_by_role("status").inner_text() == "You said “faster”: this build found another."
     question.get_by_label("slower").check()
     question.get_by_role("button", name="Check").click()
     tab.reload()

@@ -1,4 +1,4 @@
-// Judges a reader's guess before the answer unfolds. Nothing leaves the page; a reload keeps the guess.
+// Judges a reader's guess as the answer unfolds, which alone says it. Nothing leaves the page; a reload keeps the guess.
 "use strict";
 
 {
@@ -56,7 +56,7 @@
     if (!valid) return null;
     const unit = unitOf(form);
     const said = `${input.value.trim().replace(/\s*[×x%]$/i, "")}${unit.name === "×" ? "" : "\u00a0"}${unit.name}`.trim();
-    return `You said ${said}; ${form.dataset.kind} ${form.dataset.shown}: ${judged(guess * unit.factor, form.dataset)}.`;
+    return `You said ${said}: ${judged(guess * unit.factor, form.dataset)}.`;
   };
 
   /** Returns what to say to a choice, or null if there is none. */
@@ -64,7 +64,7 @@
     const chosen = form.querySelector("input:checked");
     if (!chosen) return null;
     const word = form.dataset.word;
-    return chosen.value === word ? `You said “${word}”: right.` : `You said “${chosen.value}”; this build found “${word}”.`;
+    return chosen.value === word ? `You said “${word}”: right.` : `You said “${chosen.value}”: this build found another.`;
   };
 
   const stateOf = (form) => ({

@@ -105,8 +105,6 @@ def _number_form(record: Json, node: PredictionForm) -> str:
         "high": json.dumps(high),
         "right": "within the interval" if interval else "right",
         "scale": "linear" if linear else "log",
-        "kind": record["kind"],
-        "shown": f"{shown.text} [{shown.interval}]" if shown.digits and shown.interval else shown.text,
         "difference": "points" if record["unit"] in FRACTIONS else shown.unit,
         "factor": json.dumps(shown.scale.factor),
     }
