@@ -131,6 +131,21 @@ def test_it_says_how_long_the_same_pages_took_elsewhere(clone: Path) -> None:
     assert expected_seconds(clone, ["first", "second"]) is None
 
 
+def test_what_is_left_is_told_from_this_machines_own_pace(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (clone / "measurements").mkdir()
+    pages = [
+        {**page_entry(records(name)), "duration_seconds": seconds} for name, seconds in (("second", 2), ("first", 6))
+    ]
+    (clone / "measurements" / "a.json").write_text(as_text(document("a", pages)), "utf-8")
+    clock = iter((100.0, 110.0))
+    monkeypatch.setattr(measure, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(measure, "run_page", lambda root, name, on_cell: records(name))
+    assert main(["measure", "--json", str(clone / "mine.json"), "--pages", "all"]) == 0
+    assert "second is measured: about 30.0\u00a0s to go on this machine." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -101,7 +101,7 @@ def test_a_good_file_is_shown_beside_the_book_s(tab: Tab) -> None:
     assert "1.00 ms" in row
     assert "(0.90 to 1.10)" in row
     assert "2.0 ms" in row
-    assert "2.0×\n(1.7 to 2.4)" in row
+    assert "2.0 times as slow\n(1.7 to 2.4)" in row
     claim = (
         tab.locator("details tr", has=tab.get_by_role("rowheader", name="Slow.", exact=True)).inner_text().split("\t")
     )
@@ -293,11 +293,11 @@ def test_threads_are_compared_with_as_many_and_two_rows_of_one_name_with_none(ta
     roofs["rows"].reverse()
     said = beside(tab, mine)
     assert said["FP32, Threads 1, arithmetic: At most"].endswith("between 7 % slower and 8 % faster")
-    assert said["FP32, Threads 2, arithmetic: At most"].startswith("4.0× (3.7 to 4.3)")
-    assert said["L1, Threads 2, memory: At most"].startswith("4.0×")
+    assert said["FP32, Threads 2, arithmetic: At most"] == "4.0 times as fast (3.7 to 4.3)"
+    assert said["L1, Threads 2, memory: At most"].startswith("4.0 times")
     chart = str(tab.locator(".beside-ratios svg").get_attribute("aria-label"))
     assert "FP32, Threads 1, arithmetic: At most: 1.00×" in chart
-    assert "FP32, Threads 2, arithmetic: At most: 4.00×" in chart
+    assert "FP32, Threads 2, arithmetic: At most: 4.00 times as fast" in chart
     for row in roofs["rows"]:
         row[1]["value"] = 2
     said = beside(tab, mine)
@@ -337,8 +337,45 @@ def test_the_ratio_of_two_machines_covers_the_true_one_as_often_as_it_says(tab: 
     made = tab.evaluate("pairs => pairs.map(([a, b]) => machines.ratio(a, b))", pairs)
     covered = sum(one["low"] <= 1.5 <= one["high"] for one in made) / len(made)
     assert 0.93 < covered < 0.97
-    same = {"kind": "measured", "value": 0.5, "unit": "%", "interval": None}
-    assert tab.evaluate("pair => machines.ratio(...pair)", [same, same]) is None
+    once = {"kind": "derived", "value": 0.5, "unit": "s", "interval": None}
+    share = {**once, "unit": "%", "interval": {"low": 0.4, "high": 0.6}}
+    compared = tab.evaluate(
+        "pairs => pairs.map(([a, b]) => machines.ratio(a, b))", [[once, pairs[0][0]], [share, share]]
+    )
+    assert compared == [None, None], "without intervals, or of shares"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "unit", "said"),
+    [
+        ({"value": 0.294, "low": 0.277, "high": 0.313}, "FLOP/s", "3.4 times as slow (3.1 to 3.7)"),
+        ({"value": 3.4, "low": 3.2, "high": 3.6}, "items/s", "3.4 times as fast (3.2 to 3.6)"),
+        ({"value": 3.4, "low": 3.2, "high": 3.6}, "s", "3.4 times as slow (3.2 to 3.6)"),
+        ({"value": 0.5, "low": 0.4, "high": 0.6}, "s", "2.0 times as fast (1.6 to 2.5)"),
+    ],
+)
+def test_a_speed_is_a_factor_above_one(tab: Tab, ratio: Any, unit: str, said: str) -> None:
+    shown = tab.evaluate("([ratio, unit]) => machines.speed(ratio, unit)", [ratio, unit])
+    assert f"{shown['said']} {shown['beside']}" == said
+
+
+def test_a_busy_machine_wide_intervals_and_single_recordings_are_told(tab: Tab) -> None:
+    mine = copy.deepcopy(BOOK)
+    mine["pages"][0]["provenance"]["machine"]["load"] = 0.9
+    give(tab, json.dumps(mine).encode())
+    assert tab.locator(".your-machine-results .card-caution").count() == 0
+    mine["pages"][0]["provenance"]["machine"]["load"] = 3.2
+    records = {record["key"]: record for record in mine["pages"][0]["records"]}
+    records["latency"]["interval"] = None
+    for cell in (cell for row in records["roofs"]["rows"] for cell in row if isinstance(cell, dict)):
+        if cell["kind"] == "measured":
+            low, high = (cell["value"] + 3 * (cell["interval"][end] - cell["value"]) for end in ("low", "high"))
+            cell["interval"] |= {"low": low, "high": high}
+    give(tab, json.dumps(mine).encode())
+    busy, noisy, single = tab.locator(".your-machine-results .card-caution").all_inner_texts()
+    assert "its load was 3.2" in busy
+    assert "3.00 times as wide" in noisy
+    assert "1 number has no interval" in single
 
 
 def test_the_file_can_be_dropped_kept_and_forgotten(tab: Tab, site: Path) -> None:

@@ -175,21 +175,19 @@ globalThis.machines ??= {};
 
   const endsOf = (number) => {
     if (number.interval) return number.interval;
-    return number.kind === "measured" ? null : { low: number.value, high: number.value };
+    return number.kind === "counted" ? { low: number.value, high: number.value } : null;
   };
 
   /**
-   * One machine's number over another's, as {value, low, high}; null where a ratio says nothing.
-   * The interval of the ratio is made of both by Zou and Donner's method on logarithms (2008, see the page);
-   * low and high are null where one of the two was measured once and so has no interval.
+   * One machine's number over another's, as {value, low, high}; null where a ratio says nothing, as without intervals.
+   * The interval of the ratio is made of both by Zou and Donner's method on logarithms (2008, see the page).
    */
   machines.ratio = (above, below) => {
     if (above.unit !== below.unit || FRACTIONS.includes(above.unit)) return null;
-    if (!machines.isResolved(above) || !machines.isResolved(below)) return null;
     const [a, b] = [above.value, below.value];
     if (!(a > 0 && b > 0)) return null;
     const [forA, forB] = [endsOf(above), endsOf(below)];
-    if (!forA || !forB || !(forA.low > 0 && forB.low > 0)) return { value: a / b, low: null, high: null };
+    if (!forA || !forB || !(forA.low > 0 && forB.low > 0)) return null;
     const apart = (larger, smaller) => Math.max(Math.log(larger / smaller), 0);
     const down = Math.hypot(apart(a, forA.low), apart(forB.high, b));
     const up = Math.hypot(apart(forA.high, a), apart(b, forB.low));
@@ -200,13 +198,23 @@ globalThis.machines ??= {};
   /** A difference of two machines below which nobody acts; and one that is none. */
   const [MATTERS, NOTHING] = [0.05, 0.01];
 
+  const isRate = (unit) => machines.RATES.includes(unit) || unit.endsWith("/s");
+
+  /** A ratio of times or rates in words, as {said: "3.4 times as slow", beside: its interval}; null for other units. */
+  machines.speed = ({ value, low, high }, unit) => {
+    if (unit !== "s" && !isRate(unit)) return null;
+    const [shown, ends] = value < 1 ? [1 / value, [1 / high, 1 / low]] : [value, [low, high]];
+    const { cell, beside } = machines.formatNumber(shown, "", ends);
+    return { said: `${cell.replace("×", "")} times as ${(unit === "s") === value > 1 ? "slow" : "fast"}`, beside };
+  };
+
   /** What a ratio of numbers in `unit` leaves open, in words: null where its interval lies on one side of 1. */
   machines.reach = ({ low, high }, unit) => {
     if (low > 1 || high < 1) return null;
     const [down, up] = [1 - low, high - 1];
     const percent = (part) => `${Math.max(Math.ceil(part * 100 - 1e-9), 1).toLocaleString("en")}${NO_BREAK}%`;
     if (Math.max(down, up) <= MATTERS) return `no difference beyond ${percent(Math.max(down, up))}`;
-    const ofRate = machines.RATES.includes(unit) || unit.endsWith("/s") ? ["slower", "faster"] : ["less", "more"];
+    const ofRate = isRate(unit) ? ["slower", "faster"] : ["less", "more"];
     const [below, above] = unit === "s" ? ["faster", "slower"] : ofRate;
     if (down < NOTHING) return `up to ${percent(up)} ${above}, perhaps the same`;
     if (up < NOTHING) return `up to ${percent(down)} ${below}, perhaps the same`;

@@ -44,9 +44,10 @@ globalThis.machines ??= {};
     const made = machines.ratio(yours, book);
     if (made === null) return "–";
     const kind = yours.kind === "modelled" || book.kind === "modelled" ? "modelled" : "measured";
-    if (made.low === null || made.low === made.high) return numberCell({ ...made, kind, unit: "", interval: null });
-    const cell = numberCell({ value: made.value, kind, unit: "", interval: made });
     const words = machines.reach(made, yours.unit);
+    const speed = words ? null : machines.speed(made, yours.unit);
+    if (speed) return element("span", { class: "beside-number" }, speed.said, " ", element("span", { class: "spread" }, speed.beside));
+    const cell = numberCell({ value: made.value, kind, unit: "", interval: made });
     if (words) cell.append(" ", element("span", { class: "beside-word" }, words));
     return cell;
   };
@@ -177,7 +178,7 @@ globalThis.machines ??= {};
       rowPairs(...tables).filter(({ problem }) => problem === null).flatMap((pair) => [...pair.theirs].flatMap(([column, cell]) => {
         const other = pair.mine.get(column);
         const ratio = machines.RATES.includes(cell?.unit) && other?.kind ? machines.ratio(other, cell) : null;
-        return ratio === null || ratio.low === null ? [] : [{ name: `${pair.name}: ${pair.labels.get(column)}`, ...ratio }];
+        return ratio === null ? [] : [{ name: `${pair.name}: ${pair.labels.get(column)}`, ...ratio, ...machines.speed(ratio, cell.unit) }];
       })),
     )).slice(0, MOST_BARS);
 
@@ -193,11 +194,14 @@ globalThis.machines ??= {};
   const ratioPicture = (ratios) => {
     const [width, lane, middle] = [480, 44, 240];
     const far = Math.max(2, ...ratios.map(({ value }) => Math.max(value, 1 / value)));
-    const across = (value) => middle + (middle - 70) * Math.log(value) / Math.log(far);
+    const across = (value) => middle + (middle - 165) * Math.log(value) / Math.log(far);
     const svg = drawn("svg", { viewBox: `0 0 ${width} ${ratios.length * lane + 8}`, role: "img" });
-    const said = ratios.map(({ name, value }) => `${name}: ${machines.formatNumber(value, "").text}`).join("; ");
+    const times = (value) => machines.formatNumber(Math.max(value, 1 / value), "").text.replace("×", "");
+    const shown = (ratio) => (machines.reach(ratio, "B/s") ? machines.formatNumber(ratio.value, "").text : ratio.said.replace(/.*(?= times)/, times(ratio.value)));
+    const said = ratios.map((ratio) => `${ratio.name}: ${shown(ratio)}`).join("; ");
     svg.setAttribute("aria-label", `Rates of your machine over the book's. ${said}`);
-    ratios.forEach(({ name, value }, place) => {
+    ratios.forEach((ratio, place) => {
+      const { name, value } = ratio;
       const top = place * lane;
       const [left, right] = [across(Math.min(value, 1)), across(Math.max(value, 1))];
       svg.append(
@@ -205,7 +209,7 @@ globalThis.machines ??= {};
         drawn("text", { x: 0, y: top + 15, "font-size": 15 }, name.length > 52 ? `${name.slice(0, 50)}…` : name),
         drawn("rect", { x: left, y: top + 21, width: Math.max(right - left, 1), height: 16, class: "ratio-bar" }),
         drawn("text", { x: value < 1 ? left - 6 : right + 6, y: top + 34, "font-size": 15, "text-anchor": value < 1 ? "end" : "start" },
-          machines.formatNumber(value, "").text),
+          shown(ratio)),
       );
     });
     const figure = element("figure", { class: "measured-figure beside-ratios" });
@@ -217,9 +221,7 @@ globalThis.machines ??= {};
   const headline = ([{ name, ...first }]) => {
     const words = machines.reach(first, "B/s");
     if (words) return `${name}: your machine ${words.startsWith("no") ? "shows" : "is"} ${words}.`;
-    const [low, high] = first.value < 1 ? [1 / first.high, 1 / first.low] : [first.low, first.high];
-    const said = machines.formatNumber(Math.max(first.value, 1 / first.value), "", [low, high]).text.replace("×", " times");
-    return `${name}: your machine is ${said} as ${first.value < 1 ? "slow" : "fast"}.`;
+    return `${name}: your machine is ${first.said}.`;
   };
 
   const counted = (count, one, many) => `${count} ${count === 1 ? one : many}`;
@@ -228,6 +230,35 @@ globalThis.machines ??= {};
   const sharedPages = (yours, book) => {
     const mine = new Map(yours.pages.map((page) => [page.page, page]));
     return book.pages.filter((page) => mine.has(page.page)).map((page) => [mine.get(page.page), page]);
+  };
+
+  /** Each number of yours that the book has, too, with the book's: records and cells of tables. */
+  const numberPairs = (shared) => shared.flatMap(([mine, theirs]) => [
+    ...pairs(mine, theirs, isNumber),
+    ...pairs(mine, theirs, (record) => record.kind === "table").flatMap((tables) =>
+      rowPairs(...tables).filter(({ problem }) => problem === null).flatMap((pair) =>
+        [...pair.theirs].map(([column, cell]) => [pair.mine.get(column), cell]).filter(([one, other]) => one?.kind && other?.kind))),
+  ]);
+
+  const BUSY = 1.5;
+  const NOISY = 2;
+  const middle = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
+  const width = ({ value, interval }) => (interval.high - interval.low) / Math.abs(value);
+
+  /** What makes the comparison doubtful, a sentence each: other programs, wide intervals, numbers without one. */
+  const cautions = (shared) => {
+    const loads = shared.map(([mine]) => mine.provenance.machine.load).filter((load) => load !== null);
+    const load = Math.min(...loads);
+    const measured = numberPairs(shared).filter((both) => both.every(({ kind, value }) => kind === "measured" && value !== 0));
+    const known = measured.filter((both) => both.every(({ interval }) => interval && interval.high > interval.low));
+    const wider = known.length ? middle(known.map(([mine, theirs]) => width(mine) / width(theirs))) : 1;
+    const single = measured.filter((both) => both.some(({ interval }) => !interval)).length;
+    const number = (value) => machines.formatNumber(value, "1").text;
+    return [
+      loads.length && load > BUSY ? `Your machine was busy: its load was ${number(load)} as the quietest of these pages began. Close other programs and measure again.` : null,
+      wider > NOISY ? `Your machine was noisy: half of its intervals are at least ${number(wider)} times as wide as the book's.` : null,
+      single ? `${counted(single, "number has", "numbers have")} no interval on one of the two machines: shown, and not compared.` : null,
+    ].filter(Boolean);
   };
 
   const sameCode = (shared) =>
@@ -257,6 +288,7 @@ globalThis.machines ??= {};
       summary,
       nodes: [
         ...(ratios.length ? [element("p", { class: "beside-headline" }, headline(ratios)), ratioPicture(ratios)] : []),
+        ...cautions(shared).map((said) => element("p", { class: "card-caution" }, element("span", { class: "icon", "aria-hidden": "true" }, "!"), " ", said)),
         ...notes.filter(Boolean).map((note) => element("p", { class: "beside-note" }, note)),
         cardTable(yours, book),
         rows.length ? machines.table("Claims on which the two machines differ", ["Claim", ...HEADS], rows) : null,

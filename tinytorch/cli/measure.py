@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from time import perf_counter
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -19,7 +20,7 @@ from tinytorch.report.numbers import format_number
 from tinytorch.report.provenance import package_hash, package_provenance
 from tinytorch.report.records import Json
 
-#: What is measured unless told otherwise: ceilings, rooflines and the instruments, in about a minute.
+#: What is measured unless told otherwise: ceilings, rooflines and the instruments.
 QUICK = ("machine", "roofline", "your_machine")
 #: Characters, as the schema has it.
 LONGEST_LABEL, LONGEST_NOTE = 80, 300
@@ -127,15 +128,20 @@ def _run_all(root: Path, names: list[str], keep: Callable[[Json], None]) -> bool
         about = (
             "no earlier measurement says how long it takes"
             if expected is None
-            else f"about {format_number(expected, 's')}"
+            else f"{format_number(expected, 's')} on machines that were sent in, longer if kernels are to be compiled"
         )
         print(f"Measuring {', '.join(names)}: {about}. Leave the machine alone meanwhile.", flush=True)
+    began = perf_counter()
     # Else a user's own kernel of the same name would run the pages in another environment.
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
     try:
         with _progress(names) as told:
-            for name in names:
+            for place, name in enumerate(names, start=1):
                 keep(run_page(root, name, lambda done, of, name=name: told(name, done, of)))  # type: ignore[misc]
+                done, rest = (expected_seconds(root, pages) for pages in (names[:place], names[place:]))
+                if done and rest:
+                    left = (perf_counter() - began) * rest / done
+                    print(f"{name} is measured: about {format_number(left, 's')} to go on this machine.", flush=True)
     except KeyboardInterrupt:
         return False
     return True
