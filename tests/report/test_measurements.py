@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from tests.report.made_measurements import made_page
+from tests.report.made_measurements import made_measurements, made_page
 from tinytorch.report.measurements import (
     LARGEST_BYTES,
     as_text,
@@ -135,3 +135,10 @@ def test_whatever_stands_anywhere_is_taken_or_refused_in_words(place: tuple[Any,
     assert not reason or reason.startswith("file.json ")
     numbers = [number for page in made["pages"] for record in page["records"] for number in numbers_of(record)]
     assert all(abs(number["value"]) <= 1e100 for number in numbers)
+
+
+def test_a_column_may_be_a_path_of_attributes() -> None:
+    made = made_measurements()
+    table = next(record for record in made["pages"][0]["records"] if record["kind"] == "table")
+    table["columns"][3]["key"] = "compared.estimate"
+    assert list(problems(made)) == []
