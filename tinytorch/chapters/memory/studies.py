@@ -28,7 +28,7 @@ IN_A_LINE = LINE_BYTES // _NUMBER
 _COUNTERS = 4
 _WARMUP_SECONDS = 0.2
 #: Samples of passes that drift: a few dozen are over within one moment of the machine, and are worth hardly any.
-_REPEATS = 40
+_REPEATS = 30
 
 
 @dataclass(frozen=True)
