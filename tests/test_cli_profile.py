@@ -128,7 +128,12 @@ def test_the_readmes_command_for_the_books_own_model_works_as_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = re.findall(r"^```bash\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
-    lines = [line for block in blocks for line in block.splitlines() if re.match(r"tinytorch profile \S+\.onnx", line)]
+    lines = [
+        line
+        for block in blocks
+        for line in block.splitlines()
+        if re.match(r"tinytorch profile tinytorch/\S+\.onnx", line)
+    ]
     monkeypatch.chdir(ROOT)
     assert [main(line.split()[1:]) for line in lines] == [0]
     assert "conv2d" in capsys.readouterr().out

@@ -15,7 +15,7 @@ def judged_answers(right: Sequence[Answer], wrong: Sequence[Answer]) -> tuple[Te
 
     @pytest.mark.parametrize(("check", "function"), right)
     def passes(check: Callable[[Any], str], function: Callable[..., Any]) -> None:
-        assert check(function).endswith("passed")
+        assert ": passed" in check(function)
 
     @pytest.mark.parametrize(("check", "function"), wrong)
     def fails(check: Callable[[Any], str], function: Callable[..., Any]) -> None:

@@ -97,7 +97,7 @@ def smallest(workload: Workload, cluster: Cluster, ranks: int, memory: float) ->
     ],
 )
 def test_right_answers_pass(check: Callable[[Any], str], right: Callable[..., Any]) -> None:
-    assert check(right).endswith(": passed")
+    assert ": passed" in check(right)
 
 
 @pytest.mark.parametrize(
