@@ -20,7 +20,7 @@ from tinytorch.perf.machine import Ceilings, ceilings, store
 from tinytorch.perf.machine.store import StageProgress, ceilings_from_json, kept_ceilings, settled_ceilings
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import to_json
-from tinytorch.perf.measuring.conditions import ComputeProbe
+from tinytorch.perf.measuring.conditions import BetweenRuns, ComputeProbe
 
 #: A run of all probes, with few samples on a ladder that ends soon, printed as JSON; `test_call_costs` has the calls of
 #: every kernel.
@@ -175,7 +175,11 @@ def test_ceilings_of_a_busy_moment_are_measured_anew_once_and_settled_ones_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = ceilings()
-    assert settled_ceilings() is first
+    differing = replace(first.fp32_peak.conditions, between_runs=BetweenRuns(0.5))
+    apart = replace(first, fp32_peak=replace(first.fp32_peak, conditions=differing))
+    monkeypatch.setattr(store, "kept_ceilings", lambda _: apart)
+    assert apart.fp32_peak.spread > store.SETTLED
+    assert settled_ceilings() is first, "runs differ whatever the moment"
     monkeypatch.setattr(store, "SETTLED", first.fp32_peak.spread / 2)
     assert settled_ceilings() is not first
     assert how_often_measured() == 2

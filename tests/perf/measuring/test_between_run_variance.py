@@ -145,7 +145,7 @@ def test_of_a_part_it_is_the_odds_that_differ_between_blocks(monkeypatch: pytest
         assert parts_of(found.conditions) == pytest.approx((np.hypot(0.03, blocks), 0.01, 2.0))
 
 
-@pytest.mark.parametrize(("known", "seconds", "due"), [(23, 5, True), (24, 5, False), (24, 13, True)])
+@pytest.mark.parametrize(("known", "seconds", "due"), [(23, 5, True), (24, 31, False), (24, 33, True)])
 def test_who_knows_many_processes_looks_more_seldom(
     known: int, seconds: float, due: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

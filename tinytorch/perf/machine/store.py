@@ -204,7 +204,8 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
 def settled_ceilings(threads: int = 1) -> Ceilings:
     """Return what `ceilings` does, but measure anew where kept ones were taken in a moment too busy to tell.
 
-    Settled are those whose peak and memory bandwidth have intervals of at most `SETTLED` of the value to either side.
+    Settled are those whose peak and memory bandwidth have intervals of at most `SETTLED` of the value to either side,
+    by their own samples: by what runs differ as well, a quieter moment can change nothing.
 
     Raises:
         ValueError: as `ceilings` does.
@@ -214,7 +215,8 @@ def settled_ceilings(threads: int = 1) -> Ceilings:
 
 
 def _is_settled(found: Ceilings) -> bool:
-    return max(found.fp32_peak.spread, found.levels[-1].read.spread) <= SETTLED
+    rates = (found.fp32_peak, found.levels[-1].read)
+    return all(replace(one, conditions=replace(one.conditions, between_runs=None)).spread <= SETTLED for one in rates)
 
 
 def _untold(_stage: str, _part: float) -> None:

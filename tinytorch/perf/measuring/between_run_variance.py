@@ -212,7 +212,7 @@ def known_variance() -> BetweenRunVariance | None:
 
 #: Seconds between two samples of a process that watches, as long as fewer than so many are kept, and how many times as
 #: many from then on: what few show has wide limits, and each sample takes a second or two from what is measured.
-EVERY, FEW, SELDOM = 4.0, 24, 3.0
+EVERY, FEW, SELDOM = 4.0, 24, 8.0
 #: When this process last sampled the spread; None where it does not watch.
 _last_sample: float | None = None
 
