@@ -55,9 +55,9 @@ def test_a_stride_is_predicted_by_its_lines(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_arrays_in_turn_are_predicted_by_the_staircase(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Eight quarters of a cache are two of it: the wait is that of the level behind it."""
+    """Eight halves of a cache are four of it: the wait is that of the level behind it."""
     second = MACHINE.levels[1]
-    lines = (second.capacity or 0) // 4 // 64
+    lines = (second.capacity or 0) // 2 // 64
     made(monkeypatch, **{"1": 8e-9 * lines, "2": 8e-9 * lines, "4": 16e-9 * lines, "8": 32e-9 * lines})
     found = study.company(MACHINE)
     assert isinstance(found, study.Company)

@@ -188,7 +188,7 @@ class CompanyOf:
 
 
 def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8)) -> Company | Unmeasured:
-    """Return walks through arrays that fill a quarter of a cache each, alone and in turn, all taken in turns.
+    """Return walks through arrays that fill half of a cache each, alone and in turn, all taken in turns.
 
     The cache is the second one, of which each core mostly has its own; the first where that is all that is known. A
     pass goes through as many lines whatever the number of arrays, each on a random cycle of its own.
@@ -197,7 +197,7 @@ def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8)) -> Company 
     if not known:
         return Unmeasured("the system does not say what its caches hold, and no curve shows it")
     level, most = known[min(1, len(known) - 1)], max(counts)
-    lines = int(level.capacity or 0) // 4 // LINE_BYTES
+    lines = int(level.capacity or 0) // 2 // LINE_BYTES
     arenas = [Arena(lines * LINE_BYTES) for _ in range(most)]
     cycles = [arena.view(0, lines * LINE_ELEMENTS, np.uint64) for arena in arenas]
     for at, cycle in enumerate(cycles):
@@ -215,8 +215,8 @@ def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8)) -> Company 
     near, far = (min(curve, key=lambda one: abs(one.working_set - wanted)) for wanted in (size, most * size))
     return Company(
         level.name,
-        Counted(size, "B", f"a quarter of {level.name}"),
-        Counted(most * size, "B", f"{most} quarters of {level.name}"),
+        Counted(size, "B", f"half of {level.name}"),
+        Counted(most * size, "B", f"{most} halves of {level.name}"),
         {
             count: CompanyOf(
                 count,
