@@ -103,7 +103,9 @@ class Story:
         self.preparing = None
         return f"Trained and compiled in {duration(event['seconds'])}."
 
-    def _page(self, event: dict[str, Any]) -> str:
+    def _page(self, event: dict[str, Any]) -> str | None:
+        if self.writing:  # it is read once more, for what its verdicts did not find
+            return None
         names = [page["page"] for page in self.pages]
         self.current = event["page"]
         self.done = names.index(self.current)

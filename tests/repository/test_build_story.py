@@ -54,6 +54,7 @@ def test_each_page_says_what_becomes_of_it_why_and_how_much_is_left() -> None:
         {"event": "ran", "page": "new", "seconds": 3.0},
         {"event": "page", "page": "other"},
         {"event": "writing"},
+        {"event": "page", "page": "machine"},
     )
     assert lines == [
         "6 pages to read, 3 of them to run, about 45 s.",
@@ -67,8 +68,11 @@ def test_each_page_says_what_becomes_of_it_why_and_how_much_is_left() -> None:
         "          new ran in 3 s",
         "  6 of 6  other is left out",
         "Writing the pages.",
+        None,
     ]
     assert story.done == 6
+    unchanged = ({"event": "plan", "pages": []}, {"event": "writing"}, {"event": "page", "page": "machine"})
+    assert told(Story(), *unchanged) == ["No page changed.", None, None], "read again for its other outcome"
 
 
 PREPARING: list[dict[str, Any]] = [
