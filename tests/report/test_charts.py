@@ -76,9 +76,9 @@ def test_logarithmic_axes_count_in_powers_of_two_where_all_positions_are() -> No
     scale: Any = figure.axes[0].xaxis.get_transform()
     assert scale.base == 2
     assert figure.axes[0].get_yscale() == "log"
-    wide = [{"at": at, "time": run(1.0)} for at in (1, 2**20)]
+    wide = [{"at": at, "time": run(1.0)} for at in (1 / 12, 1.5625, 87.5, 156.25, 2**20)]
     (ax,) = drawn(lines(wide, x="at", y="time", xlabel="width", ylabel="time", log="x")).axes
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["1", "1,048,576"]
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["0.0833", "1.56", "87.5", "156", "1,048,576"]
     with pytest.raises(ValueError, match="log must"):
         lines(ROWS, x="width", y="time", xlabel="w", ylabel="t", log="z")
 

@@ -516,8 +516,8 @@ def check_figure(figure: Figure, *, caption: str, alt: str, key: str) -> None:
 
 
 def plain_number(value: float, _position: int | None = None) -> str:
-    """Return a number as a tick shows it, never as a power of ten."""
-    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    """Return a number as a tick shows it: in three digits or whole, never as a power of ten."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def settle(figure: Figure) -> None:
