@@ -168,8 +168,7 @@ def _mann_whitney_tails(m: int, n: int) -> Logs:
     return np.asarray(np.cumsum(ways)[: m * n // 2 + 1] / math.comb(m + n, m))
 
 
-#: Relative difference of time or memory that matters unless one says so. `benchmarks/comparison.py` counts the false
-#: alarms, and the slow-downs found, between two runs with it.
+#: Relative difference of time or memory that matters unless one says so.
 MATTERS = 0.02
 #: Difference of accuracy, as a share, that matters unless one says so: the zoo's 360 test digits can tell two
 #: models that agree on all of them from ones that differ by 1.1 points, not from ones that differ by less.
