@@ -76,10 +76,9 @@ MOVING = [
 REDUCING = [
     *(
         case(kind, X, axes=[1, -1], opset=11, keepdims=keepdims)
-        for kind in ("ReduceL2", "ReduceLogSumExp", "ReduceMax", "ReduceMean")
+        for kind in ("ReduceL2", "ReduceMax", "ReduceMean")
         for keepdims in (0, 1)
     ),
-    case("ReduceLogSumExp", 1000 * X, np.array([1])),
     case("ReduceMean", X, opset=11),
     case("ReduceSum", X, np.array([], np.int64), noop_with_empty_axes=1),
     case("Softmax", X, opset=11, axis=-1),
@@ -136,13 +135,12 @@ WHOLE_NUMBERS = [
         *(case(kind, whole, np.array([1])) for kind in ("ReduceMax", "ReduceMin")),
         case("Clip", whole, np.array(3, dtype)),
         case("Clip", whole, None, np.array(2, dtype)),
-        *(case(kind, whole, np.array([1, 2, 3, 4], dtype)) for kind in ("Max", "Min", "Equal", "Less", "Mod")),
+        *(case(kind, whole, np.array([1, 2, 3, 4], dtype)) for kind in ("Max", "Min", "Equal", "Less")),
         case("TopK", whole, np.array([2]), outputs=2),
         case("Where", np.array([[True], [False]]), whole, whole[::-1].copy()),
         case("Gather", whole, np.array([1, -1]), axis=1),
         case("ScatterElements", whole, np.array([[1], [0]]), np.array([[9], [8]], dtype), axis=1),
-        case("NonZero", whole),
-        case("CumSum", whole, np.array(1)) if dtype in (np.int32, np.int64) else case("Not", TRUTH),
+        case("Not", TRUTH),
     )
 ] + [
     one
@@ -151,7 +149,7 @@ WHOLE_NUMBERS = [
     for one in (
         *(
             case(kind, small, np.array([1]), keepdims=0)
-            for kind in ("ReduceSum", "ReduceMean", "ReduceProd", "ReduceL1")
+            for kind in ("ReduceSum", "ReduceMean", "ReduceProd")
         ),
         *(case(kind, small) for kind in ("Abs", "Neg", "Sign", "Relu")),
         *(case(kind, small, np.array([2, -3, 4, 1], dtype)) for kind in ("Add", "Sub", "Mul")),
@@ -231,8 +229,6 @@ SMALL = np.array([[3, -4], [1, 2]], np.int32)
 #: What ONNX Runtime runs of whole numbers and the reference does not, or in another dtype.
 CUT_OFF = [
     (case("ReduceSumSquare", SMALL, np.array([1])), [[25], [5]]),
-    (case("ReduceLogSum", SMALL * SMALL, np.array([1])), [[3], [1]]),  # log 25 and log 5
-    (case("ReduceLogSumExp", SMALL * 5, np.array([1])), [[15], [10]]),
     (case("Pow", SMALL, np.array([[-1], [-2]], np.int32)), [[0, 0], [1, 0]]),
 ]
 

@@ -28,9 +28,6 @@ X = np.random.default_rng(0).normal(size=(3, 4))
         (gather_pad.pad, (), {"widths": ((1, 0), (2, 3)), "mode": "constant", "value": 0.5}),
         (gather_pad.pad, (), {"widths": ((1, 0), (2, 3)), "mode": "reflect", "value": 0.0}),
         (gather_pad.pad, (), {"widths": ((1, 2), (0, 1)), "mode": "edge", "value": 0.0}),
-        (gather_pad.cumulative_sum, (), {"axis": 1}),
-        (gather_pad.triangle, (), {"diagonal": -1, "upper": False}),
-        (gather_pad.triangle, (), {"diagonal": 1, "upper": True}),
         (gather_pad.blend, (np.array([[1, 0.5], [0, 0.5], [0, 0]]),), {"axis": 0}),
     ],
 )

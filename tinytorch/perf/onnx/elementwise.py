@@ -166,11 +166,6 @@ def _softsign(node: Node) -> Runner:
     return lambda x: apply(ops.divide, x, apply(ops.add, apply(ops.absolute, x), 1))
 
 
-def _modulo(node: Node) -> Runner:
-    op = pointwise.remainder if node.get("fmod", 0) else pointwise.modulo
-    return lambda a, b: apply(op, without_gradient(a), without_gradient(b))
-
-
 def _cast(node: Node) -> Runner:
     from onnx import helper
 
@@ -215,12 +210,6 @@ def _told(op: Op) -> Translation:
     return Translation(lambda node: lambda x: apply(op, without_gradient(x)))
 
 
-def _is_infinite(node: Node) -> Runner:
-    node.only("detect_negative", 1)
-    node.only("detect_positive", 1)
-    return lambda x: apply(pointwise.is_infinite, without_gradient(x))
-
-
 TRANSLATIONS: dict[str, Translation] = {
     "Abs": _one(ops.absolute),
     "Add": _two(ops.add),
@@ -242,7 +231,6 @@ TRANSLATIONS: dict[str, Translation] = {
     "HardSigmoid": _of(_hard_sigmoid),
     "HardSwish": _of(_hard_swish),
     "Identity": _of(_same),
-    "IsInf": _of(_is_infinite),
     "IsNaN": _told(pointwise.is_nan),
     "LeakyRelu": _of(_leaky_relu),
     "Less": _judged(pointwise.less),
@@ -251,7 +239,6 @@ TRANSLATIONS: dict[str, Translation] = {
     "Max": _many(ops.maximum),
     "Min": _many(pointwise.minimum),
     "Mish": _of(_mish),
-    "Mod": _of(_modulo),
     "Mul": _two(ops.multiply),
     "Neg": _one(ops.negative),
     "Not": _told(pointwise.logical_not),
@@ -273,5 +260,4 @@ TRANSLATIONS: dict[str, Translation] = {
     "Swish": _of(_swish),
     "Tanh": _one(ops.tanh),
     "Where": _of(_where),
-    "Xor": _judged(pointwise.logical_xor),
 }

@@ -432,8 +432,7 @@ class _Reader:
             }
             runner = quantized.in_codes(node, self._made(node, translation))
             if translation.for_floats and (others := self._referred(node)) is not None:
-                whole = _in_floats(runner, others[1]) if node.kind.startswith("ReduceLog") else others[1]
-                runner = _by_numbers(runner, whole, keeps_dtype=node.kind.startswith("Reduce"))
+                runner = _by_numbers(runner, others[1], keeps_dtype=node.kind.startswith("Reduce"))
             return node, _looking_at(from_data, runner) if from_data else runner, translation, False
         except Untranslatable as reason:
             referred = self._referred(node)
@@ -613,17 +612,6 @@ def _by_numbers(runner: Runner, others: Runner, keeps_dtype: bool) -> Runner:
             return runner(*operands)
         made = others(*operands)
         return made.astype(first.dtype) if keeps_dtype and made.dtype != first.dtype else made
-
-    return run
-
-
-def _in_floats(runner: Runner, others: Runner) -> Runner:
-    """Return what runs a node on whole numbers as on floats, which the reference's logarithms do not take."""
-
-    def run(x: Any, *operands: Any) -> Any:
-        if x.dtype.kind == "f" or not x.size:
-            return others(x, *operands)
-        return runner(Tensor(np.asarray(_array(x), np.float64)), *operands)
 
     return run
 

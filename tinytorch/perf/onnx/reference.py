@@ -15,8 +15,6 @@ import numpy as np
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.ops._op_list import load_op
-from onnx.reference.ops.op_loop import Loop as ReferenceLoop
-from onnx.reference.ops.op_scan import Scan as ReferenceScan
 
 from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
@@ -25,81 +23,14 @@ from tinytorch.perf.onnx import counting
 from tinytorch.perf.onnx.node import Node, Runner, Untranslatable
 
 _RECURRENT = ("GRU", "LSTM", "RNN")
-#: Attributes that the reference takes and does not look at; in recurrent layers also the lengths of sequences.
+#: Attributes that the reference does not look at, or refuses; in recurrent layers also the lengths of sequences.
 _OVERLOOKED = {
     **dict.fromkeys(_RECURRENT, ("activation_alpha", "activation_beta", "activations", "clip", "input_forget")),
     "BatchNormalization": ("spatial",),
+    "Scan": ("scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions"),
 }
 #: Numbers and text, which a formula of work may use.
 _PLAIN = (int, float, str, tuple)
-
-
-class Loop(ReferenceLoop):  # type: ignore[misc]
-    """Loop with the outputs of its turns along a new axis; the reference's own joins them along their first.
-
-    It takes no condition as one that holds, too.
-    """
-
-    op_domain = ""
-
-    def _run(self, count: Any, condition: Any, *states: Any, context: Any = None, **_: Any) -> tuple[Any, ...]:
-        body, inputs, made = self.body, dict(context or {}), list[Any]()
-        first, second, *carried = body.input_names
-        goes_on, kept, turns = condition is None or bool(condition), list(states), list[list[Any]]()
-        while goes_on and (count is None or len(turns) < count):
-            inputs.update(
-                {first: np.array(len(turns)), second: np.array(True)}, **dict(zip(carried, kept, strict=True))
-            )
-            goes_on, *made = body.run(None, inputs)
-            kept = made[: len(carried)]
-            turns.append(made[len(carried) :])
-        return (*kept, *_stacked(turns, body.output_types[1 + len(carried) :]))
-
-
-class Scan(ReferenceScan):  # type: ignore[misc]
-    """Scan along any axes, forwards and backwards; the reference's own goes along the first, forwards."""
-
-    op_domain = ""
-
-    def __init__(self, onnx_node: Any, run_params: Any) -> None:
-        super(ReferenceScan, self).__init__(onnx_node, run_params)
-
-    def _run(self, *operands: Any, context: Any = None, **_: Any) -> tuple[Any, ...]:
-        body, count = self.body, self.num_scan_inputs
-        kept, inputs, turns = list(operands[:-count]), dict(context or {}), list[list[Any]]()
-        along = [
-            np.moveaxis(x, axis, 0)[:: -1 if backwards else 1]
-            for x, axis, backwards in zip(operands[-count:], *self._ways("input", count), strict=True)
-        ]
-        for parts in zip(*along, strict=True):
-            inputs.update(zip(body.input_names, (*kept, *map(np.asarray, parts)), strict=True))
-            made = body.run(None, inputs)
-            kept = made[: len(kept)]
-            turns.append(made[len(kept) :])
-        outputs = _stacked(turns, body.output_types[len(kept) :])
-        ways = self._ways("output", len(outputs))
-        turned = (
-            np.moveaxis(x[:: -1 if backwards else 1], 0, axis)
-            for x, axis, backwards in zip(outputs, *ways, strict=True)
-        )
-        return (*kept, *turned)
-
-    def _ways(self, side: str, count: int) -> list[Sequence[int]]:
-        """Return the axis of each scanned input or output, and whether it goes backwards."""
-        return [getattr(self, f"scan_{side}_{name}", None) or (0,) * count for name in ("axes", "directions")]
-
-
-def _stacked(turns: Sequence[Sequence[Any]], types: Sequence[Any]) -> list[Array]:
-    """Return what turns made, along a new first axis; of no turns, nothing in the shape and dtype declared."""
-    if turns:
-        return [np.stack(each) for each in zip(*turns, strict=True)]
-    return [
-        np.zeros(
-            (0, *(length.dim_value for length in each.tensor_type.shape.dim)),
-            helper.tensor_dtype_to_np_dtype(each.tensor_type.elem_type),
-        )
-        for each in types
-    ]
 
 
 class Evaluated:
@@ -126,7 +57,7 @@ class Evaluated:
                 for names in (self._reads, self._node.output)
             )
             graph = helper.make_graph([self._node], "node", reads, writes)
-            self._evaluator = ReferenceEvaluator(graph, opsets=self._opsets, new_ops=[Loop, Scan])
+            self._evaluator = ReferenceEvaluator(graph, opsets=self._opsets)
         given = {name: _plain(operand) for name, operand in zip(self._reads, operands, strict=True) if name}
         with np.errstate(all="ignore"):  # a file may take the logarithm of 0
             results = self._evaluator.run(None, given)
@@ -155,6 +86,8 @@ def referred(proto: Any, node: Node, opsets: Mapping[str, int], reads: Sequence[
     overlooks = any(name in node.attributes for name in _OVERLOOKED.get(node.kind, ()))
     if node.kind == "Scan" and node.version < 9:
         raise Untranslatable(f"version {node.version}")
+    if node.kind == "Loop" and (not node.has(1) or len(node.outputs) > len(node.inputs) - 2):
+        raise Untranslatable("outputs of each turn, or no condition")  # where the reference's answers are others
     if overlooks or (node.kind in _RECURRENT and node.has(4)) or "." in node.kind or not _is_known(proto, node):
         raise Untranslatable("")
     evaluated, op = Evaluated(proto, opsets, reads), _op(node.kind, counting.is_counted(node.kind))

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.dispatch import apply, gradients_enabled
+from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Array, Op, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx.elementwise import tensor_of, without_gradient
 from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable, truth, whole
-from tinytorch.perf.ops import contraction, gather_pad, pointwise
+from tinytorch.perf.ops import contraction, gather_pad
 
 
 def reshaped(x: Any, shape: Shape) -> Tensor:
@@ -185,26 +183,6 @@ def _scatter_along(node: Node) -> Runner:
 _SCATTERED = ("none", "add", "mul", "max", "min")
 
 
-def _one_hot(node: Node) -> Runner:
-    axis = node.get("axis", -1)
-
-    def run(indices: Any, depth: Any, values: Any) -> Tensor:
-        count, numbers = whole(depth)[0], tensor_of(indices).data
-        both = np.asarray(tensor_of(values).data)
-        inside = np.where(numbers < 0, numbers + count, numbers)
-        at = np.expand_dims(inside, axis if axis >= 0 else numbers.ndim + 1 + axis)
-        lengths = [1] * at.ndim
-        lengths[axis] = count
-        hit = apply(pointwise.equal, at, np.arange(count).reshape(lengths))
-        return apply(ops.where, hit, both[1:], both[:1])
-
-    return run
-
-
-def _places(node: Node) -> Runner:
-    return lambda x: apply(gather_pad.non_zero, without_gradient(x))
-
-
 def _einsum(node: Node) -> Runner:
     equation = node.get("equation", "").replace(" ", "")
     return lambda *operands: apply(contraction.einsum, *operands, equation=equation)
@@ -257,18 +235,6 @@ def _depth_to_space(node: Node) -> Runner:
     return run
 
 
-def _space_to_depth(node: Node) -> Runner:
-    block = node.get("blocksize", 1)
-
-    def run(x: Any) -> Tensor:
-        count, channels, height, width = x.shape
-        split = reshaped(x, (count, channels, height // block, block, width // block, block))
-        turned = apply(ops.transpose, split, axes=(0, 3, 5, 1, 2, 4))
-        return reshaped(turned, (count, channels * block**2, height // block, width // block))
-
-    return run
-
-
 def _reduction(reduce: Callable[..., Tensor]) -> Translation:
     def make(node: Node) -> Runner:
         keepdims, nothing = bool(node.get("keepdims", 1)), bool(node.get("noop_with_empty_axes", 0))
@@ -302,21 +268,6 @@ def _length(x: Any, **how: Any) -> Tensor:
     return apply(ops.sqrt, _sum_of_squares(x, **how))
 
 
-def _log_of_sum(x: Any, **how: Any) -> Tensor:
-    return apply(ops.log, apply(ops.sum_, x, **how))
-
-
-def _log_of_sum_of_powers(x: Any, axis: Any, keepdims: bool) -> Tensor:
-    most = tensor_of(x).data.max(axis=axis, keepdims=True)
-    most = np.where(np.isfinite(most), most, most.dtype.type(0))  # by which none overflows
-    total = _log_of_sum(apply(ops.exp, apply(ops.subtract, x, most)), axis=axis, keepdims=keepdims)
-    return apply(ops.add, total, most.reshape(total.shape))
-
-
-def _sum_of_sizes(x: Any, **how: Any) -> Tensor:
-    return apply(ops.sum_, apply(ops.absolute, x), **how)
-
-
 def _best(sign: int) -> Translation:
     def make(node: Node) -> Runner:
         axis, keepdims = node.get("axis", 0), bool(node.get("keepdims", 1))
@@ -345,28 +296,6 @@ def _top(node: Node) -> Runner:
     return run
 
 
-def _cumulative_sum(node: Node) -> Runner:
-    before, backwards = bool(node.get("exclusive", 0)), bool(node.get("reverse", 0))
-
-    def run(x: Any, axis: Any) -> Tensor:
-        along = whole(axis)[0] % x.ndim
-        order = {along: slice(None, None, -1)}
-        summed = apply(gather_pad.cumulative_sum, _sliced(x, order) if backwards else x, axis=along)
-        summed = _sliced(summed, order) if backwards else summed
-        return apply(ops.subtract, summed, x) if before else summed
-
-    return run
-
-
-def _triangle(node: Node) -> Runner:
-    upper = bool(node.get("upper", 1))
-
-    def run(x: Any, diagonal: Operand = None) -> Tensor:
-        return apply(gather_pad.triangle, x, diagonal=0 if diagonal is None else whole(diagonal)[0], upper=upper)
-
-    return run
-
-
 def _softmax(op: Op) -> Translation:
     def make(node: Node) -> Runner:
         if node.version >= 13:
@@ -387,27 +316,17 @@ def _softmax(op: Op) -> Translation:
 
 
 def _resize(node: Node) -> Runner:
-    mode = node.only("mode", "nearest", "linear", "cubic", "bilinear")
+    mode = node.only("mode", "nearest", "linear", "bilinear")
     places = node.only(
         "coordinate_transformation_mode",
         "half_pixel",
         "pytorch_half_pixel",
         "align_corners",
         "asymmetric",
-        "half_pixel_symmetric",
     )
     rounding = node.only("nearest_mode", "round_prefer_floor", "floor", "ceil", "round_prefer_ceil")
     if node.version < 11:
         places, rounding = "asymmetric", "floor"
-    kept = node.only("keep_aspect_ratio_policy", "stretch", "not_larger", "not_smaller")
-    kernel = _Blending(
-        places,
-        node.get("cubic_coeff_a", -0.75) if mode == "cubic" else None,
-        bool(node.get("exclude_outside", 0)),
-        bool(node.get("antialias", 0)),
-    )
-    if mode == "nearest" and kernel.smooth:
-        raise Untranslatable("antialias=1")
     named, factors, second = node.get("axes", None), node.get("scales", None), node.version >= 11
 
     def run(x: Any, *operands: Operand) -> Tensor:
@@ -419,10 +338,6 @@ def _resize(node: Node) -> Runner:
         if sizes is not None and np.size(sizes):
             news = list(whole(sizes))
             ratios = [new / x.shape[axis] for new, axis in zip(news, along, strict=True)]
-            if kept != "stretch":
-                one = min(ratios) if kept == "not_larger" else max(ratios)
-                ratios = [one] * len(ratios)
-                news = [math.floor(x.shape[axis] * one + 0.5) for axis in along]
         else:
             ratios = [float(each) for each in np.asarray(scales).reshape(-1)]
             news = [math.floor(x.shape[axis] * ratio) for ratio, axis in zip(ratios, along, strict=True)]
@@ -435,7 +350,8 @@ def _resize(node: Node) -> Runner:
                     gather_pad.gather, x, _rounded(_origins(new, length, scale, places), rounding, length), axis=axis
                 )
             else:
-                x = apply(gather_pad.blend, x, kernel.matrix(new, length, scale, tensor_of(x).dtype), axis=axis)
+                weights = _between(_origins(new, length, scale, places), length)
+                x = apply(gather_pad.blend, x, weights.astype(tensor_of(x).dtype), axis=axis)
         return tensor_of(x) if x.dtype == given else x.astype(given)  # what lies between whole numbers is cut off
 
     return run
@@ -448,8 +364,6 @@ def _origins(new: int, length: int, scale: float, places: str) -> Array:
         return at * (length - 1) / (new - 1) if new > 1 else at * 0
     if places == "asymmetric":
         return at / scale
-    if places == "half_pixel_symmetric":
-        return length / 2 * (1 - new / (scale * length)) + (at + 0.5) / scale - 0.5
     if places == "pytorch_half_pixel" and new == 1:
         return at * 0
     return (at + 0.5) / scale - 0.5
@@ -466,115 +380,27 @@ def _rounded(at: Array, rounding: str, length: int) -> Array:
     return np.clip(rounded, 0, length - 1).astype(np.int64)
 
 
-@dataclass(frozen=True)
-class _Blending:
-    """How each new element is a weighted sum of the old ones around its place: two, or four by a cubic of ``cubic``."""
-
-    places: str
-    cubic: float | None
-    inside_only: bool
-    smooth: bool
-
-    def matrix(self, new: int, length: int, scale: float, dtype: np.dtype[Any]) -> Array:
-        """Return (length, new), whose columns weigh the old elements."""
-        at = _origins(new, length, scale, self.places)
-        stretch = min(scale, 1.0) if self.smooth else 1.0
-        # Two elements, or four: so many more as those of the new image lie further apart.
-        reach = math.ceil((2 if self.cubic is not None else 1) / stretch)
-        first = np.floor(at).astype(np.int64) - reach + 1
-        weights, columns = np.zeros((length, new)), np.arange(new)
-        for step in range(2 * reach):
-            old = first + step
-            share = self.share(np.abs(old - at) * stretch)
-            share = np.where((old < 0) | (old >= length), 0, share) if self.inside_only else share
-            np.add.at(weights, (np.clip(old, 0, length - 1), columns), share)
-        if self.inside_only or self.smooth:
-            weights /= weights.sum(axis=0)
-        return weights.astype(dtype)
-
-    def share(self, away: Array) -> Array:
-        """Return the weight of what lies so far away. Source of the cubic: R. Keys, 1981."""
-        if self.cubic is None:
-            return np.maximum(1 - away, 0)
-        a = self.cubic
-        near = ((a + 2) * away - (a + 3)) * away**2 + 1
-        far = ((away - 5) * away + 8) * away * a - 4 * a
-        return np.where(away <= 1, near, np.where(away < 2, far, 0))
-
-
-def _sampled(node: Node) -> Runner:
-    """GridSample: each place of the grid is a weighted sum of the elements around it."""
-    mode = node.only("mode", "linear", "bilinear", "nearest", "cubic", "bicubic")
-    outside = node.only("padding_mode", "zeros", "border", "reflection")
-    aligned, reach = bool(node.get("align_corners", 0)), 2 if "cubic" in mode else 1
-    fixed, share = node.constant(1), _Blending("", -0.75 if "cubic" in mode else None, False, False).share
-
-    def run(x: Any, grid: Any) -> Tensor:
-        if fixed is None and gradients_enabled() and tensor_of(grid).requires_grad:
-            raise ValueError(f"the places of GridSample {node.name} must require no gradient: it has none here")
-        places = tensor_of(grid).data.astype(np.float64)
-        count, channels, *lengths = x.shape
-        near = []
-        for axis, length in enumerate(lengths):
-            at = places[..., len(lengths) - 1 - axis]
-            at = (at + 1) / 2 * (length - 1) if aligned else ((at + 1) * length - 1) / 2
-            if outside != "zeros" and "cubic" not in mode:
-                at = _inside(at, length, outside, aligned)
-            first = np.rint(at) if mode == "nearest" else np.floor(at) - reach + 1
-            near.append(
-                [
-                    (first + step, np.ones_like(at) if mode == "nearest" else share(np.abs(first + step - at)))
-                    for step in range(1 if mode == "nearest" else 2 * reach)
-                ]
-            )
-        flat, total = reshaped(x, (count, channels, math.prod(lengths))), None
-        for corner in product(*near):
-            weight, index = np.ones(places.shape[:-1]), np.zeros(places.shape[:-1], np.int64)
-            for (old, of_axis), length in zip(corner, lengths, strict=True):
-                kept = _inside(old, length, outside, aligned) if outside != "zeros" else old
-                weight = weight * of_axis * ((kept >= 0) & (kept <= length - 1))
-                index = index * length + np.clip(np.rint(kept), 0, length - 1).astype(np.int64)
-            part = apply(gather_pad.gather_along, flat, index.reshape(count, 1, -1).repeat(channels, axis=1), axis=2)
-            part = apply(ops.multiply, part, weight.reshape(count, 1, -1).astype(part.dtype))
-            total = part if total is None else apply(ops.add, total, part)
-        assert total is not None
-        return reshaped(total, (count, channels, *places.shape[1:-1]))
-
-    return run
-
-
-def _inside(at: Array, length: int, outside: str, aligned: bool) -> Array:
-    """Return places moved into an axis: to its ends, or mirrored at them."""
-    if outside == "border":
-        return np.clip(at, 0, length - 1)
-    low, high = (0, length - 1) if aligned else (-0.5, length - 0.5)
-    span = high - low
-    if span == 0:
-        return np.zeros_like(at)
-    turned = np.abs(at - low) % (2 * span)
-    return np.clip(low + np.minimum(turned, 2 * span - turned), 0, length - 1)
+def _between(at: Array, length: int) -> Array:
+    """Return (length, new), whose columns weigh the two old elements around each place."""
+    first, weights = np.floor(at).astype(np.int64), np.zeros((length, len(at)))
+    for old in (first, first + 1):
+        np.add.at(weights, (np.clip(old, 0, length - 1), np.arange(len(at))), 1 - np.abs(old - at))
+    return weights
 
 
 TRANSLATIONS: dict[str, Translation] = {
     "ArgMax": _best(1),
     "ArgMin": _best(-1),
     "Concat": Translation(_concat),
-    "CumSum": Translation(_cumulative_sum, (1,)),
     "DepthToSpace": Translation(_depth_to_space),
     "Einsum": Translation(_einsum, for_floats=True),
     "Expand": Translation(_expand, (1,)),
     "Flatten": Translation(_flatten),
     "GatherElements": Translation(_gather_elements),
     "GatherND": Translation(_gather_tuples),
-    "GridSample": Translation(_sampled),
     "LogSoftmax": _softmax(ops.log_softmax),
-    "NonZero": Translation(_places),
-    "OneHot": Translation(_one_hot, (1,)),
     "Pad": Translation(_pad, (1, 2, 3)),
-    "ReduceL1": _reduction(_sum_of_sizes),
     "ReduceL2": _reduction(_length),
-    "ReduceLogSum": _reduction(_log_of_sum),
-    "ReduceLogSumExp": _reduction(_log_of_sum_of_powers),
     "ReduceMax": _reduction(_by(ops.max_)),
     "ReduceMean": _reduction(_by(ops.mean)),
     "ReduceMin": _reduction(_least),
@@ -587,13 +413,11 @@ TRANSLATIONS: dict[str, Translation] = {
     "ScatterND": Translation(_scatter_tuples),
     "Slice": Translation(_slice, (1, 2, 3, 4)),
     "Softmax": _softmax(ops.softmax),
-    "SpaceToDepth": Translation(_space_to_depth),
     "Split": Translation(_split, (1,), outputs=None),
     "Squeeze": Translation(_squeeze, (1,)),
     "Tile": Translation(_tile, (1,)),
     "TopK": Translation(_top, (1,), ignores=("sorted",), outputs=2, for_floats=True),
     "Transpose": Translation(_transpose),
-    "Trilu": Translation(_triangle, (1,)),
     "Unsqueeze": Translation(_unsqueeze, (1,)),
     "Upsample": Translation(_resize, (1,)),
 }

@@ -126,10 +126,6 @@ def _scattered_work(call: Call) -> Work:
     return Work(elementwise=call.inputs[2].size if meets else 0)
 
 
-def _non_zero_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
-    return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1), ()
-
-
 def _broadcast_forward(keep: bool, x: Array, *, shape: Shape) -> tuple[Array, Saved]:
     return np.broadcast_to(x, shape), (x.shape,) if keep else ()
 
@@ -170,14 +166,6 @@ def _pad_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
     return (gradient[inside],)
 
 
-def _cumulative_forward(keep: bool, x: Array, *, axis: int) -> tuple[Array, Saved]:
-    return np.cumsum(x, axis=axis, dtype=x.dtype), (axis,) if keep else ()
-
-
-def _cumulative_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    return (np.flip(np.cumsum(np.flip(gradient, saved[0]), axis=saved[0]), saved[0]),)
-
-
 def _argmax_forward(keep: bool, x: Array, *, axis: int) -> tuple[Array, Saved]:
     return np.argmax(x, axis=axis), ()
 
@@ -195,14 +183,6 @@ def _sorting_work(call: Call) -> Work:
     """One comparison for each element and level of a merge sort along the axis."""
     length = max(call.output.shape[call.params["axis"]], 2) if call.output.shape else 2
     return Work(elementwise=call.output.size * (length - 1).bit_length())
-
-
-def _triangle_forward(keep: bool, x: Array, *, diagonal: int, upper: bool) -> tuple[Array, Saved]:
-    return (np.triu if upper else np.tril)(x, diagonal), (diagonal, upper) if keep else ()
-
-
-def _triangle_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    return ((np.triu if saved[1] else np.tril)(gradient, saved[0]),)
 
 
 def _blend_forward(keep: bool, x: Array, weights: Array, *, axis: int) -> tuple[Array, Saved]:
@@ -232,18 +212,13 @@ gather_tuples = Op("gather_tuples", _gather_tuples_forward, _gather_tuples_backw
 scatter_tuples = Op("scatter_tuples", _scatter_tuples_forward, _scatter_backward, _scattered_work, _scattered_traffic)
 #: x with elements replaced by ``updates``, or joined to them by ``how``, where `gather_along` would pick them.
 scatter_along = Op("scatter_along", _scatter_along_forward, _scatter_backward, _scattered_work, _scattered_traffic)
-#: Places of what is not 0, (axes of x, how many there are).
-non_zero = Op("non_zero", _non_zero_forward, _no_gradient, _nothing, _copied_traffic)
 #: A view of x repeated to a shape, without copying.
 broadcast = Op("broadcast", _broadcast_forward, _broadcast_backward, _added_back, no_traffic)
 tile = Op("tile", _tile_forward, _tile_backward, _added_back, _copied_traffic)
 #: x with so many elements before and behind it along each axis: a constant, or as NumPy's ``mode`` makes them.
 pad = Op("pad", _pad_forward, _pad_backward, _nothing, _copied_traffic)
-cumulative_sum = Op("cumulative_sum", _cumulative_forward, _cumulative_backward, per_element(1), gradient_only)
 argmax = Op("argmax", _argmax_forward, _no_gradient, per_element(1), gradient_only)
 #: Places of the elements in order; the first of equals is first.
 argsort = Op("argsort", _argsort_forward, _no_gradient, _sorting_work, gradient_only)
-#: What lies on or above (below, if not ``upper``) a diagonal of each matrix, 0 elsewhere.
-triangle = Op("triangle", _triangle_forward, _triangle_backward, _nothing, _copied_traffic)
 #: Linear interpolation along an axis: x times a constant matrix (length, new length) with two weights a column.
 blend = Op("blend", _blend_forward, _blend_backward, _blend_work)

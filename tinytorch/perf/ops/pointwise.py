@@ -171,12 +171,7 @@ greater = _judged("greater", np.greater)
 greater_equal = _judged("greater_equal", np.greater_equal)
 logical_and = _judged("logical_and", np.logical_and)
 logical_or = _judged("logical_or", np.logical_or)
-logical_xor = _judged("logical_xor", np.logical_xor)
 logical_not = _told("logical_not", np.logical_not)
 is_nan = _told("is_nan", np.isnan)
-is_infinite = _told("is_infinite", np.isinf)
 #: Of whole numbers, towards 0.
 whole_quotient = _judged("whole_quotient", _whole_quotient)
-#: What is left of a division: with the sign of the divisor, and with that of the dividend.
-modulo = _judged("modulo", np.mod)
-remainder = _judged("remainder", np.fmod)
