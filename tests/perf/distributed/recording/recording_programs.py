@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,9 +38,9 @@ def wrong(when: int, rank: int) -> int:
     return when + rank * AHEAD + when * rank * FASTER // 10**6
 
 
-def all_recordings(communicator: Communicator, trace: str) -> dict[str, Any]:
+def all_recordings(communicator: Communicator) -> dict[str, Any]:
     """Return what the tests look at; recordings are those of rank 0."""
-    found = {"straggler": record_straggler(communicator), "comm_info": record_talks(communicator, trace)}
+    found = {"straggler": record_straggler(communicator), "comm_info": record_talks(communicator)}
     found["clocks"] = read_clocks(communicator)
     return found
 
@@ -79,8 +78,8 @@ def record_straggler(communicator: Communicator) -> Any:
     return as_text(timeline)
 
 
-def record_talks(communicator: Communicator, trace: str) -> Any:
-    """Return the timeline of every kind of call, in several groups, and write its trace."""
+def record_talks(communicator: Communicator) -> Any:
+    """Return the timeline of every kind of call, in several groups."""
     rank, size = communicator.rank, communicator.size
     own = communicator.split(rank)
     apart = communicator.duplicate()
@@ -106,8 +105,6 @@ def record_talks(communicator: Communicator, trace: str) -> Any:
         timeline = recording.gather()
     finally:
         communicator.barrier()
-    if timeline is not None:
-        timeline.export_chrome_trace(Path(trace))
     return as_text(timeline)
 
 

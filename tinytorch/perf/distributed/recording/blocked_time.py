@@ -1,4 +1,4 @@
-"""Blocked time of ranks: in which calls one stood still for another, and the shares of all of a rank's time.
+"""Blocked time of ranks: in which calls one stood still for another.
 
 Two kinds are told apart. Before the rank that a call waits for has come to it, nothing can move: the call is
 `waiting`. Afterwards data may move; but a rank that has begun a call and then computes on serves nobody where the MPI
@@ -8,11 +8,11 @@ networks that move data by themselves do serve it, and there this time is moving
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tinytorch.perf.distributed.ranks.collective_ops import BEGINNINGS
-from tinytorch.perf.distributed.recording.intervals import Interval, common, gaps, innermost_intervals, length, merged
+from tinytorch.perf.distributed.recording.intervals import Interval, gaps, length, merged
 from tinytorch.perf.distributed.recording.matched_calls import MatchedCall, RankCall
 from tinytorch.perf.distributed.recording.tracks import Track
 
@@ -47,34 +47,6 @@ class Blocked:
     def all(self) -> list[Interval]:
         """Both kinds."""
         return merged([*self.waiting, *self.unserved])
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Time of one rank's recording in seconds. Computing, waiting, moving and between ops add up to all of it.
-
-    Attributes:
-        computing_seconds: in ops that are no communication, each without the ops inside it.
-        waiting_seconds: in calls of communication, before the rank that they wait for had come to them.
-        moving_seconds: in calls of communication, all the rest: data moves, sums are made, a call begins or is asked.
-        unserved_seconds: of the moving, see `Blocked`.
-        between_seconds: outside of ops: Python, the optimizer's update, the filling of buckets, the recording itself.
-        hidden_waiting_seconds, hidden_moving_seconds: of the computing, the time in which at least one call that does
-            not block, and is not too small to count, was in flight: moving where for one of them all that it waits
-            for had come, else waiting. In flight is not on the move: what is unserved moves nothing. What hiding is
-            worth, only the times of steps with and without it tell.
-        wall_seconds: all of the recording.
-    """
-
-    rank: int
-    computing_seconds: float
-    waiting_seconds: float
-    moving_seconds: float
-    unserved_seconds: float
-    between_seconds: float
-    hidden_waiting_seconds: float
-    hidden_moving_seconds: float
-    wall_seconds: float
 
 
 def communicating(track: Track) -> list[Interval]:
@@ -133,39 +105,3 @@ def _unserved(
         if length(away) > length(longest[1]):
             longest = (other.rank, tuple(merged(away)))
     return longest
-
-
-def shares_of(track: Track, matched_calls: Iterable[MatchedCall], blocked_times: Iterable[Blocked]) -> Shares:
-    """Return the shares of a rank's time; calls of fewer than `LEAST_BYTES` do not count as hidden."""
-    pairs = [(matched, call) for matched in matched_calls for call in matched.calls if call.rank == track.rank]
-    own = [each for each in blocked_times if each.rank == track.rank]
-    waiting, unserved = sum(length(each.waiting) for each in own), sum(length(each.unserved) for each in own)
-    wall = track.profile.end - track.profile.start
-    computing = merged(
-        (inner.start, inner.end)
-        for inner in innermost_intervals(track.profile.events)
-        if inner.event not in track.comm_info
-    )
-    busy, spoken = length(computing), length(communicating(track))
-    large = [(matched, call) for matched, call in pairs if call.flight and call.bytes >= LEAST_BYTES]
-    hidden = common(merged(call.flight for _, call in large if call.flight), computing)
-    hidden_moving = common(merged(_moving(matched, call) for matched, call in large), computing)
-    return Shares(
-        track.rank,
-        computing_seconds=busy * 1e-9,
-        waiting_seconds=waiting * 1e-9,
-        moving_seconds=(spoken - waiting) * 1e-9,
-        unserved_seconds=unserved * 1e-9,
-        between_seconds=(wall - busy - spoken) * 1e-9,
-        hidden_waiting_seconds=(hidden - hidden_moving) * 1e-9,
-        hidden_moving_seconds=hidden_moving * 1e-9,
-        wall_seconds=wall * 1e-9,
-    )
-
-
-def _moving(matched: MatchedCall, call: RankCall) -> Interval:
-    """Return the part of a flight from when all that it waits for had come."""
-    assert call.flight is not None
-    start, end = call.flight
-    other = matched.awaited(call)
-    return (start if other is None else max(start, other.arrival), end)

@@ -1,4 +1,4 @@
-"""Intervals of time in whole ns: of the innermost op at each moment, merged, between others, and in common."""
+"""Intervals of time in whole ns: of the innermost op at each moment, merged, and between others."""
 
 from __future__ import annotations
 
@@ -77,15 +77,3 @@ def gaps(intervals: Sequence[Interval], start: int, end: int) -> list[Interval]:
     if now < end:
         found.append((now, end))
     return found
-
-
-def common(one: Sequence[Interval], other: Sequence[Interval]) -> int:
-    """Return for how long both run at once; each is in order and does not overlap itself, as `merged` makes it."""
-    total, i, j = 0, 0, 0
-    while i < len(one) and j < len(other):
-        total += max(0, min(one[i][1], other[j][1]) - max(one[i][0], other[j][0]))
-        if one[i][1] < other[j][1]:
-            i += 1
-        else:
-            j += 1
-    return total

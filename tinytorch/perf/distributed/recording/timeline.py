@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,15 +22,13 @@ from tinytorch.core.dispatch import Observer, observed_by
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.perf.distributed.ranks.collective_ops import BEGINNINGS, COMMUNICATION
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.recording.blocked_time import Blocked, Shares, blocked_times_of, shares_of
+from tinytorch.perf.distributed.recording.blocked_time import Blocked, blocked_times_of
 from tinytorch.perf.distributed.recording.clocks import Clocks, align
 from tinytorch.perf.distributed.recording.matched_calls import MatchedCall, matched_calls_of
 from tinytorch.perf.distributed.recording.stragglers import Delay, Straggler, delays_of, stragglers_of
-from tinytorch.perf.distributed.recording.timeline_trace import timeline_trace
 from tinytorch.perf.distributed.recording.tracks import CommInfo, Track, on_rank_0
 from tinytorch.perf.events.stream import Recorder
 from tinytorch.perf.measuring import collector_off
-from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.codec import from_json, to_json
 
 
@@ -69,12 +66,6 @@ class Timeline:
         """From the first rank's beginning to the last one's end."""
         return (max(track.profile.end for track in self.tracks) - self.start) * 1e-9
 
-    @property
-    def error_seconds(self) -> float:
-        """How wrong the distance of two events of different ranks can be at most, if clocks drift evenly."""
-        errors = sorted(self.clocks.largest_error(track.rank) for track in self.tracks)
-        return sum(errors[-2:]) * 1e-9
-
     @cached_property
     def matched_calls(self) -> tuple[MatchedCall, ...]:
         """Every communication, with the calls of its ranks.
@@ -89,21 +80,13 @@ class Timeline:
         """Every call in which a rank stood still for another."""
         return tuple(blocked_times_of(self.tracks, self.matched_calls))
 
-    def shares(self) -> list[Shares]:
-        """Return what the time of each rank went to, in the order of ranks."""
-        return [shares_of(track, self.matched_calls, self.blocked_times) for track in self.tracks]
-
     def delays(self) -> list[Delay]:
         """Return every communication in which ranks stood still for another, the costliest first."""
         return delays_of(self.blocked_times, self.clocks)
 
     def stragglers(self) -> list[Straggler]:
         """Return the ranks that others waited for, the costliest first; waits within the clocks' error do not count."""
-        return stragglers_of(self.tracks, self.delays())
-
-    def export_chrome_trace(self, path: str | Path) -> Path:
-        """Write `timeline_trace`, which Perfetto opens, as JSON; return the path."""
-        return write_whole(path, json.dumps(timeline_trace(self.tracks, self.matched_calls)))
+        return stragglers_of(self.delays())
 
 
 class CommRecorder(Observer):
