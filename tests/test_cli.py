@@ -122,7 +122,7 @@ def test_each_model_of_the_zoo_is_profiled_in_both_directions(
 
 def test_a_forward_alone_has_a_verdict_and_no_backward(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "profile.json"
-    assert main(["profile", "mlp", "--json", str(target), "--sort-by", "flops", "--limit", "1"]) == 0
+    assert main(["profile", "mlp", "--json", str(target), "--limit", "1"]) == 0
     document = json.loads(target.read_text())
     jsonschema.validate(document, SCHEMA)
     assert {row["phase"] for row in document["ops"]} == {"forward"}
@@ -132,7 +132,6 @@ def test_a_forward_alone_has_a_verdict_and_no_backward(tmp_path: Path, capsys: p
     lines = capsys.readouterr().out.splitlines()
     header = next(i for i, line in enumerate(lines) if line.startswith("op "))
     rule = next(i for i in range(header, len(lines)) if lines[i].startswith("─"))  # the header may take two lines
-    assert lines[rule + 1].startswith("linear")
     assert "ms in all" in lines[rule + 2], "one row was asked for"
 
 
@@ -316,9 +315,7 @@ def test_what_cannot_be_done_is_one_sentence_and_exit_code_2(
     assert captured.out == ""
 
 
-@pytest.mark.parametrize(
-    "arguments", [[], ["fly"], ["profile", "mlp", "--sort-by", "colour"], ["profile", "mlp", "--batch", "x"]]
-)
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["profile", "mlp", "--batch", "x"]])
 def test_arguments_that_do_not_parse_are_one_sentence_too(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

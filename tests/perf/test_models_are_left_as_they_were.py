@@ -35,7 +35,6 @@ from tinytorch.perf.profiling.model_profile import profile_model
 from tinytorch.perf.quantization import (
     Plan,
     analyze_model_sizes,
-    compare_models,
     layer_report,
     quantize_model,
     sensitivity_scan,
@@ -164,7 +163,6 @@ ANALYSES: dict[str, Callable[[Module, Any], Any]] = {
 }
 ANALYSES_OF_INFERENCE: dict[str, Callable[[str, Module, Any], Any]] = {
     "accuracy": lambda name, m, x: models.accuracy(m, name),
-    "compare_models": lambda name, m, x: compare_models(m, quantize_model(m), name, Plan()),
     "tradeoffs": lambda name, m, x: tradeoffs(name, m, {"8 bits": quantize_model(m)}, batch=4, repeats=6),
     "plan": lambda name, m, x: plan(m, x),
     "try_techniques": lambda name, m, x: try_techniques(name, m, x, at_most_seconds=0.1),

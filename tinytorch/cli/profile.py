@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,12 +25,10 @@ from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.events.stream import Profile
-from tinytorch.perf.events.trace import stacks_of
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.model_io import saved_arrays, zeros_for
-from tinytorch.perf.profiling.breakdown import OpRow
 from tinytorch.perf.profiling.lines import tables_text
 from tinytorch.perf.profiling.model_profile import (
     LossFunction,
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
 
 def add(profile: Parser) -> None:
     """Add the command's options to its parser."""
-    columns = [field.name for field in fields(OpRow)]
     profile.add_argument(
         "model",
         metavar="WHAT",
@@ -90,18 +86,10 @@ def add(profile: Parser) -> None:
         metavar="FLOAT.onnx",
         help="the file that a quantized one was made from: say what it saves and gains, and how far outputs differ",
     )
-    profile.add_argument(
-        "--sort-by",
-        default="self_seconds",
-        choices=columns,
-        metavar="COLUMN",
-        help="column that orders the ops: " + ", ".join(columns),
-    )
     profile.add_argument("--limit", type=int, default=10, metavar="N", help="ops to show (default 10)")
     profile.add_argument("--trace", metavar="FILE", help="write a timeline for https://ui.perfetto.dev")
     profile.add_argument("--json", metavar="FILE", help="write everything as JSON")
     profile.add_argument("--html", metavar="FILE", help="write a report as one page that needs no other file")
-    profile.add_argument("--stacks", metavar="FILE", help="write collapsed stacks, for tools that draw flame graphs")
     profile.add_argument("--memory", action="store_true", help="run a script a second time, for its memory")
     profile.add_argument("--save", metavar="FILE", help="record it --repeats times more, for `tinytorch diff`")
     profile.add_argument("--repeats", type=int, default=12, metavar="N", help="runs that --save keeps (default 12)")
@@ -111,7 +99,7 @@ def add(profile: Parser) -> None:
 #: Operations whose tables take so long that a reader is told.
 _MANY = 100_000
 #: Options that name a file to write.
-_FILES = ("--trace", "--json", "--html", "--stacks", "--save")
+_FILES = ("--trace", "--json", "--html", "--save")
 
 
 def own_part(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -183,7 +171,7 @@ def _run_script(chosen: argparse.Namespace) -> int:
     _write(chosen, done.name, done.profiler, done)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
-    print_program(done, chosen.limit, chosen.sort_by)
+    print_program(done, chosen.limit)
     if chosen.save:
         _save_script(chosen, done, run)
     if done.stopped and any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
@@ -206,7 +194,7 @@ def _save_script(chosen: argparse.Namespace, done: ProgramProfile, run: Callable
     save_repeated(repeated(done.name, record), chosen.save)
 
 
-def print_program(done: ProgramProfile, limit: int, sort_by: str) -> None:
+def print_program(done: ProgramProfile, limit: int) -> None:
     """Print the tables of a program: of its lines, of PyTorch's operations, and of ours if it ran any."""
     print(tables_text(done.lines, limit))
     print(*done.notes, sep="\n")
@@ -215,7 +203,7 @@ def print_program(done: ProgramProfile, limit: int, sort_by: str) -> None:
         print(torch_text(done.torch_ops, limit))
     if done.ran_ops:
         print()
-        done.profiler.print_top_operations(limit, sort_by)
+        done.profiler.print_top_operations(limit)
         print()
         done.profiler.print_by_layer()
 
@@ -253,8 +241,6 @@ def _write(
     """Write the files that were asked for, of a script and of a model alike."""
     if chosen.trace:
         profiler.export_chrome_trace(chosen.trace, program.trace_events() if program else ())
-    if chosen.stacks:
-        write_whole(chosen.stacks, stacks_of(program.tree()) if program else profiler.collapsed_stacks())
     if chosen.html:
         from tinytorch.cli.program_report import html_report  # with what draws, which takes a second to load
 
@@ -285,7 +271,7 @@ def _run_model(chosen: argparse.Namespace) -> int:
         save_repeated(made, chosen.save)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
-    done.print_report(chosen.limit, chosen.sort_by)
+    done.print_report(chosen.limit)
     for what, value in [*(fact for fact in facts if fact.what.startswith(("input", "stays"))), *compared]:
         print(f"{what}: {value}")
     return 0

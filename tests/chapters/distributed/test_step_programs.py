@@ -90,7 +90,7 @@ def test_steps_are_recorded_with_and_without_overlap(asked: dict[str, Any]) -> N
 
 def test_the_straggler_is_the_burdened_rank_or_another_or_none() -> None:
     for rank, said in ((1, "the burdened one"), (0, "another one")):
-        found = named([Straggler(rank, 0.01, 0.2, (), ())], 1)
+        found = named([Straggler(rank, 0.01, ())], 1)
         assert not isinstance(found, Unmeasured)
         assert (found.rank.value, found.said) == (rank, said)
     assert isinstance(named([], 1), Unmeasured)

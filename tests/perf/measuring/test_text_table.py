@@ -4,8 +4,6 @@ import sys
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tinytorch.perf.measuring.text_table import (
     Column,
@@ -13,7 +11,6 @@ from tinytorch.perf.measuring.text_table import (
     milliseconds,
     percent,
     print_table,
-    sorted_rows,
     text_table,
 )
 
@@ -56,15 +53,3 @@ def test_a_terminal_shows_every_digit_whatever_its_width(
 def test_units() -> None:
     assert [milliseconds(0.25), percent(0.125), mebibytes(3 * 2**19)] == ["250.000", "12.5", "1.50"]
     assert milliseconds(float("nan")) == "–"
-
-
-@given(st.lists(st.one_of(st.none(), st.floats(-5, 5)), max_size=8))
-def test_sorting_keeps_every_row_and_puts_unknown_ones_last(values: list[float | None]) -> None:
-    ordered = [row.value for row in sorted_rows([Row("x", value) for value in values], "value", Row)]
-    known = sorted((value for value in values if value is not None), reverse=True)
-    assert ordered == known + [None] * (len(values) - len(known))
-
-
-def test_sorting_by_nothing_known_raises_also_without_rows() -> None:
-    with pytest.raises(ValueError, match="sort_by"):
-        sorted_rows([], "colour", Row)

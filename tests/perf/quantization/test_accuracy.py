@@ -1,6 +1,5 @@
 """Paired comparison against SciPy, enumeration and the closed forms of its sources."""
 
-from dataclasses import replace
 from math import comb
 
 import numpy as np
@@ -10,17 +9,15 @@ from hypothesis import strategies as st
 from scipy.special import rel_entr, softmax
 from scipy.stats import binom, bootstrap, norm
 
-from tinytorch import datasets, models
-from tinytorch.core.module import Module
+from tinytorch import models
 from tinytorch.perf.quantization import (
     Plan,
-    Scheme,
-    compare_models,
     next_token_divergence,
     paired_accuracy,
     quantize_model,
+    stored_bytes,
 )
-from tinytorch.perf.quantization.accuracy import QuantizationAccuracy, mean_interval, paired_difference_interval
+from tinytorch.perf.quantization.accuracy import mean_interval, paired_difference_interval
 
 
 def outcomes(gained: int, lost: int, both: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
@@ -125,42 +122,18 @@ def test_bad_arguments_are_named() -> None:
         paired_difference_interval(2, 2, 3)
 
 
-def compared(model: Module, name: str, plan: Plan) -> QuantizationAccuracy:
-    calibration = models.entry(name).data().train_inputs[:256] if plan.mode == "static" else None
-    return compare_models(model, quantize_model(model, calibration, plan), name, plan)
-
-
 @pytest.mark.parametrize(
     ("name", "plans"),
     [("mlp", [Plan("weight-only"), Plan("dynamic"), Plan("static", symmetric=False)]), ("cnn", [Plan("dynamic")])],
 )
 def test_eight_bits_cost_the_zoo_at_most_half_a_point(name: str, plans: list[Plan]) -> None:
-    model = models.trained(name)
+    model, data = models.trained(name), models.entry(name).data()
+    right = models.right_answers(models.held_out_logits(model, name), name)
     for plan in plans:
-        found = compared(model, name, plan)
-        assert found.accuracy.baseline == models.accuracy(model, name)
-        assert found.accuracy.examples == len(models.entry(name).data().test_targets)
-        assert found.accuracy.difference >= -0.005
-        assert found.accuracy.difference in found.accuracy.interval
-        assert found.divergence is None
-        assert found.size_ratio <= 0.27
-    coarse = compared(model, name, Plan("weight-only", Scheme(2, per="tensor")))
-    assert coarse.output_error > 10 * found.output_error
-
-
-def test_a_gpt_is_compared_by_its_next_tokens_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Untrained and on few sequences, because its training takes minutes; what is compared is the same."""
-    few = replace(models.entry("gpt"), data=lambda: datasets.sorting(300, 80))
-    monkeypatch.setitem(models.ZOO, "gpt", few)
-    model: Module = models.gpt(0).eval()
-    fine, coarse = (compared(model, "gpt", Plan("weight-only", Scheme(bits, per="channel"))) for bits in (8, 2))
-    for found in (fine, coarse):
-        assert found.divergence is not None
-        assert found.divergence.mean in found.divergence.interval
-    assert fine.divergence is not None
-    assert coarse.divergence is not None
-    assert 0 < fine.divergence.mean < coarse.divergence.mean / 100
-    # Only tokens of the answers count: those of the questions are random, and no model is asked for them.
-    data, quantized = few.data(), quantize_model(model, plan=coarse.plan)
-    each = next_token_divergence(model(data.test_inputs).data, quantized(data.test_inputs).data)
-    assert coarse.divergence.mean == pytest.approx(each[data.test_targets != datasets.IGNORED].mean(), rel=1e-9)
+        made = quantize_model(model, data.train_inputs[:256] if plan.mode == "static" else None, plan)
+        found = paired_accuracy(right, models.right_answers(models.held_out_logits(made, name), name))
+        assert found.baseline == models.accuracy(model, name)
+        assert found.examples == len(data.test_targets)
+        assert found.difference >= -0.005
+        assert found.difference in found.interval
+        assert stored_bytes(made) / stored_bytes(model) <= 0.27

@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.perf.made_ceilings import KERNEL, OP, PEAK, made_ceilings, spread
@@ -17,9 +16,8 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Profile, recording
 from tinytorch.perf.measuring import Measurement, current_blas_threads, ratio
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.roofline.bounds import Bottleneck, best_bandwidth
+from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.perf.roofline.placement import (
-    attainable,
     checked_threads,
     place,
     place_call,
@@ -27,7 +25,6 @@ from tinytorch.perf.roofline.placement import (
     place_groups,
     place_layers,
     place_ops,
-    ridge,
 )
 
 INTENSITIES = st.floats(1e-6, 1e9)
@@ -60,7 +57,6 @@ def test_a_product_stands_where_the_hand_puts_it() -> None:
     assert placed.slope.bandwidth.median == pytest.approx(100e9)
     assert placed.intensity.value == flops / moved
     assert placed.roof.median == pytest.approx(flops / PEAK)
-    assert placed.attainable.median == pytest.approx(PEAK)
     assert placed.attained.median == pytest.approx(flops / 7e-6)
     assert placed.of_roof.median == pytest.approx(flops / PEAK / 7e-6)
     alone = (placed.of_roof.interval.low, placed.of_roof.interval.high)
@@ -200,25 +196,3 @@ def test_runs_must_be_of_the_same_ops() -> None:
         place_ops([product_run(8), product_run(9)], made)
     with pytest.raises(ValueError, match="recorded"):
         place_layers([], made)
-
-
-@given(st.sampled_from(range(3)), INTENSITIES, st.floats(1e6, 1e15), st.floats(1e-3, 1e3))
-def test_the_roof_is_at_most_the_peak_and_at_most_the_slope(
-    which: int, intensity: float, peak: float, scale: float
-) -> None:
-    made = made_ceilings(peak=peak, scale=scale)
-    level = made.levels[which]
-    roof = attainable(intensity, made, level)
-    slope = best_bandwidth(level).median
-    assert roof <= peak
-    assert roof <= intensity * slope
-    assert roof in (pytest.approx(peak), pytest.approx(intensity * slope))
-    corner = ridge(made, level).median
-    assert attainable(corner, made, level) == pytest.approx(peak)
-    assert (roof < peak * (1 - 1e-9)) == (intensity < corner * (1 - 1e-9)) or intensity == pytest.approx(corner)
-
-
-def test_an_intensity_below_zero_raises() -> None:
-    made = made_ceilings()
-    with pytest.raises(ValueError, match="intensity"):
-        attainable(-1.0, made, made.levels[0])

@@ -1,17 +1,15 @@
-"""Rows as tables: sorted by a column, as text, and with colour on a terminal."""
+"""Rows as tables: as text, and with colour on a terminal."""
 
 from __future__ import annotations
 
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-
-Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +20,6 @@ class Column:
     title: str
     show: Callable[[Any], str] = str
     numeric: bool = True
-
-
-def sorted_rows(rows: Sequence[Row], by: str, kind: type[Row]) -> list[Row]:
-    """Return rows of dataclass ``kind`` by field ``by``: numbers from large to small, text from a to z, None last.
-
-    Raises:
-        ValueError: if the rows have no such field.
-    """
-    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
-    if by not in names:
-        raise ValueError(f"sort_by must be one of {', '.join(names)}, not {by!r}")
-    known = [row for row in rows if getattr(row, by) is not None]
-    unknown = [row for row in rows if getattr(row, by) is None]
-    text = bool(known) and isinstance(getattr(known[0], by), str)
-    return sorted(known, key=lambda row: getattr(row, by), reverse=not text) + unknown
 
 
 def number(digits: int, factor: float = 1.0) -> Callable[[Any], str]:

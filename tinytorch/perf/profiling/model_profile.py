@@ -110,15 +110,15 @@ class ModelProfile:
             "layers": [asdict(row) for row in self.profiler.by_layer()],
         }
 
-    def print_report(self, n: int, sort_by: str) -> None:
-        """Print the summary, the first ``n`` ops by ``sort_by``, and the layers."""
+    def print_report(self, n: int) -> None:
+        """Print the summary, the first ``n`` ops, and the layers."""
         mode = "forward and backward" if self.backward else "forward"
         print(f"{self.name}, {mode}, input {self.input_shape}")
         for key, value in self.summary.items():
             if isinstance(value, (bool, int, float, str)):
                 print(f"  {key:<26} {_written(value)}")
         print()
-        self.profiler.print_top_operations(n, sort_by)
+        self.profiler.print_top_operations(n)
         print()
         self.profiler.print_by_layer()
 

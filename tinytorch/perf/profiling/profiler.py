@@ -21,7 +21,7 @@ from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.model_io import input_for, tensor_of
-from tinytorch.perf.measuring.text_table import Column, print_table, sorted_rows
+from tinytorch.perf.measuring.text_table import Column, print_table
 from tinytorch.perf.profiling import breakdown, passes
 from tinytorch.perf.profiling.breakdown import LAYER_COLUMNS, OP_COLUMNS, LayerRow, OpRow
 from tinytorch.perf.roofline import placement
@@ -41,8 +41,8 @@ class Profiler:
     Args:
         memory: record allocation instead of time.
         ceilings: of this machine for the BLAS threads of the body, for per cent of the roof and verdicts. Without
-            them tables use ceilings that were measured earlier and kept, or do without; `profile_forward_pass` and
-            ``roof=True`` measure them, which takes some seconds once on a machine.
+            them tables use ceilings that were measured earlier and kept, or do without; `profile_forward_pass`
+            measures them, which takes some seconds once on a machine.
 
     Examples:
         >>> from tinytorch import Linear, Profiler, Sequential, Tensor
@@ -140,70 +140,55 @@ class Profiler:
             raise RuntimeError("no memory is recorded: use Profiler(memory=True), or join one")
         return self._memory
 
-    def key_averages(self, sort_by: str = "self_seconds", roof: bool = False) -> list[OpRow]:
-        """Return one row for each op and phase, sorted by any field of ``OpRow``.
-
-        With ``roof`` the machine's ceilings are measured if they are not known yet.
+    def key_averages(self) -> list[OpRow]:
+        """Return one row for each op and phase, those with the most time of their own first.
 
         Raises:
-            ValueError: if ``sort_by`` is no field, the ceilings given are for another number of threads, or with
-                ``roof`` and none given BLAS does not say how many it used.
-            RuntimeError: if nothing is recorded, or ``roof`` is asked of a memory run.
+            ValueError: if the ceilings given are for another number of threads.
+            RuntimeError: if nothing is recorded.
         """
-        known = self._known_ceilings(roof)
+        known = self._known_ceilings()
         placed = None if known is None else placement.place_ops(self.run, known)
         rows = breakdown.op_rows(
             self.run, self._allocated(), self._timed, None if known is None else known.recorder.median, placed
         )
-        return sorted_rows(rows, sort_by, OpRow)
+        return _longest_first(rows)
 
-    def attribution(self, sort_by: str = "self_seconds", roof: bool = False) -> list[OpRow]:
+    def attribution(self) -> list[OpRow]:
         """Return `key_averages` and a row for each thing that takes time outside of ops, so that shares sum to 1.
 
         Such things are regions (``with region("augment"):``, and those of training: data loading, backward's own
         bookkeeping, the optimizer's step, ...), the Python of modules, the garbage collector, and what has no name. In
         a memory run there are none.
         """
-        rows = self.key_averages(sort_by, roof)
-        return sorted_rows([*rows, *breakdown.between_rows(self.run)], sort_by, OpRow) if self._timed else rows
+        rows = self.key_averages()
+        return _longest_first([*rows, *breakdown.between_rows(self.run)]) if self._timed else rows
 
-    def by_layer(self, sort_by: str | None = None, roof: bool = False) -> list[LayerRow]:
-        """Return one row for each module: as a tree, each before those in it, or sorted by a field of ``LayerRow``.
+    def by_layer(self) -> list[LayerRow]:
+        """Return one row for each module: as a tree, each before those in it.
 
         Rows of class ``region`` are the regions of the run, with the time that none of the other rows has.
-        ``roof`` and errors are those of `key_averages`.
         """
-        known = self._known_ceilings(roof)
+        known = self._known_ceilings()
         placed = None if known is None else placement.place_layers(self.run, known)
-        rows = breakdown.layer_rows(self.run, self._allocated(), self._timed, placed)
-        return rows if sort_by is None else sorted_rows(rows, sort_by, LayerRow)
+        return breakdown.layer_rows(self.run, self._allocated(), self._timed, placed)
 
-    def _known_ceilings(self, measure: bool) -> Ceilings | None:
-        """Return the ceilings for the recorded run: given, kept or, with ``measure``, measured; None without a time."""
-        if measure:
-            self._timed_run()
+    def _known_ceilings(self) -> Ceilings | None:
+        """Return the ceilings for the recorded run, given or kept; None without a time."""
         if not self._timed or self._ceilings is not None:
             return self._ceilings if self._timed else None
-        threads = self.run.blas_threads
-        if not measure:
-            return store.kept_ceilings(threads)
-        if threads is None:
-            raise ValueError(
-                "roof needs to know how many threads BLAS used, and this one does not say: give Profiler the ceilings "
-                "for those that you asked for"
-            )
-        return store.ceilings(threads)
+        return store.kept_ceilings(self.run.blas_threads)
 
     @property
     def recorder(self) -> Measurement | None:
         """What recording adds to an op, in seconds, as it was measured with the ceilings; None without any."""
-        known = self._known_ceilings(False)
+        known = self._known_ceilings()
         return None if known is None else known.recorder
 
     def _allocated(self) -> Sequence[int] | None:
         return None if self._memory is None else [step.allocated for step in self._memory.steps]
 
-    def print_top_operations(self, n: int = 10, sort_by: str = "self_seconds", roof: bool = False) -> None:
+    def print_top_operations(self, n: int = 10) -> None:
         """Print the first ``n`` rows of `attribution`, with what the profiler itself cost.
 
         Raises:
@@ -211,7 +196,7 @@ class Profiler:
         """
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")
-        rows = self.attribution(sort_by, roof)
+        rows = self.attribution()
         marked = (
             [f"* marks ops shorter than {SHORT} times what recording costs"]
             if any(row.short for row in rows[:n])
@@ -219,9 +204,9 @@ class Profiler:
         )
         print_table(rows[:n], _telling(_filled(OP_COLUMNS, self, rows), rows), [*self.notes(), *marked])
 
-    def print_by_layer(self, sort_by: str | None = None, roof: bool = False) -> None:
+    def print_by_layer(self) -> None:
         """Print `by_layer`."""
-        rows = self.by_layer(sort_by, roof)
+        rows = self.by_layer()
         print_table(rows, _filled(LAYER_COLUMNS, self, rows), self.notes())
 
     def notes(self) -> list[str]:
@@ -479,3 +464,8 @@ def _telling(columns: Sequence[Column], rows: Sequence[OpRow]) -> list[Column]:
     if all(row.total_seconds == row.self_seconds for row in ops):
         alike.add("total_seconds")
     return [column for column in columns if len(ops) < 2 or column.key not in alike]
+
+
+def _longest_first(rows: Sequence[OpRow]) -> list[OpRow]:
+    """Return rows by their own time, those without any last."""
+    return sorted(rows, key=lambda row: -1.0 if row.self_seconds is None else row.self_seconds, reverse=True)

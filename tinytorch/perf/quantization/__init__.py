@@ -15,7 +15,6 @@ from tinytorch.perf.ops.packed_codes import pack, unpack
 from tinytorch.perf.ops.quantized import integer_product, quantized_conv2d, quantized_linear
 from tinytorch.perf.ops.weight_only import weight_only_linear, weight_only_projection
 from tinytorch.perf.quantization.accuracy import (
-    compare_models,
     next_token_divergence,
     paired_accuracy,
 )
@@ -55,7 +54,6 @@ __all__ = [
     "Scheme",
     "accuracy_change",
     "analyze_model_sizes",
-    "compare_models",
     "decode",
     "dequantize_int8",
     "encode",

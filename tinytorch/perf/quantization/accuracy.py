@@ -8,12 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tinytorch import datasets, models
-from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.perf.measuring.statistics import Interval, checked
-from tinytorch.perf.quantization.convert import relative_error, stored_bytes
-from tinytorch.perf.quantization.layers import Plan
 
 _RESAMPLES = 2000
 
@@ -152,52 +148,3 @@ def mean_interval(values: npt.NDArray[np.float64], confidence: float = 0.95, see
     means = np.array([array[generator.integers(0, len(array), len(array))].mean() for _ in range(_RESAMPLES)])
     low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(float(low), float(high), confidence)
-
-
-@dataclass(frozen=True)
-class Divergence:
-    """Mean divergence of the next-token distribution, in nats, and its interval over sequences."""
-
-    mean: float
-    interval: Interval
-
-
-@dataclass(frozen=True)
-class QuantizationAccuracy:
-    """Accuracy of one model of the zoo on its whole test part, before and after one way to quantize.
-
-    ``output_error`` is the root of the summed squared difference of all logits over that of the float model's.
-    ``divergence`` is None for models that do not predict tokens. ``size_ratio`` is stored bytes over those in float.
-    """
-
-    name: str
-    plan: Plan
-    accuracy: PairedAccuracy
-    output_error: float
-    divergence: Divergence | None
-    size_ratio: float
-
-
-def compare_models(model: Module, quantized: Module, name: str, plan: Plan) -> QuantizationAccuracy:
-    """Return the comparison of a float and a quantized model, also one that was trained, on the whole test part.
-
-    Examples:
-        >>> from tinytorch.models import mlp
-        >>> from tinytorch.perf.quantization import Plan, compare_models, quantize_model
-        >>> model, plan = mlp().eval(), Plan()
-        >>> found = compare_models(model, quantize_model(model, plan=plan), "mlp", plan)
-        >>> 0 <= found.accuracy.candidate <= 1
-        True
-    """
-    data = models.entry(name).data()
-    expected, got = (models.held_out_logits(each, name) for each in (model, quantized))
-    accuracy = paired_accuracy(models.right_answers(expected, name), models.right_answers(got, name))
-    divergence = None
-    if expected.ndim == 3:
-        counted = data.test_targets != datasets.IGNORED
-        each = next_token_divergence(expected, got)
-        by_sequence = (each * counted).sum(axis=1) / counted.sum(axis=1)
-        divergence = Divergence(float(by_sequence.mean()), mean_interval(by_sequence))
-    return QuantizationAccuracy(
-        name, plan, accuracy, relative_error(expected, got), divergence, stored_bytes(quantized) / stored_bytes(model)
-    )

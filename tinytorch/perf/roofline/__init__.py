@@ -3,7 +3,6 @@
 from tinytorch.perf.roofline.placement import (
     Placed,
     arithmetic_intensity,
-    attainable,
     place,
     place_call,
     place_calls,
@@ -15,7 +14,6 @@ from tinytorch.perf.roofline.placement import (
 __all__ = [
     "Placed",
     "arithmetic_intensity",
-    "attainable",
     "place",
     "place_call",
     "place_calls",

@@ -148,35 +148,9 @@ class Placed:
         return self.seconds.per(self.demand.operations, "FLOP/s", f"rate of {self.name}")
 
     @property
-    def attainable(self) -> Measurement:
-        """Operations a second at the roof, in FLOP/s: for one op min(peak, intensity × bandwidth of its level)."""
-        return self.roof.per(self.demand.operations, "FLOP/s", f"roof of {self.name}")
-
-    @property
     def of_roof(self) -> Measurement:
         """Share of the roof that was reached: the time at the roof over the measured one, with both intervals."""
         return share_of(self.roof, self.seconds, f"share of the roof of {self.name}")
-
-
-def attainable(intensity: float, ceilings: Ceilings, level: Level) -> float:
-    """Return the roof in FLOP/s over ``intensity`` (FLOP a byte) for what lives in ``level``: min(peak, slope).
-
-    Raises:
-        ValueError: if ``intensity`` is below 0.
-
-    Examples:
-        >>> from tinytorch.perf.machine import ceilings
-        >>> from tinytorch.perf.roofline import attainable
-        >>> here = ceilings()
-        >>> memory = here.levels[-1]
-        >>> attainable(1e9, here, memory) == here.fp32_peak.median  # much arithmetic a byte: the flat roof
-        True
-        >>> attainable(0.001, here, memory) < here.fp32_peak.median  # little: the slope
-        True
-    """
-    if not intensity >= 0:
-        raise ValueError(f"intensity must be at least 0 FLOP a byte, not {intensity}")
-    return min(ceilings.fp32_peak.median, intensity * best_bandwidth(level).median)
 
 
 def ridge(ceilings: Ceilings, level: Level) -> Measurement:
