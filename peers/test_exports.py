@@ -84,13 +84,6 @@ def densenet() -> Made:
     return Of(forward, layers=layers, head=nn.Linear(15, 5)), (image(),)
 
 
-def inception() -> Made:
-    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
-        return torch.cat([m.a(x), m.b(x), m.c(functional.max_pool2d(x, 3, 1, 1))], 1).mean((2, 3))
-
-    return Of(forward, a=norm_conv(3, 4, 1), b=norm_conv(3, 4, 5, padding=2), c=norm_conv(3, 4, 1)), (image(),)
-
-
 def shufflenet() -> Made:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         x = m.stem(x)
@@ -127,47 +120,6 @@ def windows() -> Made:
 
     parts = {"norm": nn.LayerNorm(8), "qkv": nn.Linear(8, 24), "out": nn.Linear(8, 8), "bias": row(2, 16, 16)}
     return Of(forward, **parts), (row(2, 8, 8, 8),)
-
-
-def scaled_dot_product() -> Made:
-    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
-        q, k, v = (part.view(2, -1, 4, 8).transpose(1, 2) for part in m.qkv(x).chunk(3, -1))
-        made = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return m.out(made.transpose(1, 2).reshape(2, -1, 32))
-
-    return Of(forward, qkv=nn.Linear(32, 96), out=nn.Linear(32, 32)), (row(2, 9, 32),)
-
-
-def rotary() -> Made:
-    """As in Llama: turned queries and keys, fewer keys than queries, a gate, and root mean squares."""
-
-    def turn(x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-        left, right = x.chunk(2, -1)
-        return x * angles.cos() + torch.cat([-right, left], -1) * angles.sin()
-
-    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
-        n, t, c = x.shape
-        y = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * m.weight
-        places = torch.arange(t, dtype=torch.float32)
-        angles = torch.cat([places[:, None] * m.rates, places[:, None] * m.rates], -1)
-        q, k = m.q(y).view(n, t, 4, 8).transpose(1, 2), m.k(y).view(n, t, 2, 8).transpose(1, 2)
-        v = m.v(y).view(n, t, 2, 8).transpose(1, 2)
-        q, k = turn(q, angles), turn(k, angles).repeat_interleave(2, 1)
-        scores = q @ k.transpose(-2, -1) / 8**0.5 + torch.full((t, t), float("-inf")).triu(1)
-        x = x + m.o((scores.softmax(-1) @ v.repeat_interleave(2, 1)).transpose(1, 2).reshape(n, t, c))
-        return x + m.down(functional.silu(m.gate(x)) * m.up(x))
-
-    linear = {
-        "q": (32, 32),
-        "k": (32, 16),
-        "v": (32, 16),
-        "o": (32, 32),
-        "gate": (32, 48),
-        "up": (32, 48),
-        "down": (48, 32),
-    }
-    parts = {name: nn.Linear(*widths, bias=False) for name, widths in linear.items()}
-    return Of(forward, **parts, weight=torch.rand(32), rates=torch.rand(4)), (row(2, 7, 32),)
 
 
 def experts() -> Made:
@@ -269,20 +221,6 @@ def queries() -> Made:
     return Of(forward, **parts, norm=nn.LayerNorm(16), boxes=nn.Linear(16, 4)), (image(),)
 
 
-def encoder() -> Made:
-    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True, norm_first=True)
-    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), (row(2, 6, 16),)
-
-
-def mixer() -> Made:
-    def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
-        x = x + m.across(m.norm(x).transpose(1, 2)).transpose(1, 2)
-        return x + m.along(x)
-
-    sides = {n: nn.Sequential(nn.Linear(w, 20), nn.GELU(), nn.Linear(20, w)) for n, w in (("across", 9), ("along", 8))}
-    return Of(forward, norm=nn.LayerNorm(8), **sides), (row(2, 9, 8),)
-
-
 def capsules() -> Made:
     def forward(m: Any, x: torch.Tensor) -> torch.Tensor:
         votes, logits = torch.einsum("bid,iodk->biok", x, m.weight), torch.zeros(2, 6, 3)
@@ -293,13 +231,6 @@ def capsules() -> Made:
         return poses.norm(dim=-1)
 
     return Of(forward, weight=row(6, 3, 4, 5)), (row(2, 6, 4),)
-
-
-def twins() -> Made:
-    def forward(m: Any, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return functional.cosine_similarity(m.side(a), m.side(b))
-
-    return Of(forward, side=nn.Sequential(nn.Linear(8, 16), nn.LeakyReLU(), nn.Linear(16, 4))), (row(3, 8), row(3, 8))
 
 
 def lines_of_text() -> Made:
@@ -338,9 +269,8 @@ ARCHITECTURES: dict[str, Callable[[], Made]] = {
     **{
         each.__name__: each
         for each in (
-            unet, densenet, inception, shufflenet, convnext, windows, scaled_dot_product, rotary, experts,
-            shuffled_pixels, volumes, gated_lines, transformer_of_places, dilated, points, graph, queries, encoder,
-            mixer, capsules, twins, lines_of_text, styled, generator,
+            unet, densenet, shufflenet, convnext, windows, experts, shuffled_pixels, volumes, gated_lines,
+            transformer_of_places, dilated, points, graph, queries, capsules, lines_of_text, styled, generator,
         )
     },
     **{mode: upsampled(mode) for mode in ("nearest", "bilinear", "bicubic")},
