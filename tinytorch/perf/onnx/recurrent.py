@@ -17,11 +17,10 @@ from tinytorch.perf.onnx.node import Node, Operand, Runner, Untranslatable
 
 
 class Direction(Module):
-    """The weights of one direction; ``peepholes`` (3 * hidden,) are those by which gates see the memory."""
+    """The weights of one direction."""
 
-    def __init__(self, of_input: Linear, of_state: Linear, backwards: bool, peepholes: Parameter | None) -> None:
+    def __init__(self, of_input: Linear, of_state: Linear, backwards: bool) -> None:
         self.of_input, self.of_state, self.backwards = of_input, of_state, backwards
-        self.peepholes = peepholes
 
 
 #: From what the input gives at a time, the weights, and the states: the states after it, the output first.
@@ -29,14 +28,13 @@ Cell = Callable[[Tensor, Direction, tuple[Any, ...]], tuple[Tensor, ...]]
 
 
 class Recurrent(Module):
-    """A layer that goes along a sequence (T, B, features), or (B, T, features) if ``batch_first``, in each direction.
+    """A layer that goes along a sequence (T, B, features) in each direction.
 
     It returns the outputs of all times and the last states, as ONNX lays them out.
     """
 
-    def __init__(self, cell: Cell, directions: list[Direction], hidden: int, states: int, batch_first: bool) -> None:
+    def __init__(self, cell: Cell, directions: list[Direction], hidden: int, states: int) -> None:
         self.cell, self.directions, self.hidden, self.states = cell, directions, hidden, states
-        self.batch_first = batch_first
 
     def forward(self, x: Any, *first: Operand) -> tuple[Tensor, ...]:
         """Return outputs (T, directions, B, hidden), and each state (directions, B, hidden) after the last time.
@@ -45,8 +43,6 @@ class Recurrent(Module):
         leaves a state as it is and has an output of 0.
         """
         lengths = first[self.states] if len(first) > self.states else None
-        if self.batch_first:
-            x = apply(ops.transpose, x, axes=(1, 0, 2))
         outputs, lasts = [], list[tuple[Tensor, ...]]()
         for number, direction in enumerate(self.directions):
             start = tuple(self._start(x, number, given) for given in (*first, None, None)[: self.states])
@@ -55,15 +51,12 @@ class Recurrent(Module):
             lasts.append(last)
         joined = _stacked(outputs, 1)
         states = tuple(_stacked([last[index] for last in lasts], 0) for index in range(self.states))
-        if not self.batch_first:
-            return joined, *states
-        turned = (apply(ops.transpose, state, axes=(1, 0, 2)) for state in states)
-        return apply(ops.transpose, joined, axes=(2, 0, 1, 3)), *turned
+        return joined, *states
 
     def _start(self, x: Any, number: int, given: Operand) -> Any:
         if given is None:
             return np.zeros((x.shape[1], self.hidden), x.dtype)
-        return apply(ops.getitem, given, index=(slice(None), number) if self.batch_first else number)
+        return apply(ops.getitem, given, index=number)
 
     def _along(
         self, x: Any, direction: Direction, state: tuple[Any, ...], lengths: Operand
@@ -99,24 +92,13 @@ def _part(x: Tensor, index: int, hidden: int) -> Tensor:
 
 
 def _long_short_cell(given: Tensor, way: Direction, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """Source: S. Hochreiter and J. Schmidhuber, 1997, with forget gates; ONNX orders input, output, forget, cell.
-
-    Peepholes: F. Gers and J. Schmidhuber, 2000, ordered input, output, forget.
-    """
+    """Source: S. Hochreiter and J. Schmidhuber, 1997, with forget gates; ONNX orders input, output, forget, cell."""
     output, memory = state
     gates, hidden = apply(ops.add, given, way.of_state(output)), output.shape[1]
-
-    def opened(index: int, seen: Any) -> Tensor:
-        gate = _part(gates, index, hidden)
-        if way.peepholes is not None:
-            weight = apply(ops.getitem, way.peepholes, index=slice(index * hidden, (index + 1) * hidden))
-            gate = apply(ops.add, gate, apply(ops.multiply, seen, weight))
-        return apply(ops.sigmoid, gate)
-
+    taken, shown, left = (apply(ops.sigmoid, _part(gates, index, hidden)) for index in range(3))
     new = apply(ops.tanh, _part(gates, 3, hidden))
-    kept = apply(ops.multiply, opened(2, memory), memory)
-    memory = apply(ops.add, kept, apply(ops.multiply, opened(0, memory), new))
-    return apply(ops.multiply, opened(1, memory), apply(ops.tanh, memory)), memory
+    memory = apply(ops.add, apply(ops.multiply, left, memory), apply(ops.multiply, taken, new))
+    return apply(ops.multiply, shown, apply(ops.tanh, memory)), memory
 
 
 def _gated_cell(given: Tensor, way: Direction, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
@@ -163,6 +145,8 @@ def _relu_cell(given: Tensor, way: Direction, state: tuple[Any, ...]) -> tuple[T
 def _layer(node: Node, cell: Cell, gates: int, states: int) -> Runner:
     """Return the layer; its weights (directions, gates * hidden, ...) and biases lie as ONNX has them."""
     direction = node.only("direction", "forward", "reverse", "bidirectional")
+    if node.has(7):
+        raise Untranslatable("peepholes")
     weights, recurrent = node.weights(1), node.weights(2)
     hidden = recurrent.shape[2]
     biases = node.weights(3) if node.has(3) else np.zeros((len(weights), 2 * gates * hidden), weights.dtype)
@@ -172,9 +156,8 @@ def _layer(node: Node, cell: Cell, gates: int, states: int) -> Runner:
             _linear(node, index, number, matrix, row)
             for index, matrix, row in ((1, weight, bias[: gates * hidden]), (2, state, bias[gates * hidden :]))
         )
-        seen = node.parameter(7, f"direction {number}", node.weights(7)[number]) if node.has(7) else None
-        made.append(Direction(of_input, of_state, direction == "reverse" or number == 1, seen))
-    return Recurrent(cell, made, hidden, states, bool(node.get("layout", 0)))
+        made.append(Direction(of_input, of_state, direction == "reverse" or number == 1))
+    return Recurrent(cell, made, hidden, states)
 
 
 def _linear(node: Node, index: int, number: int, weight: Array, bias: Array) -> Linear:
