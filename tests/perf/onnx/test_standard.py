@@ -18,7 +18,8 @@ from tinytorch.perf.onnx.reading import operators
 
 #: Modules of cases that take seconds to make, or that none of our operators is in; of pools, `test_operators` has some.
 SLOW = {"averagepool", "maxpool", "lppool", "affinegrid", "image_decoder", "_image_decoder_data", "ai_onnx_ml"}
-#: Optional values; float16 in another order of sums; peepholes of sequences of given lengths; a length that is no whole number, which ONNX Runtime rounds.
+#: Optional values; float16 in another order of sums; peepholes of sequences of given lengths; a length that is no whole
+#: number, which ONNX Runtime rounds.
 BEYOND = {"test_if_opt", "test_attention_4d_causal_fp16", "test_lstm_with_peepholes"} | {
     f"test_resize_downsample_scales_{kind}_align_corners" for kind in ("linear", "cubic")
 }

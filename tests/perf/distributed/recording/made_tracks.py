@@ -54,12 +54,10 @@ class Made:
 
     def track(self) -> Track:
         place = Place(self.rank, "host", 100 + self.rank, (self.rank,))
-        return Track(
-            place, Profile(tuple(self.events), (), 0, self.end, 100 + self.rank, 7, 1), self.comm_info, self.end // 2
-        )
+        return Track(place, Profile(tuple(self.events), (), 0, self.end, 100 + self.rank, 7, 1), self.comm_info)
 
 
 def made_timeline(ranks: Sequence[Made], error: float = 0.0) -> Timeline:
     """Return the timeline of ranks whose clocks agree, and are known to ``error`` ns."""
     clocks = Clocks(tuple((Reading(0, 0.0, error if made.rank else 0.0),) for made in ranks))
-    return Timeline(tuple(made.track() for made in ranks), clocks, oversubscribed=False)
+    return Timeline(tuple(made.track() for made in ranks), clocks)

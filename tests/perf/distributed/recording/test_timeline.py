@@ -120,7 +120,7 @@ def test_what_is_no_timeline_is_refused() -> None:
         made_timeline([Made(1, 10)])
     timeline = made_timeline(blocking())
     with pytest.raises(ValueError, match="clocks"):
-        Timeline(timeline.tracks, Clocks(timeline.clocks.readings[:1]), oversubscribed=False)
+        Timeline(timeline.tracks, Clocks(timeline.clocks.readings[:1]))
 
 
 #: Of each collective: whether it blocks, bytes, and for each rank how long it computes before and after it begins.
@@ -166,6 +166,6 @@ def test_each_wait_costs_whom_it_was_for_whatever_the_clocks_show(ranks: int, st
     shifted = Clocks(tuple((Reading(0, float(shift), 0.0),) for shift in shifts[:ranks]))
     tracks = tuple(on_rank_0(track, shifted) for track in timeline.tracks)
     back = Clocks(tuple((Reading(0, float(-shift), 0.0),) for shift in shifts[:ranks]))
-    moved = Timeline(tuple(on_rank_0(track, back) for track in tracks), timeline.clocks, oversubscribed=False)
+    moved = Timeline(tuple(on_rank_0(track, back) for track in tracks), timeline.clocks)
     assert moved == timeline
     assert from_json(json.loads(json.dumps(to_json(timeline))), Timeline, "timeline") == timeline

@@ -39,7 +39,6 @@ class Timeline:
     Attributes:
         tracks: of each rank, in order.
         clocks: by which they were put there, with their errors.
-        oversubscribed: whether ranks shared cores, so that times tell nothing of how fast they would be alone.
 
     Raises:
         ValueError: if there is no track, or ranks or clocks do not fit.
@@ -47,7 +46,6 @@ class Timeline:
 
     tracks: tuple[Track, ...]
     clocks: Clocks
-    oversubscribed: bool
 
     def __post_init__(self) -> None:
         ranks = [track.rank for track in self.tracks]
@@ -169,7 +167,7 @@ class RankRecording:
             return None
         tracks = (from_json(json.loads(text), Track, "track") for text in texts)
         moved = tuple(on_rank_0(each, self._clocks) for each in tracks)
-        return Timeline(moved, self._clocks, communicator.oversubscribed)
+        return Timeline(moved, self._clocks)
 
 
 def _gathered(communicator: Communicator, text: str) -> list[str] | None:
@@ -210,11 +208,11 @@ def recorded(communicator: Communicator) -> Iterator[RankRecording]:
     with collector_off():  # which collects first, on some ranks for longer than on others
         result = RankRecording(communicator, align(communicator))
         communicator.raw.Barrier()
-        cpu, start = time.process_time_ns(), time.perf_counter_ns()
+        start = time.perf_counter_ns()
         with observed_by(recorder, comm_info):
             yield result
-        end, cpu_end = time.perf_counter_ns(), time.process_time_ns()
+        end = time.perf_counter_ns()
         place = communicator.places[communicator.rank]
         profile = recorder.profile(start, end)
         whole = replace(profile, events=tuple(profile.events))  # which travels to rank 0 and into files
-        result.track = Track(place, whole, comm_info.comm_info, cpu_end - cpu)
+        result.track = Track(place, whole, comm_info.comm_info)

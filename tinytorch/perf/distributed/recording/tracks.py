@@ -45,13 +45,11 @@ class Track:
         place: its rank, host and process.
         profile: its events and module calls.
         comm_info: what its events of communication say, by the event's position in ``profile.events``.
-        cpu_ns: CPU time of the process during the recording; ranks that wait keep their core busy too.
     """
 
     place: Place
     profile: Profile
     comm_info: Mapping[int, CommInfo]
-    cpu_ns: int
 
     @property
     def rank(self) -> int:
