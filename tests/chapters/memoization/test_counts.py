@@ -1,5 +1,7 @@
 """What the page on memoization counts and works out, against closed forms and what was published."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,15 @@ def test_answers_follow_from_shapes() -> None:
     assert found["full step"] == pytest.approx((read + GPT2.nbytes) / 10e9)
     assert found["seven billion bytes"] == pytest.approx(10 / 7)
     assert counts.over(Counted(6, "B", "one"), Counted(4, "B", "other"), "both").value == 1.5
+
+
+def test_a_step_reads_the_weights_and_two_numbers_for_each_layer_head_and_place_in_it() -> None:
+    llama = counts.Published(8e9, layers=32, kv_heads=8)
+    # Grattafiori et al. 2024, table 3: 2 · 32 · 8 · 128 numbers of two bytes are 128 KiB a position.
+    assert (llama.weights, llama.position) == (16e9, 128 * 1024)
+    found = counts.steps_of({"shared": (llama, 131_072), "not": (replace(llama, kv_heads=32), 131_072)})
+    assert found["shared"].cache.value == pytest.approx(2**34 / 1e9)
+    assert found["not"].cache.value == 4 * found["shared"].cache.value
+    assert found["shared"].share.value == pytest.approx(2**34 / (2**34 + 16e9))
+    # Our cache in its formula: GPT-2 small has twelve heads of 64 that share nothing, in float32.
+    assert counts.Published(124e6, 12, 12, 64, 4, 4).position * 1024 == GPT2.nbytes

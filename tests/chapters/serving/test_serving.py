@@ -1,5 +1,7 @@
 """What the page on serving times, counts and simulates, against closed forms and small servers worked by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from tests.chapters.made_turns import in_turns
 from tests.perf.answers import Answer, judged_answers
 from tests.perf.made_ceilings import made_ceilings
 from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tinytorch.chapters.memoization.counts import Published
 from tinytorch.chapters.serving import counts, exercises, studies
 from tinytorch.chapters.serving.server import Request, Server, at_random, even_answers
 from tinytorch.perf.measuring import Measurement
@@ -65,13 +68,41 @@ def test_servers_follow_the_times_of_each_round() -> None:
     assert studies.continuous_gain(times, rows=16).value == pytest.approx(32 / 17, rel=0.1)
     pieces = studies.longest_gaps(times, rows=16, chunk=32)
     assert 2 < pieces["gap"].value < 4, "a step of two seconds, and then six or one"
-    assert pieces["price"].value == pytest.approx(8 / 6)
-    waits = studies.waits_by_load(times, rows=16, loads=(0.6, 1.2))
-    # Steps take 1 + (b - 1) / 15: at 0.6 of 16 / 2 a second, b = 4.8 (1 + (b - 1) / 15) and b = 112 / 17.
-    assert waits[0.6].told.value == pytest.approx(112 / 17 / 4.8, rel=0.02)
-    assert waits[1.2].told.value == pytest.approx(2, rel=0.02), "all rows are full"
-    assert waits[0.6].told.value < waits[0.6].took.value < 2 < 2.5 < waits[1.2].took.value
+    # A step and six seconds, or eight steps with a piece behind each; both after the rest of a step.
+    assert (24 + 2) / (8 + 2) < pieces["price"].value < 24 / 8
     assert times.gain.median == pytest.approx(8)
+
+
+LIMITS = studies.Limits(first=4, token=0.75)
+
+
+def test_waits_follow_littles_law_with_the_prompts_in_the_round() -> None:
+    """Steps take 1 + (b - 1) / 15 and a prompt of 32 one second, so that a round takes 14/15 + b (1/15 + 1/31)."""
+    waits = studies.waits_by_load(made_times(), 16, (0.4, 0.6, 1.2), LIMITS)
+    each = 1 / 15 + 1 / 31
+    full, alone = 14 / 15 + 16 * each, 14 / 15 + each
+    rate = 0.6 * 16 / full
+    assert waits[0.6].told.value == pytest.approx(14 / 15 / (1 - rate * each) / alone, rel=0.02), "t0 / (1 - s)"
+    assert waits[1.2].told.value == pytest.approx(full / alone, rel=0.02), "all rows are full"
+    assert waits[0.6].told.value < waits[0.6].took.value < full / alone < waits[1.2].took.value
+    assert waits[0.4].token.value < waits[0.6].token.value < waits[1.2].token.value <= 1 + 1e-9
+    assert waits[1.2].first.value > 20, "a queue"
+    assert waits[0.4].kept.value > 0.95 > 0.3 > waits[1.2].kept.value
+    for load, wait in waits.items():
+        assert wait.good.value == pytest.approx(load * wait.kept.value)
+
+
+def test_limits_that_nobody_can_miss_are_kept_by_all_and_those_of_no_time_by_none() -> None:
+    for first, token, kept in ((1e9, 1e9, 1.0), (1e9, 0.0, 0.0), (0.0, 1e9, 0.0)):
+        limits = studies.Limits(first, token)
+        wait = studies.waits_by_load(made_times(), 16, (0.8,), limits, count=20)[0.8]
+        assert (wait.kept.value, wait.good.value) == (kept, 0.8 * kept)
+
+
+def test_a_request_tells_both_of_its_waits() -> None:
+    one = Request(1.0, 5, 3)
+    Server(lambda _: 2.0, lambda tokens: tokens / 10, 4).serve([one])
+    assert (one.first, one.token, one.took) == (0.5, 2.0, 4.5)
 
 
 def test_all_calls_and_a_whole_batch_take_turns() -> None:
@@ -102,14 +133,20 @@ def test_guesses_gain_what_they_write_for_each_step_that_they_take() -> None:
     assert studies.guess_gain(products, guesses=2, right=0.5).value == pytest.approx((1 + 0.5 + 0.25) / 1.2, rel=0.05)
 
 
-def test_opt_follows_the_formula() -> None:
-    one, eight, most, shared = counts.served_opt({"1": (1, 1), "8": (8, 1), "32": (32, 1), "GQA": (32, 5)}).values()
-    # Kwon et al. 2023, section 3: 800 KB for a token of OPT-13B, of 2,048 in the longest request.
-    assert one.long.value == pytest.approx(2048 * 800 * 1024 / 1e9)
-    assert one.short.value == pytest.approx(one.long.value / 4)
-    assert eight.all.value < 40 < most.all.value
-    assert shared.long.value == pytest.approx(most.long.value / 5)
-    assert shared.rate.value > counts.opt_limit().value > most.rate.value == pytest.approx(32 / most.step.value)
+def test_texts_fit_that_the_formula_leaves_room_for() -> None:
+    small, large = Published(8e9, 32, 8), Published(70e9, 80, 8)
+    coded = replace(large, weight=1, kept=1)
+    found = counts.served({"small": small, "large": large, "coded": coded}, short=8192, long=131072)
+    # Grattafiori et al. 2024, table 3: 2 · 32 · 8 · 128 and 2 · 80 · 8 · 128 numbers a position. Memory: 0.92 · 192 GB.
+    assert [each.position.value for each in found.values()] == [128 * 1024, 320 * 1024, 160 * 1024]
+    assert [each.short.value for each in found.values()] == [149, 13, 79]
+    assert [each.long.value for each in found.values()] == [9, 0, 4]
+    # 140 GB and thirteen caches of 2.684 GB at 8 TB/s.
+    assert found["large"].rate.value == pytest.approx(13 / ((140e9 + 13 * 8192 * 327680) / 8e12))
+
+
+def test_the_quoted_ridge_is_peak_over_bandwidth() -> None:
+    assert counts.quoted_ridge().value == pytest.approx(2250 / 8)
 
 
 def test_rows_to_the_ridge_are_those_of_the_machine() -> None:
@@ -127,6 +164,8 @@ def test_guesses_leave_the_text_as_it_is() -> None:
     found = counts.guess_repeats(model, tokens_of(4, 3), 8, guesses=2)
     assert found.same.value == 1
     assert 1 <= found.tokens.value <= 3
+    # Of two guesses a call writes its own token, the first if it is right, and the second behind a right first.
+    assert found.tokens.value == pytest.approx(1 + found.right.value * (1 + found.second.value))
     assert found.predicted.value == pytest.approx(1 + found.right.value + found.right.value**2)
     assert cache_of(model) is None
 

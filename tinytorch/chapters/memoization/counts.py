@@ -29,6 +29,50 @@ from tinytorch.perf.memoization.generation import Tokens
 from tinytorch.perf.roofline.bounds import best_bandwidth
 
 
+@dataclass(frozen=True)
+class Published:
+    """A published model: parameters, layers, heads with keys and values, and bytes of a weight and of a kept number."""
+
+    parameters: float
+    layers: int
+    kv_heads: int
+    head_size: int = 128
+    weight: int = 2
+    kept: int = 2
+
+    @property
+    def weights(self) -> float:
+        """Bytes of all weights."""
+        return self.parameters * self.weight
+
+    @property
+    def position(self) -> int:
+        """Bytes of a position's keys and values."""
+        return 2 * self.layers * self.kv_heads * self.head_size * self.kept
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a step reads for one text: bytes of the weights, of the cache, and the share of the latter."""
+
+    weights: Modelled
+    cache: Modelled
+    share: Modelled
+
+
+def steps_of(texts: Mapping[str, tuple[Published, int]]) -> dict[str, Step]:
+    """Return what a step of one text reads, by name of a model with its positions."""
+    found = {}
+    for name, (model, positions) in texts.items():
+        kept = positions * model.position
+        found[name] = Step(
+            Modelled(model.weights / 1e9, "GB", "bytes of the weights", "arithmetic"),
+            Modelled(kept / 1e9, "GB", "bytes of the cache", "arithmetic"),
+            Modelled(kept / (model.weights + kept), "%", "share of the cache in what a step reads", "arithmetic"),
+        )
+    return found
+
+
 def over(one: Counted, other: Counted, what: str) -> Counted:
     """Return how many times the other it is, which is counted, too."""
     return Counted(one.value / other.value, "", what)

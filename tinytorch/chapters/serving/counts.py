@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tinytorch.chapters.memoization.counts import Published
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.machine import Ceilings
@@ -15,11 +16,8 @@ from tinytorch.perf.memoization import empty_cache, generate
 from tinytorch.perf.memoization.generation import Tokens
 from tinytorch.perf.roofline.bounds import best_bandwidth
 
-#: Bytes of a position in OPT-13B's cache: keys and values of 40 layers, 40 heads of 128, in numbers of two bytes; bytes
-#: of its weights, and positions of its longest text (W. Kwon et al., 2023).
-_OPT_POSITION, _OPT_WEIGHTS, _OPT_LENGTH = 2 * 40 * 40 * 128 * 2, 2 * 13e9, 2048
-#: B/s of the A100's memory of 40 GB (NVIDIA, 2020).
-_A100, _BY_SHEET = 1555e9, "the bytes, at the bandwidth of the data sheet"
+#: Bytes, B/s and FLOP/s in sixteen bits of a B200 (Austin et al., 2025), and the share of its memory that vLLM uses.
+_MEMORY, _BANDWIDTH, _PEAK, _USED = 192e9, 8e12, 2.25e15, 0.92
 
 
 def ridge_rows(machine: Ceilings) -> Measurement:
@@ -30,35 +28,39 @@ def ridge_rows(machine: Ceilings) -> Measurement:
 
 @dataclass(frozen=True)
 class Served:
-    """OPT-13B on an A100: caches of 512 and of 2,048 positions, the latter with weights, their step and its rate."""
+    """A model on a B200: its weights, a position of its cache, texts of two lengths that fit, and what the short write.
 
+    ``rate`` is what all short texts that fit write together, in tokens per second.
+    """
+
+    weights: Modelled
+    position: Modelled
     short: Modelled
     long: Modelled
-    all: Modelled
-    step: Modelled
     rate: Modelled
 
 
-def served_opt(texts: Mapping[str, tuple[int, int]]) -> dict[str, Served]:
-    """Return what OPT-13B takes by the number of texts that are written together, and of heads that share a key."""
+def served(models: Mapping[str, Published], short: int, long: int) -> dict[str, Served]:
+    """Return what fits into a B200 beside each model's weights, with texts of two lengths, and what the short write."""
     found = {}
-    for name, (batch, shared) in texts.items():
-        long = batch * _OPT_POSITION * _OPT_LENGTH / shared
-        seconds = (_OPT_WEIGHTS + long) / _A100
+    for name, model in models.items():
+        room = _USED * _MEMORY - model.weights
+        fit = {length: room // (length * model.position) for length in (short, long)}
+        seconds = (model.weights + fit[short] * short * model.position) / _BANDWIDTH
         found[name] = Served(
-            Modelled(long * 512 / _OPT_LENGTH / 1e9, "GB", "bytes of the caches", "arithmetic"),
-            Modelled(long / 1e9, "GB", "bytes of the caches", "arithmetic"),
-            Modelled((_OPT_WEIGHTS + long) / 1e9, "GB", "bytes of caches and weights", "arithmetic"),
-            Modelled(seconds, "s", "least time of a step", _BY_SHEET),
-            Modelled(batch / seconds, "tokens/s", "tokens of all sequences", _BY_SHEET),
+            Modelled(model.weights / 1e9, "GB", "bytes of the weights", "arithmetic"),
+            Modelled(model.position, "B", "bytes of a position's keys and values", "arithmetic"),
+            Modelled(fit[short], "texts", "texts that fit beside the weights", "arithmetic"),
+            Modelled(fit[long], "texts", "texts that fit beside the weights", "arithmetic"),
+            Modelled(fit[short] / seconds, "tokens/s", "tokens of all texts", "the bytes, at the quoted bandwidth"),
         )
     return found
 
 
-def opt_limit() -> Modelled:
-    """Return the tokens per second of OPT-13B on an A100 that reads nothing but caches."""
-    what = "tokens per second of OPT-13B that the caches of 2,048 positions alone allow on an A100"
-    return Modelled(_A100 / (_OPT_POSITION * _OPT_LENGTH), "tokens/s", what, _BY_SHEET)
+def quoted_ridge() -> Modelled:
+    """Return how many rows a product of a B200 takes as long in arithmetic as for its weights, of two bytes each."""
+    what = "rows at which arithmetic takes as long as reading weights of sixteen bits"
+    return Modelled(_PEAK / _BANDWIDTH, "rows", what, "the quoted peak and bandwidth")
 
 
 def texts_that_fit(longest: int, positions: int, count: int) -> dict[str, Counted]:
@@ -83,12 +85,14 @@ def texts_that_fit(longest: int, positions: int, count: int) -> dict[str, Counte
 class Guessed:
     """Texts that were written with guesses: whether they are the same, tokens of a call, and the share of right ones.
 
-    ``predicted`` are the tokens of a call if each guess is right as often as the first of a call was.
+    ``second`` is how often the second was right behind a right first, and ``predicted`` are the tokens of a call if
+    each guess is right as often as the first of a call was.
     """
 
     same: Counted
     tokens: Counted
     right: Counted
+    second: Counted
     predicted: Counted
 
 
@@ -97,7 +101,7 @@ def guess_repeats(model: GPT, prompts: Tokens, new_tokens: int, guesses: int) ->
 
     A call reads the last token and the guesses; those count that are what the model writes, and then its own token.
     """
-    calls = written = first = right = 0
+    calls = written = right = second = 0
     same = True
     for prompt in prompts:
         plain = generate(model, prompt[None], new_tokens)[0]
@@ -110,14 +114,16 @@ def guess_repeats(model: GPT, prompts: Tokens, new_tokens: int, guesses: int) ->
                 said = model(np.array([[text[-1], *tried]])).data[0].argmax(axis=-1)
                 kept = next((at for at, guess in enumerate(tried) if said[at] != guess), len(tried))
                 if len(tried) == guesses:
-                    calls, written, first, right = calls + 1, written + kept + 1, first + 1, right + (kept > 0)
+                    calls, written = calls + 1, written + kept + 1
+                    right, second = right + (kept > 0), second + (kept > 1)
                 text += [int(token) for token in said[: kept + 1]]
         same = same and text == plain.tolist()
-    share = right / first
+    share = right / calls
     mean = sum(share**at for at in range(guesses + 1))
     return Guessed(
         Counted(float(same), "", "texts with guesses over the same without"),
         Counted(written / calls, "tokens", "tokens written by a call"),
         Counted(share, "%", "first guesses that were right"),
+        Counted(second / right if right else 0.0, "%", "second guesses that were right, behind a right first"),
         Counted(mean, "tokens", "tokens of a call if each guess is right as often as the first"),
     )

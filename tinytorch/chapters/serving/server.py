@@ -20,6 +20,21 @@ class Request:
     moments: list[float] = field(default_factory=list)
 
     @property
+    def took(self) -> float:
+        """Seconds from its arrival to its last token."""
+        return self.moments[-1] - self.arrives
+
+    @property
+    def first(self) -> float:
+        """Seconds from its arrival to its first token."""
+        return self.moments[0] - self.arrives
+
+    @property
+    def token(self) -> float:
+        """Mean seconds from one token of the answer to the next."""
+        return (self.moments[-1] - self.moments[0]) / max(len(self.moments) - 1, 1)
+
+    @property
     def gap(self) -> float:
         """Longest wait between two tokens of the answer."""
         return float(np.diff(self.moments).max(initial=0.0))
@@ -53,7 +68,8 @@ class Server:
             now += self.step(held) if writing else 0.0
             for one in writing:
                 one.moments.append(now)
-            now = self._read(running, now)
+            if len(writing) < len(running):
+                now = self._read(running, now)
             running = [one for one in running if len(one.moments) < one.answer]
         return now
 

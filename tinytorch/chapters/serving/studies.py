@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -69,10 +69,24 @@ class Times:
 
     def simulated(self, run: Callable[[_Seconds, _Seconds], float], what: str) -> Modelled:
         """Return what ``run`` makes of step and prefill, once for each round that was timed."""
-        rounds = range(self.whole.n)
-        samples = tuple(run(_between(self.steps, at), _between(self.prefills, at)) for at in rounds)
-        made = Measurement(what, samples, "", self.whole.conditions.rescaled())
-        return Modelled.by(_BY_TIMES, made)
+        return self.all_simulated(lambda *given: {"": run(*given)}, {"": (what, "")})[""]
+
+    def all_simulated(
+        self, run: Callable[[_Seconds, _Seconds], Mapping[str, float]], what: Mapping[str, tuple[str, str]]
+    ) -> dict[str, Modelled]:
+        """Return all that ``run`` makes of them by name, of which ``what`` tells what it is and its unit.
+
+        It may depend on how the times of calls compare only, so that another run differs by as much as such a ratio.
+        What is in per cent is a share of all texts.
+        """
+        rounds = [run(_between(self.steps, at), _between(self.prefills, at)) for at in range(self.whole.n)]
+        compared = replace(self.whole.conditions.rescaled(), between_runs=self.gain.conditions.between_runs)
+        made = {}
+        for name, (said, unit) in what.items():
+            conditions = replace(compared, part_of="all texts" if unit == "%" else None)
+            carried = Measurement(said, tuple(each[name] for each in rounds), unit, conditions)
+            made[name] = Modelled.by(_BY_TIMES, carried)
+        return made
 
 
 class _Served:
@@ -97,7 +111,7 @@ class _Served:
 def _between(times: Mapping[int, Measurement], at: int) -> _Seconds:
     """Return the seconds of a round by size, straight between those that were timed."""
     sizes, seconds = list(times), [each.samples[at] for each in times.values()]
-    return lambda size: float(np.interp(size, sizes, seconds))
+    return cache(lambda size: float(np.interp(size, sizes, seconds)))
 
 
 def continuous_gain(times: Times, rows: int) -> Modelled:
@@ -112,64 +126,93 @@ def continuous_gain(times: Times, rows: int) -> Modelled:
 
 
 def longest_gaps(times: Times, rows: int, chunk: int) -> dict[str, Modelled]:
-    """Return by how much prompts in pieces shorten the longest wait for a token, and lengthen the reading of one."""
+    """Return by how much prompts in pieces shorten the longest wait for a token, and lengthen that for a first one."""
     longest = max(times.prefills)
 
-    def gap(step: _Seconds, prefill: _Seconds, piece: int | None) -> float:
+    def waits(step: _Seconds, prefill: _Seconds, piece: int | None) -> tuple[float, float]:
         *others, writing = even_answers(rows - 1, 64, 1)
         writing.answer = 64
         comes = Request(8 * step(rows), longest, 8)
         Server(step, prefill, rows, chunk=piece).serve([*others, writing, comes])
-        return writing.gap
+        return writing.gap, comes.first
 
-    def shorter(step: _Seconds, prefill: _Seconds) -> float:
-        return gap(step, prefill, None) / gap(step, prefill, chunk)
+    def run(step: _Seconds, prefill: _Seconds) -> dict[str, float]:
+        (whole, soon), (pieces, late) = waits(step, prefill, None), waits(step, prefill, chunk)
+        return {"gap": whole / pieces, "price": late / soon}
 
-    def slower(_step: _Seconds, prefill: _Seconds) -> float:
-        return longest / chunk * prefill(chunk) / prefill(longest)
-
-    return {
-        "gap": times.simulated(shorter, "longest wait for a token with whole prompts over that in pieces"),
-        "price": times.simulated(slower, "time of a prompt in pieces over that of the whole"),
+    what = {
+        "gap": ("longest wait for a token with whole prompts over that in pieces", ""),
+        "price": ("wait for the first token of a prompt in pieces over that of the whole", ""),
     }
+    return times.all_simulated(run, what)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a text may wait for its first token, and for each further one, in full rounds."""
+
+    first: float
+    token: float
 
 
 @dataclass(frozen=True)
 class Wait:
-    """Time of a text over that of one alone, at a load: ``told`` by Little's law, and as a server ``took``."""
+    """Texts at a load: their mean time over that of one alone, by Little's law, ``told``, and as a server ``took``.
 
-    load: float
+    Of a hundred one waits longer than ``first`` for its first token and than ``token`` for each further one, both over
+    a full round; ``kept`` is the share within the limits of both, and ``good`` that share of the load.
+    """
+
+    load: Counted
     told: Modelled
     took: Modelled
+    first: Modelled
+    token: Modelled
+    kept: Modelled
+    good: Modelled
 
 
-def waits_by_load(times: Times, rows: int, loads: Sequence[float]) -> dict[float, Wait]:
-    """Return, by load, the mean time to the last token over that of a text alone, where requests come by themselves.
+def waits_by_load(
+    times: Times, rows: int, loads: Sequence[float], limits: Limits, count: int = 300
+) -> dict[float, Wait]:
+    """Return, by load, what so many texts wait for that come by themselves, each with a prompt and an answer of 32.
 
-    The load is the share of the most texts in a time that a full server writes.
+    The load is the share of the most texts in a time that a full server reads and writes. A full round is a step of all
+    rows with the prompts that fall to it.
     """
-    answer = 32
+    prompt = answer = 32
 
-    def told(load: float, step: _Seconds, _prefill: _Seconds) -> float:
-        rate, count = load * rows / step(rows), 1.0
+    def round_of(size: float, step: _Seconds, prefill: _Seconds) -> float:
+        return step(size) + size * prefill(prompt) / (answer - 1)
+
+    def run(load: float, step: _Seconds, prefill: _Seconds) -> dict[str, float]:
+        alone, full = round_of(1, step, prefill), round_of(rows, step, prefill)
+        mean = 1.0
         for _ in range(300):  # from below towards the least batch that asks for as much as it writes
-            count = min(float(rows), max(1.0, rate * step(count)))
-        return step(count) / step(1)
+            mean = min(float(rows), max(1.0, load * rows / full * round_of(mean, step, prefill)))
+        given = at_random(count, (answer - 1) * full / rows / load, prompt, answer)
+        Server(step, prefill, rows).serve(given)
+        firsts, tokens = (np.array([getattr(one, name) for one in given]) / full for name in ("first", "token"))
+        kept = float(np.mean((firsts <= limits.first) & (tokens <= limits.token)))
+        return {
+            "told": round_of(mean, step, prefill) / alone,
+            "took": float(np.mean([one.took for one in given])) / ((answer - 1) * alone),
+            "first": float(np.quantile(firsts, 0.99)),
+            "token": float(np.quantile(tokens, 0.99)),
+            "kept": kept,
+            "good": load * kept,
+        }
 
-    def took(load: float, step: _Seconds, _prefill: _Seconds) -> float:
-        given = at_random(300, answer * step(rows) / rows / load, 1, answer)
-        Server(step, lambda _: 0.0, rows).serve(given)
-        return float(np.mean([one.moments[-1] - one.arrives for one in given])) / (answer * step(1))
-
-    what = "time to the last token over that of a text alone, at a load of"
-    return {
-        load: Wait(
-            load,
-            times.simulated(partial(told, load), f"{what} {load:g}, by Little's law"),
-            times.simulated(partial(took, load), f"{what} {load:g}"),
-        )
-        for load in loads
+    what = {
+        "told": ("time to the last token over that of a text alone, by Little's law", ""),
+        "took": ("time to the last token over that of a text alone", ""),
+        "first": ("99th percentile of the time to the first token, over a full round", ""),
+        "token": ("99th percentile of the time for a token, over a full round", ""),
+        "kept": ("share of the texts that meet both limits", "%"),
+        "good": ("texts that meet both limits, as a share of what a full server writes", "%"),
     }
+    share = "share of what a full server writes"
+    return {load: Wait(Counted(load, "1", share), **times.all_simulated(partial(run, load), what)) for load in loads}
 
 
 def reused_prompt(model: GPT, kept: int, new: int) -> dict[str, Measurement]:
