@@ -164,7 +164,7 @@ def verdict_lines(said: Json) -> list[str]:
     tests = said["tests"]
     if not tests:
         # What other programs disturbed, and what was not measured, was not judged.
-        return [] if said["outcome"] in (WITHHELD, UNTESTED) else ["Code chose this word from these numbers."]
+        return [] if said["outcome"] in (WITHHELD, UNTESTED) else ["Code chose this word by that rule."]
     lines = [_test_line(test) for test in tests[:_MOST_TESTS]]
     more = [f"It rests on {len(tests) - _MOST_TESTS} more tests like these."] if len(tests) > _MOST_TESTS else []
     return [*lines, *more, _rule_of_comparing(tests[0]) if "matters" in tests[0] else _RULE_OF_TESTING]

@@ -308,7 +308,7 @@ def test_what_no_interval_decided_says_so() -> None:
     assert lines_of(both)[0] == "bytes: 4,096 B, counted; the test asks for at most 8.00 KiB."
     many = lines_of(verdict_between_all([spread(1.0)] * 5, 0.5))
     assert many[3:] == ["It rests on 2 more tests like these.", TESTED]
-    assert lines_of("linear") == ["Code chose this word from these numbers."]
+    assert lines_of("linear") == ["Code chose this word by that rule."]
     assert lines_of(Verdict.WITHHELD) == []
 
 
