@@ -1,10 +1,11 @@
 """Claims take their words from the page and their verdict from its cells."""
 
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import pytest
-from measured_book.records.claims import claim_line, claim_words, claims_table, completed
+from measured_book.records.claims import claim_line, claim_row, claim_words, claims_table, completed, linked_row
 
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.judge import Judgement, Verdict
@@ -86,5 +87,10 @@ def test_a_claim_is_a_line_and_a_row() -> None:
     assert "Eight bits suffice." in line
     assert 'href="claims.html#ledger-sample-enough"' in line
     assert "href" not in claim_line({**full, "source_url": None}, None)
-    table = claims_table([full, full], {"enough": "claims.html#x"})
-    assert table.count('href="#claim-enough"') == table.count('href="claims.html#x"') == 2
+    row = claim_row(full, "It took 8 B.", "8 B", "claims.html#x")
+    assert all(part in row for part in ('<tr id="claim-enough">', "It took 8 B.</p>", "<td>8 B</td>", "claims.html#x"))
+    assert (
+        row.index("<summary>Eight bits suffice.</summary>") < row.index(escape(full["quote"])) < row.index("</details>")
+    )
+    assert claims_table([row, linked_row(full, "8 B")]).count("Eight bits suffice.") == 2
+    assert 'href="#claim-enough"' in linked_row(full, "")

@@ -1,4 +1,4 @@
-"""Claims: their words and quotes as the page has them, beside the tests of its cells; and the list of a page's claims.
+"""Claims: their words and quotes as the page has them, beside the tests of its cells; and the table of a page's claims.
 
 ::
 
@@ -21,7 +21,14 @@ from html import escape
 from pathlib import Path
 
 from measured_book.pages.references import FILE, addresses_of, read_references
-from measured_book.records.html import named_source, source_html, verdict_mark
+from measured_book.records.html import (
+    absent_claim_html,
+    data_key,
+    named_source,
+    quotation_html,
+    source_html,
+    verdict_mark,
+)
 from pybtex.database import Entry  # type: ignore[import-untyped]
 
 from tinytorch.perf.measuring.judge import Verdict
@@ -119,21 +126,44 @@ def claim_line(record: Json, ledger: str | None) -> str:
     )
 
 
-def claims_table(records: Sequence[Json], ledger: Mapping[str, str]) -> str:
-    """Return the claims of a page as a compact table, each with a link to its test and to its row in the ledger."""
-    rows = "\n".join(
-        f'<tr><th scope="row"><a href="#claim-{record["key"]}">{escape(unbroken(record["statement"]))}</a></th>'
-        f"<td>{verdict_mark(record)}</td><td>{_ledger_link(record, ledger.get(record['key']))}</td></tr>"
-        for record in records
+def claim_row(record: Json, evidence: str, found: str, ledger: str | None) -> str:
+    """Return the row of a claim: what it says, with quote, evidence and source folded below, its verdict, one number.
+
+    Args:
+        record: the claim's, completed.
+        evidence: as HTML, with its numbers.
+        found: the first number that it rests on, as HTML; empty if it rests on none.
+        ledger: address of its row among all claims, if a page lists them.
+    """
+    link = f' <a class="claim-ledger-link" href="{escape(ledger)}">All claims</a>' if ledger else ""
+    return (
+        f'<tr id="claim-{record["key"]}"><td><details>\n'
+        f"<summary>{escape(unbroken(record['statement']))}</summary>\n"
+        f'{quotation_html(record)}<p class="claim-evidence"{data_key(record)}>{evidence}</p>\n'
+        f'<p class="claim-source">Source: {source_html(record)}.{link}</p>\n</details></td>'
+        f"<td>{verdict_mark(record)}</td><td>{found}</td></tr>"
     )
+
+
+def absent_row(record: Json) -> str:
+    """Return the row of a claim that this build could not test, with the reason."""
+    return f'<tr><td colspan="3">{absent_claim_html(record)}</td></tr>'
+
+
+def linked_row(record: Json, found: str) -> str:
+    """Return the row of a claim that the page tests elsewhere, with a link to it; ``found`` as in `claim_row`."""
+    return (
+        f'<tr><th scope="row"><a href="#claim-{record["key"]}">{escape(unbroken(record["statement"]))}</a></th>'
+        f"<td>{verdict_mark(record)}</td><td>{found}</td></tr>"
+    )
+
+
+def claims_table(rows: Sequence[str]) -> str:
+    """Return these rows as the table of a page's claims."""
+    body = "\n".join(rows)
     return (
         '<div class="measured-table claims-table" role="region" tabindex="0" aria-labelledby="claims-of-this-page">\n'
         '<table>\n<caption id="claims-of-this-page">What others say, and what this page found.</caption>\n'
-        '<thead><tr><th scope="col">Claim</th><th scope="col">Verdict</th><th scope="col">Source</th></tr></thead>\n'
-        f"<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
+        '<thead><tr><th scope="col">Claim</th><th scope="col">Verdict</th><th scope="col">Found</th></tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
     )
-
-
-def _ledger_link(record: Json, address: str | None) -> str:
-    name = escape(record["source"])
-    return f'<a href="{escape(address)}">{name}</a>' if address else name

@@ -12,7 +12,14 @@ from measured_book.notebooks.downloads import downloads_of
 from measured_book.pages.elements import Written, raw_html
 from measured_book.pages.references import FILE
 from measured_book.records.card import CARD_ID, TITLE, card_html
-from measured_book.records.claims import claim_line, claim_words, claims_table
+from measured_book.records.claims import (
+    absent_row,
+    claim_line,
+    claim_row,
+    claim_words,
+    claims_table,
+    linked_row,
+)
 from measured_book.records.exhibits import Exhibit, place_exhibits
 from measured_book.records.html import (
     Idents,
@@ -116,7 +123,7 @@ class ClaimDirective(SphinxDirective):
 
 
 class ClaimsDirective(SphinxDirective):
-    """``{claims}``: the claims that the page tests, with their verdicts, as a compact table."""
+    """``{claims}``: the claims that the page tests as a table; those before it in its section stand nowhere else."""
 
     def run(self) -> list[nodes.Node]:
         """Return the place of the table."""
@@ -183,6 +190,15 @@ class LedgerDirective(SphinxDirective):
         return [node]
 
 
+def _gather_claims(doctree: nodes.document) -> None:
+    """Put the claims that stand before a table of them, in its section, into that table."""
+    for table in [node for node in doctree.findall(Pending) if node["role"] == "claims"]:
+        before = [each for each in table.parent.findall(Pending) if each["role"] == "claim"]
+        table["rows"] = [each["reference"] for each in before]
+        for each in before:
+            each.parent.remove(each)
+
+
 class ResolveRecords(SphinxPostTransform):
     """Replacement of each `Pending` node by what its record says."""
 
@@ -201,6 +217,7 @@ class ResolveRecords(SphinxPostTransform):
             "ledger": self._ledger,
             "card": self._card,
         }
+        _gather_claims(self.document)
         for node in list(self.document.findall(Pending)):
             try:
                 made = makers[node["role"]](node)
@@ -295,11 +312,28 @@ class ResolveRecords(SphinxPostTransform):
         ledger = min((name for name, page in self._state.pages.items() if page.has_ledger), default=None)
         return f"{self._address(ledger)}#{row_id(record)}" if ledger else None
 
-    def _claims(self, _: Pending) -> nodes.raw:
+    def _claims(self, node: Pending) -> nodes.Element:
         page = self._state.of(self._docname).records
-        claims = page.of_kind("claim") if page is not None else []
-        rows = {claim["key"]: address for claim in claims if (address := self._row_address(claim))}
-        return raw_html(claims_table(claims, rows))
+        here = [self._record(reference, "claim", ABSENT) for reference in node["rows"]]
+        keys = {record["key"] for record in here if record["page"] == self._docname}
+        elsewhere = [record for record in (page.of_kind("claim") if page else []) if record["key"] not in keys]
+        said: list[nodes.paragraph] = []
+        rows = [self._claim_row(record, said) for record in here]
+        rows += [linked_row(record, self._found(record)) for record in elsewhere]
+        return Written("", *said, html=claims_table(rows))
+
+    def _claim_row(self, record: Json, said: list[nodes.paragraph]) -> str:
+        """Return a claim's row, and add what it says to ``said``, for the search."""
+        if record["kind"] == ABSENT:
+            return absent_row(record)
+        evidence, _ = self._evidence(record, self._idents)
+        said += [*(nodes.paragraph("", record[part]) for part in ("statement", "quote")), evidence]
+        return claim_row(record, line_html(evidence), self._found(record), self._row_address(record))
+
+    def _found(self, record: Json) -> str:
+        """Return the first number that a claim rests on, as HTML; empty if it rests on none."""
+        keys = record["numbers"][:1]
+        return "".join(self._number_of(_on_page(key, record["page"]), self._idents).written() for key in keys)
 
     def _home(self, record: Json) -> str | None:
         """Return the page that discusses the claim, its own page first; None if no page does."""
