@@ -156,7 +156,6 @@ def identity_rows(made: Identity) -> list[Fact]:
     blas = [f"{one.label()}, {blas_threads_words(one.threads)}, of {one.of or 'the system'}" for one in made.blas]
     rows = [
         ("CPU", f"{made.cpu}, {made.vectors or 'vectors unknown'}"),
-        ("Vector extensions", " ".join(made.extensions) or "unknown"),
         ("Cores", f"{made.cores_physical} physical, {made.cores_logical} logical, {made.cores_usable} usable"),
         ("Caches, of all usable cores", sizes or "not reported"),
         ("Memory", bytes_text(made.memory_bytes)),
