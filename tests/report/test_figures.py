@@ -12,7 +12,7 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from matplotlib.text import Annotation
+from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
 from tinytorch.perf.measuring import Measurement
@@ -357,7 +357,7 @@ def test_nothing_leaves_a_layout_and_no_two_labels_touch(make: Callable[[], Figu
             low, high = sorted(axis.get_view_interval())
             ticks = (tick for tick in axis.get_major_ticks() if low <= tick.get_loc() <= high)
             ends[name] = [tick.label1.get_window_extent() for tick in ticks]
-        legend = ax.get_legend()
+        legend = found if (found := ax.get_legend()) and found.get_visible() else None
         labels = [label for label in (ax.xaxis.label, ax.yaxis.label) if label.get_text()]
         parts = [*labels, *([legend] if legend else [])]
         boxes = [*ends["x"], *ends["y"], *(part.get_window_extent() for part in parts)]
@@ -365,11 +365,31 @@ def test_nothing_leaves_a_layout_and_no_two_labels_touch(make: Callable[[], Figu
         assert all(box.y0 >= -1 and box.y1 <= figure.bbox.height + 1 for box in boxes)
         assert all(one.x1 < other.x0 for one, other in pairwise(sorted(ends["x"], key=lambda box: box.x0)))
         assert all(one.y1 < other.y0 for one, other in pairwise(sorted(ends["y"], key=lambda box: box.y0)))
+        inside = ax.get_window_extent()
         if legend is not None:
-            inside = ax.get_window_extent()
-            box = legend.get_window_extent()
-            assert box.x0 >= inside.x1 if layout is WIDE else box.y0 >= inside.y1
+            assert layout is NARROW
+            assert legend.get_window_extent().y0 >= inside.y1
+        names = sorted((Text.get_window_extent(name) for name in ax.texts), key=lambda box: box.y0)
+        assert all(box.x0 >= inside.x1 and box.x1 <= figure.bbox.width + 1 for box in names)
+        assert all(one.y1 <= other.y0 for one, other in pairwise(names))
         assert ax.get_window_extent().width > 0.35 * figure.bbox.width
+
+
+def test_lines_that_end_at_one_height_have_their_names_in_order_one_above_the_other() -> None:
+    figure, axes = subplots()
+    ends = {"third": 3.0, "first": 1.0, "second": 1.01}
+    for name, end in ends.items():
+        draw_line(axes, [1, 2], [run(2.0), run(end)], quantity="latency", variant="numpy", label=name)
+    axes.set_xlabel("rows (count)")
+    axes.legend()
+    with laid_out(figure, WIDE):
+        assert not axes.get_legend().get_visible()
+        assert [text.get_text() for text in sorted(axes.texts, key=lambda text: text.get_position()[1])] == sorted(
+            ends, key=lambda name: ends[name]
+        )
+    assert (len(axes.texts), axes.get_legend().get_visible()) == (0, True)
+    with laid_out(figure, NARROW):
+        assert (len(axes.texts), axes.get_legend().get_visible()) == (0, True)
 
 
 def test_between_decades_whose_labels_touch_none_is_named() -> None:

@@ -24,6 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.category import StrCategoryFormatter
 from matplotlib.collections import LineCollection
+from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.text import Annotation, Text
@@ -171,6 +172,8 @@ _SIDES = [(radius, turn * math.pi / 8) for radius in (6, 12, 20, 30, 42) for tur
 _JOINED, _CLEAR = 13, 3.0
 #: Pixels between two spots at which a line is looked at.
 _SPOTS = 4.0
+#: Letters of a line's name beside its end, and where it stands, in widths of the axes.
+_NAME_LETTERS, _BESIDE = 24, 1.03
 #: Inches that a letter of an axis's label takes.
 _LETTER = 0.075
 #: Inches of a line of a title of ten points.
@@ -215,6 +218,8 @@ INTERVAL: Any = {"elinewidth": 1.4, "capsize": 0}
 
 _drawn: WeakKeyDictionary[Figure, list[Series]] = WeakKeyDictionary()
 _names: WeakKeyDictionary[Axes, list[Annotation]] = WeakKeyDictionary()
+#: Names at the ends of lines, while a layout has them.
+_ends: WeakKeyDictionary[Axes, list[Annotation]] = WeakKeyDictionary()
 _axis_scales: WeakKeyDictionary[Axes, tuple[str, Scale]] = WeakKeyDictionary()
 
 
@@ -453,6 +458,50 @@ def _place_names(ax: Axes) -> None:
         boxes.append((middles[best], half))
 
 
+def _apart(wanted: Array, heights: Array) -> Array:
+    """Return middles for boxes of such heights, in rising order, as near to the wanted ones as no two touch."""
+    offsets = np.concatenate([[0.0], np.cumsum((heights[1:] + heights[:-1]) / 2)])
+    blocks: list[list[float]] = []
+    for at in wanted - offsets:
+        blocks.append([float(at)])
+        while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    return np.concatenate([np.full(len(block), np.mean(block)) for block in blocks]) + offsets
+
+
+def _name_ends(ax: Axes) -> bool:
+    """Write the name of each line to the right of its end, if the axes have nothing but lines; else say no."""
+    handles, labels = ax.get_legend_handles_labels()
+    if not all(isinstance(handle, ErrorbarContainer) for handle in handles):
+        return False
+    for handle, words in zip(handles, labels, strict=True):
+        line = handle.lines[0]  # type: ignore[attr-defined]
+        ends = line.get_xydata()[np.isfinite(line.get_xydata()).all(axis=1)]
+        look = {"color": line.get_color(), "linestyle": line.get_linestyle(), "linewidth": 0.8}
+        name = ax.annotate(
+            _wrapped(words, _NAME_LETTERS), ends[-1] if len(ends) else (0, 0), (_BESIDE, 0.5),
+            textcoords="axes fraction", va="center", fontsize=9.5, color=INK, annotation_clip=False,
+            arrowprops={**look, "arrowstyle": "-", "relpos": (0, 0.5), "shrinkB": 4},
+        )  # fmt: skip
+        name.arrow_patch.set_visible(len(ends) > 0)  # type: ignore[union-attr]
+        _ends.setdefault(ax, []).append(name)
+    return True
+
+
+def _place_ends(ax: Axes) -> None:
+    """Put each line's name at the height of its end, or as near as the others leave it."""
+    names = sorted(_ends.get(ax, []), key=lambda name: float(ax.transData.transform(name.xy)[1]))
+    if not names:
+        return
+    box = ax.get_window_extent()
+    heights = np.array([2 * _box_of(name)[1][1] + _CLEAR for name in names])
+    middles = _apart(np.array([ax.transData.transform(name.xy)[1] for name in names]), heights)
+    middles += max(0.0, box.y0 - middles[0] + heights[0] / 2)
+    middles -= max(0.0, middles[-1] + heights[-1] / 2 - box.y1)
+    for name, middle in zip(names, middles, strict=True):
+        name.set_position((_BESIDE, (middle - box.y0) / box.height))
+
+
 def _has_categories(axis: Axis) -> bool:
     return isinstance(axis.get_major_formatter(), StrCategoryFormatter)
 
@@ -550,6 +599,10 @@ def _kept(figure: Figure) -> Iterator[None]:
     finally:
         for ax in figure.axes:
             ax.set_title("")
+            for name in _ends.pop(ax, []):
+                name.remove()
+        for legend in _legends(figure):
+            legend.set_visible(True)
         figure.set_figheight(height)
         for axis, locator, formatter, label in ticks:
             axis.set_major_locator(locator)
@@ -615,17 +668,21 @@ def _thin_ticks(axis: Axis, *, level: bool) -> bool:
 
 
 def _place_legends(figure: Figure, layout: Layout) -> float:
-    """Put the legends of axes beside these where there is room, else above them; return the inches that this takes."""
+    """Put names at lines, and other legends beside their axes, where there is room; else all above them.
+
+    Returns the inches that this takes.
+    """
     taken = 0.0
     for legend in _legends(figure):
         for text in legend.get_texts():
-            text.set_text(_wrapped(text.get_text(), 24 if layout is WIDE else 44 / legend._ncols))  # type: ignore[attr-defined]
+            text.set_text(_wrapped(text.get_text(), _NAME_LETTERS if layout is WIDE else 44 / legend._ncols))  # type: ignore[attr-defined]
     for ax in figure.axes:
         of_axes = ax.get_legend()
         if of_axes is None:
             continue
         legend, beside = of_axes, layout is WIDE
-        legend.set_in_layout(beside)
+        legend.set_visible(not beside or not _name_ends(ax))
+        legend.set_in_layout(beside and legend.get_visible())
         legend.set_loc("upper left" if beside else "lower left")
         if beside:
             legend.set_bbox_to_anchor((1.01, 1.0), ax.transAxes)
@@ -667,6 +724,7 @@ def laid_out(figure: Figure, layout: Layout) -> Iterator[Figure]:
                 break
         for ax in shown:
             _place_names(ax)
+            _place_ends(ax)
         yield figure
 
 

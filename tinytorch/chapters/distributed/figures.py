@@ -21,8 +21,8 @@ from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, draw_line, subplots
 from tinytorch.report.numbers import common_scale
 
-#: Inches of the axes of messages and of one line of the legend below them; and ticks on the axis of sizes.
-_HEIGHT, _LEGEND_LINE, _TICKS = 3.0, 0.19, 6
+#: Inches of the figure of messages, and ticks on its axis of sizes.
+_HEIGHT, _TICKS = 3.0, 6
 #: Inches: a rank's lane, what a panel has besides, and the legend and axis below all.
 _LANE, _PANEL, _REST = 0.5, 0.28, 1.05
 #: Stretches of one kind closer than this share of the figure's width are drawn as one: nobody could see the gap. Points
@@ -43,11 +43,10 @@ _ROWS = {
 def times_figure(talk: Collectives, *, xlabel: str, ylabel: str) -> Figure:
     """Return the times of all kinds over size, both axes logarithmic, and dashed the lines that were fitted to them.
 
-    Where ranks had to share cores, the legend says so of each kind, and no line is fitted.
+    Where ranks had to share cores, its name says so of each kind, and no line is fitted.
     """
     marked = ", ranks share cores" if talk.oversubscribed else ""
-    columns = 1 if marked else 2
-    figure, ax = subplots(height=_HEIGHT + _LEGEND_LINE * -(-len(talk.kinds) // columns))
+    figure, ax = subplots(height=_HEIGHT)
     longest = max(one.median for one in talk.of(talk.kinds[0]).values())
     factor = common_scale([longest], "s").factor
     for kind in talk.kinds:
@@ -64,7 +63,7 @@ def times_figure(talk: Collectives, *, xlabel: str, ylabel: str) -> Figure:
     ax.set_xticks(chosen, [size_words(size) for size in chosen])
     ax.minorticks_off()
     ax.set_xlabel(xlabel)
-    figure.legend(loc="outside lower left", ncols=columns, frameon=False, handletextpad=0.5, columnspacing=1.2)
+    ax.legend()
     return figure
 
 
