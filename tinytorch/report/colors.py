@@ -52,11 +52,8 @@ GROUPS: dict[str, dict[str, str]] = {
     "phase": {
         "forward": "teal",
         "backward": "orange",
-        "update": "blue",
         "waiting": "rose",
-        "unserved": "brown",
         "moving": "lilac",
-        "in-flight": "grey",
     },
     "model": {"mlp": "lilac", "cnn": "orange", "gpt": "teal"},
     "part": {

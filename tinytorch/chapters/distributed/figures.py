@@ -32,12 +32,12 @@ _GAP, _LABEL = 0.0008, 9.5
 _ROWS = {
     "forward": (0.08, 0.36),
     "backward": (0.08, 0.36),
-    "update": (0.08, 0.36),
-    "waiting": (0.64, 0.10),
-    "unserved": (0.56, 0.18),
+    "waiting": (0.60, 0.14),
     "moving": (0.46, 0.28),
     "in-flight": (0.77, 0.10),
 }
+#: Rows in the colour of another.
+_LOOKS = {"in-flight": "moving"}
 
 
 def times_figure(talk: Collectives, *, xlabel: str, ylabel: str) -> Figure:
@@ -68,12 +68,12 @@ def times_figure(talk: Collectives, *, xlabel: str, ylabel: str) -> Figure:
 
 
 def timeline_figure(ways: Mapping[str, Sequence[Timeline]], meaning: Mapping[str, str], *, xlabel: str) -> Figure:
-    """Return a typical timeline of each way on one time axis.
+    """Return a typical timeline of each way on one time axis, from where a rank first computes backward.
 
-    The upper row of a lane shows when the rank computes and updates, the next one when it is in a call of
-    communication: highest where the call moves data, less high where it is not served, lowest where it waits for a
-    rank to come. The thin row at the bottom shows when a call that does not block, of `LEAST_BYTES` or more, is in
-    flight. Where nothing is drawn the rank is between ops.
+    The upper row of a lane shows when the rank computes, the next one when it is in a call of communication: high where
+    the call moves data, low where it waits, for a rank or to be served. The thin row at the bottom, in the colour of
+    what moves, shows when a call that does not block, of `LEAST_BYTES` or more, is in flight. Where nothing is drawn
+    the rank is between ops.
 
     ``ways`` are timelines by the name of the panel, ``meaning`` is what the colours of `_ROWS` mean, for the legend.
     """
@@ -83,11 +83,18 @@ def timeline_figure(ways: Mapping[str, Sequence[Timeline]], meaning: Mapping[str
     longest = max(round(timeline.wall_seconds * 1e9) for timeline in shown.values())
     for ax, (way, timeline) in zip(axes[:, 0], shown.items(), strict=True):
         _draw(ax, way, timeline, longest)
-    axes[-1, 0].set_xlim(0, longest * 1e-6)
+    begun = min(_backward_begins(timeline) for timeline in shown.values())
+    axes[-1, 0].set_xlim(begun * 1e-6, longest * 1e-6)
     axes[-1, 0].set_xlabel(xlabel)
     patches = [Patch(facecolor=color(name), label=label, linewidth=0) for name, label in meaning.items()]
     figure.legend(handles=patches, loc="outside lower left", ncols=2, frameon=False, fontsize=_LABEL, columnspacing=1.2)
     return figure
+
+
+def _backward_begins(timeline: Timeline) -> int:
+    """Return the nanoseconds from the start to the first operation of a backward pass; 0 if there is none."""
+    events = [event for track in timeline.tracks for event in track.profile.events if event.phase == "backward"]
+    return min((event.start - timeline.start for event in events), default=0)
 
 
 def _draw(ax: Axes, way: str, timeline: Timeline, longest: int) -> None:
@@ -100,7 +107,7 @@ def _draw(ax: Axes, way: str, timeline: Timeline, longest: int) -> None:
             joined = merged((start, end + near) for start, end in intervals)
             spans = [((start - timeline.start) * 1e-6, max(end - near - start, near) * 1e-6) for start, end in joined]
             top, height = _ROWS[row]
-            ax.broken_barh(spans, (track.rank + top, height), facecolor=color(row), linewidth=0)
+            ax.broken_barh(spans, (track.rank + top, height), facecolor=color(_LOOKS.get(row, row)), linewidth=0)
         at: tuple[str, str] = ("axes fraction", "data")
         ax.annotate(f"rank {track.rank}", (0, track.rank + 0.45), (-6, 0), at, ha="right", **words)  # type: ignore[arg-type]
     ax.annotate(way, (0, 1), (0, 8), "axes fraction", ha="left", **words)  # type: ignore[arg-type]
@@ -115,18 +122,16 @@ def _intervals(timeline: Timeline, track: Track) -> dict[str, Sequence[Interval]
     events = track.profile.events
     inners = [inner for inner in innermost_intervals(events) if inner.event not in track.comm_info]
     still = [each for each in timeline.blocked_times if each.rank == track.rank]
-    waiting = merged(interval for each in still for interval in each.waiting)
-    unserved = merged(interval for each in still for interval in each.unserved)
-    stopped = merged([*waiting, *unserved])
+    waiting = merged(interval for each in still for interval in (*each.waiting, *each.unserved))
     calls = [call for matched in timeline.matched_calls for call in matched.calls if call.rank == track.rank]
+    computing = {
+        phase: [(inner.start, inner.end) for inner in inners if events[inner.event].phase == phase]
+        for phase in ("forward", "backward")
+    }
+    computing["forward"] += [(span.start, span.end) for span in track.profile.spans if span.module == Update.__name__]
     return {
-        **{
-            phase: [(inner.start, inner.end) for inner in inners if events[inner.event].phase == phase]
-            for phase in ("forward", "backward")
-        },
-        "update": [(span.start, span.end) for span in track.profile.spans if span.module == Update.__name__],
+        **computing,
         "waiting": waiting,
-        "unserved": unserved,
-        "moving": [free for start, end in communicating(track) for free in gaps(stopped, start, end)],
+        "moving": [free for start, end in communicating(track) for free in gaps(waiting, start, end)],
         "in-flight": merged(call.flight for call in calls if call.flight and call.bytes >= LEAST_BYTES),
     }
