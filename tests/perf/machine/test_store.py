@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +182,9 @@ def test_ceilings_of_a_busy_moment_are_measured_anew_once_and_settled_ones_kept(
     assert apart.fp32_peak.spread > store.SETTLED
     assert settled_ceilings() is first, "runs differ whatever the moment"
     monkeypatch.setattr(store, "SETTLED", first.fp32_peak.spread / 2)
+    monkeypatch.setattr(store, "MOMENT", timedelta(days=9999))
+    assert settled_ceilings() is first, "the moment is not over"
+    monkeypatch.setattr(store, "MOMENT", timedelta(0))
     assert settled_ceilings() is not first
     assert how_often_measured() == 2
 

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
@@ -156,6 +157,8 @@ def ceilings_from_json(given: Any) -> Ceilings:
 _PERF = Path(__file__).resolve().parents[1]
 #: Half-width of an interval over the value, at most, of ceilings that were measured in a quiet enough moment.
 SETTLED = 0.15
+#: How long a moment lasts, at least: as long as a build.
+MOMENT = timedelta(hours=1)
 #: Where ceilings are kept: a file for each machine, environment and number of threads.
 KEPT = kept_folder("machine")
 #: Sources that decide what is measured and how; a change of one makes kept ceilings those of other probes.
@@ -205,7 +208,8 @@ def settled_ceilings(threads: int = 1) -> Ceilings:
     """Return what `ceilings` does, but measure anew where kept ones were taken in a moment too busy to tell.
 
     Settled are those whose peak and memory bandwidth have intervals of at most `SETTLED` of the value to either side,
-    by their own samples: by what runs differ as well, a quieter moment can change nothing.
+    by their own samples: by what runs differ as well, a quieter moment can change nothing. Nor are they measured anew
+    within `MOMENT`, which may be no quieter, and has pages that rest on them.
 
     Raises:
         ValueError: as `ceilings` does.
@@ -215,6 +219,8 @@ def settled_ceilings(threads: int = 1) -> Ceilings:
 
 
 def _is_settled(found: Ceilings) -> bool:
+    if datetime.now(UTC) - datetime.fromisoformat(found.taken.when) < MOMENT:
+        return True
     rates = (found.fp32_peak, found.levels[-1].read)
     return all(replace(one, conditions=replace(one.conditions, between_runs=None)).spread <= SETTLED for one in rates)
 
