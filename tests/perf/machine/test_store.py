@@ -189,6 +189,15 @@ def test_ceilings_of_a_busy_moment_are_measured_anew_once_and_settled_ones_kept(
     assert how_often_measured() == 2
 
 
+def test_calls_of_a_busy_moment_are_measured_anew_within_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = ceilings()
+    uneven = replace(first.fp32_peak, unit="s", samples=(1e-6, 9e-6) * 15)
+    busy = replace(first, calls=replace(first.calls, op=dict.fromkeys(first.calls.op, uneven)))
+    monkeypatch.setattr(store, "kept_ceilings", lambda _: busy)
+    assert settled_ceilings() is not first
+    assert how_often_measured() == 2
+
+
 def test_another_environment_has_other_ceilings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ceilings()
     monkeypatch.setenv("OPENBLAS_CORETYPE", "another")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
 from tinytorch.kept import keep, kept_folder
@@ -19,7 +20,7 @@ from tinytorch.perf.machine.call_costs import CallCosts
 from tinytorch.perf.machine.levels import CURVES, Curve, Level, Point
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.codec import SIGNED, from_json, to_json
-from tinytorch.perf.measuring.measurement import FlopsPerSecond, Hertz, OpsPerSecond, Seconds
+from tinytorch.perf.measuring.measurement import FlopsPerSecond, Hertz, Measurement, OpsPerSecond, Seconds
 
 Json = dict[str, Any]
 #: Told what is measured now, and how far the whole is, from 0 to 1.
@@ -157,7 +158,7 @@ def ceilings_from_json(given: Any) -> Ceilings:
 _PERF = Path(__file__).resolve().parents[1]
 #: Half-width of an interval over the value, at most, of ceilings that were measured in a quiet enough moment.
 SETTLED = 0.15
-#: How long a moment lasts, at least: as long as a build.
+#: How long a neighbour may stay: about as long as a build.
 MOMENT = timedelta(hours=1)
 #: Where ceilings are kept: a file for each machine, environment and number of threads.
 KEPT = kept_folder("machine")
@@ -207,9 +208,9 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
 def settled_ceilings(threads: int = 1) -> Ceilings:
     """Return what `ceilings` does, but measure anew where kept ones were taken in a moment too busy to tell.
 
-    Settled are those whose peak and memory bandwidth have intervals of at most `SETTLED` of the value to either side,
-    by their own samples: by what runs differ as well, a quieter moment can change nothing. Nor are they measured anew
-    within `MOMENT`, which may be no quieter, and has pages that rest on them.
+    Settled are those whose calls, in the median, peak and memory bandwidth have intervals of at most `SETTLED` of the
+    value to either side, by their own samples: by what runs differ as well, a quieter moment can change nothing. Peak
+    and bandwidth, which a neighbour slows for longer, count once `MOMENT` is over.
 
     Raises:
         ValueError: as `ceilings` does.
@@ -219,10 +220,15 @@ def settled_ceilings(threads: int = 1) -> Ceilings:
 
 
 def _is_settled(found: Ceilings) -> bool:
+    if median(map(_own_spread, found.calls.op.values())) > SETTLED:
+        return False
     if datetime.now(UTC) - datetime.fromisoformat(found.taken.when) < MOMENT:
         return True
-    rates = (found.fp32_peak, found.levels[-1].read)
-    return all(replace(one, conditions=replace(one.conditions, between_runs=None)).spread <= SETTLED for one in rates)
+    return max(map(_own_spread, (found.fp32_peak, found.levels[-1].read))) <= SETTLED
+
+
+def _own_spread(one: Measurement) -> float:
+    return replace(one, conditions=replace(one.conditions, between_runs=None)).spread
 
 
 def _untold(_stage: str, _part: float) -> None:
