@@ -9,10 +9,12 @@ from typing import Any
 from playwright.sync_api import Page
 
 _WALK = Path(__file__).with_name("keyboard.js").read_text("utf-8")
-# Where a walk before this one ended is where Tab would go on.
-_FROM_THE_TOP_AGAIN = """() => {
-  if (!window.keyboardWalk) return;
+# What looked at the page before left it somewhere, and the contents show what is below the section there; and where a
+# walk before this one ended is where Tab would go on.
+_FROM_THE_TOP = """async () => {
   scrollTo(0, 0);
+  await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+  if (!window.keyboardWalk) return;
   document.body.tabIndex = -1;
   document.body.focus();
   document.body.blur();
@@ -29,7 +31,7 @@ def walk(page: Page, *, popovers: bool = True) -> list[str]:
 
     The page itself looks at each stop, and is asked only where it depends on what is there which key comes next.
     """
-    page.evaluate(_FROM_THE_TOP_AGAIN)
+    page.evaluate(_FROM_THE_TOP)
     page.evaluate(_WALK)
     seen: dict[str, Any] = page.evaluate("trying => keyboardWalk.begin(trying)", popovers)
     count, most = seen["count"], seen["count"] + _SPARE
