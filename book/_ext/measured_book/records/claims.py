@@ -24,6 +24,7 @@ from measured_book.pages.references import FILE, addresses_of, read_references
 from measured_book.records.html import (
     absent_claim_html,
     data_key,
+    ledger_link,
     named_source,
     quotation_html,
     source_html,
@@ -135,12 +136,11 @@ def claim_row(record: Json, evidence: str, found: str, ledger: str | None) -> st
         found: the first number that it rests on, as HTML; empty if it rests on none.
         ledger: address of its row among all claims, if a page lists them.
     """
-    link = f' <a class="claim-ledger-link" href="{escape(ledger)}">All claims</a>' if ledger else ""
     return (
         f'<tr id="claim-{record["key"]}"><td><details>\n'
         f"<summary>{escape(unbroken(record['statement']))}</summary>\n"
         f'{quotation_html(record)}<p class="claim-evidence"{data_key(record)}>{evidence}</p>\n'
-        f'<p class="claim-source">Source: {source_html(record)}.{link}</p>\n</details></td>'
+        f'<p class="claim-source">Source: {source_html(record)}.{ledger_link(ledger)}</p>\n</details></td>'
         f"<td>{verdict_mark(record)}</td><td>{found}</td></tr>"
     )
 

@@ -378,6 +378,11 @@ def source_html(record: Json) -> str:
     return escape(record["source"])
 
 
+def ledger_link(address: str | None) -> str:
+    """Return the link from a claim to its row among all claims; nothing if no page lists them."""
+    return f' <a class="claim-ledger-link" href="{escape(address)}">All claims</a>' if address else ""
+
+
 def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None) -> str:
     """Return the box of a claim.
 
@@ -391,7 +396,6 @@ def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None)
     tested = "" if record["fixed"] else " ".join(verdict_lines(record))
     rule = f'<p class="claim-test"{data_key(record)}>{escape(tested)}</p>\n' if record["tests"] and tested else ""
     more = f'<p class="claim-numbers"{data_key(record)}>Rests on: {", ".join(also)}.</p>\n' if also else ""
-    link = f' <a class="claim-ledger-link" href="{escape(ledger)}">All claims</a>' if ledger else ""
     label = "Claim, counted" if record["fixed"] else "Claim"
     return (
         f'<div class="claim claim-{name}" id="claim-{key}" role="group" aria-labelledby="claim-{key}-statement">\n'
@@ -399,5 +403,5 @@ def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None)
         f"{verdict_mark(record)}</p>\n"
         f'<p class="claim-statement" id="claim-{key}-statement">{escape(unbroken(record["statement"]))}</p>\n'
         f'{quotation_html(record)}<p class="claim-evidence"{data_key(record)}>{evidence}</p>\n{rule}{more}'
-        f'<p class="claim-source">Source: {source_html(record)}.{link}</p>\n</div>'
+        f'<p class="claim-source">Source: {source_html(record)}.{ledger_link(ledger)}</p>\n</div>'
     )

@@ -123,7 +123,7 @@ class ClaimDirective(SphinxDirective):
 
 
 class ClaimsDirective(SphinxDirective):
-    """``{claims}``: the claims that the page tests as a table; those before it in its section stand nowhere else."""
+    """``{claims}``: the claims that the page tests as a table; those of its own section stand nowhere else."""
 
     def run(self) -> list[nodes.Node]:
         """Return the place of the table."""
@@ -191,11 +191,11 @@ class LedgerDirective(SphinxDirective):
 
 
 def _gather_claims(doctree: nodes.document) -> None:
-    """Put the claims that stand before a table of them, in its section, into that table."""
+    """Put the claims of the section in which a table of them stands into that table."""
     for table in [node for node in doctree.findall(Pending) if node["role"] == "claims"]:
-        before = [each for each in table.parent.findall(Pending) if each["role"] == "claim"]
-        table["rows"] = [each["reference"] for each in before]
-        for each in before:
+        beside = [each for each in table.parent.findall(Pending) if each["role"] == "claim"]
+        table["rows"] = [each["reference"] for each in beside]
+        for each in beside:
             each.parent.remove(each)
 
 
