@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -14,6 +15,7 @@ from tinytorch.perf.measuring.between_run_workloads import sample_spread
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, is_disturbed, word_between
 from tinytorch.perf.measuring.noise import small_noise_floor
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report import tables
 from tinytorch.report.drawings import Drawing
@@ -208,7 +210,7 @@ class Page:
         """Record a comparison: its estimate under its key, its verdict under the key with ``-verdict`` behind it.
 
         What the page's noise floor hides is no difference that could be told: see ``Comparison.hidden_by``. The verdict
-        is withheld as ``word`` says.
+        is withheld as ``word`` says. Where it is open, the estimate is shown with the interval that leaves it so.
 
         Raises:
             ValueError: if one of the two keys is taken.
@@ -227,7 +229,11 @@ class Page:
         self._check_new(key)
         self._check_new(f"{key}-verdict")
         made = self.noise.judged(comparison)
-        self.number(key, made.estimate)
+        shown, reach = made.estimate, made.reach
+        if made.verdict is Verdict.OPEN and reach is not None:  # else the number would contradict its word
+            low, high = min(reach.low, shown.interval.low), max(reach.high, shown.interval.high)
+            shown = replace(shown, bounds=Interval(low, high, shown.interval.confidence))
+        self.number(key, shown)
         return self.word(f"{key}-verdict", made, because=f"the estimate is {{{key}}}, and {made.because}")
 
     def absent(self, *keys: str, reason: str, instead_of: Literal["table", "figure"] | None = None) -> list[Shown]:
