@@ -121,6 +121,12 @@ class Ladder:
         return compare_paired(self.last[before], self.last[after], matters=matters)
 
     @property
+    def tiles_over_copy(self) -> Measurement:
+        """How many times as much cache tiles gain as the copy of their panels does after them."""
+        tiles, copy = self.gain("tile in registers", "in cache tiles"), self.gain("in cache tiles", "packed")
+        return quotient(tiles, copy, "gain of cache tiles over that of the copy")
+
+    @property
     def near_cycles(self) -> Measurement:
         """Cycles of a step of a long sum in near caches."""
         steps = self.sums.per(SUMS[0] * SUMS[1], "1/s")
