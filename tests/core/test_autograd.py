@@ -23,13 +23,10 @@ def leaf(*shape: int, seed: int = 0) -> Tensor:
 UNARY: list[Any] = [
     lambda x: -x,
     lambda x: x.tanh(),
-    lambda x: x.T,
     lambda x: x.reshape(4).reshape(2, 2),
     lambda x: x + x.sum() * 0.1,
-    lambda x: apply(ops.sigmoid, x),
     lambda x: apply(ops.softmax, x),
     lambda x: x[[1, 0]],
-    lambda x: apply(ops.gelu, x),
 ]
 BINARY: list[Any] = [
     lambda x, y: x + y,
@@ -80,20 +77,21 @@ def test_leaves_that_get_the_same_gradient_have_their_own_memory() -> None:
 def test_backward_of_a_leaf_adds_the_gradient_to_it() -> None:
     x = Tensor([1.0, 2.0], requires_grad=True)
     seed = np.array([3.0, 4.0], np.float32)
-    x.backward(seed)
+    heard: list[Tensor] = []
+    with autograd.when_ready(heard.append):
+        x.backward(seed)
+    assert heard[0] is x
     x.backward(seed)
     np.testing.assert_array_equal(x.grad, [6, 8])
     np.testing.assert_array_equal(seed, [3, 4])
 
 
-@pytest.mark.parametrize("length", [5_000, 20_000])
-def test_a_deep_chain_needs_no_recursion(length: int) -> None:
-    x = Tensor(np.array(1.0), requires_grad=True)
-    y = x
-    for _ in range(length):
+def test_a_deep_chain_needs_no_recursion() -> None:
+    x = y = Tensor(np.array(1.0), requires_grad=True)
+    for _ in range(20_000):
         y = y + x
     y.backward()
-    assert gradient_of(x) == length + 1
+    assert gradient_of(x) == 20_001
 
 
 @pytest.mark.parametrize("narrow", [np.float32, np.float16])
@@ -161,22 +159,15 @@ def test_backward_says_what_it_needs() -> None:
 def test_branches_that_lead_to_no_leaf_run_no_backward() -> None:
     x, frozen = leaf(2, 2), Tensor(normal(2, 2))
     recorder = Recorder()
-    made = x * (frozen.exp() @ frozen) + frozen.tanh()
+    scaled = x * (frozen.exp() @ frozen)
+    made = scaled + frozen.tanh()
     with observed_by(recorder):
         made.backward(np.ones((2, 2)))
     assert [(call.op.name, call.needs) for call in recorder.calls] == [
         ("add", (True, False)),
         ("multiply", (True, False)),
     ]
-    assert frozen.grad is None
-
-
-def test_intermediate_tensors_keep_no_gradient() -> None:
-    x = leaf(2)
-    middle = x * 2
-    (middle * 3).backward(np.ones(2))
-    assert middle.grad is None
-    np.testing.assert_array_equal(x.grad, [6, 6])
+    assert (frozen.grad, scaled.grad) == (None, None)
 
 
 def test_a_listener_hears_of_each_leaf_once_when_its_gradient_is_whole() -> None:
@@ -206,11 +197,3 @@ def test_a_listener_hears_of_a_leaf_before_the_backward_of_earlier_ops() -> None
     with autograd.when_ready(lambda leaf: seen.append(early.grad is None)):
         (early.exp() * late).sum().backward()
     assert seen == [True, False]
-
-
-def test_a_listener_hears_of_a_leaf_that_is_its_own_root() -> None:
-    leaf = Tensor(np.array(2.0), requires_grad=True)
-    heard: list[Tensor] = []
-    with autograd.when_ready(heard.append):
-        leaf.backward()
-    assert heard[0] is leaf

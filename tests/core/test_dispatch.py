@@ -148,33 +148,18 @@ def test_observers_come_and_go_with_the_body() -> None:
             _ = x + 1
         with pytest.raises(ZeroDivisionError), observed_by(inner):
             raise ZeroDivisionError
+        with pytest.raises(ValueError, match="observers"), observed_by(outer):
+            pass
+        with unobserved():
+            assert not is_observed()
+            _ = x * 2
         _ = x + 1
         assert is_observed()
     _ = x + 1
-    assert not is_observed()
-    assert (len(outer.calls), len(inner.calls)) == (3, 1)
-
-
-def test_a_body_can_be_run_unobserved() -> None:
-    recorder = Recorder()
-    with observed_by(recorder):
-        with unobserved():
-            assert not is_observed()
-            _ = Tensor([1.0]) + 1
-        _ = Tensor([1.0]) * 2
-    assert [call.op.name for call in recorder.calls] == ["multiply"]
-
-
-def test_one_observer_is_not_installed_twice() -> None:
-    recorder = Recorder()
-    with observed_by(recorder):
-        with pytest.raises(ValueError, match="observers"), observed_by(recorder):
-            pass
-        _ = Tensor([1.0]) + 1
-    assert len(recorder.calls) == 1
-    with pytest.raises(ValueError, match="observers"), observed_by(recorder, recorder):
+    with pytest.raises(ValueError, match="observers"), observed_by(inner, inner):
         pass
     assert not is_observed()
+    assert (len(outer.calls), len(inner.calls)) == (3, 1)
 
 
 @pytest.mark.parametrize("method", ["enter_module", "leave_module", "after_op", "before_op"])

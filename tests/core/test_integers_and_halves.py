@@ -22,16 +22,8 @@ Layer = Callable[[Tensor], Tensor]
 ROWS, IMAGES, HEADS = (3, 8), (2, 4, 6, 6), (1, 2, 3, 4)
 LAYERS: dict[str, tuple[Callable[[], Layer], tuple[int, ...]]] = {
     **{
-        each.__name__: (each, ROWS)
-        for each in (
-            activations.ReLU,
-            activations.GELU,
-            activations.SiLU,
-            activations.Sigmoid,
-            activations.Tanh,
-            activations.LeakyReLU,
-            activations.Softmax,
-        )
+        name: (getattr(activations, name), ROWS)
+        for name in ("ReLU", "GELU", "SiLU", "Sigmoid", "Tanh", "LeakyReLU", "Softmax")
     },
     "log_softmax": (lambda: lambda x: apply(ops.log_softmax, x), ROWS),
     "exp": (lambda: lambda x: apply(ops.exp, Tensor(np.minimum(x.data, x.data.dtype.type(5)))), ROWS),
@@ -85,13 +77,11 @@ def test_a_layer_gives_of_integers_and_halves_what_it_gives_of_floats(
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape", "weights"),
-    [(LayerNorm(4096), (4, 4096), np.float16), (BatchNorm2d(1), (2, 1, 200, 200), np.float16)],
-    ids=["LayerNorm", "BatchNorm2d"],
+    ("layer", "shape"), [(LayerNorm(4096), (4, 4096)), (BatchNorm2d(1), (2, 1, 200, 200))], ids=repr
 )
-def test_a_normalization_of_halves_neither_overflows_nor_forgets(layer: Any, shape: Any, weights: Any) -> None:
+def test_a_normalization_of_halves_neither_overflows_nor_forgets(layer: Any, shape: tuple[int, ...]) -> None:
     for parameter in layer.parameters():
-        parameter.data = parameter.data.astype(weights)
+        parameter.data = parameter.data.astype(np.float16)
     x = (np.random.default_rng(0).normal(size=shape) * 400 + 3000).astype(np.float16)
     given = Tensor(x, requires_grad=True)
     output = layer(given)
@@ -104,10 +94,11 @@ def test_a_normalization_of_halves_neither_overflows_nor_forgets(layer: Any, sha
     assert all(each.grad is not None and np.isfinite(each.grad).all() for each in (given, layer.weight))
 
 
-@pytest.mark.parametrize(("dtype", "value"), [("int8", 40_000), ("uint8", 40_000), ("int64", 1), ("float16", 2**31)])
-def test_squared_errors_of_narrow_numbers_are_exact(dtype: str, value: float) -> None:
-    pairs = {"int8": (100, -100), "uint8": (0, 200), "int64": (2**40 + 1, 2**40), "float16": (2**15, -(2**14) * 0.83)}
-    one, other = (np.array([each]).astype(dtype) for each in pairs[dtype])
+@pytest.mark.parametrize(
+    ("dtype", "pair"),
+    [("int8", (100, -100)), ("uint8", (0, 200)), ("int64", (2**40 + 1, 2**40)), ("float16", (2**15, -(2**14) * 0.83))],
+)
+def test_squared_errors_of_narrow_numbers_are_exact(dtype: str, pair: tuple[float, float]) -> None:
+    one, other = (np.array([each]).astype(dtype) for each in pair)
     exact = (float(one[0]) - float(other[0])) ** 2
-    assert dtype == "float16" or exact == value
     np.testing.assert_allclose(MSELoss()(Tensor(one), Tensor(other)).item(), exact, rtol=1e-6)

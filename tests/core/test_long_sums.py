@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.core.gradients import gradient_of
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Embedding, LayerNorm, Linear
@@ -22,17 +23,15 @@ def ones(*shape: int) -> Tensor:
     return Tensor(np.ones(shape, np.float32))
 
 
-def gradient_of(operand: Tensor, make: Callable[[Tensor], Tensor]) -> Array:
+def slope(operand: Tensor, make: Callable[[Tensor], Tensor]) -> Array:
     operand.requires_grad = True
     make(operand).sum().backward()
-    assert operand.grad is not None
-    return operand.grad
+    return gradient_of(operand)
 
 
 def weight_gradient(layer: Any, x: Any, name: str = "weight") -> Array:
     layer(x).sum().backward()
-    found: Array = getattr(layer, name).grad
-    return found
+    return gradient_of(getattr(layer, name))
 
 
 def running_variance() -> Array:
@@ -49,16 +48,16 @@ CASES: dict[str, tuple[Callable[[], Any], float]] = {
     "mean of rows": (lambda: ones(N, 1).mean(axis=0), 1),
     "mean of halves": (lambda: Tensor(np.full((70_000, 1), 2, np.float16)).mean(axis=0), 2),
     "sum of halves": (lambda: Tensor(np.ones((30_000, 1), np.float16)).sum(axis=0), 30_000),
-    "row added to each": (lambda: gradient_of(ones(1), lambda row: ones(N, 1) + row), N),
-    "number times each": (lambda: gradient_of(Tensor(np.float32(1)), lambda one: ones(N, 1) * one), N),
+    "row added to each": (lambda: slope(ones(1), lambda row: ones(N, 1) + row), N),
+    "number times each": (lambda: slope(Tensor(np.float32(1)), lambda one: ones(N, 1) * one), N),
     "bias": (lambda: weight_gradient(Linear(1, 2), ones(N, 1), "bias"), N),
     "weight of one output": (lambda: weight_gradient(Linear(2, 1), ones(N, 2)), N),
-    "matmul with a column": (lambda: gradient_of(ones(2, 1), lambda column: ones(N, 2) @ column), N),
+    "matmul with a column": (lambda: slope(ones(2, 1), lambda column: ones(N, 2) @ column), N),
     "bias of a convolution": (lambda: weight_gradient(Conv2d(1, 2, 1), ones(17, 1, 1024, 1024), "bias"), 17 * 2**20),
     "row of a table": (lambda: weight_gradient(Embedding(1, 1), np.zeros(N, np.int64)), N),
-    "element picked often": (lambda: gradient_of(ones(1), lambda row: row[np.zeros(N, np.int64)]), N),
+    "element picked often": (lambda: slope(ones(1), lambda row: row[np.zeros(N, np.int64)]), N),
     "bias of a normalization": (lambda: weight_gradient(LayerNorm(1), ones(N, 1), "bias"), N),
-    "ties of a maximum": (lambda: gradient_of(ones(N, 1), lambda x: x.max(axis=0))[:1], 1 / N),
+    "ties of a maximum": (lambda: slope(ones(N, 1), lambda x: x.max(axis=0))[:1], 1 / N),
     "softmax along rows": (lambda: apply(ops.softmax, ones(N, 1), axis=0).data[:1], 1 / N),
     "squared error": (lambda: MSELoss()(Tensor(np.full(N, 1.1, np.float32)), np.zeros(N)).item(), 1.1**2),
     "variance of channels": (running_variance, 1),

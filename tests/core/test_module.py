@@ -1,8 +1,10 @@
 """Module: names, modes, and state that is saved whole or not at all."""
 
+import io
 import pickle
 import zipfile
-from collections import OrderedDict, deque
+from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -45,6 +47,11 @@ NAMES = [
 ]
 
 
+def assert_state(model: Module, expected: dict[str, Any]) -> None:
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
 def test_parameters_and_buffers_have_dotted_names_and_come_once() -> None:
     model = Tied()
     assert [name for name, _ in model.named_parameters()] == NAMES
@@ -71,14 +78,6 @@ def test_train_and_eval_reach_every_module() -> None:
     assert [module.training for _, module in model.named_modules()] == [False] * 5
     assert model.train() is model
     assert [module.training for _, module in model.named_modules()] == [True] * 5
-
-
-def test_zero_grad_forgets() -> None:
-    model = Linear(2, 1, seed=0)
-    model(Tensor([[1.0, 2.0]])).backward()
-    assert model.weight.grad is not None
-    model.zero_grad()
-    assert [parameter.grad for parameter in model.parameters()] == [None, None]
 
 
 def test_a_parameter_owns_a_copy_in_c_order_of_the_dtype_of_a_tensor() -> None:
@@ -112,57 +111,51 @@ def test_state_survives_the_disk_without_pickle(tmp_path: Path, name: str) -> No
         assert sorted(archive.files) == sorted(source.state_dict())
     arrays = [tensor.data for tensor in target.parameters()]
     assert target.load(path) is target
-    for (key, one), other in zip(source.state_dict().items(), target.state_dict().values(), strict=True):
-        np.testing.assert_array_equal(one, other, err_msg=key)
+    assert_state(target, source.state_dict())
     # In place, so that optimizers and views still see the parameters.
     assert all(tensor.data is array for tensor, array in zip(target.parameters(), arrays, strict=True))
 
 
-def _pickled(path: Path) -> None:
-    path.write_bytes(pickle.dumps({"weight": np.ones(2)}))
+def _rewritten(change: Callable[[bytearray], Any]) -> Callable[[Path], Any]:
+    """Return what writes a model's file with a change of its bytes."""
+
+    def write(path: Path) -> None:
+        Tied().save(path)
+        data = bytearray(path.read_bytes())
+        change(data)
+        path.write_bytes(data)
+
+    return write
 
 
-def _objects(path: Path) -> None:
-    state: dict[str, Any] = {**Tied().state_dict(), "scale": np.array([print], object)}
-    with path.open("wb") as file:
-        np.savez(file, **state)
-
-
-def _truncated(path: Path) -> None:
-    Tied().save(path)
-    path.write_bytes(path.read_bytes()[:-200])
-
-
-def _corrupt(path: Path) -> None:
-    Tied().save(path)
-    data = bytearray(path.read_bytes())
-    with zipfile.ZipFile(path) as archive:
-        last = archive.infolist()[-1]
-    data[last.header_offset + 200] ^= 255
-    path.write_bytes(bytes(data))
-
-
-def _one_array(path: Path) -> None:
-    with path.open("wb") as file:
-        np.save(file, np.ones(3))
+def _flip(data: bytearray) -> None:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        data[archive.infolist()[-1].header_offset + 200] ^= 255
 
 
 def _text_inside(path: Path) -> None:
-    state = Tied().state_dict()
     with zipfile.ZipFile(path, "w") as archive:
-        for name in state:
+        for name in Tied().state_dict():
             archive.writestr(f"{name}.npy", "text")
 
 
-BROKEN: dict[str, Any] = {
+def _saved(save: Callable[..., Any], *arrays: Any, **named: Any) -> Callable[[Path], Any]:
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            save(file, *arrays, **named)
+
+    return write
+
+
+BROKEN: dict[str, Callable[[Path], Any]] = {
     "empty": lambda path: path.write_bytes(b""),
-    "text": lambda path: path.write_text("weights"),
-    "pickle": _pickled,
-    "one array": _one_array,
-    "objects": _objects,
-    "truncated": _truncated,
-    "corrupt": _corrupt,
+    "pickle": lambda path: path.write_bytes(pickle.dumps({"weight": np.ones(2)})),
+    "one array": _saved(np.save, np.ones(3)),
+    "objects": _saved(np.savez, **{**Tied().state_dict(), "scale": np.array([print], object)}),
+    "truncated": _rewritten(lambda data: data.__delitem__(slice(-200, None))),
+    "corrupt": _rewritten(_flip),
     "text inside": _text_inside,
+    "a folder": Path.mkdir,
 }
 
 
@@ -172,40 +165,30 @@ def test_a_broken_file_is_refused_and_changes_nothing(tmp_path: Path, kind: str)
     BROKEN[kind](path)
     model = Tied(7)
     before = model.state_dict()
-    with pytest.raises(ValueError, match=r"holds no state that save|must have shape"):
+    with pytest.raises(ValueError, match=r"holds|must have shape"):
         model.load(path)
-    for name, value in model.state_dict().items():
-        np.testing.assert_array_equal(value, before[name])
-
-
-def test_a_missing_file_says_so(tmp_path: Path) -> None:
+    assert_state(model, before)
     with pytest.raises(FileNotFoundError):
-        Tied().load(tmp_path / "none.npz")
-    with pytest.raises(ValueError, match="holds"):
-        Tied().load(tmp_path)
+        model.load(tmp_path / "none.npz")
 
 
-def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"one.bias": None}, r"missing \['one.bias'\], unknown no"),
+        ({"two.bias": np.ones(1)}, r"missing nothing, unknown \['two.bias'\]"),
+        ({"scale": np.ones(2)}, r"state\['scale'\] must have shape \(1,\), not \(2,\)"),
+        ({"pair.1.running_var": np.array(["a", "b"])}, r"state\['pair.1.running_var'\] must be numeric"),
+        ({"scale": np.array([None])}, r"state\['scale'\] must be numeric, not of dtype object"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change: dict[str, Any], message: str) -> None:
     model = Tied(7)
     before = model.state_dict()
-    good = Tied(0).state_dict()
-    bad: list[tuple[dict[str, Any], str]] = [
-        ({name: value for name, value in good.items() if name != "one.bias"}, r"missing \['one.bias'\], unknown no"),
-        ({**good, "two.bias": np.ones(1)}, r"missing nothing, unknown \['two.bias'\]"),
-        ({**good, "scale": np.ones(2)}, r"state\['scale'\] must have shape \(1,\), not \(2,\)"),
-        ({**good, "pair.1.running_var": np.array(["a", "b"])}, r"state\['pair.1.running_var'\] must be numeric"),
-        ({**good, "scale": np.array([None])}, r"state\['scale'\] must be numeric, not of dtype object"),
-        ({}, "missing"),
-    ]
-    for state, message in bad:
-        with pytest.raises(ValueError, match=message):
-            model.load_state_dict(state)
-        for name, value in model.state_dict().items():
-            np.testing.assert_array_equal(value, before[name])
-    other = Linear(2, 3, seed=0)
-    other.save(tmp_path / "other.npz")
-    with pytest.raises(ValueError, match="missing"):
-        model.load(tmp_path / "other.npz")
+    state = {name: value for name, value in {**Tied(0).state_dict(), **change}.items() if value is not None}
+    with pytest.raises(ValueError, match=message):
+        model.load_state_dict(state)
+    assert_state(model, before)
 
 
 def test_a_failed_save_leaves_the_old_file_and_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,11 +208,8 @@ def test_a_failed_save_leaves_the_old_file_and_no_part(tmp_path: Path, monkeypat
 
 
 def test_forward_must_be_defined() -> None:
-    class Empty(Module):
-        pass
-
-    with pytest.raises(TypeError, match="Empty"):
-        Empty()(1)
+    with pytest.raises(TypeError, match="Module"):
+        Module()(1)
 
 
 def _nested() -> dict[str, Any]:
@@ -238,11 +218,8 @@ def _nested() -> dict[str, Any]:
     itself: list[Any] = [one, two]
     itself.append(itself)
     return {
-        "list of lists": [[one], [two]],
-        "dict of lists": {"a": [one], "b": [two]},
-        "list of dicts of tuples": [{"x": (one,)}, {"x": (two,)}],
+        "dict of lists and tuples": {"a": [one], "b": (two,)},
         "tuple of deques": (deque([one]), deque([two])),
-        "ordered dict": OrderedDict(a=OrderedDict(b=one), c=two),
         "read-only mapping": MappingProxyType({"a": {"b": one}, "c": [two]}),
         "list that holds itself": itself,
         "among what holds no module": [[1.0, "text", None, [one]], {3: [[two]]}],

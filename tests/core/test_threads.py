@@ -4,6 +4,7 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -36,41 +37,7 @@ SWITCHES: dict[str, tuple[Body, Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("name", SWITCHES)
-def test_bodies_of_two_threads_that_cross_change_nothing_elsewhere_or_afterwards(name: str) -> None:
-    body, look = SWITCHES[name]
-    before, seen = look(), {}
-    first_in, second_in, first_out = (threading.Event() for _ in range(3))
-
-    def first() -> None:
-        with body():
-            first_in.set()
-            second_in.wait(5)
-            seen["first"] = look()
-        first_out.set()
-        seen["after the first"] = look()
-
-    def second() -> None:
-        first_in.wait(5)
-        with body():
-            second_in.set()
-            first_out.wait(5)
-            seen["second"] = look()
-        seen["after the second"] = look()
-
-    threads = [threading.Thread(target=each) for each in (first, second)]
-    for thread in threads:
-        thread.start()
-    first_in.wait(5)
-    assert look() == before
-    for thread in threads:
-        thread.join()
-    assert look() == seen["after the first"] == seen["after the second"] == before
-    assert seen["first"] != before
-    assert seen["second"] != before
-
-
-@pytest.mark.parametrize("name", SWITCHES)
-def test_tasks_do_not_share_what_they_switch(name: str) -> None:
+def test_tasks_and_threads_do_not_share_what_they_switch(name: str) -> None:
     body, look = SWITCHES[name]
     before = look()
 
@@ -89,7 +56,9 @@ def test_tasks_do_not_share_what_they_switch(name: str) -> None:
         return [outside, await task, look()]
 
     outside, within, after = asyncio.run(both())
-    assert outside == after == before != within
+    with body(), ThreadPoolExecutor(1) as pool:
+        on_a_thread = pool.submit(look).result()
+    assert outside == on_a_thread == after == before != within
 
 
 @pytest.mark.parametrize("name", [name for name in SWITCHES if name != "listeners"])
@@ -147,25 +116,29 @@ def test_modules_of_two_threads_do_not_mix_their_names_and_the_unseen_thread_is_
     assert any("the other one" in note for note in profiler.notes())
 
 
-def test_a_thread_records_and_calibrates_its_own_work_beside_others() -> None:
-    found: dict[str, Any] = {}
-    meet = threading.Barrier(2, timeout=20)
+def together(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Return what ``work`` returns on as many threads, which begin at the same time."""
+    meet = threading.Barrier(count, timeout=20)
 
-    def work(name: str, layers: int) -> None:
-        model, x = Sequential(*[Linear(4, 4, seed=0) for _ in range(layers)]), Tensor(np.ones((1, 4), np.float32))
+    def begin(index: int) -> Any:
         meet.wait()
+        return work(index)
+
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(begin, range(count)))
+
+
+def test_a_thread_records_and_calibrates_its_own_work_beside_others() -> None:
+    def work(index: int) -> tuple[int, int]:
+        model, x = Sequential(*[Linear(4, 4, seed=0) for _ in range(index + 1)]), Tensor(np.ones((1, 4), np.float32))
         with recording(timed=False) as done:
             for _ in range(50):
                 model(x)
-        found[name] = len(done.profile.events), len(quantize_model(model, x).state_dict())
+        return len(done.profile.events), len(quantize_model(model, x).state_dict())
 
-    threads = [threading.Thread(target=work, args=each) for each in (("one", 1), ("two", 2))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (found["one"][0], found["two"][0]) == (50, 100)
-    assert found["two"][1] == 2 * found["one"][1]
+    (one, fewer), (two, more) = together(2, work)
+    assert (one, two) == (50, 100)
+    assert more == 2 * fewer
 
 
 def test_a_copy_of_a_context_on_another_thread_is_not_taken_for_the_recorded_one() -> None:
@@ -199,16 +172,10 @@ def test_what_runs_after_a_body_has_ended_is_not_decorated(context: Body, functi
 
 def test_threads_that_analyse_one_model_leave_it_as_it_was() -> None:
     model, x = Sequential(Linear(4, 4, seed=0), Dropout(0.5)), Tensor(np.ones((2, 4), np.float32))
-    meet = threading.Barrier(4, timeout=20)
 
-    def work() -> None:
-        meet.wait()
+    def work(_: int) -> None:
         for _ in range(10):
             quantize_model(model, x)
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    together(4, work)
     assert [module.training for _, module in model.named_modules()] == [True] * 3

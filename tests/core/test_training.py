@@ -81,10 +81,31 @@ def test_a_loss_that_is_no_number_stops_before_the_step(bad: float, said: str) -
     model = Linear(1, 1, seed=0)
     before = model.state_dict()
     batches = DataLoader(np.ones((4, 1), np.float32), np.ones((4, 1), np.float32), batch_size=2)
-    with pytest.raises(FloatingPointError, match=rf"in epoch 2, the loss became {said}: lower lr, now 0\.5"):
-        fit(model, batches, Breaks(), SGD(model.parameters(), lr=0.5), 3)
+    optimizer = SGD(model.parameters(), lr=0.5)
+    with pytest.raises(FloatingPointError, match=rf"in epoch 2, the loss became {said}: lower lr, now 0\.25"):
+        fit(model, batches, Breaks(), optimizer, 3, schedule=lambda done: 0.5)
+    assert optimizer.lr == 0.5
+    assert not model.training
     for name, value in model.state_dict().items():
         np.testing.assert_array_equal(value, before[name])
+
+
+@pytest.mark.parametrize("batches", [DataLoader, lambda x, y, batch_size: [*DataLoader(x, y, batch_size=batch_size)]])
+def test_the_mean_loss_of_an_epoch_is_that_of_its_examples(batches: Any) -> None:
+    model = Linear(1, 1, bias=False)
+    x, y = np.zeros((3, 1), np.float32), np.array([[0], [0], [3]], np.float32)
+    history = fit(model, batches(x, y, batch_size=2), MSELoss(), SGD(model.parameters(), lr=0), epochs=1)
+    assert history.losses == [3.0]
+
+
+@pytest.mark.parametrize(
+    ("batches", "epochs", "error"),
+    [([], 1, ValueError), (iter([]), 1, TypeError), ([1], 0, ValueError), ([1], 1.5, ValueError)],
+)
+def test_fit_refuses_by_name(batches: Any, epochs: Any, error: type[Exception]) -> None:
+    model = Linear(1, 1)
+    with pytest.raises(error, match=r"batches|epochs"):
+        fit(model, batches, MSELoss(), SGD(model.parameters()), epochs=epochs)
 
 
 def test_a_schedule_scales_the_rate_from_0_towards_1_and_is_undone() -> None:

@@ -42,10 +42,3 @@ def test_linear_is_the_affine_map(lead: list[int], bias: bool) -> None:
         for column in range(4):
             expected[row][column] = sum(x[row][k] * weight[k, column] for k in range(3)) + bias * shift[column]
     np.testing.assert_allclose(made.data, expected, rtol=1e-12, atol=1e-13)
-
-
-def test_matmul_takes_arrays_and_lists_on_either_side() -> None:
-    a = Tensor([[1.0, 2.0]])
-    np.testing.assert_array_equal((a @ np.array([[1.0], [1.0]])).data, [[3]])
-    np.testing.assert_array_equal((np.array([[1.0], [1.0]]) @ a).data, [[1, 2], [1, 2]])
-    np.testing.assert_array_equal((a @ [1.0, 10.0]).data, [21])
