@@ -23,6 +23,23 @@ def rows(count: int = ROWS) -> Tensor:
     return Tensor(np.random.default_rng(0).normal(size=(count, INPUTS)).astype(np.float32))
 
 
+def floats(*shape: int) -> Array:
+    return np.random.default_rng(len(shape)).standard_normal(shape, dtype=np.float32)
+
+
+def tokens(batch: int, length: int, vocabulary: int = 11) -> Array:
+    return np.random.default_rng(batch).integers(0, vocabulary, (batch, length))
+
+
+def settled(model: Module) -> Module:
+    """Give every vector of a model, as those of normalization and biases, other numbers than it starts with."""
+    draw = np.random.default_rng(5)
+    for _, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if tensor.ndim == 1:
+            tensor.data[...] = draw.uniform(0.5, 2, tensor.shape)
+    return model.eval()
+
+
 def _forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     return x + 1, ()
 
