@@ -13,13 +13,14 @@ from tests.perf.onnx.graphs import Made, answers, assert_same, normal, reference
 from tests.perf.onnx.made_models import image_net, mlp, plain_net, token_net
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Embedding, LayerNorm, Linear
+from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Work
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import accelerated
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.events.flops import FLOPCounter, record_forward
-from tinytorch.perf.onnx import OnnxModel, UntranslatedError, from_onnx
+from tinytorch.perf.onnx import OnnxModel, UntranslatedError, count_onnx, from_onnx
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import quantize_model, stored_bytes
 
@@ -31,66 +32,73 @@ def read(graph: Made, folder: Path, **how: Any) -> OnnxModel:
     return from_onnx(graph.file(folder), **how)
 
 
-def test_an_mlp_is_two_linear_layers(tmp_path: Path) -> None:
-    model, x = read(mlp(), tmp_path), normal(4, 6, seed=9)
-    hidden = np.maximum(x @ normal(5, 6).T + normal(5), 0)
-    assert_same(answers(model, x), [hidden @ normal(5, 3) + normal(3)])
-    layers = {name: module for name, module in model.named_modules() if isinstance(module, Linear)}
-    assert [*layers] == ["up.Gemm", "down.MatMul"]
-    assert [*dict(model.named_parameters())] == [f"{layer}.{kind}" for layer in layers for kind in ("weight", "bias")]
-    events = [(event.op, event.path) for event in record_forward(model, Tensor(x)).events]
+#: Inputs, multiply-accumulates counted by hand, and layers of our own.
+NETS: dict[str, tuple[Made, list[Array], int, dict[type[Module], int]]] = {
+    "mlp": (mlp(), [normal(4, 6)], 4 * (6 * 5 + 5 * 3), {Linear: 2}),
+    "plain": (
+        plain_net(), [normal(5, 3, 12, 12)], 5 * (144 * 8 * 27 + 8 * 36 * 4), {Conv2d: 1, BatchNorm2d: 1, Linear: 1},
+    ),
+    # Stem, depthwise, two of the squeeze, head: each for 2 images.
+    "image": (
+        image_net(), [normal(2, 3, 16, 16)], 2 * (64 * 8 * 27 + 64 * 8 * 9 + 16 + 16 + 8 * 4),
+        {Conv2d: 4, BatchNorm2d: 1, Linear: 1},
+    ),
+    # Three projections, scores and mix over 5 times, and the two of the MLP, for 2 sequences of width 8.
+    "tokens": (
+        token_net(), [TOKENS, MASK], 2 * (3 * 5 * 64 + 2 * 5 * 5 * 8 + 5 * 8 * 32 + 5 * 32 * 3),
+        {Linear: 5, Embedding: 1, LayerNorm: 1},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_a_net_and_its_plan_answer_as_the_reference_and_count_as_by_hand(name: str, tmp_path: Path) -> None:
+    graph, inputs, macs, layers = NETS[name]
+    model, shape = read(graph, tmp_path), inputs[0].shape
+    assert {kind: sum(isinstance(each, kind) for _, each in model.named_modules()) for kind in layers} == layers
+    made = plan(model, *inputs)
+    for given in (inputs, [each[::-1].copy() for each in inputs]):
+        expected = reference(graph.model(), {each.name: x for each, x in zip(model.inputs, given, strict=True)})
+        assert_same(answers(model, *given), expected)
+        assert_same(answers(made, *given), expected)
+        with accelerated():
+            assert_same(answers(model, *given), expected)
+    with pytest.raises(ValueError, match="inputs"):
+        plan(model, *inputs, *inputs)
+    assert FLOPCounter().count_model_forward(model, shape) == 2 * macs
+    assert Profiler().count_flops(model, shape) == 2 * macs // shape[0]
+    told = count_onnx(tmp_path / "made.onnx", shape)
+    parameters = sum(parameter.size for parameter in model.parameters())
+    assert (told.flops, told.parameters, told.uncounted) == (2 * macs, parameters, {})
+    assert (told.modules[0].flops, told.modules[0].parameters) == (2 * macs, parameters)
+    assert [*told.outputs.values()] == [each.shape for each in answers(model, *inputs)]
+
+
+def test_layers_have_the_names_of_their_nodes(tmp_path: Path) -> None:
+    model = read(mlp(), tmp_path)
+    assert [*dict(model.named_parameters())] == [
+        "up.Gemm.weight",
+        "up.Gemm.bias",
+        "down.MatMul.weight",
+        "down.MatMul.bias",
+    ]
+    events = [(event.op, event.path) for event in record_forward(model, Tensor(normal(4, 6))).events]
     assert events == [("linear", "OnnxModel.up.Gemm"), ("relu", "OnnxModel"), ("linear", "OnnxModel.down.MatMul")]
-
-
-def test_an_image_net(tmp_path: Path) -> None:
-    graph, x = image_net(), normal(2, 3, 16, 16)
-    model = read(graph, tmp_path)
-    assert_same(answers(model, x), reference(graph.model(), {"image": x}))
-    kinds = [type(module) for _, module in model.named_modules()]
-    assert kinds.count(Conv2d) == 4
-    assert sum(issubclass(kind, BatchNorm2d) for kind in kinds) == 1
-    with accelerated():
-        assert_same(answers(model, x), reference(graph.model(), {"image": x}))
-
-
-def test_a_net_of_tokens_for_several_shapes(tmp_path: Path) -> None:
-    graph = token_net()
-    model = read(graph, tmp_path)
-    for rows, time in ((2, 5), (1, 5), (2, 3), (2, 5)):
-        tokens, mask = TOKENS[:rows, :time], MASK[:rows, :time]
-        expected = reference(graph.model(), {"tokens": tokens, "attention_mask": mask})
-        assert_same(answers(model, tokens, mask), expected)
-    kinds = [type(module) for _, module in model.named_modules()]
-    tables, norm, products = 20 * 8 + 16 * 8, 2 * 8, 3 * 8 * 8 + 8 * 32 + 32 * 3
-    assert sum(parameter.size for parameter in model.parameters()) == tables + norm + products
-    assert (kinds.count(Linear), kinds.count(Embedding), kinds.count(LayerNorm)) == (5, 1, 1)
 
 
 def test_shapes_are_worked_out_once(tmp_path: Path) -> None:
     """They run outside of the seam, and no more when the same shapes come again; what picks weights by them runs."""
-    model = read(token_net(), tmp_path)
+    graph = token_net()
+    model = read(graph, tmp_path)
     ops = [event.op for event in record_forward(model, Tensor(TOKENS)).events]
     assert not {"concatenate", "shape"} & set(ops)
     assert ops.count("getitem") == 1  # of the places
-    first = answers(model, TOKENS, MASK)
-    assert_same(answers(model, TOKENS, MASK), first, tolerance=0)
-
-
-@pytest.mark.parametrize(
-    ("graph", "shape", "macs"),
-    [
-        (mlp(), (4, 6), 4 * (6 * 5 + 5 * 3)),
-        # Stem, depthwise, two of the squeeze, head: each for 2 images.
-        (image_net(), (2, 3, 16, 16), 2 * (64 * 8 * 27 + 64 * 8 * 9 + 16 + 16 + 8 * 4)),
-        # Three projections, scores and mix over 5 times, and the two of the MLP, for 2 sequences of width 8.
-        (token_net(), (2, 5), 2 * (3 * 5 * 64 + 2 * 5 * 5 * 8 + 5 * 8 * 32 + 5 * 32 * 3)),
-    ],
-    ids=["mlp", "image_net", "token_net"],
-)
-def test_flops_are_those_of_a_hand_count(graph: Made, shape: tuple[int, ...], macs: int, tmp_path: Path) -> None:
-    assert FLOPCounter().count_model_forward(read(graph, tmp_path), shape) == 2 * macs
-    per_sample = Profiler().count_flops(read(graph, tmp_path), shape)
-    assert per_sample == 2 * macs // shape[0]
+    for rows, time in ((2, 5), (1, 5), (2, 3), (2, 5)):
+        tokens, mask = TOKENS[:rows, :time], MASK[:rows, :time]
+        expected = reference(graph.model(), {"tokens": tokens, "attention_mask": mask})
+        assert_same(answers(model, tokens, mask), expected)
+    tables, norm, products = 20 * 8 + 16 * 8, 2 * 8, 3 * 8 * 8 + 8 * 32 + 32 * 3
+    assert sum(parameter.size for parameter in model.parameters()) == tables + norm + products
 
 
 def test_a_sequence_s_activations_are_dropped_when_they_were_read(tmp_path: Path) -> None:
@@ -114,27 +122,10 @@ def test_quantization_finds_the_layers(tmp_path: Path) -> None:
     assert not any(isinstance(module, Linear) for _, module in small.named_modules())
 
 
-@pytest.mark.parametrize(
-    ("graph", "inputs"),
-    [
-        (mlp(), [normal(5, 6)]),
-        (plain_net(), [normal(5, 3, 12, 12)]),
-        (image_net(), [normal(2, 3, 16, 16)]),
-        (token_net(), [TOKENS, MASK]),
-    ],
-)
-def test_a_plan_answers_the_same(graph: Made, inputs: list[Array], tmp_path: Path) -> None:
-    model = read(graph, tmp_path)
-    made = plan(model, *inputs)
-    for given in (inputs, [each[::-1].copy() for each in inputs]):
-        assert_same([made(*given).data], answers(model, *given))
-    with pytest.raises(ValueError, match="inputs"):
-        plan(model, *inputs, *inputs)
-
-
 def test_inputs_that_are_left_out(tmp_path: Path) -> None:
     """A mask is ones then, all else is zeros, of the lengths that the first input tells."""
     model = read(token_net(), tmp_path)
+    assert_same(answers(model, TOKENS.astype(np.float32), MASK), answers(model, TOKENS, MASK), tolerance=0)
     assert_same(answers(model, TOKENS), answers(model, TOKENS, np.ones_like(MASK)), tolerance=0)
     tokens, mask = model.example(3, time=7)
     assert (tokens.shape, mask.shape) == ((3, 7), (3, 7))
@@ -143,10 +134,12 @@ def test_inputs_that_are_left_out(tmp_path: Path) -> None:
     assert not tokens.data.any()
 
 
-def test_lengths_without_a_name_follow_the_first_input(tmp_path: Path) -> None:
+@pytest.mark.parametrize("open_length", [None, -1, "?"])
+def test_lengths_without_a_name_follow_the_first_input(open_length: Any, tmp_path: Path) -> None:
+    """Some exporters write -1, others "?" for each: two of them need not be equal."""
     graph = Made()
-    x = graph.input("x", [None, None])
-    graph.output(graph.node("Add", x, graph.input("other", [None, None])))
+    x = graph.input("x", [open_length, open_length])
+    graph.output(graph.node("Add", x, graph.input("other", [open_length, open_length])))
     graph.output(graph.node("Relu", graph.input("state", [2, None, 4])))
     total, state = answers(read(graph, tmp_path), normal(3, 5))
     np.testing.assert_array_equal(total, normal(3, 5))
@@ -208,15 +201,6 @@ def test_a_branch_that_the_data_decide(tmp_path: Path) -> None:
     assert sum(parameter.size for parameter in model.parameters()) == 2 * 9
 
 
-@pytest.mark.parametrize("names", [(-1, -1), ("?", "?")])
-def test_lengths_that_are_open_without_a_name(names: tuple[Any, Any], tmp_path: Path) -> None:
-    """Some exporters write -1, others "?" for each: two of them need not be equal."""
-    graph = Made()
-    graph.output(graph.node("Relu", graph.input("x", names)))
-    x = normal(2, 5)
-    assert_same(answers(read(graph, tmp_path), x), [np.maximum(x, 0)])
-
-
 def test_functions_of_the_file_are_written_out(tmp_path: Path) -> None:
     body = [helper.make_node("Mul", ["a", "a"], ["b"])]
     square = helper.make_function("own", "Square", ["a"], ["b"], body, [helper.make_opsetid("", 18)])
@@ -227,14 +211,6 @@ def test_functions_of_the_file_are_written_out(tmp_path: Path) -> None:
     onnx.save(model, str(tmp_path / "made.onnx"))
     (answer,) = answers(from_onnx(tmp_path / "made.onnx"), normal(3))
     np.testing.assert_array_equal(answer, normal(3) ** 2)
-
-
-def test_weights_beside_the_file(tmp_path: Path) -> None:
-    made = mlp().model()
-    onnx.save(made, str(tmp_path / "made.onnx"), save_as_external_data=True, location="weights", size_threshold=0)
-    assert (tmp_path / "weights").exists()
-    x = normal(4, 6)
-    assert_same(answers(from_onnx(tmp_path / "made.onnx"), x), reference(mlp().model(), {"x": x}))
 
 
 def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
@@ -281,12 +257,12 @@ def test_constants_that_the_reference_cannot_fold(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"", "holds no nodes"), (b"\x00\x01 not this", "is no ONNX file"), (b"# text\n" * 40, "is no ONNX file")],
+    [(b"", "holds no nodes|is no ONNX"), (b"\x00\x01 not this", "is no"), (b"# text\n" * 40, "is no")],
 )
 def test_a_file_of_another_kind(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "other.onnx"
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=f"other.onnx {message}|other.onnx is no ONNX file"):
+    with pytest.raises(ValueError, match=f"other.onnx ({message})"):
         from_onnx(path)
 
 
@@ -317,9 +293,12 @@ def test_graphs_that_cannot_run_are_refused_when_read(pairs: Any, named: str, tm
         read(_two_nodes(*pairs), tmp_path)
 
 
-def test_lost_and_broken_weights_beside_a_file(tmp_path: Path) -> None:
+def test_weights_beside_a_file_that_may_be_lost_or_broken(tmp_path: Path) -> None:
     made, path = mlp().model(), tmp_path / "made.onnx"
+    with pytest.raises(FileNotFoundError):
+        from_onnx(path)
     onnx.save(made, str(path), save_as_external_data=True, location="made.onnx.data", size_threshold=0)
+    assert_same(answers(from_onnx(path), normal(4, 6)), reference(mlp().model(), {"x": normal(4, 6)}))
     beside = tmp_path / "made.onnx.data"
     beside.write_bytes(beside.read_bytes()[:16])
     with pytest.raises(ValueError, match=r"made\.onnx\.data"):
@@ -329,34 +308,25 @@ def test_lost_and_broken_weights_beside_a_file(tmp_path: Path) -> None:
         from_onnx(path)
 
 
-def _tied(form: str) -> tuple[Made, Any]:
-    """Return a graph that reads one matrix twice, and what it answers."""
-    graph, matrix = Made(), normal(4, 4)
-    weight = graph.constant(matrix, "w")
-    if form == "products":
-        graph.output(graph.node("MatMul", graph.node("MatMul", graph.input("x", ["N", 4]), weight), weight))
-        return graph, lambda x: x @ matrix @ matrix
-    if form == "transposed":
-        first = graph.node("MatMul", graph.input("x", ["N", 4]), weight)
-        graph.output(graph.node("MatMul", first, graph.node("Transpose", weight)))
-        return graph, lambda x: x @ matrix @ matrix.T
-    if form == "Gemm":
-        first = graph.node("MatMul", graph.input("x", ["N", 4]), weight)
-        graph.output(graph.node("Gemm", first, weight, transB=1))
-        return graph, lambda x: x @ matrix @ matrix.T
-    rows = graph.node("Gather", weight, graph.input("x", ["N"], np.int64))
-    graph.output(graph.node("MatMul", rows, graph.node("Transpose", weight, perm=[1, 0])))
-    return graph, lambda x: matrix[x] @ matrix.T
-
-
 @pytest.mark.parametrize("form", ["products", "transposed", "Gemm", "embedding"])
 def test_a_weight_that_several_nodes_read_is_one_parameter(form: str, tmp_path: Path) -> None:
-    graph, expected = _tied(form)
-    model = read(graph, tmp_path)
+    graph, matrix = Made(), normal(4, 4)
+    weight = graph.constant(matrix, "w")
     x = np.array([1, 0, -1]) if form == "embedding" else normal(3, 4, seed=2)
-    assert_same(answers(model, x), [expected(x)])
+    name = graph.input("x", ["N", *x.shape[1:]], x.dtype)
+    first = graph.node("Gather", weight, name) if form == "embedding" else graph.node("MatMul", name, weight)
+    if form == "Gemm":
+        graph.output(graph.node("Gemm", first, weight, transB=1))
+    else:
+        second = weight if form == "products" else graph.node("Transpose", weight, perm=[1, 0])
+        graph.output(graph.node("MatMul", first, second))
+    model = read(graph, tmp_path)
+    left = matrix[x] if form == "embedding" else x @ matrix
+    assert_same(answers(model, x), [left @ (matrix if form == "products" else matrix.T)])
     (parameter,) = model.parameters()
     assert (parameter.size, stored_bytes(model)) == (16, 64)
+    if form == "products":
+        assert stored_bytes(quantize_model(model)) == 16 + 4 * 4  # codes, and a scale for each column
     model(x).sum().backward()
     step, near = 1e-2, []
     for sign in (1, -1):
@@ -367,17 +337,6 @@ def test_a_weight_that_several_nodes_read_is_one_parameter(form: str, tmp_path: 
     assert parameter.grad[2, 1] == pytest.approx((near[0] - near[1]) / (2 * step), rel=1e-2, abs=1e-3)
 
 
-def test_tied_products_are_quantized_once(tmp_path: Path) -> None:
-    graph, _ = _tied("products")
-    small = quantize_model(read(graph, tmp_path))
-    assert stored_bytes(small) == 16 + 4 * 4  # codes, and a scale for each column
-
-
-def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        from_onnx(tmp_path / "none.onnx")
-
-
 def test_without_the_onnx_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = mlp().file(tmp_path)
     monkeypatch.setitem(sys.modules, "onnx", None)
@@ -385,25 +344,21 @@ def test_without_the_onnx_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         from_onnx(path)
 
 
-def _wrong(model: OnnxModel, *inputs: Array) -> str:
-    with pytest.raises(ValueError, match=r".") as caught, no_grad():
-        model(*inputs)
-    return str(caught.value)
-
-
-def test_what_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ((TOKENS, MASK[:, :4]), r"\(2, 4\) with batch=2, time=5"),
+        ((TOKENS[0],), r"tokens \(batch, time\) of int64 cannot have shape \(5,\)"),
+        ((TOKENS, MASK, MASK), "takes 1 to 2 inputs"),
+        ((TOKENS + 0.5,), "whole numbers"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(inputs: Any, message: str, tmp_path: Path) -> None:
     model = read(token_net(), tmp_path)
-    assert "cannot have shape (2, 4) with batch=2, time=5" in _wrong(model, TOKENS, MASK[:, :4])
-    assert "tokens (batch, time) of int64 cannot have shape (5,)" in _wrong(model, TOKENS[0])
-    assert "takes 1 to 2 inputs" in _wrong(model, TOKENS, MASK, MASK)
-    assert "must hold whole numbers" in _wrong(model, TOKENS + 0.5)
-    assert_same(answers(model, TOKENS.astype(np.float32), MASK), answers(model, TOKENS, MASK), tolerance=0)
+    with pytest.raises(ValueError, match=message):
+        model(*inputs)
     with pytest.raises(ValueError, match="lengths"):
         model.example(2)
-    fixed = Made()
-    fixed.output(fixed.node("Relu", fixed.input("x", [1, 3])))
-    with pytest.raises(ValueError, match="batch"):
-        read(fixed, tmp_path).example(4)
 
 
 @pytest.mark.parametrize(("first", "expected"), [(2, 2), (1, 1), ("batch", 1), (None, 1)])
@@ -413,6 +368,9 @@ def test_an_example_has_the_batch_that_the_file_fixes(first: Any, expected: int,
     model = read(graph, tmp_path)
     (made,) = model.example()
     assert (made.shape, model.example_batch) == ((expected, 3), expected)
+    if first in (1, 2):
+        with pytest.raises(ValueError, match="batch"):
+            model.example(4)
 
 
 @pytest.mark.parametrize(
