@@ -59,7 +59,8 @@ def test_the_time_of_one_row_doubles_between_one_and_two_times_the_crossing(over
     assert isinstance(found.doubled, Measurement)
     assert isinstance(found.over, Measurement)
     assert found.doubled.median == pytest.approx(twice, rel=0.1)
-    assert found.over.median == pytest.approx(twice / 20, rel=0.1)
+    assert found.bend.median == pytest.approx(20 if overlap else 21, rel=1e-3)
+    assert found.over.median == pytest.approx(2 if overlap else 22 / 21, rel=0.03)
     assert (found.few.median, found.many.median) == pytest.approx((1, 4) if overlap else (24 / 21, 276 / 84), rel=0.02)
 
 

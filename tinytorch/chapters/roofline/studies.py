@@ -91,11 +91,14 @@ def products(times: Mapping[int, Measurement], inner: int, columns: int, machine
 class Crossing:
     """Rows from which arithmetic decides, by the formula, and where the time of one row was found to double.
 
-    ``few`` and ``many`` are what more rows cost: four over one, and the most over a quarter of them.
+    ``bend`` is where the time of one row meets the rise of the last ones, and ``over`` how many times as many rows
+    double it: one if bytes and arithmetic of the kernel add up, two if the shorter of them is hidden. ``few`` and
+    ``many`` are what more rows cost: four over one, and the most over a quarter of them.
     """
 
     ridge: Measurement
     predicted: Modelled
+    bend: Measurement
     doubled: Measurement | Unmeasured
     over: Measurement | Unmeasured
     few: Measurement
@@ -106,12 +109,17 @@ def crossing(rows: Mapping[int, Product], machine: Ceilings) -> Crossing:
     """Return the crossing of products of 1, 2, 4 and more rows."""
     times = {count: one.placed.seconds for count, one in rows.items()}
     most, found = max(times), source(rows[1].placed.slope, machine)
-    predicted, doubled = found.ridge.scaled(2, "rows", "predicted crossing"), rows_at_twice(times)
+    doubled = over = rows_at_twice(times)
+    rounds = zip(*(times[rows].samples for rows in (1, most // 4, most)), strict=True)
+    met = [one * (most - most // 4) / (last - before) for one, before, last in rounds]
+    if isinstance(doubled, Measurement):
+        over = _of_rounds(times, "rows at twice over the bend", "", np.divide(doubled.samples, met).tolist())
     return Crossing(
         found.ridge,
-        Modelled.by(_ROOFLINE, predicted),
+        Modelled.by(_ROOFLINE, found.ridge.scaled(2, "rows", "predicted crossing")),
+        _of_rounds(times, "rows at which the time of one meets the rise of the last", "rows", met),
         doubled,
-        doubled if isinstance(doubled, Unmeasured) else quotient(doubled, predicted, "rows at twice over predicted"),
+        over,
         ratio(times[4], times[1], "four rows over one"),
         ratio(times[most], times[most // 4], f"{most} rows over {most // 4}"),
     )
@@ -121,7 +129,7 @@ def rows_at_twice(times: Mapping[int, Measurement]) -> Measurement | Unmeasured:
     """Return at how many rows the time is twice that of the fewest, between neighbours on logarithmic axes."""
     first, *others = times
     growth = {rows: ratio(times[rows], times[first]) for rows in others}
-    found = []
+    found: list[float] = []
     for round_ in zip(*(one.samples for one in growth.values()), strict=True):
         steps = [(first, 1.0), *zip(growth, round_, strict=True)]
         over = next((at for at, (_, grown) in enumerate(steps) if grown >= 2), None)
@@ -129,9 +137,14 @@ def rows_at_twice(times: Mapping[int, Measurement]) -> Measurement | Unmeasured:
             return Unmeasured(f"{others[-1]} rows did not always take twice the time of one")
         (below, less), (above, more) = steps[over - 1], steps[over]
         found.append(below * (above / below) ** (math.log(2 / less) / math.log(more / less)))
-    sides = {"one": times[first].conditions, "many": times[others[-1]].conditions}
-    conditions = of_interleaved(sides, (times[first].name, times[others[-1]].name), found)
-    return Measurement("rows that take twice the time of one", tuple(found), "rows", conditions)
+    return _of_rounds(times, "rows that take twice the time of one", "rows", found)
+
+
+def _of_rounds(times: Mapping[int, Measurement], name: str, unit: str, found: Sequence[float]) -> Measurement:
+    """Return what was found in each round of times that were taken in turns."""
+    one, many = times[min(times)], times[max(times)]
+    sides = {"one": one.conditions, "many": many.conditions}
+    return Measurement(name, tuple(found), unit, of_interleaved(sides, (one.name, many.name), found))
 
 
 def until_bytes_take_as_long(call: Placed, machine: Ceilings) -> tuple[Modelled, str]:
