@@ -1,10 +1,8 @@
 """Conditions: what of them survives each operation, that all of them are read, and their JSON with its schema."""
 
-import ast
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, is_dataclass, replace
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -13,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-import tinytorch
 from scripts import write_schemas
 from tinytorch.chapters.benchmarking.bottlenecks import Forecast
 from tinytorch.chapters.benchmarking.variants import gains, kept_of_product
@@ -23,13 +20,12 @@ from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import rows_at_twice
 from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
-from tinytorch.perf.measuring import Measurement, Unmeasured, difference, quotient, ratio
+from tinytorch.perf.measuring import Measurement, difference, quotient, ratio
 from tinytorch.perf.measuring.codec import conditions_schema, from_json, to_json
 from tinytorch.perf.measuring.conditions import (
     BetweenRuns,
     BlasThreads,
     Conditions,
-    Instrument,
     Sample,
     Side,
     of_all,
@@ -43,7 +39,6 @@ from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.report.records import measurement_from_record, number_body
 
-ROOT = Path(tinytorch.__file__).resolve().parents[1]
 SAMPLES = tuple(1 + 0.01 * ((7 * at) % 12) for at in range(12))
 
 
@@ -60,37 +55,6 @@ def side(name: str, cpu: float = 1.0, spread: float = 0.0, sample: Sample = Samp
     return Measurement(name, SAMPLES, "s", conditions)
 
 
-def _of_all(one: Measurement, other: Measurement) -> Measurement:
-    return Measurement("product", SAMPLES, "", of_all((one.conditions, other.conditions)))
-
-
-def _of_sides(one: Measurement, other: Measurement) -> Measurement:
-    return Measurement("product", SAMPLES, "", of_sides({"one": one.conditions, "other": other.conditions}))
-
-
-def _doubled(one: Measurement, other: Measurement) -> Measurement:
-    found = rows_at_twice({1: one, 2: other})
-    assert isinstance(found, Measurement)
-    return found
-
-
-def _of_reach(one: Measurement, other: Measurement) -> Measurement:
-    return added((at_cost(2, one), at_cost(3, other).longer(at_cost(1, other)))).statistic("reach")
-
-
-def _of_rates(one: Measurement, other: Measurement) -> Measurement:
-    return added((at_rate(2, one.per(1, "/s")), at_rate(3, other.per(1, "/s")))).statistic("reach")
-
-
-def _amdahl(one: Measurement, other: Measurement) -> Measurement:
-    share = Measurement("share", tuple(each / 3 for each in SAMPLES), "%", replace(one.conditions, part_of="all"))
-    return predicted_speedup(share, other.scaled(5.0), "law")  # a gain near 1 would hide the share's spread
-
-
-def _record(one: Measurement) -> Measurement:
-    return measurement_from_record({"key": "it", **number_body("it", one)})
-
-
 def _json(one: Measurement) -> Measurement:
     return from_json(json.loads(json.dumps(to_json(Kept(one)))), Kept, "it").seconds
 
@@ -102,43 +66,34 @@ class Kept:
     seconds: Seconds
 
 
-def _link(one: Measurement, other: Measurement) -> Measurement:
-    return fit({8: one, 1000: other.scaled(1.5), 2000: one.scaled(2.0)}).alpha
-
-
-def _kept(one: Measurement, other: Measurement) -> Measurement:
-    return kept_of_product(gains({each.name: each for each in (one, other)}, one.name), (other.name,), other.name)
-
-
-def _break_even(one: Measurement, other: Measurement) -> Measurement:
-    found = time_break_even((0.01, 0.999), [one.scaled(0.001), other.scaled(1.1)], "break-even")
-    assert not isinstance(found, Unmeasured)
-    return found
-
-
-def _by_law(one: Measurement, other: Measurement) -> Measurement:
-    found = seconds_by_law((1, one), (2, other.scaled(100.0)), 4)
-    assert found is not None
-    return found
-
-
-TWO: dict[str, Callable[[Measurement, Measurement], Measurement]] = {
-    "ratio": lambda one, other: ratio(one, other),
+TWO: dict[str, Callable[[Measurement, Measurement], Any]] = {
+    "ratio": ratio,
     "difference": lambda one, other: difference(one, other, "difference"),
     "quotient": lambda one, other: quotient(one, other, "quotient"),
     "scaled quotient": lambda one, other: quotient(one, other, "quotient").scaled(3.0),
     "rate of a quotient": lambda one, other: quotient(one, other, "quotient").per(3.0, ""),
-    "of all": _of_all,
-    "of sides": _of_sides,
-    "break-even": _break_even,
-    "sum at costs": _of_reach,
-    "sum at rates": _of_rates,
-    "Amdahl's law": _amdahl,
-    "line through messages": _link,
-    "gain over the product of gains": _kept,
-    "law of two times": _by_law,
+    "of all": lambda one, other: Measurement("all", SAMPLES, "", of_all((one.conditions, other.conditions))),
+    "of sides": lambda one, other: Measurement(
+        "sides", SAMPLES, "", of_sides({"one": one.conditions, "other": other.conditions})
+    ),
+    "break-even": lambda one, other: time_break_even((0.01, 0.999), [one.scaled(0.001), other.scaled(1.1)], "even"),
+    "sum at costs": lambda one, other: added((at_cost(2, one), at_cost(3, other).longer(at_cost(1, other)))).statistic(
+        "reach"
+    ),
+    "sum at rates": lambda one, other: added((at_rate(2, one.per(1, "/s")), at_rate(3, other.per(1, "/s")))).statistic(
+        "reach"
+    ),
+    # A gain near 1 would hide the share's spread.
+    "Amdahl's law": lambda one, other: predicted_speedup(
+        Measurement("share", tuple(each / 3 for each in SAMPLES), "%", one.conditions), other.scaled(5.0), "law"
+    ),
+    "line through messages": lambda one, other: fit({8: one, 1000: other.scaled(1.5), 2000: one.scaled(2.0)}).alpha,
+    "gain over the product of gains": lambda one, other: kept_of_product(
+        gains({each.name: each for each in (one, other)}, one.name), (other.name,), other.name
+    ),
+    "law of two times": lambda one, other: seconds_by_law((1, one), (2, other.scaled(100.0)), 4),
     "forecast": lambda one, other: as_measurement(Forecast((10, 5), one, (one.scaled(0.5), other)).predicted),
-    "where times double": lambda one, other: _doubled(one, other.scaled(9.0)),
+    "where times double": lambda one, other: rows_at_twice({1: one, 2: other.scaled(9.0)}),
     "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),
 }
 ONE: dict[str, Callable[[Measurement], Measurement]] = {
@@ -149,9 +104,9 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
     "multiple of a statistic": lambda one: one.tail(50).scaled(3.0),
     "limit": lambda one: predicted_speedup(one.scaled(0.3, "%"), None, "limit"),
     "JSON": _json,
-    "record": _record,
+    "record": lambda one: measurement_from_record({"key": "it", **number_body("it", one)}),
     "JSON of a statistic": lambda one: _json(one.tail(50)),
-    "record of a statistic": lambda one: _record(one.tail(50)),
+    "record of a statistic": lambda one: ONE["record"](one.tail(50)),
 }
 #: Made of ratios, of which what hits both sides alike drops out, or of the side that differs most.
 OF_RATIOS = {
@@ -164,35 +119,34 @@ each_operation = pytest.mark.parametrize(
 few = settings(deadline=None, max_examples=5)
 
 
-def made_by(operation: tuple[str, int], changed: Measurement, kept: Measurement) -> Measurement:
+def made_by(operation: tuple[str, int], changed: dict[str, Any], kept: dict[str, Any] | None = None) -> Measurement:
     """Return what an operation makes where the side of its number is ``changed``."""
     name, at = operation
-    if name in ONE:
-        return ONE[name](changed)
-    return TWO[name](*((changed, kept) if at == 0 else (kept, changed)))
-
-
-def names_of(operation: tuple[str, int]) -> tuple[str, str]:
-    return ("one", "other") if operation[1] == 0 else ("other", "one")
+    how = [changed, kept or {}][:: -1 if at else 1]
+    sides = [side(each, **said) for each, said in zip(("one", "other"), how, strict=True)]
+    found = ONE[name](sides[0]) if name in ONE else TWO[name](*sides)
+    assert isinstance(found, Measurement)
+    return found
 
 
 @each_operation
-@given(st.floats(0.01, 0.99))
+@given(st.floats(0.01, 0.99), st.sampled_from([kind for kind in Sample if kind.are_independent]))
 @few
-def test_what_disturbed_a_side_disturbed_what_is_made_of_it(operation: tuple[str, int], cpu: float) -> None:
-    changed, kept = names_of(operation)
-    found = made_by(operation, side(changed, cpu=cpu), side(kept)).conditions
-    assert found.cpu_per_wall == cpu
+def test_what_disturbed_a_side_disturbed_what_is_made_and_only_independent_sides_make_independent_samples(
+    operation: tuple[str, int], cpu: float, kind: Sample
+) -> None:
+    found = made_by(operation, {"cpu": cpu, "sample": kind}, {"sample": kind}).conditions
+    assert (found.cpu_per_wall, found.sample) == (cpu, kind)
     assert had_less_than_a_core(found) is (cpu < 0.9)
+    for kept in ({"sample": kind}, {}):
+        assert not made_by(operation, {}, kept).conditions.sample.are_independent
 
 
 @each_operation
 @given(st.floats(0.01, 0.5))
 @few
 def test_what_runs_differ_by_widens_what_is_made_of_them(operation: tuple[str, int], spread: float) -> None:
-    changed, kept = names_of(operation)
-    wide = made_by(operation, side(changed, spread=spread), side(kept)).interval
-    plain = made_by(operation, side(changed), side(kept)).interval
+    wide, plain = (made_by(operation, {"spread": each}).interval for each in (spread, 0.0))
     assert wide.low < plain.low - 1e-7
     assert wide.high > plain.high + 1e-7
 
@@ -205,21 +159,11 @@ def test_both_sides_count_in_what_runs_differ_by(name: str, first: float, second
     assert both.half_width > one.half_width
 
 
-@each_operation
-@given(st.sampled_from([kind for kind in Sample if kind.are_independent]))
-@few
-def test_samples_are_independent_only_if_those_of_all_sides_are(operation: tuple[str, int], kind: Sample) -> None:
-    changed, kept = names_of(operation)
-    assert made_by(operation, side(changed, sample=kind), side(kept, sample=kind)).conditions.sample is kind
-    assert not made_by(operation, side(changed), side(kept, sample=kind)).conditions.sample.are_independent
-    assert not made_by(operation, side(changed), side(kept)).conditions.sample.are_independent
-
-
 def test_the_longer_of_two_may_be_either() -> None:
-    one, other = side("one", cpu=0.5, sample=Sample.PROCESSES), side("other")
-    for first, second in ((one, other), (other, one)):
-        found = at_cost(2, first).longer(at_cost(1, second)).statistic("longer").conditions
-        assert (found.cpu_per_wall, found.sample) == (0.5, Sample.CALLS)
+    first, second = at_cost(2, side("one", cpu=0.5, sample=Sample.PROCESSES)), at_cost(2, side("other"))
+    for found in (first.longer(second), second.longer(first)):
+        conditions = found.statistic("longer").conditions
+        assert (conditions.cpu_per_wall, conditions.sample) == (0.5, Sample.CALLS)
 
 
 def test_a_quotient_that_is_scaled_or_turned_still_knows_that_a_side_may_wander() -> None:
@@ -314,20 +258,6 @@ def test_what_are_no_conditions_is_refused(given: Any, said: str) -> None:
         from_json(given, Conditions, "it")
     errors = Draft202012Validator({"$ref": "#/$defs/Conditions", "$defs": conditions_schema()}).iter_errors(given)
     assert next(errors, None) is not None
-
-
-def test_every_field_is_read_by_something() -> None:
-    own = ("tinytorch/perf/measuring/conditions.py", "tinytorch/perf/measuring/codec.py")
-    paths = [path for folder in ("tinytorch", "book", "scripts") for path in (ROOT / folder).rglob("*.py")]
-    read = {
-        node.attr
-        for path in paths
-        if path.relative_to(ROOT).as_posix() not in own
-        for node in ast.walk(ast.parse(path.read_bytes()))
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
-    }
-    kinds = (Conditions, Side, BetweenRuns, *get_args(Instrument))
-    assert [f"{kind.__name__}.{field.name}" for kind in kinds for field in fields(kind) if field.name not in read] == []
 
 
 def test_the_schema_of_records_has_the_conditions_of_the_types() -> None:
