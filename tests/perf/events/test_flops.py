@@ -1,6 +1,7 @@
 """FLOPs against closed forms, against what a hand-written loop multiplies, and against published shapes."""
 
 import math
+from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -26,13 +27,9 @@ from tinytorch.perf.profiling import Profiler
 small = st.integers(1, 6)
 
 
-@pytest.mark.parametrize("batch", [1, 7, 64])
-def test_linear_512_is_524288_a_sample_at_any_batch(batch: int) -> None:
-    assert Profiler().count_flops(Linear(512, 512, seed=0), (batch, 512)) == 524_288
-
-
-def test_one_axis_is_one_sample() -> None:
-    assert Profiler().count_flops(Linear(8, 2, seed=0), (8,)) == 2 * 8 * 2
+@pytest.mark.parametrize("shape", [(1, 512), (7, 512), (512,)])
+def test_linear_512_is_524288_a_sample_at_any_batch(shape: tuple[int, ...]) -> None:
+    assert Profiler().count_flops(Linear(512, 512, seed=0), shape) == 524_288
 
 
 class Zeros(np.random.Generator):
@@ -69,12 +66,8 @@ def test_a_gpt_of_gpt2_small_shape_at_both_published_lengths() -> None:
 
 def multiplied_by_hand(height: int, width: int, kernel: int, stride: int, padding: int) -> int:
     """Count taps that a window meets at every place where it fits into the padded image, by walking there."""
-    count = 0
-    for top in range(0, height + 2 * padding, stride):
-        for left in range(0, width + 2 * padding, stride):
-            if top + kernel <= height + 2 * padding and left + kernel <= width + 2 * padding:
-                count += kernel * kernel
-    return count
+    tops, lefts = (range(0, size + 2 * padding - kernel + 1, stride) for size in (height, width))
+    return sum(kernel * kernel for _ in product(tops, lefts))
 
 
 @settings(deadline=None, max_examples=50)
@@ -103,47 +96,38 @@ def test_groups_and_dilation_divide_and_shrink() -> None:
     assert counter.count_conv2d(8, 8, 4, 8, 3, dilation=2, groups=2) == Profiler().count_flops(layer, (1, 4, 8, 8))
 
 
-def test_a_grouped_convolution_backward_is_twice_its_forward_and_half_of_that_without_the_inputs_gradient() -> None:
-    layer = Conv2d(4, 8, 3, padding=1, groups=2, seed=0)
-    x = np.ones((3, 4, 6, 6), np.float32)
-    found = {
-        needed: Profiler().profile_backward_pass(layer, Tensor(x, requires_grad=needed)) for needed in (True, False)
-    }
-    assert found[True]["backward_flops"] == 2 * found[True]["forward_flops"]
-    assert found[False]["backward_flops"] == found[False]["forward_flops"] == found[True]["forward_flops"]
+@pytest.mark.parametrize(("needed", "times"), [(True, 2), (False, 1)])
+def test_a_grouped_convolution_backward_is_twice_its_forward_and_half_of_that_without_the_inputs_gradient(
+    needed: bool, times: int
+) -> None:
+    x = Tensor(np.ones((3, 4, 6, 6), np.float32), requires_grad=needed)
+    found = Profiler().profile_backward_pass(Conv2d(4, 8, 3, padding=1, groups=2, seed=0), x)
+    assert found["forward_flops"] == 3 * FLOPCounter().count_conv2d(6, 6, 4, 8, 3, padding=1, groups=2)
+    assert found["backward_flops"] == times * found["forward_flops"]
 
 
 @settings(deadline=None, max_examples=25)
 @given(st.integers(1, 20), st.integers(1, 3), st.integers(1, 3), st.integers(1, 3))
 def test_attention_by_formula_is_attention_as_it_ran(length: int, heads: int, depth: int, batch: int) -> None:
-    width = heads * depth
-    model = MultiHeadAttention(width, heads, seed=0)
-    closed = FLOPCounter().count_attention(length, width, batch)
-    assert FLOPCounter().count_model_forward(model, (batch, length, width)) == closed
-    assert closed == batch * (4 * length * length * width + 8 * length * width * width)
-    assert FLOPCounter().count_attention(length, width, batch, projections=False) == 4 * batch * length**2 * width
+    width, counter = heads * depth, FLOPCounter()
+    closed = counter.count_attention(length, width, batch)
+    ran = counter.count_model_forward(MultiHeadAttention(width, heads, seed=0), (batch, length, width))
+    assert ran == closed == batch * (4 * length * length * width + 8 * length * width * width)
+    assert counter.count_attention(length, width, batch, projections=False) == 4 * batch * length**2 * width
 
 
 @settings(deadline=None, max_examples=15)
-@given(st.integers(2, 30), st.integers(1, 3), st.integers(1, 8), st.integers(1, 3))
-def test_a_transformer_by_formula_is_the_gpt_as_it_ran(vocab: int, layers: int, length: int, batch: int) -> None:
-    model = GPT(vocab, 8, layers, 2, 8, seed=0)
-    counter = FLOPCounter()
-    assert counter.count_model_forward(model, (batch, length)) == FLOPCounter().count_transformer(
-        vocab, 8, layers, length, batch
-    )
-
-
-@given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
-def test_the_mlp_of_a_transformer_is_as_wide_as_it_is_said_to_be(
-    ratio: int, layers: int, length: int, batch: int
+@given(st.integers(2, 30), st.integers(1, 3), st.integers(1, 8), st.integers(1, 3), st.integers(1, 6))
+def test_a_transformer_by_formula_is_the_gpt_as_it_ran_and_its_mlp_as_wide_as_it_is_said_to_be(
+    vocab: int, layers: int, length: int, batch: int, ratio: int
 ) -> None:
     """Attention and the vocabulary stay what they are; two products of 2 B T d (r d) grow with r."""
-    width, vocab = 8, 11
-    found = FLOPCounter().count_transformer(vocab, width, layers, length, batch, mlp_ratio=ratio)
-    rows = batch * length
-    attention = layers * FLOPCounter().count_attention(length, width, batch)
-    assert found == attention + layers * 2 * 2 * rows * width * (ratio * width) + 2 * rows * width * vocab
+    counter, width, rows = FLOPCounter(), 8, batch * length
+    ran = counter.count_model_forward(GPT(vocab, width, layers, 2, 8, seed=0), (batch, length))
+    assert ran == counter.count_transformer(vocab, width, layers, length, batch)
+    attention = layers * counter.count_attention(length, width, batch)
+    expected = attention + layers * 2 * 2 * rows * width * (ratio * width) + 2 * rows * width * vocab
+    assert counter.count_transformer(vocab, width, layers, length, batch, mlp_ratio=ratio) == expected
 
 
 @settings(deadline=None, max_examples=20)
@@ -157,9 +141,8 @@ def test_the_breakdown_sums_to_the_total(batch: int, kinds: list[str]) -> None:
         "model": lambda: counter.count_model_forward(two_layers(), (batch, INPUTS)),
     }
     returned = sum(count[kind]() for kind in kinds)
-    assert sum(counter.breakdown().values()) == counter.total_flops == returned
-    assert counter.total_flops == 2 * counter.total_macs
-    assert sum(row.flops or 0 for row in counter.rows) == returned
+    rows = sum(row.flops or 0 for row in counter.rows)
+    assert sum(counter.breakdown().values()) == counter.total_flops == 2 * counter.total_macs == rows == returned
 
 
 def test_bias_and_activation_are_elementwise_and_never_flops() -> None:
@@ -177,36 +160,26 @@ def test_backward_is_counted_on_a_backward_that_ran() -> None:
     assert FLOPCounter().count_model_backward(two_layers(), (ROWS, INPUTS)) == 2 * (2 * last + first)
 
 
-def test_an_op_without_formula_raises_or_is_listed_and_never_guessed() -> None:
+def test_an_op_without_formula_raises_or_is_listed_and_never_guessed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UncountedError, match="mystery"):
         Profiler().count_flops(Mystery(), (ROWS, INPUTS))
     counter = FLOPCounter(uncounted="list")
     assert counter.count_model_forward(Mystery(), (ROWS, INPUTS)) == 2 * ROWS * INPUTS * OUTPUTS
     assert counter.uncounted_ops == ("mystery",)
     assert [(row.macs, row.flops, row.elementwise) for row in counter.rows if row.op == "mystery"] == [(None,) * 3]
-
-
-def test_a_refused_model_leaves_the_counter_as_it_was() -> None:
-    counter = FLOPCounter()
-    counter.count_linear(2, 3)
-    with pytest.raises(UncountedError):
-        counter.count_model_forward(Mystery(), (ROWS, INPUTS))
-    assert counter.total_flops == 12
-    assert len(counter.rows) == 1
-
-
-def test_a_model_that_runs_no_op_cannot_be_counted() -> None:
-    with pytest.raises(ValueError, match="no op"):
-        FLOPCounter().count_model_forward(lambda x: x, (1, 3))
-
-
-def test_the_report_shows_total_and_what_is_uncounted(capsys: pytest.CaptureFixture[str]) -> None:
-    counter = FLOPCounter(uncounted="list")
-    counter.count_model_forward(Mystery(), (ROWS, INPUTS))
     counter.print_report("Toy")
     said = capsys.readouterr().out
     assert f"Toy: {2 * ROWS * INPUTS * OUTPUTS:,} FLOPs" in said
     assert "uncounted, in no sum: mystery" in said
+
+
+@pytest.mark.parametrize(("model", "error"), [(Mystery(), UncountedError), (lambda x: x, ValueError)])
+def test_a_refused_model_leaves_the_counter_as_it_was(model: Any, error: type[Exception]) -> None:
+    counter = FLOPCounter()
+    counter.count_linear(2, 3)
+    with pytest.raises(error, match=r"mystery|no op"):
+        counter.count_model_forward(model, (ROWS, INPUTS))
+    assert (counter.total_flops, len(counter.rows)) == (12, 1)
 
 
 class Late(Module):

@@ -4,8 +4,8 @@ import mmap
 import os
 import threading
 import time
-from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,20 +40,18 @@ MIB = 2**20
 
 def test_each_thread_has_a_core_of_its_own_and_the_caller_keeps_its() -> None:
     before = usable_cores()
+    seen: list[tuple[str, int]] = []
+
+    def look() -> None:
+        seen.extend((threading.current_thread().name, core) for core in usable_cores())
+
     with Team(len(before)) as team:
-        seen: list[tuple[int, ...]] = []
-        names: set[str] = set()
-
-        def look() -> None:
-            seen.append(tuple(usable_cores()))
-            names.add(threading.current_thread().name)
-
-        team.run([look] * team.threads)
-        team.run([look] * team.threads)
-    assert len(names) == len(before)
-    if team.pinned:
-        assert sorted(seen) == sorted(2 * [(core,) for core in before])
+        for _ in range(2):
+            team.run([look] * team.threads)
+    assert len({name for name, _ in seen}) == len(before)
     assert team.pinned == may_pin()
+    if team.pinned:
+        assert sorted(core for _, core in seen) == sorted(2 * before)
     assert usable_cores() == before
 
 
@@ -80,14 +78,13 @@ def test_where_nothing_may_be_pinned_threads_run_unpinned_and_their_conditions_s
         keep_to(2)
 
 
-def test_the_time_runs_from_the_first_start_to_the_last_end() -> None:
+def test_the_time_runs_from_the_first_start_to_the_last_end_and_an_error_arrives() -> None:
     with Team(1) as team:
         assert team.run([lambda: time.sleep(0.02)]) >= 0.02
-
-
-def test_an_error_in_a_thread_arrives() -> None:
-    with Team(1) as team, pytest.raises(ZeroDivisionError):
-        team.run([lambda: 1 // 0])
+        with pytest.raises(ValueError, match="tasks"):
+            team.run([lambda: None] * 2)
+        with pytest.raises(ZeroDivisionError):
+            team.run([lambda: 1 // 0])
 
 
 @pytest.mark.parametrize("threads", [0, -1, 10_000])
@@ -96,74 +93,49 @@ def test_a_team_is_as_large_as_there_are_cores(threads: int) -> None:
         Team(threads)
 
 
-def test_a_team_takes_one_task_a_thread() -> None:
-    with Team(1) as team, pytest.raises(ValueError, match="tasks"):
-        team.run([lambda: None] * 2)
-
-
 def test_memory_begins_at_a_huge_page_and_holds_zeros() -> None:
     arena = Arena(3 * 2**20 + 5)
-    assert arena.memory.ctypes.data % HUGE_PAGE == 0
-    assert arena.memory.size == 3 * 2**20 + 5
+    assert (arena.memory.ctypes.data % HUGE_PAGE, arena.memory.size) == (0, 3 * 2**20 + 5)
     assert not arena.memory.any()
     view = arena.view(64, 10, np.float32)
     view[:] = 1
     assert np.flatnonzero(arena.memory)[0] >= 64
     assert view.ctypes.data == arena.memory.ctypes.data + 64
-    huge = arena.huge_bytes()
-    assert huge is None or 0 <= huge <= arena.memory.size + HUGE_PAGE
-
-
-def test_huge_pages_are_not_used_where_they_are_not_wanted() -> None:
+    assert 0 <= (arena.huge_bytes() or 0) <= arena.memory.size + HUGE_PAGE
     assert not Arena(4 * HUGE_PAGE, huge=False).huge_bytes()
     assert huge_page_policy() in (None, "always", "madvise", "never")
 
 
-@pytest.mark.parametrize(("start", "count"), [(-1, 1), (0, 3), (8, 1)])
-def test_a_view_stays_inside(start: int, count: int) -> None:
-    with pytest.raises(ValueError, match="within"):
-        Arena(8).view(start, count, np.float32)
-
-
-def test_an_arena_has_a_size() -> None:
-    with pytest.raises(ValueError, match="size"):
-        Arena(0)
+@pytest.mark.parametrize(("size", "start", "count"), [(8, -1, 1), (8, 0, 3), (8, 8, 1), (0, 0, 0)])
+def test_an_arena_has_a_size_and_a_view_stays_inside(size: int, start: int, count: int) -> None:
+    with pytest.raises(ValueError, match=r"within|size"):
+        Arena(size).view(start, count, np.float32)
 
 
 def test_each_fresh_page_costs_a_minor_fault() -> None:
-    pages = 300
+    pages, faults = 300, [minor_page_faults()]
     with mmap.mmap(-1, pages * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as fresh:
         fresh.madvise(getattr(mmap, "MADV_NOHUGEPAGE", mmap.MADV_NORMAL))
-        before = minor_page_faults()
-        for page in range(pages):
-            fresh[page * mmap.PAGESIZE] = 1
-        once = minor_page_faults()
-        for page in range(pages):
-            fresh[page * mmap.PAGESIZE] = 2
-        again = minor_page_faults()
-    assert once - before >= pages
-    assert again - once < pages // 2, "a page is given once"
+        for value in (1, 2):
+            for page in range(pages):
+                fresh[page * mmap.PAGESIZE] = value
+            faults.append(minor_page_faults())
+    once, again = np.diff(faults)
+    assert once >= pages
+    assert again < pages // 2, "a page is given once"
 
 
-def test_the_price_of_a_fault_is_of_faults_that_the_system_counted() -> None:
-    with Team(1) as team:
-        measured = page_fault(team, repeats=3)
-    assert measured.n == 3
-    pages = measured.conditions.instrument
-    assert isinstance(pages, PageProbe)
-    assert pages.page_bytes == mmap.PAGESIZE
-    assert pages.faults_per_page >= 1
-
-
-@pytest.mark.parametrize("page_bytes", [16 * 2**10, 64 * 2**10])
-def test_pages_are_as_large_as_the_system_s(page_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("page_bytes", [mmap.PAGESIZE, 16 * 2**10, 64 * 2**10])
+def test_the_price_of_a_fault_is_of_faults_that_the_system_counted_on_pages_of_its_size(
+    page_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Larger pages are made up, so that one touch of each leaves the rest of it, real pages, untouched."""
     monkeypatch.setattr(mmap, "PAGESIZE", page_bytes)
     with Team(1) as team:
         measured = page_fault(team, repeats=3)
     pages = measured.conditions.instrument
     assert isinstance(pages, PageProbe)
-    assert pages.page_bytes == page_bytes
+    assert (measured.n, pages.page_bytes) == (3, page_bytes)
     # A step of 4 KiB would touch so many real ones.
     assert 1 <= pages.faults_per_page < 1.5
 
@@ -171,21 +143,16 @@ def test_pages_are_as_large_as_the_system_s(page_bytes: int, monkeypatch: pytest
 class Clock:
     """A probe whose rounds take a known time."""
 
-    def __init__(self, seconds: float, overhead: float = 0.0) -> None:
-        self.seconds, self.overhead, self.calls = seconds, overhead, 0
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
 
     def run(self, rounds: int) -> float:
-        self.calls += 1
-        return self.overhead + self.seconds * rounds
+        return self.seconds * rounds
 
 
-@pytest.mark.parametrize("seconds", [1e-8, 1e-6, 1e-4])
-def test_rounds_fill_the_time_of_a_sample(seconds: float) -> None:
-    assert calibrated_rounds(Clock(seconds).run, 1e-3) * seconds == pytest.approx(1e-3, rel=0.05)
-
-
-def test_a_round_longer_than_a_sample_runs_once() -> None:
-    assert calibrated_rounds(Clock(1.0).run, 1e-3) == 1
+@pytest.mark.parametrize(("seconds", "sample"), [(1e-8, 1e-3), (1e-6, 1e-3), (1e-4, 1e-3), (1.0, 1.0)])
+def test_rounds_fill_the_time_of_a_sample_and_a_longer_one_runs_once(seconds: float, sample: float) -> None:
+    assert calibrated_rounds(Clock(seconds).run, 1e-3) * seconds == pytest.approx(sample, rel=0.05)
 
 
 def test_a_rate_is_the_amount_of_a_round_over_its_time() -> None:
@@ -205,23 +172,22 @@ def test_a_rate_is_the_amount_of_a_round_over_its_time() -> None:
 
 
 def test_a_probe_whose_sample_takes_long_has_fewer_spread_over_all_rounds() -> None:
-    order: list[tuple[str, int]] = []
+    order: dict[str, list[int]] = {"a": [], "b": []}
     done: list[float] = []
 
-    def noting(name: str, clock: Clock) -> Callable[[int], float]:
+    def probe(name: str, seconds: float) -> Probe:
         def run(rounds: int) -> float:
-            order.append((name, len(done)))
-            return clock.run(rounds)
+            order[name].append(len(done))
+            return seconds * rounds
 
-        return run
+        return Probe(name, run, 1, "B/s")
 
     with Team(1) as team:
-        probes = {name: Probe(name, noting(name, Clock(each)), 1, "B/s") for name, each in (("a", 1e-5), ("b", 0.1))}
-        rates = interleaved_rates(team, probes, done.append, repeats=30)
+        rates = interleaved_rates(team, {"a": probe("a", 1e-5), "b": probe("b", 0.1)}, done.append, repeats=30)
     assert (rates["a"].n, rates["b"].n) == (30, FEWEST_REPEATS)
     assert rates["b"].samples == pytest.approx([10.0] * FEWEST_REPEATS)
     # Each sample is one run, and one goes before it.
-    rounds = {name: [at for of, at in order if of == name][-2 * one.n :: 2] for name, one in rates.items()}
+    rounds = {name: order[name][-2 * one.n :: 2] for name, one in rates.items()}
     assert rounds == {"a": list(range(30)), "b": list(range(0, 30, 2))}
     of_a, of_b = same_rounds(rounds["a"], rounds["b"])
     assert np.array_equal(of_a, of_b)
@@ -279,16 +245,14 @@ def test_working_sets_are_two_an_octave_and_those_asked_for() -> None:
         working_sets(2, largest=10_000)
 
 
-def test_streams_lie_apart_and_fill_their_working_set() -> None:
-    arena = Arena(2**20)
-    for curve, arrays in (("read", 1), ("copy", 2), ("triad", 3)):
-        for share in (8 * 2**10, 100_000, 2**19):
-            made = stream_arrays(arena, curve, share)  # type: ignore[arg-type]
-            assert len(made) == arrays
-            assert share - arrays * 512 < sum(array.nbytes for array in made) <= share
-            ends = [(array.ctypes.data, array.ctypes.data + array.nbytes) for array in made]
-            assert all(end <= start for (_, end), (start, _) in pairwise(ends))
-            assert all(array.ctypes.data % 64 == 0 for array in made)
+@pytest.mark.parametrize(("curve", "arrays"), [("read", 1), ("copy", 2), ("triad", 3)])
+@pytest.mark.parametrize("share", [8 * 2**10, 100_000, 2**19])
+def test_streams_lie_apart_and_fill_their_working_set(curve: Any, arrays: int, share: int) -> None:
+    made = stream_arrays(Arena(2**20), curve, share)
+    assert len(made) == arrays
+    assert share - arrays * 512 < sum(array.nbytes for array in made) <= share
+    assert all(one.ctypes.data + one.nbytes <= after.ctypes.data for one, after in pairwise(made))
+    assert all(array.ctypes.data % 64 == 0 for array in made)
 
 
 def test_bytes_of_a_stream_are_those_of_all_arrays_of_all_threads() -> None:

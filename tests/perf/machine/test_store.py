@@ -65,14 +65,10 @@ def test_all_probes_run_on_all_cores_with_what_the_cpu_has() -> None:
     made = small_run(threads)
     assert made.threads == threads
     assert made.fp32_peak.median == max(made.sgemm.median, *(one.median for _, one in made.multiply_add))
-    assert [count for count, _ in made.multiply_add] == [2, 4, 8, 16, 32, 64, 128]
-    assert {curve: len(points) for curve, points in made.curves.items()} == dict.fromkeys(
-        made.curves, len(made.curves["read"])
-    )
-    assert made.int8_from == available_dots()[0].name
-    assert made.int8_peak.conditions.instrument == ComputeProbe(
-        vector_bits=32 * available_dots()[0].lanes, instruction=made.int8_from
-    )
+    assert len({len(points) for points in made.curves.values()}) == 1
+    dot = available_dots()[0]
+    assert made.int8_from == dot.name
+    assert made.int8_peak.conditions.instrument == ComputeProbe(vector_bits=32 * dot.lanes, instruction=dot.name)
     assert made.fp32_peak.n >= 6
     assert made.clock.conditions.cores is None or len(made.clock.conditions.cores) == threads
     if "avx512f" in identity().extensions and not os.environ.get("NUMBA_CPU_NAME"):
@@ -115,65 +111,57 @@ def test_numba_for_another_cpu_has_the_vectors_of_that(cpu: str, features: str, 
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a folder for kept ceilings; measuring makes new ones up, and fails if more than one is asked for."""
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the threads of each time that ceilings were measured, which makes them up; they are kept elsewhere."""
     made: list[int] = []
 
-    def measured(threads: int, on_progress: StageProgress, one: Ceilings | None) -> Ceilings:
+    def make(threads: int, on_progress: StageProgress, one: Ceilings | None) -> Ceilings:
         made.append(threads)
         on_progress("made up", 1.0)
         fresh = synthetic_ceilings(threads)
         return replace(fresh, recorder=one.recorder if one else fresh.recorder.scaled(len(made)))
 
     monkeypatch.setattr(store, "KEPT", tmp_path / "kept")
-    monkeypatch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", measured)
+    monkeypatch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", make)
     monkeypatch.setattr(store, "_in_process", {})
-    monkeypatch.setattr(store, "measured_threads", made, raising=False)
-    return tmp_path / "kept"
+    return made
 
 
-def how_often_measured() -> int:
-    return len(store.measured_threads)  # type: ignore[attr-defined]
-
-
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Be a new process."""
+def known_anew(monkeypatch: pytest.MonkeyPatch) -> Ceilings | None:
+    """Return the kept ceilings as a new process reads them."""
     monkeypatch.setattr(store, "_in_process", {})
+    return kept_ceilings()
 
 
-def test_ceilings_are_measured_once_and_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ceilings_are_measured_once_and_kept_until_they_are_refreshed(
+    measured: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert kept_ceilings() is None
     told: list[str] = []
     first = ceilings(on_progress=lambda stage, part: told.append(stage))
     assert told == ["made up"]
-    assert ceilings() is first
-    assert kept_ceilings() is first
-    forget(monkeypatch)
-    again = kept_ceilings()
+    assert ceilings() is kept_ceilings() is first
+    again = known_anew(monkeypatch)
     assert again is not None
     assert again == ceilings()
     assert to_json(again) == to_json(first)
     assert again.taken.note is None
-    assert how_often_measured() == 1
-    assert [path.suffix for path in folder.iterdir()] == [".json"], "nothing is left beside the file"
-
-
-def test_refresh_measures_anew(folder: Path) -> None:
-    first = ceilings()
+    assert len(measured) == 1
+    assert [path.suffix for path in store.KEPT.iterdir()] == [".json"], "nothing is left beside the file"
     assert ceilings(refresh=True) is not first
-    assert how_often_measured() == 2
+    assert len(measured) == 2
 
 
-def test_what_calls_cost_is_taken_from_one_thread(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_calls_cost_is_taken_from_one_thread(measured: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "usable_cores", lambda: (0, 1))
     alone = ceilings(2)
     one = ceilings()
     assert ceilings(2, refresh=True).recorder == one.recorder != alone.recorder
-    assert how_often_measured() == 3
+    assert measured == [2, 1, 2]
 
 
 def test_ceilings_of_a_busy_moment_are_measured_anew_once_and_settled_ones_kept(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    measured: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = ceilings()
     differing = replace(first.fp32_peak.conditions, between_runs=BetweenRuns(0.5))
@@ -186,28 +174,27 @@ def test_ceilings_of_a_busy_moment_are_measured_anew_once_and_settled_ones_kept(
     assert settled_ceilings() is first, "the moment is not over"
     monkeypatch.setattr(store, "MOMENT", timedelta(0))
     assert settled_ceilings() is not first
-    assert how_often_measured() == 2
+    assert len(measured) == 2
 
 
-def test_calls_of_a_busy_moment_are_measured_anew_within_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_of_a_busy_moment_are_measured_anew(measured: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     first = ceilings()
     uneven = replace(first.fp32_peak, unit="s", samples=(1e-6, 9e-6) * 15)
     busy = replace(first, calls=replace(first.calls, op=dict.fromkeys(first.calls.op, uneven)))
     monkeypatch.setattr(store, "kept_ceilings", lambda _: busy)
     assert settled_ceilings() is not first
-    assert how_often_measured() == 2
+    assert len(measured) == 2
 
 
-def test_another_environment_has_other_ceilings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("changed", ["environment", "probes"])
+def test_another_environment_and_other_probes_have_other_ceilings(
+    changed: str, measured: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     ceilings()
-    monkeypatch.setenv("OPENBLAS_CORETYPE", "another")
-    assert kept_ceilings() is None
-    monkeypatch.undo()
-
-
-def test_other_probes_make_other_ceilings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ceilings()
-    monkeypatch.setattr(store, "_PROBES", ("host/pinned_threads.py",))
+    if changed == "environment":
+        monkeypatch.setenv("OPENBLAS_CORETYPE", "another")
+    else:
+        monkeypatch.setattr(store, "_PROBES", ("host/pinned_threads.py",))
     assert kept_ceilings() is None
 
 
@@ -246,65 +233,48 @@ def broken(document: Any, how: str) -> str:
 
 @pytest.mark.parametrize("how", [*BROKEN, "cut", "list"])
 def test_what_cannot_be_trusted_is_measured_anew_with_a_note(
-    how: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, measured: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ceilings()
-    (file,) = folder.iterdir()
+    (file,) = store.KEPT.iterdir()
     whole = file.read_text()
     file.write_text(broken(json.loads(whole), how))
     assert file.read_text() != whole
-    forget(monkeypatch)
-    assert kept_ceilings() is None
+    assert known_anew(monkeypatch) is None
     anew = ceilings()
-    assert how_often_measured() == 2
-    assert anew.taken.note is not None
-    assert anew.taken.note.startswith(f"measured anew, because {file.name} could not be used: ")
-    forget(monkeypatch)
-    assert kept_ceilings() == anew, "the broken file was replaced"
+    assert len(measured) == 2
+    assert (anew.taken.note or "").startswith(f"measured anew, because {file.name} could not be used: ")
+    assert known_anew(monkeypatch) == anew, "the broken file was replaced"
 
 
 @pytest.mark.parametrize("threads", [0, -3, 100_000])
-def test_threads_are_as_many_as_there_are_cores(threads: int, folder: Path) -> None:
+def test_threads_are_as_many_as_there_are_cores(threads: int, measured: list[int]) -> None:
     with pytest.raises(ValueError, match="threads"):
         ceilings(threads)
-    assert not folder.exists()
-
-
-def test_more_threads_than_cores_have_none_kept(folder: Path) -> None:
-    assert kept_ceilings(100_000) is None
-    with pytest.raises(ValueError, match="least"):
-        kept_ceilings(0)
-
-
-def test_ceilings_survive_json() -> None:
-    made = synthetic_ceilings()
-    assert ceilings_from_json(json.loads(json.dumps(to_json(made), allow_nan=False))) == made
+    assert not measured
+    if threads > 0:
+        assert kept_ceilings(threads) is None
+    else:
+        with pytest.raises(ValueError, match="least"):
+            kept_ceilings(threads)
 
 
 def test_a_working_set_lives_in_the_innermost_level_that_holds_it() -> None:
+    """A cache whose end no curve shows holds what is reported."""
     made = synthetic_ceilings()
-    sizes = (0, CACHES[0], CACHES[0] + 1, CACHES[1], CACHES[2], CACHES[2] + 1, 2**40)
-    assert [made.level_of(size).name for size in sizes] == ["L1", "L1", "L2", "L2", "L3", "memory", "memory"]
+    untold = replace(made.levels[1], capacity_measured=None, capacity_by_latency=None)
+    untold_made = replace(made, levels=(made.levels[0], untold, *made.levels[2:]))
+    assert ceilings_from_json(to_json(untold_made)).levels[1].told_by is None
+    sizes = (0, CACHES[0], CACHES[0] + 1, CACHES[1], CACHES[1] + 1, CACHES[2], CACHES[2] + 1, 2**40)
+    for each in (made, untold_made):
+        assert " ".join(each.level_of(size).name for size in sizes) == "L1 L1 L2 L2 L3 L3 memory memory"
     with pytest.raises(ValueError, match="working_set"):
         made.level_of(-1)
 
 
-def test_a_cache_whose_end_no_curve_shows_holds_what_is_reported() -> None:
-    made = synthetic_ceilings()
-    untold = replace(made.levels[1], capacity_measured=None, capacity_by_latency=None)
-    made = replace(made, levels=(made.levels[0], untold, *made.levels[2:]))
-    assert [made.level_of(size).name for size in (CACHES[0] + 1, CACHES[1], CACHES[1] + 1)] == ["L2", "L2", "L3"]
-    assert ceilings_from_json(to_json(made)).levels[1].told_by is None
-
-
-def test_a_difference_may_be_below_zero_in_a_busy_moment_and_nothing_else_may() -> None:
-    made = replace(synthetic_ceilings(), recorder=Measurement("more", (2e-6, -1e-7, 1e-6), "s"))
-    assert ceilings_from_json(to_json(made)).recorder == made.recorder
+def test_ceilings_survive_json_and_only_a_difference_may_be_below_zero() -> None:
+    made, less = synthetic_ceilings(), Measurement("less", (2e-6, -1e-7, 1e-6), "s")
+    for each in (made, replace(made, recorder=less), replace(made, clock=Measurement("one", (4e9,), "Hz"))):
+        assert ceilings_from_json(json.loads(json.dumps(to_json(each), allow_nan=False))) == each
     with pytest.raises(ValueError, match="samples"):
-        ceilings_from_json(to_json(replace(made, page_fault=Measurement("less", (2e-6, -1e-7), "s"))))
-
-
-def test_a_measurement_without_an_interval_is_written_with_none() -> None:
-    made = replace(synthetic_ceilings(), clock=Measurement("one", (4e9,), "Hz"))
-    assert to_json(made)["clock"]["interval"] is None
-    assert ceilings_from_json(to_json(made)).clock == made.clock
+        ceilings_from_json(to_json(replace(made, page_fault=less)))

@@ -53,8 +53,15 @@ def found_of_all(measurements: list[Measurement], **ends: Any) -> Verdict:
         (1.99, 2.01, Verdict.OPEN),
     ],
 )
-def test_the_whole_interval_decides(low: float | None, high: float | None, verdict: str) -> None:
-    assert found(MEASURED, low, high) == verdict
+def test_the_whole_interval_decides_and_a_judgement_says_its_word_or_else_its_verdict(
+    low: float | None, high: float | None, verdict: Verdict
+) -> None:
+    made = verdict_between(MEASURED, low, high).called(supported="grows", refuted="shrinks")
+    assert made.verdict == verdict
+    assert str(made) == {Verdict.SUPPORTED: "grows", Verdict.REFUTED: "shrinks"}.get(verdict, "open")
+    assert (made.open_test is not None) is (verdict is Verdict.OPEN)
+    assert made.open_test in (None, *made.tests)
+    assert not made.is_fixed
 
 
 def test_an_open_verdict_says_why_and_how_many_samples_would_decide_it() -> None:
@@ -85,63 +92,59 @@ def test_samples_needed_grow_with_the_square_of_the_nearness_up_to_what_runs_dif
         assert (needed(runs, MEASURED.median - reached / 3) is not None) == is_enough
 
 
-def test_bounds_are_needed_and_in_order() -> None:
-    with pytest.raises(ValueError, match="high"):
-        found(MEASURED)
-    with pytest.raises(ValueError, match="above"):
-        found(MEASURED, 3, 1)
-    with pytest.raises(ValueError, match="together"):
-        found(MEASURED, 1, together=0)
+@pytest.mark.parametrize(
+    ("low", "high", "together", "said"), [(None, None, 1, "high"), (3, 1, 1, "above"), (1, None, 0, "together")]
+)
+def test_bounds_are_needed_and_in_order(low: float | None, high: float | None, together: int, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        found(MEASURED, low, high, together=together)
 
 
 @pytest.mark.parametrize(
-    ("value", "unit"),
-    [(1.0, "s"), (2.0, "ms"), (1.0, "B/s"), (3.0, "items/s"), (1.0, "%"), (0.0, "points"), (1.5, "B")],
+    ("value", "unit", "n"),
+    [
+        *((1.0, "s", 1), (2.0, "ms", 1), (1.0, "B/s", 1), (3.0, "items/s", 1), (1.0, "%", 1), (0.0, "points", 1)),
+        *((1.5, "B", 1), (2.0, "s", 2), (2.0, "s", 5)),
+    ],
 )
-def test_one_sample_that_was_not_counted_decides_nothing(value: float, unit: str) -> None:
-    once = Measurement("once", (value,), unit)
-    assert not once.is_counted
-    assert found(once, high=1e9) == found(once, low=-1e9) == Verdict.OPEN
-
-
-def test_one_ratio_of_times_is_no_count_even_if_it_is_one() -> None:
-    old, new = (
-        Measurement(name, (1.0,), "s", Conditions(cpu_per_wall=1.0, interleaved_with=(other,)))
-        for name, other in (("old", "new"), ("new", "old"))
-    )
-    assert ratio(old, new).median == 1
-    assert found(ratio(old, new), low=1) == Verdict.OPEN
-
-
-def test_a_count_is_exact() -> None:
-    for counted in (
-        Counted(1024, "B", "bytes"),
-        Measurement("bytes", (1024.0,), "B"),
-        Counted(1024, "parameters", "p"),
-    ):
-        assert found(counted, low=1024, high=1024) == Verdict.SUPPORTED
-        assert found(counted, low=1024, strict=True) == Verdict.REFUTED
-        assert found(counted, high=1023) == Verdict.REFUTED
-
-
-@pytest.mark.parametrize("n", [2, 3, 4, 5])
-def test_below_six_samples_nothing_is_decided(n: int) -> None:
-    few = Measurement("few", tuple(np.linspace(1, 1.001, n)), "s")
-    assert found(few, low=0.1) == found(few, high=10.0) == Verdict.OPEN
-    assert found(Measurement("alike", (2.0,) * n, "s"), low=1) == Verdict.OPEN
+def test_below_six_samples_what_was_not_counted_decides_nothing(value: float, unit: str, n: int) -> None:
+    few = Measurement("few", (value,) * n, unit)
+    assert not few.is_counted
+    assert found(few, high=1e9) == found(few, low=-1e9) == Verdict.OPEN
     assert found(Measurement("alike", (2.0,) * 6, "s"), low=1) == Verdict.SUPPORTED
 
 
-def test_to_beat_is_more_than_to_equal() -> None:
-    seven = Measurement("differences", (0.0,) * 7, "points", Conditions(sample=Sample.SEEDS))
-    assert found(seven, low=0.0) == Verdict.SUPPORTED
-    assert found(seven, low=0.0, strict=True) == Verdict.REFUTED
-    assert found(seven, high=0.0, strict=True) == Verdict.REFUTED
-    some = Measurement("differences", (0.0,) * 5 + (0.003, 0.006), "points", Conditions(sample=Sample.SEEDS))
-    assert found(some, low=0.0) == Verdict.SUPPORTED
-    assert found(some, low=0.0, strict=True) == Verdict.OPEN
-    all_better = Measurement("differences", (0.001,) * 7, "points", Conditions(sample=Sample.SEEDS))
-    assert found(all_better, low=0.0, strict=True) == Verdict.SUPPORTED
+def test_one_ratio_of_times_is_no_count_even_if_it_is_one() -> None:
+    sides = taken_in_turns(["old", "new"], np.ones((2, 1)))
+    once = ratio(*(replace(one, conditions=replace(one.conditions, cpu_per_wall=1.0)) for one in sides))
+    assert once.median == 1
+    assert found(once, low=1) == Verdict.OPEN
+
+
+@pytest.mark.parametrize(
+    "counted",
+    [Counted(1024, "B", "bytes"), Measurement("bytes", (1024.0,), "B"), Counted(1024, "parameters", "p")],
+    ids=str,
+)
+def test_a_count_is_exact(counted: Any) -> None:
+    assert found(counted, low=1024, high=1024) == Verdict.SUPPORTED
+    assert found(counted, low=1024, strict=True) == found(counted, high=1023) == Verdict.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("samples", "end", "strict", "verdict"),
+    [
+        ((0.0,) * 7, "low", False, Verdict.SUPPORTED),
+        ((0.0,) * 7, "low", True, Verdict.REFUTED),
+        ((0.0,) * 7, "high", True, Verdict.REFUTED),
+        ((0.0,) * 5 + (0.003, 0.006), "low", False, Verdict.SUPPORTED),
+        ((0.0,) * 5 + (0.003, 0.006), "low", True, Verdict.OPEN),
+        ((0.001,) * 7, "low", True, Verdict.SUPPORTED),
+    ],
+)
+def test_to_beat_is_more_than_to_equal(samples: tuple[float, ...], end: str, strict: bool, verdict: Verdict) -> None:
+    differences = Measurement("differences", samples, "points", Conditions(sample=Sample.SEEDS))
+    assert found(differences, **{end: 0.0, "strict": strict}) == verdict
 
 
 @given(
@@ -189,53 +192,45 @@ def test_all_of_several_are_refuted_by_one_with_correction_and_supported_by_all_
     assert found_of_all([MEASURED, Counted(1, "", "one")], low=1, strict=True) == Verdict.REFUTED
 
 
-def test_one_part_refutes_all_and_supports_any() -> None:
-    yes, no, unknown = (Judgement(one) for one in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN))
-    assert verdict_of_all([yes, no, unknown]).verdict == verdict_of_any([no, no]).verdict == Verdict.REFUTED
-    assert verdict_of_any([yes, no, unknown]).verdict == verdict_of_all([yes, yes]).verdict == Verdict.SUPPORTED
-    assert verdict_of_all([yes, unknown]).verdict == verdict_of_any([no, unknown]).verdict == Verdict.OPEN
-    assert verdict_of_all([]).verdict == verdict_of_any([]).verdict == Verdict.OPEN, "where nothing was judged"
+YES, NO, UNKNOWN = (Judgement(one) for one in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN))
+
+
+@pytest.mark.parametrize(
+    ("parts", "of_all", "of_any"),
+    [
+        ([YES, NO, UNKNOWN], NO, YES),
+        ([NO, NO], NO, NO),
+        ([YES, YES], YES, YES),
+        ([YES, UNKNOWN], UNKNOWN, YES),
+        ([NO, UNKNOWN], NO, UNKNOWN),
+        ([], UNKNOWN, UNKNOWN),
+    ],
+)
+def test_one_part_refutes_all_and_supports_any(parts: list[Judgement], of_all: Judgement, of_any: Judgement) -> None:
+    assert (verdict_of_all(parts).verdict, verdict_of_any(parts).verdict) == (of_all.verdict, of_any.verdict)
 
 
 def test_what_was_counted_cannot_be_turned_and_what_was_measured_can() -> None:
-    bytes_ = verdict_between(Counted(1024, "B", "bytes"), high=2000)
-    assert bytes_.is_fixed
-    assert verdict_of_all([bytes_, decided(True)]).is_fixed
-    assert not verdict_of_all([bytes_, verdict_between(MEASURED, low=1)]).is_fixed
-    assert not verdict_between(MEASURED, low=1).is_fixed
+    counted, measured = verdict_between(Counted(1024, "B", "bytes"), high=2000), verdict_between(MEASURED, low=1)
+    assert verdict_of_all([counted, decided(True)]).is_fixed
     assert verdict_of_any([decided(False), decided(True)]).is_fixed
-    assert not verdict_of_all([decided(True), Judgement(Verdict.OPEN)]).is_fixed
-    assert not verdict_of_all([]).is_fixed, "nothing was counted"
-
-
-def test_a_judgement_says_its_word_or_else_its_verdict() -> None:
-    for low, verdict, said in ((1.0, Verdict.SUPPORTED, "grows"), (3.0, Verdict.REFUTED, "shrinks")):
-        made = verdict_between(MEASURED, low=low).called(supported="grows", refuted="shrinks")
-        assert (made.verdict, str(made), made.open_test) == (verdict, said, None)
-    unknown = verdict_between(MEASURED, low=2.0).called(supported="grows", refuted="shrinks")
-    assert (str(unknown), unknown.open_test) == ("open", unknown.tests[0])
-    first = verdict_of_all([verdict_between(MEASURED, low=1.0), unknown])
-    assert first.open_test == unknown.tests[0]
+    for parts in ([counted, measured], [decided(True), UNKNOWN], []):
+        assert not verdict_of_all(parts).is_fixed
     assert [str(decided(holds)) for holds in (True, False)] == ["supported", "refuted"]
+    unknown = verdict_between(MEASURED, low=2.0)
+    assert verdict_of_all([measured, unknown]).open_test == unknown.tests[0]
 
 
 def test_a_statistic_is_judged_by_its_own_interval_widened_for_more_confidence() -> None:
-    wins = Statistic(
-        "share",
-        (1.0,) * 90 + (0.0,) * 10,
-        "%",
-        Conditions(sample=Sample.TRIALS),
-        value=0.9,
-        bounds=Interval(0.84, 0.96, 0.95),
-    )
+    wins = Statistic("share", (1.0,) * 9 + (0.0,), "%", value=0.9, bounds=Interval(0.84, 0.96, 0.95))
+    wins = replace(wins, conditions=Conditions(sample=Sample.TRIALS))
     assert found(wins, low=0.8) == Verdict.SUPPORTED
     # 0.06 are 1.96 standard errors, and 2.73 for eight comparisons are 0.084.
     assert wins.interval_at(1 - 0.05 / 8).half_width == pytest.approx(0.084, abs=0.001)
     assert found(wins, low=0.83, together=8) == Verdict.OPEN
-    weak = Statistic("share", (1.0, 0.0), "%", value=0.9, bounds=Interval(0.84, 0.96, 0.75))
+    weak = replace(wins, samples=(1.0, 0.0), bounds=Interval(0.84, 0.96, 0.75), conditions=Conditions())
     assert found(weak, low=0.1) == Verdict.OPEN
-    once = Statistic("share right", (0.9,), "", value=0.9, bounds=Interval(0.84, 0.96, 0.95))
-    assert found(once, low=0.8) == Verdict.SUPPORTED
+    assert found(replace(wins, samples=(0.9,), unit=""), low=0.8) == Verdict.SUPPORTED
 
 
 def test_a_statistic_of_a_series_that_wanders_is_judged_with_care() -> None:
@@ -246,16 +241,15 @@ def test_a_statistic_of_a_series_that_wanders_is_judged_with_care() -> None:
     assert found(tail, low=0.1) == Verdict.SUPPORTED
 
 
-def test_a_claim_and_a_comparison_agree_on_the_same_ratio() -> None:
-    draw = np.random.default_rng(3)
-    for level, memory, n in ((0.0, 0.0, 30), (0.02, 0.0, 30), (0.02, 0.7, 30), (-0.03, 0.3, 15), (0.3, 0.9, 8)):
-        for _ in range(20):
-            noise = synthetic.ar1(memory)(draw, 1, n)[0]
-            old, new = taken_in_turns(["old", "new"], np.exp([level + noise, 0 * noise]))
-            words = {Verdict.FASTER: Verdict.SUPPORTED, Verdict.SLOWER: Verdict.REFUTED}
-            compared = words.get(compare_paired(old, new, 0.05).verdict, Verdict.OPEN)
-            assert found(ratio(old, new), low=1) == compared
-            assert found(compare_paired(old, new, 0.05).estimate, low=1) == compared
+@pytest.mark.parametrize(
+    ("level", "memory", "n"), [(0.0, 0.0, 30), (0.02, 0.0, 30), (0.02, 0.7, 30), (-0.03, 0.3, 15), (0.3, 0.9, 8)]
+)
+def test_a_claim_and_a_comparison_agree_on_the_same_ratio(level: float, memory: float, n: int) -> None:
+    words = {Verdict.FASTER: Verdict.SUPPORTED, Verdict.SLOWER: Verdict.REFUTED}
+    for noise in synthetic.ar1(memory)(np.random.default_rng(3), 20, n):
+        old, new = taken_in_turns(["old", "new"], np.exp([level + noise, 0 * noise]))
+        made = compare_paired(old, new, 0.05)
+        assert found(ratio(old, new), low=1) == words.get(made.verdict, Verdict.OPEN) == found(made.estimate, low=1)
 
 
 def test_a_quotient_of_counts_is_exact_and_of_one_timed_sample_decides_nothing() -> None:
@@ -288,7 +282,4 @@ def test_a_difference_that_is_there_is_found(matters: float) -> None:
     series = synthetic.normal(np.random.default_rng(0), 100, 100) + synthetic.DIFFERENCE
     seen = sum(compare_paired(row, np.ones(100), matters).verdict == Verdict.FASTER for row in np.exp(series))
     assert seen >= 95
-
-
-def test_few_processes_on_two_levels_get_few_verdicts() -> None:
     assert synthetic.wrong_processes(np.random.default_rng(0), 300) <= 0.06

@@ -163,7 +163,7 @@ def test_cpu_time_tells_waiting_from_work() -> None:
     waiting = threading.Event()
     both = interleave({"waits": lambda: waiting.wait(2e-3), "works": Slow()}, repeats=6)
     shares = {name: one.conditions.cpu_per_wall or 0.0 for name, one in both.items()}
-    assert shares["waits"] < 0.5 < 2 * shares["works"]
+    assert 2 * shares["waits"] < shares["works"]
 
 
 def test_page_faults_tell_a_fresh_array_from_a_warm_one() -> None:

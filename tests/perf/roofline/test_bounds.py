@@ -14,13 +14,12 @@ from tinytorch.core.op import Spec, UncountedError, Work
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.machine.levels import Curve, Point
+from tinytorch.perf.machine.levels import Point
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import BetweenRuns
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.quantization import Plan, QuantizedLinear
 from tinytorch.perf.roofline.bounds import (
-    LEAST_EXPLAINED,
     Bottleneck,
     Demand,
     bandwidth_at,
@@ -92,19 +91,31 @@ def apart(made: Ceilings, noise: float) -> Ceilings:
     return dataclasses.replace(made, fp32_peak=peak)
 
 
-def test_noise_that_is_common_to_peak_and_bandwidth_cancels_where_both_were_sampled_in_turns() -> None:
-    near, noisy = demand(1e11, 9e9), made_ceilings(0.2)
-    assert found(near, made=noisy) == "compute-bound"
-    assert found(demand(9e10, 1e10), made=noisy) == "memory-bound"
-    assert found(near, made=apart(noisy, 0.2)) == "compute- or memory-bound"
-    assert found(near, made=apart(made_ceilings(0.005), 0.005)) == "compute-bound"
-    assert found(near, made=dataclasses.replace(noisy, fp32_from="sgemm")) == "compute- or memory-bound"
-    assert found(demand(1e11, 3e9), made=dataclasses.replace(noisy, fp32_from="sgemm")) == "compute-bound"
+NEAR, NOISY = demand(1e11, 9e9), made_ceilings(0.2)
+FROM_BLAS = dataclasses.replace(NOISY, fp32_from="sgemm")
 
 
-def test_calls_are_held_against_a_bound_with_the_intervals_of_both() -> None:
-    for noise, expected in ((0.02, "compute-bound"), (0.2, "compute- or overhead-bound")):
-        assert found(demand(1e11, calls=900_000), made=made_ceilings(noise)) == expected
+@pytest.mark.parametrize(
+    ("asked", "made", "expected"),
+    [
+        (NEAR, NOISY, "compute-bound"),
+        (demand(9e10, 1e10), NOISY, "memory-bound"),
+        (NEAR, apart(NOISY, 0.2), "compute- or memory-bound"),
+        (NEAR, apart(made_ceilings(0.005), 0.005), "compute-bound"),
+        (NEAR, FROM_BLAS, "compute- or memory-bound"),
+        (demand(1e11, 3e9), FROM_BLAS, "compute-bound"),
+        # Calls are held against a bound with the intervals of both.
+        (demand(1e11, calls=900_000), made_ceilings(0.02), "compute-bound"),
+        (demand(1e11, calls=900_000), NOISY, "compute- or overhead-bound"),
+        # What needs no arithmetic can be bound by its bytes.
+        (demand(0, 9e9), made_ceilings(), "memory-bound"),
+        (demand(0, 1e9), made_ceilings(), "below every roof"),
+    ],
+)
+def test_noise_that_is_common_to_peak_and_bandwidth_cancels_where_both_were_sampled_in_turns(
+    asked: Demand, made: Ceilings, expected: str
+) -> None:
+    assert found(asked, made=made) == expected
 
 
 @pytest.mark.parametrize(
@@ -123,19 +134,23 @@ def test_between_repeats_counts_what_a_quotient_in_turns_differs_by(alone: float
     assert found(demand(1e11, 8e9), made=made) == expected
 
 
-def test_below_every_roof_is_what_surely_no_bound_explains_a_fifth_of() -> None:
-    assert LEAST_EXPLAINED == 0.2
-    asked = demand(1e11, 9e9, 900_000)
-    for seconds, time_noise, expected in (
+@pytest.mark.parametrize(
+    ("seconds", "time_noise", "expected"),
+    [
         (4.9, 0.0, "compute-bound"),
         (5.1, 0.0, "below every roof"),
         (5.1, 0.1, "compute-bound"),  # it may explain a fifth
         (20, 0.1, "below every roof"),
-    ):
-        assert found(asked, seconds, time_noise=time_noise) == expected
-    slow = verdict(asked, spread(20, "s"), made_ceilings(), spread(0.9, "s"))
-    assert (slow.bottleneck, slow.candidates) == (Bottleneck.BELOW, ())
-    assert slow.reached.median == pytest.approx(0.05)
+    ],
+)
+def test_below_every_roof_is_what_surely_no_bound_explains_a_fifth_of(
+    seconds: float, time_noise: float, expected: str
+) -> None:
+    asked = demand(1e11, 9e9, 900_000)
+    assert found(asked, seconds, time_noise=time_noise) == expected
+    made = verdict(asked, spread(seconds, "s"), made_ceilings(), spread(0.9, "s"))
+    assert made.reached.median == pytest.approx(1 / seconds)
+    assert (made.bottleneck is Bottleneck.BELOW) is (made.candidates == ()) is (seconds > 5)
 
 
 @pytest.mark.parametrize(
@@ -171,23 +186,17 @@ def test_predictions_are_amounts_over_ceilings(operations: int, moved: int, call
     parts = {"compute": operations / PEAK, "memory": moved / 10e9, "overhead": calls * OP}
     for name, expected in parts.items():
         prediction = getattr(result, name)
-        assert prediction.seconds.median == pytest.approx(expected)
-        assert prediction.share.median == pytest.approx(expected / seconds)
         low, high = (0.9, 1.1) if name == "overhead" else (1 / 1.1, 1 / 0.9)
-        ends = prediction.seconds.interval
-        assert (ends.low, ends.high) == pytest.approx((expected * low, expected * high))
+        ends = (prediction.seconds.median, prediction.seconds.interval.low, prediction.seconds.interval.high)
+        assert ends == pytest.approx((expected, expected * low, expected * high))
+        share = expected / seconds
+        assert prediction.share.median == pytest.approx(share)
         ends = prediction.share.interval
-        assert ends.low < min(low, 1 / 1.2) * expected / seconds, "it is wider than either of the two"
-        assert ends.high > max(high, 1 / 0.8) * expected / seconds
+        assert ends.low < min(low, 1 / 1.2) * share < max(high, 1 / 0.8) * share < ends.high, "wider than either"
     assert result.reached.median == pytest.approx(max(parts.values()) / seconds)
     assert result.efficiency == pytest.approx(operations / seconds / PEAK)
     longest = [getattr(result, name).seconds.median for name in result.predictions]
     assert longest == sorted(longest, reverse=True)
-
-
-def test_what_needs_no_arithmetic_can_be_bound_by_its_bytes() -> None:
-    assert found(demand(0, 9e9)) == "memory-bound"
-    assert found(demand(0, 1e9)) == "below every roof"
 
 
 @pytest.mark.parametrize("bad", [Measurement("none", (1.0, 0.0), "s"), Measurement("rate", (1.0,), "FLOP/s")])
@@ -223,48 +232,47 @@ def test_each_op_has_the_roof_of_its_own_level() -> None:
         assert (min(roof.samples), max(roof.samples)) == pytest.approx(ends)
 
 
-def test_what_only_makes_views_has_no_slope() -> None:
-    with pytest.raises(ValueError, match="views"):
-        slope_of(demand_of([event()]), made_ceilings())
-
-
-def test_between_two_plateaus_the_ladder_decides() -> None:
-    """L2 ends at 1 MiB with 1e11 B/s, memory gives 1e10; at 2 MiB a ladder's copy still ran at 4e10."""
-    made = with_ladder(((MIB, 1e11), (2 * MIB, 4e10), (4 * MIB, 0.9e10)))
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        (((MIB, 1e11), (2 * MIB, 4e10), (4 * MIB, 0.9e10)), (4e11, 1e11, 1e11, 1e11, 4e10, 4e10, 1e10, 1e10)),
+        # The step at 2 MiB was disturbed: the next one shows what it could have been.
+        (
+            ((MIB, 1e11), (2 * MIB, 1.5e10), (4 * MIB, 3e10), (8 * MIB, 0.9e10)),
+            (4e11, 1e11, 1e11, 1e11, 3e10, 3e10, 3e10, 1e10),
+        ),
+        ((), (4e11, 1e11, *[1e10] * 6)),
+    ],
+)
+def test_between_two_plateaus_the_ladder_decides(
+    steps: tuple[tuple[int, float], ...], expected: tuple[float, ...]
+) -> None:
+    """L2 ends at 1 MiB with 1e11 B/s, memory gives 1e10; at 2 MiB a ladder's copy still ran faster."""
+    made = with_ladder(steps) if steps else made_ceilings()
     sizes = (32 * KIB, MIB, MIB + 1, 2 * MIB - 1, 2 * MIB, 4 * MIB - 1, 4 * MIB, 64 * MIB)
-    expected = (4e11, 1e11, 1e11, 1e11, 4e10, 4e10, 1e10, 1e10)
     assert [bandwidth_at(size, made).median for size in sizes] == pytest.approx(expected)
-    assert [slope_at(size, made).of for size in sizes] == ["L1", "L2", *["L2 to memory"] * 4, "memory", "memory"]
-    assert [bandwidth_at(size, made_ceilings()).median for size in sizes] == pytest.approx((4e11, 1e11, *[1e10] * 6))
-    assert roof_seconds([event(traffic=3 * MIB)], made).median == pytest.approx(3 * MIB / 4e10)
-
-
-def test_what_a_larger_set_reached_a_smaller_one_can_reach() -> None:
-    """The step at 2 MiB was disturbed: the next one shows what it could have been."""
-    made = with_ladder(((MIB, 1e11), (2 * MIB, 1.5e10), (4 * MIB, 3e10), (8 * MIB, 0.9e10)))
-    sizes = (MIB + 1, 2 * MIB, 3 * MIB, 4 * MIB, 8 * MIB)
-    assert [bandwidth_at(size, made).median for size in sizes] == pytest.approx((1e11, 3e10, 3e10, 3e10, 1e10))
+    between = "L2 to memory" if steps else "memory"
+    assert [slope_at(size, made).of for size in sizes[:6]] == ["L1", "L2", *[between] * 4]
+    assert slope_at(sizes[-1], made).of == "memory"
+    assert roof_seconds([event(traffic=3 * MIB)], made).median == pytest.approx(3 * MIB / expected[5])
 
 
 def with_ladder(steps: tuple[tuple[int, float], ...]) -> Ceilings:
     """Return the made ceilings with a ladder whose copy ran at these rates, and the other streams at half of them."""
-    curve = tuple(Point(size, spread(reached, "B/s")) for size, reached in steps)
-    slower = tuple(Point(size, spread(reached / 2, "B/s")) for size, reached in steps)
-    curves: dict[Curve, tuple[Point, ...]] = {"read": slower, "copy": curve, "triad": slower, "latency": ()}
-    return dataclasses.replace(made_ceilings(), curves=curves)
+    curve, slower = (tuple(Point(size, spread(rate * of, "B/s")) for size, rate in steps) for of in (1, 0.5))
+    return dataclasses.replace(made_ceilings(), curves={"read": slower, "copy": curve, "triad": slower, "latency": ()})
 
 
 def test_products_of_integers_have_a_peak_of_their_own() -> None:
     """1e9 multiply-accumulates of integers take 2 ms at 1e12 OP/s, 1e9 others 20 ms at 1e11; elementwise ones add."""
-    made = dataclasses.replace(made_ceilings(), int8_peak=spread(1e12, "OP/s"))
     work = Work(2 * 10**9, 10**8, integer_macs=10**9)
     asked = demand_of([dataclasses.replace(event(), work=work)])
     assert (asked.flops, asked.integer, asked.elementwise) == (4 * 10**9, 2 * 10**9, 10**8)
-    found_here = verdict(asked, spread(1, "s"), made, NO_CALLS)
-    assert found_here.compute.seconds.median == pytest.approx(2e-3 + 20e-3 + 1e-3)
-    assert found_here.efficiency == pytest.approx(22e-3)
-    without = verdict(asked, spread(1, "s"), made_ceilings(), NO_CALLS)
-    assert without.compute.seconds.median == pytest.approx(41e-3)
+    for peak, seconds in ((1e12, 2e-3 + 20e-3 + 1e-3), (PEAK, 41e-3)):
+        made = dataclasses.replace(made_ceilings(), int8_peak=spread(peak, "OP/s"))
+        result = verdict(asked, spread(1, "s"), made, NO_CALLS)
+        assert result.compute.seconds.median == pytest.approx(seconds)
+        assert result.efficiency == pytest.approx(seconds - 1e-3)
 
 
 def test_quantized_products_are_of_integers_and_weight_only_ones_are_not() -> None:
@@ -280,15 +288,15 @@ def test_quantized_products_are_of_integers_and_weight_only_ones_are_not() -> No
 def test_the_slope_is_the_best_of_the_three_streams() -> None:
     (level, *_) = made_ceilings().levels
     assert best_bandwidth(level) is level.copy
-    swapped = dataclasses.replace(level, copy=level.read, read=level.copy)
-    assert best_bandwidth(swapped) is level.copy
+    assert best_bandwidth(dataclasses.replace(level, copy=level.read, read=level.copy)) is level.copy
 
 
 def test_arithmetic_is_counted_as_said() -> None:
     asked = demand_of([event(macs=3, traffic=8, elementwise=5)])
     assert (asked.flops, asked.elementwise, asked.operations, asked.intensity) == (6, 5, 11, 11 / 8)
-    with pytest.raises(ValueError, match="views"):
-        _ = demand_of([event()]).intensity
+    for asking in (lambda: demand_of([event()]).intensity, lambda: slope_of(demand_of([event()]), made_ceilings())):
+        with pytest.raises(ValueError, match="views"):
+            asking()
 
 
 def test_nothing_and_the_uncounted_have_no_demand() -> None:

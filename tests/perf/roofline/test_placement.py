@@ -5,7 +5,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from hypothesis import strategies as st
 
 from tests.perf.made_ceilings import KERNEL, OP, PEAK, made_ceilings, spread
 from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
@@ -27,8 +26,6 @@ from tinytorch.perf.roofline.placement import (
     place_ops,
 )
 
-INTENSITIES = st.floats(1e-6, 1e9)
-
 
 def timed(seconds: float, noise: float = 0.0) -> Measurement:
     return dataclasses.replace(spread(seconds, "s", noise), conditions=Conditions(blas_threads=current_blas_threads()))
@@ -42,9 +39,8 @@ def product_run(count: int) -> Profile:
 
 
 def forward_run() -> Profile:
-    model = two_layers()
     with recording() as recorded:
-        model(rows())
+        two_layers()(rows())
     return recorded.profile
 
 
@@ -76,9 +72,8 @@ def test_a_product_stands_where_the_hand_puts_it() -> None:
 
 
 def test_ops_without_arithmetic_have_a_share_of_the_roof_but_no_rate() -> None:
-    table, index = Tensor(np.ones((100, 8), np.float32)), np.arange(50)
     with recording() as recorded:
-        apply(ops.embedding, index, table)
+        apply(ops.embedding, np.arange(50), Tensor(np.ones((100, 8), np.float32)))
     placed = place("lookup", recorded.profile.events, timed(1e-5), made_ceilings())
     assert (placed.demand.operations, placed.attained.median) == (0, 0)
     assert placed.of_roof.median == pytest.approx(placed.demand.bytes / 400e9 / 1e-5)
@@ -111,11 +106,10 @@ def test_ops_and_layers_of_recorded_runs_add_up() -> None:
 def test_backward_is_an_op_of_its_own_and_a_single_run_will_do() -> None:
     with recording() as recorded:
         two_layers()(rows()).sum().backward()
-    by_op = place_ops(recorded.profile, made_ceilings())
-    assert by_op["linear", "backward", "numpy"].name == "linear backward"
-    placed = by_op["linear", "backward", "numpy"]
-    assert placed.seconds.n == 1
-    noisy = place_ops(recorded.profile, made_ceilings(0.1))["linear", "backward", "numpy"]
+    placed, noisy = (
+        place_ops(recorded.profile, made_ceilings(noise))["linear", "backward", "numpy"] for noise in (0.0, 0.1)
+    )
+    assert (placed.name, placed.seconds.n) == ("linear backward", 1)
     ends = noisy.of_roof.interval
     assert (ends.low, ends.high) == pytest.approx((placed.of_roof.median / 1.1, placed.of_roof.median / 0.9))
 
@@ -153,9 +147,9 @@ def test_calls_are_timed_in_turns_on_operands_that_they_share() -> None:
         seen[name].add(id(weight))
         x @ weight
 
+    sizes = {"few": 2, "many": 16}
     calls = {
-        name: (partial(product, name), Tensor(np.ones((rows, 8), np.float32)), weight)
-        for name, rows in {"few": 2, "many": 16}.items()
+        name: (partial(product, name), Tensor(np.ones((rows, 8), np.float32)), weight) for name, rows in sizes.items()
     }
     placed = place_calls(calls, made_ceilings(), repeats=7)
     assert {name: one.demand.flops for name, one in placed.items()} == {"few": 2 * 2 * 64, "many": 2 * 16 * 64}
@@ -167,32 +161,26 @@ def test_calls_are_timed_in_turns_on_operands_that_they_share() -> None:
 def test_roof_and_kernel_must_have_the_same_threads() -> None:
     run = dataclasses.replace(product_run(8), blas_threads=1)
     one, two = dataclasses.replace(timed(1e-3), conditions=Conditions(blas_threads=1)), made_ceilings(threads=2)
-    for read in (
-        lambda: place("product", run.events, one, two),
-        lambda: place_ops(run, two),
-        lambda: place_layers(run, two),
+    for read, said in (
+        (lambda: place("product", run.events, one, two), "they"),
+        (lambda: place_ops(run, two), "they"),
+        (lambda: place_layers(run, two), "they"),
+        (lambda: place("product", run.events, spread(1e-3, "s"), two), "blas_threads"),
     ):
-        with pytest.raises(ValueError, match="they"):
+        with pytest.raises(ValueError, match=said):
             read()
-    with pytest.raises(ValueError, match="blas_threads"):
-        place("product", run.events, spread(1e-3, "s"), two)
     checked_threads(2, two, "what fits")
 
 
 def test_threads_of_a_blas_that_does_not_say_are_held_against_what_was_asked_for_and_stay_unknown() -> None:
-    run = dataclasses.replace(product_run(8), blas_threads=None)
-    unknown, made = (
-        dataclasses.replace(timed(1e-3), conditions=Conditions(blas_threads="unknown")),
-        made_ceilings(threads=2),
-    )
-    assert place("product", run.events, unknown, made).seconds.conditions.blas_threads == "unknown"
-    (placed,) = place_ops(run, made).values()
-    assert placed.seconds.conditions.blas_threads == "unknown"
+    run, made = dataclasses.replace(product_run(8), blas_threads=None), made_ceilings(threads=2)
+    unknown = dataclasses.replace(timed(1e-3), conditions=Conditions(blas_threads="unknown"))
+    for placed in (place("product", run.events, unknown, made), *place_ops(run, made).values()):
+        assert placed.seconds.conditions.blas_threads == "unknown"
 
 
-def test_runs_must_be_of_the_same_ops() -> None:
-    made = made_ceilings()
-    with pytest.raises(ValueError, match="shapes"):
-        place_ops([product_run(8), product_run(9)], made)
-    with pytest.raises(ValueError, match="recorded"):
-        place_layers([], made)
+@pytest.mark.parametrize(("runs", "said"), [([8, 9], "shapes"), ([], "recorded")])
+def test_runs_must_be_of_the_same_ops(runs: list[int], said: str) -> None:
+    for read in (place_ops, place_layers):
+        with pytest.raises(ValueError, match=said):
+            read([product_run(each) for each in runs], made_ceilings())
