@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from tinytorch.perf.measuring.between_run_variance import (
 )
 from tinytorch.perf.measuring.codec import to_json
 from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions, of_interleaved
-from tinytorch.perf.measuring.sampling import BLOCKS, LayoutRandomizer, rounds_in_block
+from tinytorch.perf.measuring.sampling import BLOCKS, LayoutRandomizer
 from tinytorch.perf.measuring.statistics import block_spread
 
 #: Nothing is known from elsewhere.
@@ -42,19 +43,18 @@ def made(processes: int, common: float, own: float, seed: int = 0, error: float 
 
     Samples err by ``error`` besides.
     """
-    draw = np.random.default_rng(seed)
-    found = []
+    draw, found = np.random.default_rng(seed), []
     for when in range(processes):
         moment = draw.normal(0, common)
         logs = {name: draw.normal(0, np.hypot(own, error), 2) for name in WORKLOADS}
-        calls = {
-            f"{name}, {way}": RunStatistics(moment + log[way], 0.0, error)
-            for name, log in logs.items()
-            for way in (0, 1)
-        }
-        ratios = {name: RunStatistics(log[0] - log[1], 0.0, 2**0.5 * error) for name, log in logs.items()}
-        found.append(Process(when, calls, ratios))
+        calls = {f"{name}, {way}": moment + log[way] for name, log in logs.items() for way in (0, 1)}
+        ratios = {name: log[0] - log[1] for name, log in logs.items()}
+        found.append(Process(when, statistics_of(calls, error), statistics_of(ratios, 2**0.5 * error)))
     return found
+
+
+def statistics_of(logs: dict[str, float], error: float = 0.0) -> dict[str, RunStatistics]:
+    return {name: RunStatistics(log, 0.0, error) for name, log in logs.items()}
 
 
 @pytest.mark.parametrize(("error", "within"), [(0.0, 0.15), (0.05, 0.7)])
@@ -68,16 +68,12 @@ def test_the_spread_of_processes_is_found_without_what_samples_err_by_and_a_mome
 
 
 def test_workloads_that_do_not_differ_do_not_hide_one_that_does() -> None:
-    draw = np.random.default_rng(2)
-    spread = dict.fromkeys(WORKLOADS, 0.0) | {WORKLOADS[0]: 0.08}
-
-    def process(when: int) -> Process:
-        seen = {name: RunStatistics(draw.normal(0, each), 0.0, 0.0) for name, each in spread.items()}
-        return Process(when, seen, seen)
-
+    draw, found = np.random.default_rng(2), []
+    for when in range(300):
+        seen = statistics_of(dict.fromkeys(WORKLOADS, 0.0) | {WORKLOADS[0]: draw.normal(0, 0.08)})
+        found.append(Process(when, seen, seen))
     # One of the four that are steadiest.
-    found = variance_from([process(when) for when in range(300)], UNKNOWN)
-    assert found.interleaved == pytest.approx(0.08 / 2, rel=0.15)
+    assert variance_from(found, UNKNOWN).interleaved == pytest.approx(0.08 / 2, rel=0.15)
 
 
 def test_few_processes_say_more_than_they_saw() -> None:
@@ -88,14 +84,12 @@ def test_few_processes_say_more_than_they_saw() -> None:
 
 
 def test_a_workload_that_varies_with_its_blocks_tells_how_far_that_reaches() -> None:
-    draw = np.random.default_rng(1)
-    blocks = {name: 0.01 * at for at, name in enumerate(WORKLOADS)}
-
-    def process(when: int) -> Process:
+    draw, found = np.random.default_rng(1), []
+    for when in range(300):
+        blocks = {name: 0.01 * at for at, name in enumerate(WORKLOADS)}
         seen = {name: RunStatistics(draw.normal(0, 2.0 * spread), spread, 0.0) for name, spread in blocks.items()}
-        return Process(when, seen, seen)
-
-    assert variance_from([process(when) for when in range(300)], UNKNOWN).per_block == pytest.approx(2.0, rel=0.1)
+        found.append(Process(when, seen, seen))
+    assert variance_from(found, UNKNOWN).per_block == pytest.approx(2.0, rel=0.1)
 
 
 def test_what_is_known_from_elsewhere_counts_until_there_are_many() -> None:
@@ -114,35 +108,32 @@ def test_what_was_found_elsewhere_stands_in_where_nothing_was_found_here() -> No
 
 def test_block_spread_is_what_blocks_differ_by_beyond_their_samples() -> None:
     draw = np.random.default_rng(0)
-    alike = [block_spread(np.exp(draw.normal(0, 0.02, 30)).tolist(), 5) for _ in range(300)]
-    apart = [
-        block_spread(np.exp(np.repeat(draw.normal(0, 0.05, 6), 5) + draw.normal(0, 0.02, 30)).tolist(), 5)
-        for _ in range(300)
-    ]
+    alike, apart = (
+        [
+            block_spread(np.exp(np.repeat(draw.normal(0, between, 6), 5) + draw.normal(0, 0.02, 30)).tolist(), 5)
+            for _ in range(300)
+        ]
+        for between in (0.0, 0.05)
+    )
     assert np.median(alike) < 0.006
     assert np.sqrt(np.mean(np.square(apart))) == pytest.approx(0.05, rel=0.15)
     assert block_spread([1.0] * 9, 9) == block_spread([1.0, 2.0], 1) == block_spread([0.0, 1.0, 1.0, 1.0], 2) == 0
 
 
 def test_what_is_known_of_runs_goes_into_the_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = Measurement(
-        "call", (1.0, 1.0, float(np.exp(0.2)), float(np.exp(0.2))), "s", Conditions(threads=1, cpu_per_wall=0.5)
-    )
+    step = float(np.exp(0.2))
+    times = Measurement("call", (1.0, 1.0, step, step), "s", Conditions(threads=1, cpu_per_wall=0.5))
     monkeypatch.setattr(between_run_variance, "known_variance", lambda: None)
     assert with_between_run_spread(times).conditions == replace(times.conditions, block=4)
     monkeypatch.setattr(between_run_variance, "known_variance", lambda: BetweenRunVariance(0.03, 0.01, 2.0, 10))
     found = with_between_run_spread(times, 2).conditions
-    spread = float(np.hypot(0.03, 2.0 * 0.2 / np.sqrt(2)))
     assert replace(found, between_runs=None) == replace(times.conditions, block=2)
-    assert parts_of(found) == pytest.approx((spread, 0.01, 2.0))
+    assert parts_of(found) == pytest.approx((np.hypot(0.03, 2.0 * 0.2 / np.sqrt(2)), 0.01, 2.0))
     assert parts_of(of_interleaved({"one": found, "other": found}, (), [1.0] * 4)) == pytest.approx((0.01, 0.01, 2.0))
-
-
-def test_of_a_part_it_is_the_odds_that_differ_between_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(between_run_variance, "known_variance", lambda: BetweenRunVariance(0.03, 0.01, 2.0, 10))
+    # Of a part it is the odds that differ between blocks.
     for shares, blocks in (((0.5, 0.5, 0.9, 0.9), 2.0 * np.log(9) / np.sqrt(2)), ((1.0,) * 4, 0.0)):
-        found = with_between_run_spread(Measurement("part", shares, "%", Conditions(part_of="the run's time")), 2)
-        assert parts_of(found.conditions) == pytest.approx((np.hypot(0.03, blocks), 0.01, 2.0))
+        part = with_between_run_spread(Measurement("part", shares, "%", Conditions(part_of="the run's time")), 2)
+        assert parts_of(part.conditions) == pytest.approx((np.hypot(0.03, blocks), 0.01, 2.0))
 
 
 @pytest.mark.parametrize(("known", "seconds", "due"), [(23, 5, True), (24, 31, False), (24, 33, True)])
@@ -157,23 +148,21 @@ def test_who_knows_many_processes_looks_more_seldom(
 def test_processes_are_kept_and_more_of_them_are_taken_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def answered(module: str, seed: int) -> Any:
+        return json.loads(json.dumps(to_json(made(2, 0.01, 0.01, seed)[0])))
+
     monkeypatch.setattr(between_run_variance, "KEPT", tmp_path / "machine")
     monkeypatch.delenv(between_run_workloads.LOOKS)
-    monkeypatch.setattr(
-        between_run_workloads,
-        "answer_of",
-        lambda module, seed: json.loads(json.dumps(to_json(made(2, 0.01, 0.01, seed)[0]))),
-    )
+    monkeypatch.setattr(between_run_workloads, "answer_of", answered)
     monkeypatch.setattr(between_run_variance, "_last_sample", None)
     known_variance.cache_clear()
     try:
         assert known_variance() is None
         assert not spread_sample_is_due()
         between_run_workloads.sample_spread()
-        assert len(between_run_variance.kept_processes()) == 2
         found = known_variance()
         assert found is not None
-        assert found.processes == 2
+        assert len(between_run_variance.kept_processes()) == found.processes == 2
         assert not spread_sample_is_due()
         monkeypatch.setattr(between_run_variance, "EVERY", 0.0)
         assert spread_sample_is_due()
@@ -196,11 +185,9 @@ def test_places_move_what_is_allocated_next() -> None:
 def test_functions_are_made_anew_for_each_block() -> None:
     calls: list[int] = []
 
-    def functions() -> dict[str, Callable[[], int]]:
+    def functions() -> dict[str, Callable[[], object]]:
         calls.append(0)
-        return {"sum": lambda: sum(range(1000))}
+        return {"nothing": lambda: None}
 
-    found = interleave(functions, repeats=12)["sum"]
-    assert found.n == 12
+    assert interleave(functions, repeats=12)["nothing"].n == 12
     assert len(calls) == BLOCKS
-    assert found.conditions.block == rounds_in_block(12) == 2

@@ -1,6 +1,7 @@
 """Verdicts on paired times: what they must not depend on, how often noise alone gets one, and what they rest on."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -202,14 +203,14 @@ def test_one_ratio_has_one_interval() -> None:
 def series(kind: str, draw: np.random.Generator, n: int) -> tuple[Times, Times]:
     """Return times of the same code against itself: 2n moments of one machine, in pairs of random order."""
     moment = np.arange(2 * n)
-    time = {
+    kinds: dict[str, Callable[[], Times]] = {
         "independent": lambda: np.ones(2 * n),
         "step": lambda: np.where(moment >= draw.integers(1, 2 * n), 1.3, 1.0),
         "drift": lambda: 1 + 0.5 * moment / moment.size,
         "autocorrelated": lambda: np.exp(0.05 * autoregressive(draw, 2 * n, 0.9)),
         "bursts": lambda: np.where(autoregressive(draw, 2 * n, 0.8) > 1, 1.4, 1.0),
-    }[kind]()
-    couples = (time * np.exp(draw.normal(0, 0.01, 2 * n))).reshape(n, 2)
+    }
+    couples = (kinds[kind]() * np.exp(draw.normal(0, 0.01, 2 * n))).reshape(n, 2)
     turned = draw.permuted(couples, axis=1)
     return turned[:, 0], turned[:, 1]
 
@@ -291,9 +292,9 @@ def test_a_comparison_has_the_conditions_of_both_sides() -> None:
 
 def test_what_repeats_differ_by_stands_between_a_comparison_and_a_verdict() -> None:
     draw = np.random.default_rng(0)
-    sides = taken_in_turns(["old", "new"], np.exp(draw.normal([[0.03], [0.0]], 0.005, (2, 60))))
-    assert compare_paired(*sides, 0.01).verdict == Verdict.FASTER
-    old, new = (replace(one, conditions=replace(one.conditions, between_runs=BetweenRuns(0.02))) for one in sides)
+    old, new = taken_in_turns(["old", "new"], np.exp(draw.normal([[0.03], [0.0]], 0.005, (2, 60))))
+    assert compare_paired(old, new, 0.01).verdict == Verdict.FASTER
+    old, new = (replace(one, conditions=replace(one.conditions, between_runs=BetweenRuns(0.02))) for one in (old, new))
     made = compare_paired(old, new, 0.01)
     assert made.verdict == Verdict.OPEN
     expected = np.hypot(np.log(made.estimate.median / median_interval(made.estimate.samples).low), 1.96 * 0.02 * 2**0.5)

@@ -115,8 +115,11 @@ def test_below_six_samples_what_was_not_counted_decides_nothing(value: float, un
 
 
 def test_one_ratio_of_times_is_no_count_even_if_it_is_one() -> None:
-    sides = taken_in_turns(["old", "new"], np.ones((2, 1)))
-    once = ratio(*(replace(one, conditions=replace(one.conditions, cpu_per_wall=1.0)) for one in sides))
+    old, new = (
+        replace(one, conditions=replace(one.conditions, cpu_per_wall=1.0))
+        for one in taken_in_turns(["old", "new"], np.ones((2, 1)))
+    )
+    once = ratio(old, new)
     assert once.median == 1
     assert found(once, low=1) == Verdict.OPEN
 

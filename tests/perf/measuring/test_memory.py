@@ -29,7 +29,6 @@ OBJECTS = 40_000
 
 @pytest.fixture(autouse=True)
 def _no_tracing_is_left() -> Iterator[None]:
-    assert not tracemalloc.is_tracing()
     yield
     left = tracemalloc.is_tracing()
     tracemalloc.stop()
@@ -54,26 +53,28 @@ def test_each_category_of_a_training_step_is_the_bytes_counted_by_hand() -> None
     assert memory.standing == PARAMETERS + ROWS * INPUTS * F32
 
 
-def test_live_bytes_are_those_of_tracemallocs_own_account_of_numpys_memory() -> None:
+def test_live_bytes_are_those_of_tracemallocs_own_account_of_numpys_memory(tracing: None) -> None:
     """Everything lives that the run made: the domain that NumPy reports to holds exactly these bytes."""
     x = Tensor(np.ones((300, 200), np.float32), requires_grad=True)
-    kept = []
-    tracemalloc.start()
-    try:
-        with recording_memory() as done:
-            kept.append(apply(ops.exp, x))
-            kept.append(apply(ops.gelu, kept[-1]))
-            kept.append(kept[-1].reshape(200, 300))
-            # Before the recording ends, whose columns of numbers are arrays, too.
-            only = tracemalloc.DomainFilter(inclusive=True, domain=np.lib.tracemalloc_domain)
-            traces = tracemalloc.take_snapshot().filter_traces([only]).traces
-            seen = sum(trace.size for trace in traces)
-    finally:
-        tracemalloc.stop()
+    tracemalloc.clear_traces()
+    with recording_memory() as done:
+        kept = [apply(ops.exp, x)]
+        kept += [apply(ops.gelu, kept[-1])]
+        kept += [kept[-1].reshape(200, 300)]
+        # Before the recording ends, whose columns of numbers are arrays, too.
+        only = tracemalloc.DomainFilter(inclusive=True, domain=np.lib.tracemalloc_domain)
+        seen = sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces([only]).traces)
     # exp saves its output, gelu saves a slope beside its output, reshape makes a view.
-    assert seen == 3 * x.nbytes
-    assert done.profile.final["activations"] + done.profile.final["outputs"] == seen
+    assert done.profile.final["activations"] + done.profile.final["outputs"] == seen == 3 * x.nbytes
     assert done.profile.final["inputs"] == x.nbytes
+
+
+@pytest.fixture
+def tracing() -> Iterator[None]:
+    """Trace memory, as a caller may."""
+    tracemalloc.start()
+    yield
+    tracemalloc.stop()
 
 
 def test_the_peak_is_what_tracemalloc_saw_but_for_pythons_objects() -> None:
@@ -112,21 +113,19 @@ def test_a_buffer_is_counted_once_however_many_views_there_are() -> None:
 
 
 def test_owner_of_finds_the_array_behind_strides_and_foreign_memory() -> None:
-    whole = np.zeros(100, np.float32)
-    assert owner_of(as_strided(whole[10:], (3, 4), (4, 4))) is whole
-    assert owner_of(whole.reshape(10, 10).T[2:]) is whole
-    foreign = np.frombuffer(bytes(16), np.float32)
+    whole, foreign = np.zeros(100, np.float32), np.frombuffer(bytes(16), np.float32)
+    assert owner_of(as_strided(whole[10:], (3, 4), (4, 4))) is owner_of(whole.reshape(10, 10).T[2:]) is whole
     assert owner_of(foreign[1:]) is foreign
 
 
-def test_optimizer_state_is_counted_when_it_is_watched() -> None:
+def test_optimizer_state_is_counted_when_it_is_watched_and_gradients_from_before_the_run_are_one_buffer() -> None:
     model = two_layers()
     adam, momentum = Adam(model.parameters()), SGD(model.parameters(), momentum=0.9)
+    model(rows()).sum().backward()
     with recording_memory(adam, momentum) as done:
         model(rows()).sum().backward()
         adam.step()
-    assert done.profile.highest["optimizer"] == 3 * PARAMETERS
-    assert done.profile.highest["gradients"] == PARAMETERS
+    assert (done.profile.highest["optimizer"], done.profile.highest["gradients"]) == (3 * PARAMETERS, PARAMETERS)
 
 
 def test_an_optimizers_state_and_a_model_made_in_the_run_do_not_stand_before_it() -> None:
@@ -141,14 +140,6 @@ def test_an_optimizers_state_and_a_model_made_in_the_run_do_not_stand_before_it(
     assert done.profile.peak >= done.profile.array_peak - OBJECTS
 
 
-def test_gradients_from_before_the_run_and_accumulated_ones_are_one_buffer() -> None:
-    model = two_layers()
-    model(rows()).sum().backward()
-    with recording_memory(model) as done:
-        model(rows()).sum().backward()
-    assert done.profile.highest["gradients"] == PARAMETERS
-
-
 def test_running_statistics_are_buffers_and_not_parameters() -> None:
     model = BatchNorm2d(7)
     with recording_memory(model) as done:
@@ -160,49 +151,36 @@ def test_nothing_is_kept_alive_by_being_followed() -> None:
     with recording_memory() as done:
         y = apply(ops.exp, Tensor(np.ones(1000, np.float32)))
         reference = weakref.ref(y.data)
-        first = done
         del y
         assert reference() is None
-    assert first.profile.final["outputs"] == 0
+        with pytest.raises(TypeError, match="not list"):
+            done.watch([[]])  # type: ignore[list-item]
+    assert done.profile.final["outputs"] == 0
 
 
-def test_watching_something_else_raises() -> None:
-    with recording_memory() as done, pytest.raises(TypeError, match="not list"):
-        done.watch([[]])  # type: ignore[list-item]
-
-
-def test_a_callers_tracing_goes_on_with_all_it_knew() -> None:
-    tracemalloc.start()
+def test_a_callers_tracing_goes_on_with_all_it_knew(tracing: None) -> None:
     mine = np.ones(300_000, np.uint8)
-    mountain = np.ones(5 * MIB, np.uint8)
-    del mountain
+    np.ones(5 * MIB, np.uint8)
     callers_peak = tracemalloc.get_traced_memory()[1]
-    try:
-        MemoryProfiler().profile(lambda: np.ones(MIB, np.uint8))
-        with MemoryTracker() as tracker:
-            np.ones(2 * MIB, np.uint8)
-        with recording_memory() as done:
-            apply(ops.exp, rows())
-        assert tracemalloc.is_tracing()
-        assert tracemalloc.get_object_traceback(mine) is not None
-        # An array's own header aside, the peak is what it was before.
-        assert callers_peak <= tracemalloc.get_traced_memory()[1] < callers_peak + 10_000
-    finally:
-        tracemalloc.stop()
+    MemoryProfiler().profile(lambda: np.ones(MIB, np.uint8))
+    with MemoryTracker() as tracker:
+        np.ones(2 * MIB, np.uint8)
+    with recording_memory() as done:
+        apply(ops.exp, rows())
+    assert tracemalloc.is_tracing()
+    assert tracemalloc.get_object_traceback(mine) is not None
+    # An array's own header aside, the peak is what it was before.
+    assert callers_peak <= tracemalloc.get_traced_memory()[1] < callers_peak + 10_000
     assert 2 * MIB <= tracker.peak_bytes < 2 * MIB + 10_000
     assert not done.profile.exact_origin
 
 
-def test_a_higher_peak_inside_reaches_the_caller() -> None:
-    tracemalloc.start()
-    try:
-        with MemoryTracker():
-            np.ones(3 * MIB, np.uint8)
-            with MemoryTracker() as inner:
-                np.ones(MIB, np.uint8)
-        assert tracemalloc.get_traced_memory()[1] >= 3 * MIB
-    finally:
-        tracemalloc.stop()
+def test_a_higher_peak_inside_reaches_the_caller(tracing: None) -> None:
+    with MemoryTracker():
+        np.ones(3 * MIB, np.uint8)
+        with MemoryTracker() as inner:
+            np.ones(MIB, np.uint8)
+    assert tracemalloc.get_traced_memory()[1] >= 3 * MIB
     assert MIB <= inner.peak_bytes < MIB + 10_000
 
 
@@ -220,14 +198,14 @@ def test_the_profile_of_a_function_is_the_bytes_that_it_is_known_to_need() -> No
 
 def test_a_leak_is_found_with_its_size_and_growth_that_stops_is_none(capsys: pytest.CaptureFixture[str]) -> None:
     kept: list[np.ndarray] = []
-    found = MemoryProfiler().profile(lambda: kept.append(np.ones(MIB, np.uint8)))
+    cache: dict[int, np.ndarray] = {}
+    profile = MemoryProfiler().profile
+    assert profile(lambda: cache.setdefault(0, np.ones(MIB, np.uint8)))["leak_detected"] is False
+    found = profile(lambda: kept.append(np.ones(MIB, np.uint8)))
     assert found["leak_detected"] is True
     assert found["leak_mb_per_call"] == pytest.approx(1, abs=0.01)
     MemoryProfiler().print_report(found, "leaky")
-    assert "each further call left at least 1.000 MiB more" in capsys.readouterr().out
-    cache: dict[int, np.ndarray] = {}
-    found = MemoryProfiler().profile(lambda: cache.setdefault(0, np.ones(MIB, np.uint8)))
-    assert found["leak_detected"] is False
+    assert "at least 1.000 MiB more" in capsys.readouterr().out
 
 
 def test_too_few_calls_cannot_tell_a_leak() -> None:
@@ -239,12 +217,8 @@ def test_too_few_calls_cannot_tell_a_leak() -> None:
 
 @given(st.integers(0, 10**6), st.lists(st.integers(-5000, 5000), min_size=4, max_size=10))
 def test_a_leak_is_growth_in_every_call_that_counts(start: int, growths: list[int]) -> None:
-    after = list(np.cumsum([start, *growths]))
-    lost = leaked_bytes(after)
-    assert lost is not None
-    assert (lost > 0) == all(growth >= 1024 for growth in growths[1:])
-    if lost:
-        assert lost == min(growths[1:])
+    least = min(growths[1:])
+    assert leaked_bytes(list(np.cumsum([start, *growths]))) == (least if least >= 1024 else 0)
 
 
 def test_the_tracker_reads_peak_and_rest_also_inside() -> None:

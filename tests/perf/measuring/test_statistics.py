@@ -1,7 +1,9 @@
 """Intervals and percentiles against counting by hand and against drawn samples."""
 
 import math
+from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,30 +48,14 @@ def test_coverage_of_the_interval_counted_over_all_ways_to_fall() -> None:
 def test_below_six_samples_the_interval_admits_that_it_is_weaker_and_of_one_that_it_is_none() -> None:
     assert median_interval([1, 2, 3, 4, 5]).confidence == pytest.approx(1 - 2 / 2**5)
     assert median_interval([1, 2, 3, 4, 5, 6]).confidence >= 0.95
-    interval = median_interval([3.0])
-    assert (interval.low, interval.high) == (3.0, 3.0)
-    assert math.isnan(interval.confidence)
-
-
-@given(st.lists(finite, min_size=1, max_size=60))
-def test_the_median_lies_in_its_interval(samples: list[float]) -> None:
-    interval = median_interval(samples)
-    middle = sorted(samples)[len(samples) // 2]
-    assert interval.low <= middle <= interval.high or math.isclose(interval.low, interval.high)
-    assert interval.low in samples
-    assert interval.high in samples
+    one = median_interval([3.0])
+    assert (one.low, one.high, math.isnan(one.confidence)) == (3.0, 3.0, True)
 
 
 @given(st.lists(finite, min_size=1, max_size=60), st.floats(0, 100))
 def test_medians_and_percentiles_are_those_of_numpy_to_the_last_bit(samples: list[float], q: float) -> None:
     assert median(np.array(samples)) == np.median(samples)
     assert percentile(samples, q) == np.percentile(samples, q)
-
-
-@pytest.mark.parametrize("bad", [[], [math.nan], [1.0, math.inf], [[1.0, 2.0]]])
-def test_samples_that_are_none_raise(bad: list[float]) -> None:
-    with pytest.raises(ValueError, match="samples"):
-        checked(bad)
 
 
 @pytest.mark.parametrize(("q", "needed"), [(50, 6), (90, 29), (95, 59), (99, 299), (10, 29), (1, 299)])
@@ -96,8 +82,6 @@ def test_the_interval_of_a_percentile_is_the_narrowest_that_covers(q: float, n: 
 def test_what_a_tail_is_at_least_is_known_from_few_samples() -> None:
     assert percentile_at_least(range(1, 101), 99) == 97
     assert percentile_at_least([7.0], 99) == 7.0
-    with pytest.raises(ValueError, match="percentile"):
-        percentile_at_least([1.0, 2.0, 3.0], 10)
 
 
 def test_outliers_are_counted_at_tukeys_fences() -> None:
@@ -111,19 +95,22 @@ def test_outliers_are_counted_at_tukeys_fences() -> None:
     assert outer_fences([*middle, -9, 9]) == (-3, 4)
 
 
-@pytest.mark.parametrize("q", [0, 100, -1, math.nan])
-def test_percentiles_that_no_sample_can_bound_raise(q: float) -> None:
-    with pytest.raises(ValueError, match="q must lie between 0 and 100, ends excluded"):
-        percentile_interval([1.0] * 600, q)
-
-
-def test_a_share_or_a_confidence_that_is_none_raises_everywhere() -> None:
-    with pytest.raises(ValueError, match="q"):
-        percentile([1.0], 101)
-    with pytest.raises(ValueError, match="confidence"):
-        percentile_interval([1.0], 50, 1)
-    with pytest.raises(ValueError, match="confidence"):
-        median_interval([1.0], 0)
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        *((lambda q=q: percentile_interval([1.0] * 600, q), "ends excluded") for q in (0, 100, -1, math.nan)),
+        (lambda: percentile([1.0], 101), "q"),
+        (lambda: percentile_interval([1.0], 50, 1), "confidence"),
+        (lambda: median_interval([1.0], 0), "confidence"),
+        (lambda: median_interval(range(30), time=0.9), "time"),
+        (lambda: percentile_at_least([1.0, 2.0, 3.0], 10), "percentile"),
+        *((lambda of=of: share_interval(*of), "count") for of in ((0, 0), (-1, 5), (6, 5))),
+        *((lambda bad=bad: checked(bad), "samples") for bad in ([], [math.nan], [1.0, math.inf], [[1.0, 2.0]])),
+    ],
+)
+def test_what_is_out_of_its_range_raises(function: Callable[[], Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        function()
 
 
 @pytest.mark.parametrize("n", [30, 31, 100])
@@ -151,8 +138,6 @@ def test_independence_is_the_limit_of_little_dependence() -> None:
     one, other = median_interval(range(30)), median_interval(range(30), time=1 + 1e-12)
     assert (one.low, one.high) == (other.low, other.high)
     assert one.confidence == pytest.approx(other.confidence)
-    with pytest.raises(ValueError, match="time"):
-        median_interval(range(30), time=0.9)
 
 
 def test_errors_add_in_squares_as_factors_or_as_differences() -> None:
@@ -175,9 +160,3 @@ def test_the_interval_of_a_share_is_made_of_quantiles_of_beta(trials: int, share
     high = beta.ppf(0.975, count + 1, trials - count) if count < trials else 1.0
     assert [found.low, found.high] == pytest.approx([low, high])
     assert found.confidence == 0.95
-
-
-@pytest.mark.parametrize(("count", "trials"), [(0, 0), (-1, 5), (6, 5)])
-def test_a_share_of_nothing_or_of_more_than_all_raises(count: int, trials: int) -> None:
-    with pytest.raises(ValueError, match="count"):
-        share_interval(count, trials)
