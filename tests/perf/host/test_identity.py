@@ -48,13 +48,13 @@ def listed_by_lscpu(*options: str) -> dict[str, str]:
 
 def test_it_agrees_with_what_the_system_says() -> None:
     made = identity()
-    assert made.memory_bytes == psutil.virtual_memory().total
-    assert made.cores_logical == psutil.cpu_count()
+    assert (made.memory_bytes, made.cores_logical) == (psutil.virtual_memory().total, psutil.cpu_count())
     assert 1 <= made.cores_usable <= made.cores_logical
     assert made.kernel in made.system
-    assert (made.numpy, made.numba) == (version("numpy"), version("numba"))
-    assert made.python == platform.python_version()
+    assert (made.numpy, made.numba, made.python) == (version("numpy"), version("numba"), platform.python_version())
     assert made.blas, "NumPy has loaded a BLAS"
+    written = json.loads(json.dumps(made.to_json(), allow_nan=False))
+    assert written["blas"][0]["name"] == made.blas[0].name
     said = listed_by_lscpu()
     assert made.cpu == said.get("Model name", made.cpu)
     assert set(made.extensions) <= set(said["Flags"].split() if "Flags" in said else made.extensions)
@@ -95,10 +95,10 @@ def test_an_arm_cpu_is_called_what_lscpu_calls_it(
 
 
 def test_each_kind_of_arm_core_is_named_once_and_an_unknown_one_by_its_numbers() -> None:
-    little, big, unknown = ("0x41", "0xd05"), ("0x41", "0xd0b"), ("0x61", "0x000")
+    little, big, unknown = ("0x41", "0xd05"), ("0x41", "0xd0b"), ("0x99", "0xd0c")
     assert arm_cpu_name(cpuinfo(little, little, big, big)) == "Cortex-A55 + Cortex-A76"
-    assert arm_cpu_name(cpuinfo(unknown, unknown)) == "implementer 0x61 part 0x000"
-    assert arm_cpu_name(cpuinfo(("0x99", "0xd0c"), big)) == "implementer 0x99 part 0xd0c + Cortex-A76"
+    assert arm_cpu_name(cpuinfo(unknown, big)) == "implementer 0x99 part 0xd0c + Cortex-A76"
+    assert arm_cpu_name(cpuinfo(("0x61", "0x000"))) == "implementer 0x61 part 0x000"
     assert arm_cpu_name("model name\t: AMD EPYC\n") is None
 
 
@@ -114,11 +114,6 @@ def test_caches_are_those_that_lscpu_lists() -> None:
             assert len(mine) == int(found[3] or 1)
 
 
-def test_it_can_be_written_as_json() -> None:
-    made = identity().to_json()
-    assert json.loads(json.dumps(made, allow_nan=False))["blas"][0]["name"] == made["blas"][0]["name"]
-
-
 def cache_folder(folder: Path, core: int, index: int, level: int, kind: str, size: str, shared: str) -> None:
     path = folder / f"cpu{core}" / "cache" / f"index{index}"
     path.mkdir(parents=True)
@@ -126,23 +121,18 @@ def cache_folder(folder: Path, core: int, index: int, level: int, kind: str, siz
         (path / name).write_text(f"{text}\n")
 
 
-def test_a_shared_cache_counts_once_and_instructions_do_not(tmp_path: Path) -> None:
+def test_a_shared_cache_counts_once_and_neither_instructions_nor_one_of_unknown_size_do(tmp_path: Path) -> None:
     for core in range(4):
         cache_folder(tmp_path, core, 0, 1, "Data", "32K", str(core))
         cache_folder(tmp_path, core, 1, 1, "Instruction", "64K", str(core))
         cache_folder(tmp_path, core, 2, 2, "Unified", "1M", "0-1" if core < 2 else "2,3")
+    cache_folder(tmp_path, 0, 3, 3, "Unified", "", "0")
+    cache_folder(tmp_path, 0, 4, 3, "Unified", "2048K", "0")
+    (tmp_path / "cpu0" / "cache" / "index4" / "type").unlink()
     known = caches(tmp_path)
     assert known[4:] == (Cache(2, "Unified", 2**20, (0, 1)), Cache(2, "Unified", 2**20, (2, 3)))
-    assert reported_capacities(known, range(4)) == {1: 4 * 2**15, 2: 2 * 2**20}
-    assert reported_capacities(known, [1]) == {1: 2**15, 2: 2**20}
-    assert reported_capacities(known, [0, 2]) == {1: 2**16, 2: 2 * 2**20}
-
-
-def test_a_cache_of_unknown_size_is_left_out(tmp_path: Path) -> None:
-    cache_folder(tmp_path, 0, 0, 1, "Data", "", "0")
-    cache_folder(tmp_path, 0, 1, 2, "Unified", "2048K", "0")
-    (tmp_path / "cpu0" / "cache" / "index1" / "type").unlink()
-    assert caches(tmp_path) == ()
+    for cores, ones, twos in ((range(4), 4, 2), ([1], 1, 1), ([0, 2], 2, 2)):
+        assert reported_capacities(known, cores) == {1: ones * 2**15, 2: twos * 2**20}
 
 
 @pytest.mark.parametrize(
@@ -175,9 +165,7 @@ def test_a_blas_is_narrower_only_if_both_widths_are_known(blas: str | None, cpu:
 
 
 def test_only_variables_that_steer_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("NUMPY_MADVISE_HUGEPAGE", "0")
-    monkeypatch.setenv("SECRET_TOKEN", "x")
-    kept = steering_variables()
-    assert (kept["OMP_NUM_THREADS"], kept["NUMPY_MADVISE_HUGEPAGE"]) == ("1", "0")
-    assert "SECRET_TOKEN" not in kept
+    given = {"OMP_NUM_THREADS": "1", "NUMPY_MADVISE_HUGEPAGE": "0", "SECRET_TOKEN": "x"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    assert given.items() - steering_variables().items() == {("SECRET_TOKEN", "x")}

@@ -1,6 +1,5 @@
 """What slows the BLAS: cautions only where something is known, with the cost that was measured."""
 
-import os
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,20 +36,14 @@ def cost_of(names: list[str]) -> Measurement:
     return COST
 
 
-def test_a_narrow_blas_has_its_cost() -> None:
-    given = machine("AVX-512", ("AVX2", "numpy"), OPENBLAS_CORETYPE="Haswell", OPENBLAS_NUM_THREADS="1")
-    found = narrow_blas(given, cost_of)
+@pytest.mark.parametrize("variable", ["OPENBLAS_CORETYPE", None])
+def test_a_narrow_blas_has_its_cost_where_a_variable_tells_it(variable: str | None) -> None:
+    environment = {"OPENBLAS_NUM_THREADS": "1"} | ({variable: "Haswell"} if variable else {})
+    found = narrow_blas(machine("AVX-512", ("AVX2", "numpy"), **environment), cost_of)
     assert found is not None
-    assert found.cost is COST
-    for part in ("AVX2", "AVX-512", "1.83", "OPENBLAS_CORETYPE"):
+    assert found.cost is (COST if variable else None)
+    for part in ("AVX2", "AVX-512", *(("1.83", variable) if variable else ("not known",))):
         assert part in found.sentence
-
-
-def test_without_a_variable_the_cost_is_not_known() -> None:
-    found = narrow_blas(machine("AVX-512", ("AVX2", "numpy"), OMP_NUM_THREADS="1"), cost_of)
-    assert found is not None
-    assert found.cost is None
-    assert "not known" in found.sentence
 
 
 @pytest.mark.parametrize(
@@ -86,40 +79,31 @@ def test_the_cost_is_a_ratio_of_new_processes(monkeypatch: pytest.MonkeyPatch) -
     assert len({tuple(seen[i : i + 2]) for i in range(0, 12, 2)}) == 2, "now one is first, now the other"
 
 
-def test_a_product_runs_in_a_new_process() -> None:
+def test_a_product_runs_in_a_new_process_that_says_why_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     found = without(["NO_SUCH_VARIABLE"], pairs=1)
-    assert found.n == 1
+    assert (found.n, found.conditions.sample) == (1, Sample.PROCESS_PAIRS)
     assert found.minimum > 0
-    assert found.conditions.sample is Sample.PROCESS_PAIRS
-
-
-def test_a_process_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blas_costs, "_PRODUCT", "print(undefined)")
     with pytest.raises(RuntimeError, match="NameError"):
-        blas_costs._product_in_new_process(dict(os.environ))
+        without(["NO_SUCH_VARIABLE"], pairs=1)
 
 
-def test_there_must_be_something_to_leave_out() -> None:
-    with pytest.raises(ValueError, match="variable"):
-        without([])
+@pytest.mark.parametrize(("call", "said"), [(lambda: without([]), "variable"), (lambda: busy_neighbour(1), "threads")])
+def test_there_must_be_something_to_leave_out_and_a_thread_to_wait_for(call: Callable[[], object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        call()
 
 
-def neighbour(low: float, high: float) -> BusyNeighbour:
-    middle = (low + high) / 2
-    return BusyNeighbour(2, COST, spread(middle, "", (high - low) / 2 / middle))
-
-
-def test_threads_that_surely_do_harm_are_a_caution() -> None:
-    found = collapsing_blas(neighbour(1.2, 1.3))
-    assert found is not None
-    assert found.cost is COST
-    assert "1.83" in found.sentence
-    assert "1.25" in found.sentence
-
-
-@pytest.mark.parametrize(("low", "high"), [(0.9, 1.4), (0.5, 0.8), (1.0, 1.2)])
-def test_threads_that_may_do_no_harm_are_none(low: float, high: float) -> None:
-    assert collapsing_blas(neighbour(low, high)) is None
+@pytest.mark.parametrize(
+    ("middle", "noise", "is_harm"), [(1.25, 0.04, True), (1.15, 0.22, False), (0.65, 0.23, False), (1.1, 0.1, False)]
+)
+def test_only_threads_that_surely_do_harm_are_a_caution(middle: float, noise: float, is_harm: bool) -> None:
+    found = collapsing_blas(BusyNeighbour(2, COST, spread(middle, "", noise)))
+    assert (found is not None) is is_harm
+    if found is not None:
+        assert found.cost is COST
+        assert "1.83" in found.sentence
+        assert "1.25" in found.sentence
 
 
 def comes_true(condition: Callable[[], bool]) -> bool:
@@ -140,8 +124,3 @@ def test_the_busy_process_is_busy_and_ends() -> None:
         assert comes_true(lambda: process.cpu_times().user > before)
         number = process.pid
     assert not psutil.pid_exists(number)
-
-
-def test_one_thread_has_no_others_to_wait_for() -> None:
-    with pytest.raises(ValueError, match="threads"):
-        busy_neighbour(1)

@@ -9,49 +9,47 @@ from tinytorch.perf.machine.levels import CURVES, Point, find_levels
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 
+#: What a machine gives whose second and third cache are alike to a stream, and to a walk.
+ALIKE, ALIKE_TO_WALK = (500e9, 100e9, 100e9, 40e9), (1e-9, 13e-9, 13e-9, 150e-9)
+
 
 @pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_each_level_has_its_size_rate_and_latency(noise: float) -> None:
-    for seed in range(5):
-        found = find_levels(made_curves(noise, seed), REPORTED)
-        assert [level.name for level in found] == ["L1", "L2", "L3", "memory"]
-        assert [level.capacity_measured for level in found] == [*CACHES, None]
-        assert [level.capacity_by_latency for level in found] == [*CACHES, None]
-        assert [level.capacity_reported for level in found] == [*CACHES, None]
-        for level, rate, latency in zip(found, RATES, LATENCIES, strict=True):
-            assert level.read.median == pytest.approx(rate, rel=3 * noise or 1e-9)
-            assert level.copy.median == pytest.approx(0.9 * rate, rel=3 * noise or 1e-9)
-            assert level.triad.median == pytest.approx(1.2 * rate, rel=3 * noise or 1e-9)
-            assert level.latency.median == pytest.approx(latency, rel=3 * noise or 1e-9)
+@pytest.mark.parametrize("seed", range(5))
+def test_each_level_has_its_size_rate_and_latency(noise: float, seed: int) -> None:
+    found = find_levels(made_curves(noise, seed), REPORTED)
+    assert [level.name for level in found] == ["L1", "L2", "L3", "memory"]
+    within = 3 * noise or 1e-9
+    for level, size, rate, latency in zip(found, [*CACHES, None], RATES, LATENCIES, strict=True):
+        assert level.capacity_measured == level.capacity_by_latency == level.capacity_reported == size
+        streams = (level.read.median, level.copy.median, level.triad.median, level.latency.median)
+        assert streams == pytest.approx((rate, 0.9 * rate, 1.2 * rate, latency), rel=within)
 
 
-def test_caches_alike_in_bandwidth_are_told_by_their_latency() -> None:
-    for seed in range(5):
-        curves = made_curves(0.05, seed, rates=(500e9, 110e9, 100e9, 40e9))
-        first, second, third, memory = find_levels(curves, REPORTED)
-        assert [level.told_by for level in (first, second, third, memory)] == [
-            "bandwidth",
-            "latency",
-            "bandwidth",
-            None,
-        ]
-        assert (second.name, second.capacity_measured) == ("L2", None)
-        assert second.capacity == second.capacity_by_latency == second.capacity_reported == CACHES[1]
-        assert second.latency.median == pytest.approx(LATENCIES[1], rel=0.1)
-        assert second.read.median == pytest.approx(110e9, rel=0.1)
-        assert third.capacity_measured == CACHES[2]
-        assert third.latency.median == pytest.approx(LATENCIES[2], rel=0.1)
+@pytest.mark.parametrize("seed", range(5))
+def test_caches_alike_in_bandwidth_are_told_by_their_latency(seed: int) -> None:
+    found = find_levels(made_curves(0.05, seed, rates=ALIKE), REPORTED)
+    assert [level.told_by for level in found] == ["bandwidth", "latency", "bandwidth", None]
+    second, third = found[1:3]
+    assert (second.name, second.capacity_measured, third.capacity_measured) == ("L2", None, CACHES[2])
+    assert second.capacity == second.capacity_by_latency == second.capacity_reported == CACHES[1]
+    assert (second.latency.median, third.latency.median) == pytest.approx(LATENCIES[1:3], rel=0.1)
+    assert second.read.median == pytest.approx(100e9, rel=0.1)
 
 
 def test_a_cache_that_no_curve_tells_keeps_its_row_and_its_name() -> None:
-    rates, latencies = (500e9, 100e9, 100e9, 40e9), (1e-9, 13e-9, 13e-9, 150e-9)
-    first, second, third, memory = find_levels(made_curves(rates=rates, latencies=latencies), REPORTED)
-    assert [level.name for level in (first, second, third, memory)] == ["L1", "L2", "L3", "memory"]
-    assert [level.told_by for level in (first, second, third, memory)] == ["bandwidth", None, "bandwidth", None]
-    assert (second.capacity_measured, second.capacity_by_latency, second.capacity) == (None, None, CACHES[1])
+    curves = made_curves(rates=ALIKE, latencies=ALIKE_TO_WALK)
+    found = find_levels(curves, REPORTED)
+    assert [(level.name, level.told_by, level.capacity) for level in found] == [
+        ("L1", "bandwidth", CACHES[0]),
+        ("L2", None, CACHES[1]),
+        ("L3", "bandwidth", CACHES[2]),
+        ("memory", None, None),
+    ]
+    second, third = found[1:3]
+    assert (second.capacity_measured, second.capacity_by_latency) == (None, None)
     assert (second.read.median, second.latency.median) == pytest.approx((100e9, 13e-9))
     assert second.read.conditions == third.read.conditions == Conditions(threads=1)
-    assert (memory.capacity, third.capacity) == (None, CACHES[2])
+    assert [level.name for level in find_levels(curves, {})] == ["L1", "L2", "memory"], "nobody knows of a third"
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -69,11 +67,9 @@ def test_a_noisy_shared_cache_is_found_where_others_leave_it(seed: int) -> None:
 
 def test_no_border_goes_to_a_cache_that_is_too_small_for_it() -> None:
     """The system reports no L3, whose end is far beyond that of L2."""
-    curves = made_curves(rates=(500e9, 100e9, 100e9, 40e9))
-    first, second, memory = find_levels(curves, {1: CACHES[0], 2: CACHES[1]})
+    first, second, memory = find_levels(made_curves(rates=ALIKE), {1: CACHES[0], 2: CACHES[1]})
     assert (first.told_by, first.capacity) == ("bandwidth", CACHES[0])
-    assert (second.told_by, second.capacity) == ("latency", CACHES[1])
-    assert memory.name == "memory"
+    assert (second.told_by, second.capacity, memory.name) == ("latency", CACHES[1], "memory")
 
 
 def test_a_ladder_that_ends_in_a_cache_does_not_tell_it_from_memory() -> None:
@@ -116,15 +112,10 @@ def test_whatever_the_curves_every_reported_cache_has_a_row(
 
 
 def test_without_a_report_the_latency_tells_what_the_bandwidth_does_not() -> None:
-    alike = made_curves(rates=(500e9, 100e9, 100e9, 40e9))
-    assert [(level.name, level.told_by, level.capacity) for level in find_levels(alike, {})] == [
-        ("L1", "bandwidth", CACHES[0]),
-        ("L2", "latency", CACHES[1]),
-        ("L3", "bandwidth", CACHES[2]),
-        ("memory", None, None),
-    ]
-    alike = made_curves(rates=(500e9, 100e9, 100e9, 40e9), latencies=(1e-9, 13e-9, 13e-9, 150e-9))
-    assert [level.name for level in find_levels(alike, {})] == ["L1", "L2", "memory"], "nobody knows of a third"
+    found = find_levels(made_curves(rates=ALIKE), {})
+    assert [level.name for level in found] == ["L1", "L2", "L3", "memory"]
+    assert [level.told_by for level in found] == ["bandwidth", "latency", "bandwidth", None]
+    assert [level.capacity for level in found] == [*CACHES, None]
 
 
 def test_a_shared_cache_may_hold_less_for_a_walk_than_for_a_stream() -> None:

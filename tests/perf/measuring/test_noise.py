@@ -27,23 +27,22 @@ def test_a_ratio_and_its_inverse_are_hidden_alike(floor: float, ratio: float) ->
 
 
 @pytest.mark.parametrize(
-    ("ratio", "floor", "verdict", "words"),
+    ("ratio", "floor", "words"),
     [
-        (1.03, 1.02, Verdict.FASTER, "faster"),
-        (1.03, 1.04, Verdict.OPEN, "between 4 % slower and 4 % faster"),
-        (0.97, 1.02, Verdict.SLOWER, "slower"),
-        (0.97, 1.04, Verdict.OPEN, "between 4 % slower and 4 % faster"),
-        (1.0, 1.005, Verdict.NO_DIFFERENCE, "no difference beyond 0.5 %"),
-        (1.0, 1.02, Verdict.OPEN, "between 2 % slower and 2 % faster"),
+        (1.03, 1.02, "faster"),
+        (1.03, 1.04, "between 4 % slower and 4 % faster"),
+        (0.97, 1.02, "slower"),
+        (0.97, 1.04, "between 4 % slower and 4 % faster"),
+        (1.0, 1.005, "no difference beyond 0.5 %"),
+        (1.0, 1.02, "between 2 % slower and 2 % faster"),
     ],
 )
-def test_the_floor_takes_verdicts_away_and_bounds_what_is_left(
-    ratio: float, floor: float, verdict: Verdict, words: str
-) -> None:
+def test_the_floor_takes_verdicts_away_and_bounds_what_is_left(ratio: float, floor: float, words: str) -> None:
     comparison = compare_paired(ratio * np.random.default_rng(0).normal(1, 1e-4, 30), np.ones(30), 0.01)
     found = floor_of(floor).judged(comparison)
-    assert (found.verdict, str(found)) == (verdict, words)
-    assert (found == comparison) == (verdict in (Verdict.FASTER, Verdict.SLOWER)), "and else the floor is the reason"
+    assert str(found) == words
+    assert (found.verdict is Verdict.OPEN) is words.startswith("between")
+    assert (found == comparison) is (words in ("faster", "slower")), "and else the floor is the reason"
     assert found.estimate == comparison.estimate
     assert floor_of(1.0001).judged(comparison).verdict == comparison.verdict
 
@@ -93,12 +92,9 @@ def test_one_disturbed_comparison_does_not_decide(monkeypatch: pytest.MonkeyPatc
     assert with_noise(monkeypatch, 0.01, 0, comparisons=19).shown.conditions.statistic == "largest"
 
 
-def test_the_small_floor_is_measured_once() -> None:
+def test_the_small_floor_is_measured_once_and_bad_plans_raise() -> None:
     assert small_noise_floor() is small_noise_floor()
     assert small_noise_floor().ratio > 1
-
-
-def test_bad_plans_raise() -> None:
     with pytest.raises(ValueError, match="pairs"):
         noise_floor(lambda: None, "nothing", pairs=5)
     with pytest.raises(ValueError, match="ratio"):
