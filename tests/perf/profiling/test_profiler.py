@@ -7,6 +7,7 @@ import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -60,37 +61,28 @@ def test_every_breakdown_sums_to_the_same_totals(steps: int, backward: bool) -> 
             if backward:
                 loss.backward()
     run, by_op, by_layer = profiler.run, profiler.key_averages(), profiler.by_layer()
-    assert sum(row.self_seconds or 0 for row in by_op) == pytest.approx(run.op_seconds)
+    times = [row.self_seconds or 0 for row in by_op]
+    assert times == sorted(times, reverse=True)
+    assert sum(times) == pytest.approx(run.op_seconds)
+    assert run.op_seconds <= run.wall_seconds
     assert sum(row.self_seconds or 0 for row in by_layer) == pytest.approx(run.op_seconds)
-    assert sum(row.share or 0 for row in profiler.attribution()) == pytest.approx(1)
     assert sum(row.self_seconds or 0 for row in profiler.attribution()) == pytest.approx(run.wall_seconds)
-    assert sum(row.share or 0 for row in by_layer if row.depth == 0) == pytest.approx(1)
+    top = [row for row in by_layer if row.depth == 0]
+    assert [sum(row.share or 0 for row in rows) for rows in (profiler.attribution(), top)] == pytest.approx([1, 1])
     assert sum(row.share or 0 for row in by_op) == pytest.approx(run.op_seconds / run.wall_seconds)
     assert sum(row.calls for row in by_op) == len(run.events)
     flops = sum(event.flops or 0 for event in run.events)
-    assert sum(row.flops or 0 for row in by_op) == flops
-    assert sum(row.flops or 0 for row in by_layer if row.depth == 0) == flops
+    assert sum(row.flops or 0 for row in by_op) == sum(row.flops or 0 for row in top) == flops
     nanoseconds = sum(int(line.rsplit(" ", 1)[1]) for line in profiler.collapsed_stacks().splitlines())
     assert nanoseconds == run.end - run.start
-    assert run.op_seconds <= run.wall_seconds
+    for row in by_layer:
+        inner = [one for one in by_layer if one.path.startswith(f"{row.path}.") and one.depth == row.depth + 1]
+        total = (row.self_seconds or 0) + sum(one.total_seconds or 0 for one in inner)
+        assert row.total_seconds == pytest.approx(total)
+        assert row.total_seconds == pytest.approx((row.forward_seconds or 0) + (row.backward_seconds or 0))
 
 
-def test_a_layers_total_is_its_own_and_those_of_the_layers_in_it() -> None:
-    layers = profiled().by_layer()
-    for position, row in enumerate(layers):
-        inner = []
-        for other in layers[position + 1 :]:
-            if other.depth <= row.depth:
-                break
-            if other.depth == row.depth + 1:
-                inner.append(other)
-        own, total = row.self_seconds or 0, row.total_seconds or 0
-        assert total == pytest.approx(own + sum(child.total_seconds or 0 for child in inner))
-        assert total == pytest.approx((row.forward_seconds or 0) + (row.backward_seconds or 0))
-        assert all(child.path.startswith(f"{row.path}.") for child in inner)
-
-
-def test_layers_stand_below_what_holds_them_and_are_called_as_the_model_names_them() -> None:
+def test_layers_are_called_as_the_model_names_them() -> None:
     layers = profiled(steps=3).by_layer()
     named = {"GPT" + (f".{name}" if name else "") for name, _ in gpt().named_modules()}
     assert {row.path for row in layers if row.module != REGION} == named | {""}
@@ -98,14 +90,10 @@ def test_layers_stand_below_what_holds_them_and_are_called_as_the_model_names_th
     (block,) = [row for row in layers if row.path == "GPT.blocks.1"]
     assert (block.module, block.depth, block.calls) == ("TransformerBlock", 1, 3)
     assert (block.span_seconds or 0) >= (block.forward_seconds or 0)
-
-
-def test_a_layer_whose_name_begins_like_anothers_is_not_inside_it() -> None:
-    model = Sequential(*(Linear(2, 2, seed=0) for _ in range(11)))
     with Profiler() as profiler:
-        model(Tensor(np.ones((1, 2), np.float32)))
+        Sequential(*(Linear(2, 2, seed=0) for _ in range(11)))(Tensor(np.ones((1, 2), np.float32)))
     flops = {row.path: row.flops for row in profiler.by_layer()}
-    assert flops["Sequential.1"] == flops["Sequential.10"] == 8
+    assert flops["Sequential.1"] == flops["Sequential.10"] == 8, "a name that begins like another's is not inside it"
     assert flops["Sequential"] == 11 * 8
 
 
@@ -121,56 +109,41 @@ def test_backward_of_two_steps_is_two_stretches(tmp_path: Path) -> None:
     assert len(ops) == 2
 
 
-def test_rows_come_by_their_own_time() -> None:
-    times = [row.self_seconds or 0 for row in profiled().key_averages()]
-    assert times == sorted(times, reverse=True)
-
-
-def test_the_table_shows_what_the_rows_hold(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_shows_what_the_rows_hold_and_no_column_that_says_the_same_of_all(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     profiler = profiled()
     profiler.print_top_operations(3)
     lines = capsys.readouterr().out.splitlines()
-    best = profiler.attribution()[:3]
-    for line, row in zip(lines[3:6], best, strict=True):
+    for line, row in zip(lines[3:6], profiler.attribution()[:3], strict=True):
         assert " ".join(line.split()).startswith(row.op)
-        assert f"{row.calls:,}" in line.split()
-        assert f"{(row.self_seconds or 0) * 1e3:,.3f}" in line
+        assert {f"{row.calls:,}", f"{(row.self_seconds or 0) * 1e3:,.3f}"} <= {*line.split()}
     assert any("recording cost" in line and "µs an op" in line for line in lines)
+    assert "phase" in lines[0]
+    with Profiler() as profiler:
+        gpt()(tokens())
+    profiler.print_top_operations(3)
+    said = {*capsys.readouterr().out.split()}
+    assert {"op", "calls", "share", "self"} <= said
+    assert not {"phase", "numpy", "total"} & said
+    with Profiler() as profiler:
+        pass
+    profiler.print_top_operations()
+    assert "0 ops" in capsys.readouterr().out
     with pytest.raises(ValueError, match="n must be at least 1"):
         profiler.print_top_operations(0)
 
 
-@pytest.mark.parametrize(
-    ("samples", "said"),
-    [
-        ((2e-6, 3e-6, 4e-6), "recording cost 3.00 µs an op (interval 2.00 to 4.00)"),
-        ((-2e-6, 1e-6, 4e-6), "recording cost at most 4.00 µs an op, by what is known"),
-    ],
-)
-def test_recording_costs_no_less_than_nothing(
-    monkeypatch: pytest.MonkeyPatch, samples: tuple[float, ...], said: str
-) -> None:
-    cost = SimpleNamespace(median=samples[1], interval=SimpleNamespace(low=samples[0], high=samples[2]))
-    monkeypatch.setattr(Profiler, "recorder", cost)
+@pytest.mark.parametrize(("low", "said"), [(2e-6, "3.00 µs an op (interval 2.00 to 4.00)"), (-2e-6, "at most 4.00 µs")])
+def test_recording_costs_no_less_than_nothing(monkeypatch: pytest.MonkeyPatch, low: float, said: str) -> None:
+    monkeypatch.setattr(
+        Profiler, "recorder", SimpleNamespace(median=3e-6, interval=SimpleNamespace(low=low, high=4e-6))
+    )
     with Profiler() as profiler:
         Tensor([1.0]) + Tensor([2.0])
     first, *_, last = profiler.notes()
     assert "1 op," in first
     assert said in last
-
-
-def test_a_column_that_says_the_same_of_all_rows_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    model = gpt()
-    with Profiler() as profiler:
-        model(tokens())
-    profiler.print_top_operations(3)
-    said = capsys.readouterr().out
-    assert {"op", "calls", "share", "self"} <= {*said.split()}
-    assert not {"phase", "numpy", "total"} & {*said.split()}
-    with Profiler() as profiler:
-        model(tokens()).sum().backward()
-    profiler.print_top_operations(10)
-    assert "phase" in capsys.readouterr().out.splitlines()[0]
 
 
 def test_an_uncounted_op_has_dashes_and_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,26 +169,23 @@ def test_ops_under_twenty_times_the_profilers_own_cost_are_marked(nanoseconds: i
 
 def test_nothing_can_be_read_before_there_is_something() -> None:
     profiler = Profiler()
-    for read in (profiler.key_averages, profiler.by_layer, profiler.collapsed_stacks):
+    for read in (profiler.key_averages, profiler.by_layer, profiler.collapsed_stacks, lambda: profiler.memory):
         with pytest.raises(RuntimeError, match="recorded"):
             read()
-    with pytest.raises(RuntimeError, match="recorded"):
-        _ = profiler.memory
-    with profiler, pytest.raises(RuntimeError, match="recording already"), profiler:
-        pass
+    with profiler:
+        with pytest.raises(RuntimeError, match="recording already"), profiler:
+            pass
+        with pytest.raises(RuntimeError, match="Profiler"):
+            Profiler().measure_latency(two_layers(), rows())
     with pytest.raises(RuntimeError, match="Profiler"):
         profiler.watch(gpt())
-
-
-@pytest.mark.usefixtures("no_collector")
-def test_an_empty_body_gives_an_empty_table(capsys: pytest.CaptureFixture[str]) -> None:
-    with Profiler() as profiler:
-        pass
-    assert profiler.key_averages() == []
-    assert [(row.op, row.share) for row in profiler.attribution()] == [("not named", 1)]
-    assert [(row.path, row.calls, row.share) for row in profiler.by_layer()] == [("", 0, 1)]
-    profiler.print_top_operations()
-    assert "0 ops" in capsys.readouterr().out
+    for call in (
+        lambda: Profiler().profile_forward_pass(two_layers(), [1.0]),  # type: ignore[arg-type]
+        lambda: Profiler().measure_latency(3, rows()),
+        lambda: Profiler().count_parameters(3),
+    ):
+        with pytest.raises(TypeError, match=r"input_tensor|callable"):
+            call()
 
 
 def test_timing_and_memory_are_never_one_run() -> None:
@@ -229,15 +199,19 @@ def test_timing_and_memory_are_never_one_run() -> None:
     with Profiler():
         Looking()(tokens())
     with Profiler(memory=True) as memory:
-        Looking()(tokens())
+        memory.watch(optimizer := Adam(model.parameters()))
+        Looking()(tokens()).sum().backward()
+        optimizer.step()
     assert seen == [False, True]
+    assert memory.memory.highest["optimizer"] == 2 * memory.memory.highest["parameters"]
     assert all(row.total_seconds is row.self_seconds is row.share is None for row in memory.key_averages())
+    rows_: list[Any] = [*memory.key_averages(), *memory.by_layer()]
+    assert {(row.of_roof, row.bound) for row in rows_} == {(None, None)}
     for read in (memory.collapsed_stacks, lambda: memory.amdahl("linear", 2), lambda: memory.export_chrome_trace("x")):
         with pytest.raises(RuntimeError, match="memory"):
             read()
     seen.clear()
-    profiler = Profiler()
-    profiler.profile_forward_pass(Looking(), Tensor(tokens()))
+    Profiler().profile_forward_pass(Looking(), Tensor(tokens()))
     assert seen.count(True) == 1, "all other runs are for time and counts"
 
 
@@ -254,16 +228,6 @@ def test_a_joined_memory_run_fills_the_allocation_and_another_ones_is_refused() 
         profiler.join(profiled(steps=1, memory=True))
     with pytest.raises(ValueError, match="Profiler"):
         profiler.join(profiled())
-
-
-def test_the_state_of_a_watched_optimizer_is_followed() -> None:
-    model = gpt()
-    optimizer = Adam(model.parameters())
-    with Profiler(memory=True) as profiler:
-        profiler.watch(optimizer)
-        model(tokens()).sum().backward()
-        optimizer.step()
-    assert profiler.memory.highest["optimizer"] == 2 * profiler.memory.highest["parameters"]
 
 
 def test_the_tables_show_the_roof_that_is_known(
@@ -286,37 +250,16 @@ def test_the_tables_show_the_roof_that_is_known(
     assert "of roof" not in capsys.readouterr().out
 
 
-def test_a_memory_run_has_no_roof_and_ceilings_of_other_threads_are_refused() -> None:
-    memory = profiled(memory=True)
-    assert {(row.of_roof, row.bound) for row in memory.key_averages()} == {(None, None)}
-    assert {(row.of_roof, row.bound) for row in memory.by_layer()} == {(None, None)}
-    with Profiler(ceilings=made_ceilings(threads=99)) as profiler:
-        two_layers()(rows())
-    profiler._profile = dataclasses.replace(profiler.run, blas_threads=2)
-    with pytest.raises(ValueError, match="ceilings"):
-        profiler.key_averages()
-
-
-@given(st.floats(0, 0.999), st.floats(0.01, 100), st.floats(1.01, 10))
-def test_amdahl_grows_with_the_speedup_and_is_the_time_added_up(share: float, speedup: float, more: float) -> None:
-    assert amdahl(share, speedup * more) >= amdahl(share, speedup)
-    before, after = 1000.0, 1000 * (1 - share) + 1000 * share / speedup
-    assert amdahl(share, speedup) == pytest.approx(before / after)
-
-
 @given(st.floats(0, 1), st.floats(0.01, 100))
-def test_two_parts_of_which_one_changes_are_amdahls_law(share: float, faster: float) -> None:
-    assert amdahl_of_parts((1 - share, share), (1, 1 / faster)) == pytest.approx(amdahl(share, faster))
+def test_amdahls_law_is_the_time_added_up(share: float, faster: float) -> None:
+    expected = 1 / ((1 - share) + share / faster)
+    assert amdahl(share, faster) == pytest.approx(expected)
+    assert amdahl_of_parts((1 - share, share), (1, 1 / faster)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
     ("seconds", "ratios", "named"),
-    [
-        ((), (), "ratios must be as many"),
-        ((1.0,), (1.0, 2.0), "ratios must be as many"),
-        ((1.0,), (-1.0,), "at least 0"),
-        ((1.0,), (0.0,), "leave some time"),
-    ],
+    [((), (), "as many"), ((1.0,), (1.0, 2.0), "as many"), ((1.0,), (-1.0,), "least 0"), ((1.0,), (0.0,), "some time")],
 )
 def test_what_is_no_whole_is_told(seconds: tuple[float, ...], ratios: tuple[float, ...], named: str) -> None:
     with pytest.raises(ValueError, match=named):
@@ -327,13 +270,10 @@ def test_amdahl_of_a_profile_uses_the_ops_share_of_the_wall_time() -> None:
     profiler = profiled()
     share = sum(row.share or 0 for row in profiler.key_averages() if row.op == "linear")
     assert profiler.amdahl("linear", 3) == pytest.approx(1 / ((1 - share) + share / 3))
-    assert profiler.amdahl("linear", 1) == pytest.approx(1)
     assert profiler.amdahl("linear", math.inf) == pytest.approx(1 / (1 - share))
-    with pytest.raises(ValueError, match="op must be one that ran"):
-        profiler.amdahl("conv2d", 2)
-    for bad in (0, -1, math.nan):
-        with pytest.raises(ValueError, match="speedup"):
-            profiler.amdahl("linear", bad)
+    for op, speedup, named in (("conv2d", 2, "op must"), *(("linear", bad, "speedup") for bad in (0, -1, math.nan))):
+        with pytest.raises(ValueError, match=named):
+            profiler.amdahl(op, speedup)
     with pytest.raises(ValueError, match="share"):
         amdahl(1.5, 2)
 
@@ -351,10 +291,9 @@ def test_the_trace_fits_the_format_and_holds_every_op(tmp_path: Path) -> None:
 
 def test_events_of_the_trace_nest_as_a_viewer_draws_them(tmp_path: Path) -> None:
     events = events_of(profiled().export_chrome_trace(tmp_path / "trace.json"))
-    complete = sorted((e for e in events if e["ph"] == "X"), key=lambda e: (e["ts"], -e["dur"]))
     stack: list[dict[str, Any]] = []
     parents: dict[str, set[str]] = {}
-    for event in complete:
+    for event in sorted((e for e in events if e["ph"] == "X"), key=lambda e: (e["ts"], -e["dur"])):
         while stack and stack[-1]["ts"] + stack[-1]["dur"] <= event["ts"] + 1e-6:
             stack.pop()
         if stack:
@@ -363,10 +302,10 @@ def test_events_of_the_trace_nest_as_a_viewer_draws_them(tmp_path: Path) -> None
         parents.setdefault(key, set()).add(f"{stack[-1]['cat']} {stack[-1]['name']}" if stack else "")
         stack.append(event)
     assert parents["run run"] == {""}
-    assert parents["module GPT.blocks.0.mlp"] == {"module GPT.blocks.0"}
-    assert parents["module backward GPT.blocks.0.mlp"] == {"module backward GPT.blocks.0"}
-    assert parents["forward gelu GPT.blocks.1.mlp.activation"] == {"module GPT.blocks.1.mlp.activation"}
-    assert parents["backward gelu GPT.blocks.1.mlp.activation"] == {"module backward GPT.blocks.1.mlp.activation"}
+    for module in ("module", "module backward"):
+        assert parents[f"{module} GPT.blocks.0.mlp"] == {f"{module} GPT.blocks.0"}
+        op = f"{module.removeprefix('module').strip() or 'forward'} gelu GPT.blocks.1.mlp.activation"
+        assert parents[op] == {f"{module} GPT.blocks.1.mlp.activation"}
 
 
 def test_a_failed_write_leaves_the_old_trace_and_nothing_beside_it(
@@ -374,14 +313,9 @@ def test_a_failed_write_leaves_the_old_trace_and_nothing_beside_it(
 ) -> None:
     target = tmp_path / "trace.json"
     target.write_text("old")
-    profiler = profiled()
-
-    def broken(*_: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.replace", broken)
+    monkeypatch.setattr("os.replace", Mock(side_effect=OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        profiler.export_chrome_trace(target)
+        profiled().export_chrome_trace(target)
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
 
@@ -390,59 +324,41 @@ def test_collapsed_stacks_are_lines_of_frames_and_a_count() -> None:
     lines = profiled().collapsed_stacks().splitlines()
     assert all(re.fullmatch(r"[^; ][^;]*(;[^;]+)* \d+", line) for line in lines)
     stacks = {line.rsplit(" ", 1)[0] for line in lines}
-    assert "GPT;blocks.0;mlp;expand;linear" in stacks
-    assert "backward;GPT;blocks.1;attention;self_attention backward" in stacks
+    assert stacks >= {"GPT;blocks.0;mlp;expand;linear", "backward;GPT;blocks.1;attention;self_attention backward"}
     assert len(stacks) == len(lines)
-
-
-def test_parameters_are_counted_once_each() -> None:
-    model = two_layers()
-    assert Profiler().count_parameters(model) == PARAMETERS == 53
-    shared = Linear(4, 4, bias=False, seed=0)
-    assert Profiler().count_parameters(Sequential(shared, shared)) == 16
-    with pytest.raises(TypeError, match="callable"):
-        Profiler().count_parameters(3)
 
 
 def test_memory_of_a_forward_is_the_bytes_counted_by_hand() -> None:
     found = Profiler().measure_memory(two_layers(), (ROWS, INPUTS))
-    assert found["parameter_memory_mb"] * MIB == PARAMETERS * 4
-    assert found["activation_memory_mb"] * MIB == ROWS * HIDDEN * 4
-    assert found["input_memory_mb"] * MIB == ROWS * INPUTS * 4
-    assert found["peak_memory_mb"] >= sum(found[f"{part}_memory_mb"] for part in ("parameter", "activation", "input"))
-    assert found["memory_efficiency"] == pytest.approx(
-        (found["parameter_memory_mb"] + found["activation_memory_mb"]) / found["peak_memory_mb"]
-    )
-    assert 0 < found["memory_efficiency"] <= 1
+    parts = [found[f"{part}_memory_mb"] * MIB for part in ("parameter", "activation", "input")]
+    assert parts == [PARAMETERS * 4, ROWS * HIDDEN * 4, ROWS * INPUTS * 4]
+    peak = found["peak_memory_mb"] * MIB
+    assert peak >= sum(parts)
+    assert found["memory_efficiency"] == pytest.approx((parts[0] + parts[1]) / peak)
 
 
 def test_latency_is_the_median_of_the_kept_samples() -> None:
     profiler = Profiler()
     latency = profiler.latency(two_layers(), rows(), warmup=2, iterations=9)
     assert (latency.n, latency.unit, latency.conditions.warmup_runs) == (9, "s", 2)
-    found = profiler.measure_latency(two_layers(), rows(), warmup=1, iterations=3)
-    assert isinstance(found, float)
-    assert found > 0
-
-
-def test_latency_is_not_measured_under_an_observer() -> None:
-    with Profiler(), pytest.raises(RuntimeError, match="Profiler"):
-        Profiler().measure_latency(two_layers(), rows())
+    assert profiler.measure_latency(two_layers(), rows(), warmup=1, iterations=3) > 0
+    found = profiler.profile_layer(Linear(8, 4, seed=0), (3, 8))
+    assert (found["layer_name"], found["flops"], found["batch_flops"]) == ("Linear", 64, 192)
 
 
 def test_a_forward_pass_has_every_key_and_they_agree() -> None:
     profiler = Profiler()
     found = profiler.profile_forward_pass(two_layers(), rows())
-    assert found["parameters"] == PARAMETERS
+    assert found["parameters"] == PARAMETERS == 53
+    shared = Linear(4, 4, bias=False, seed=0)
+    assert profiler.count_parameters(Sequential(shared, shared)) == 16
     assert found["flops"] == 2 * (INPUTS * HIDDEN + HIDDEN * OUTPUTS)
     assert found["batch_flops"] == ROWS * found["flops"]
-    seconds = found["latency_ms"] * 1e-3
-    assert found["gflops_per_second"] == pytest.approx(found["batch_flops"] / seconds / 1e9)
+    assert found["gflops_per_second"] == pytest.approx(found["batch_flops"] / (found["latency_ms"] * 1e-3) / 1e9)
     keys = ("is_memory_bound", "is_compute_bound", "is_overhead_bound")
     assert [key for key in keys if found[key]] == [key for key in keys if key == f"is_{found['bottleneck']}_bound"]
     assert found["bottleneck"] in set(Bottleneck)
-    assert found["memory_bandwidth_mbs"] > 0
-    assert found["computational_efficiency"] > 0
+    assert min(found["memory_bandwidth_mbs"], found["computational_efficiency"]) > 0
     assert found["parameter_memory_mb"] * MIB == PARAMETERS * 4
     assert [row.calls for row in profiler.key_averages() if row.op == "linear"] == [2], "the run is kept for tables"
 
@@ -452,18 +368,16 @@ def test_a_forward_pass_is_held_against_the_roof_of_its_threads() -> None:
     profiler = Profiler(ceilings=made)
     found = profiler.profile_forward_pass(two_layers(), rows())
     roof = roof_seconds(profiler.run.events, made)
-    shares = [roof.median / seconds for seconds in found["latency"].samples]
-    assert found["share_of_roof"].samples == pytest.approx(shares)
+    assert found["share_of_roof"].samples == pytest.approx([roof.median / each for each in found["latency"].samples])
     assert found["share_of_roof"].conditions.blas_threads == made.threads
     assert found["computational_efficiency"] == found["verdict"].efficiency
     other = Profiler(ceilings=made_ceilings(threads=made.threads + 1))
-    with pytest.raises(ValueError, match=rf"this process ran with {made.threads}, they are for {made.threads + 1}"):
+    with pytest.raises(ValueError, match=rf"with {made.threads}, they are for {made.threads + 1}"):
         other.profile_forward_pass(two_layers(), rows())
-
-
-def test_a_layers_profile_is_named() -> None:
-    found = Profiler().profile_layer(Linear(8, 4, seed=0), (3, 8))
-    assert (found["layer_name"], found["flops"], found["batch_flops"]) == ("Linear", 64, 192)
+    with other:
+        two_layers()(rows())
+    with pytest.raises(ValueError, match="ceilings"):
+        other.key_averages()
 
 
 def test_a_backward_pass_has_every_key_and_they_agree() -> None:
@@ -476,10 +390,7 @@ def test_a_backward_pass_has_every_key_and_they_agree() -> None:
     assert state == {"sgd": 0, "sgd_momentum": PARAMETERS * 4, "adam": 2 * PARAMETERS * 4}
     assert (found["optimizer"], found["optimizer_state_mb"] * MIB) == ("adam", state["adam"])
     latency = found["latency"]
-    for forward, backward, total in zip(
-        latency.forward.samples, latency.backward.samples, latency.total.samples, strict=True
-    ):
-        assert total == pytest.approx(forward + backward)
+    np.testing.assert_allclose(latency.total.samples, np.add(latency.forward.samples, latency.backward.samples))
     assert found["total_memory_mb"] >= found["gradient_memory_mb"] + found["parameter_memory_mb"]
 
 
@@ -489,10 +400,3 @@ def test_a_loss_function_is_part_of_the_step_and_must_return_one_number() -> Non
     assert {row.op for row in profiler.key_averages() if row.phase == "backward"} >= {"multiply", "mean", "linear"}
     with pytest.raises(TypeError, match="loss_fn"):
         profiler.profile_backward_pass(two_layers(), rows(), lambda output: output)
-
-
-def test_input_that_is_none_raises() -> None:
-    with pytest.raises(TypeError, match="input_tensor"):
-        Profiler().profile_forward_pass(two_layers(), [1.0])  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="callable"):
-        Profiler().measure_latency(3, rows())

@@ -1,15 +1,233 @@
-"""A script under the profiler: it runs as Python runs it, and all of its time is recorded."""
+"""Programs of any kind under the profiler, by the command: each is reported, whatever it does and however it ends."""
 
 import builtins
+import io
+import json
+import os
+import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tinytorch.cli import main
+from tinytorch.cli.program_report import html_report
+from tinytorch.perf.events.trace import stacks_of
 from tinytorch.perf.profiling.breakdown import NOT_NAMED
+from tinytorch.perf.profiling.lines import library_of
 from tinytorch.perf.profiling.program import IMPORT, profile_program
 
 pytestmark = pytest.mark.usefixtures("made_machine")
+
+#: Work of the interpreter's own, of about the same time in each call.
+SPIN = "def spin(n):\n    s = 0\n    for i in range(n):\n        s += i * i\n    return s\n"
+
+
+def report_of(path: Path, *arguments: str, seconds: float | None = None, module: bool = False) -> Any:
+    """Return what the profile of a program has as JSON."""
+    return profile_program(str(path), arguments, seconds=seconds, module=module).to_json()
+
+
+def command(folder: Path, *arguments: str, stdin: str | None = None) -> tuple[int, Any, str]:
+    """Return exit code, the JSON that the command wrote (None without), and all that it said."""
+    target = folder / "report.json"
+    asked = [sys.executable, "-m", "tinytorch", "profile", "--json", target.name, *arguments]
+    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run(asked, cwd=folder, env=here, input=stdin, capture_output=True, text=True, timeout=200)
+    return done.returncode, json.loads(target.read_text()) if target.is_file() else None, done.stdout + done.stderr
+
+
+#: What follows work, how long it may take, and the exit code.
+ENDS = {
+    "of itself": ("", None, 0),
+    "in another folder": ("import os, tempfile; os.chdir(tempfile.mkdtemp())", None, 0),
+    "by sys.exit": ("import sys; sys.exit(3)", None, 3),
+    "by an exception": ("raise KeyError('lost')", None, 1),
+    "by an exception that is no error": ("raise GeneratorExit", None, 1),
+    "by Ctrl-C": (  # which a program in the background of a shell has switched off
+        "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "os.kill(os.getpid(), signal.SIGINT); spin(10**9)",
+        None,
+        130,
+    ),
+    "by KeyboardInterrupt": ("raise KeyboardInterrupt", None, 130),
+    "terminated": ("import os, signal; os.kill(os.getpid(), signal.SIGTERM); spin(10**9)", None, 143),
+    "never": ("while True:\n    spin(10000)", 0.7, 124),
+    "never, and catches errors": ("while True:\n    try: spin(10000)\n    except Exception: pass", 0.7, 124),
+    "never, and sleeps": ("import time; time.sleep(1000)", 0.7, 124),
+    "with its output elsewhere": ("import io, sys; sys.stdout = sys.stderr = io.StringIO()", None, 0),
+    "deep in a recursion": ("def down(n):\n    spin(500)\n    if n: down(n - 1)\ndown(900)", None, 0),
+    "by os._exit": ("import os; os._exit(5)", None, 5),
+}
+
+
+@pytest.mark.parametrize("ends", ENDS)
+def test_there_is_a_report_however_a_program_ends(ends: str, tmp_path: Path) -> None:
+    text, seconds, code = ENDS[ends]
+    (tmp_path / "train.py").write_text(f"{SPIN}spin(300000)\n{text}\n")
+    done = profile_program(str(tmp_path / "train.py"), seconds=seconds)
+    assert done.exit_code == code
+    assert "spin" in {row["function"] for row in done.to_json()["functions"]}
+    assert "spin" in html_report(done.name, done.profiler, None, program=done)
+    nanoseconds = sum(int(line.rsplit(" ", 1)[1]) for line in stacks_of(done.tree()).splitlines())
+    assert nanoseconds == pytest.approx(done.profiler.run.wall_seconds * 1e9, rel=0.01)
+
+
+def test_the_command_reports_on_a_program_whose_threads_never_end_and_leaves(tmp_path: Path) -> None:
+    text = f"{SPIN}import os, threading\nos.chdir('/')\nthreading.Thread(target=spin, args=(10**12,)).start()\n"
+    (tmp_path / "train.py").write_text(text)
+    code, report, said = command(tmp_path, "--seconds", "1", "train.py")
+    assert (code, report["exit_code"]) == (124, 124), said
+    assert "spin" in said
+
+
+@pytest.mark.parametrize("kind", ["-m package.module", "-m package", "-m module", "folder", "archive", "-", "script"])
+def test_a_program_is_named_as_python_names_it(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = f"{SPIN}import sys\nprint(__name__, sys.argv[1:])\nspin(500000)\n"
+    name = f"pack{abs(hash(kind))}"  # a module that is loaded is not found anew
+    (tmp_path / name).mkdir()
+    for file in ("__init__", "module", "__main__"):
+        (tmp_path / name / f"{file}.py").write_text("" if "init" in file else text)
+    for file in (f"{name}_module.py", "script"):
+        (tmp_path / file).write_text(text)
+    with zipfile.ZipFile(tmp_path / "archive.pyz", "w") as archive:
+        archive.writestr("__main__.py", text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    what = {"folder": name, "archive": "archive.pyz"}.get(kind, kind.removeprefix("-m "))
+    what = what.replace("package", name) if "package" in what else what.replace("module", f"{name}_module")
+    assert main(["profile", "--json", "r.json", *(["-m"] if "-m" in kind else []), what, "--limit", "x"]) == 0
+    assert "__main__ ['--limit', 'x']" in capsys.readouterr().out
+    shares = {row["function"]: row["own_share"] for row in json.loads((tmp_path / "r.json").read_text())["functions"]}
+    assert shares["spin"] > 0.3
+
+
+def test_own_time_library_time_and_compiled_time_are_apart(tmp_path: Path) -> None:
+    text = f"""{SPIN}import json, time
+text = json.dumps(list(range(20)))
+def until(seconds, do):
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        do()
+def own():
+    spin(20000)
+def compiled():
+    time.sleep(0.02)
+def library():
+    json.loads(json.dumps({{str(i): [i] * 9 for i in range(300)}}, indent=1))
+for each in (own, compiled, library):
+    until(0.6, each)
+"""
+    (tmp_path / "train.py").write_text(text)
+    report = report_of(tmp_path / "train.py")
+    rows = {row["function"]: row for row in report["functions"]}
+    for name, mostly in (("spin", "own"), ("compiled", "compiled"), ("library", "library")):
+        assert rows[name][f"{mostly}_share"] == pytest.approx(0.6 / report["wall_seconds"], rel=0.25), name
+        assert rows[name][f"{mostly}_share"] > 0.7 * rows[name]["share"]
+    assert rows["until"]["with_callees"] > 0.8
+    assert {row["what"] for row in report["library_calls"]} >= {"time.sleep"}
+    assert sum(row["share"] for row in report["lines"]) == pytest.approx(1, abs=0.05)
+
+
+def test_a_blocking_call_of_compiled_code_is_its_lines(tmp_path: Path) -> None:
+    """`sum` keeps the lock, so that no thread can look meanwhile."""
+    (tmp_path / "train.py").write_text("a = range(30_000_000)\nb = sum(a)\nc = 1\nd = len(a)\n")
+    report = report_of(tmp_path / "train.py")
+    (line, *_) = report["lines"]
+    assert (line["line"], line["source"]) == (2, "b = sum(a)")
+    assert line["compiled_share"] > 0.8
+
+
+def test_threads_have_rows_of_their_own(tmp_path: Path) -> None:
+    text = f"""{SPIN}import threading, time
+a = threading.Thread(target=spin, args=(3000000,), name="busy")
+b = threading.Thread(target=time.sleep, args=(0.3,), name="waits")
+a.start(), b.start(), a.join(), b.join()
+"""
+    (tmp_path / "train.py").write_text(text)
+    report = report_of(tmp_path / "train.py")
+    rows = {row["thread"]: row for row in report["threads"]}
+    assert rows.keys() == {"MainThread", "busy", "waits"}
+    assert rows["busy"]["own_share"] > 0.9 * rows["busy"]["share"]
+
+
+def test_processes_are_followed_or_named(tmp_path: Path) -> None:
+    text = f"""{SPIN}import multiprocessing, os, subprocess, sys
+if __name__ == "__main__":
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        pool.map(spin, [4000000])
+    started = multiprocessing.get_context("spawn").Process(target=spin, args=(4000000,))
+    started.start(), started.join()
+    subprocess.run([sys.executable, "other.py"])
+    subprocess.run(["sleep", "0.01"])
+    if os.fork() == 0:
+        spin(4000000)
+    else:
+        os.wait()
+        print("the end")
+"""
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "other.py").write_text(f"{SPIN}spin(4000000)\n")
+    found, report, said = command(tmp_path, "train.py")
+    assert (found, said.count("the end")) == (0, 1), said
+    spinning = [row for row in report["lines"] if row["own_share"] > 0 and row["function"] == "spin"]
+    assert len({row["thread"].split(",")[0] for row in spinning}) == 4, report["remarks"]
+    (unseen,) = [remark for remark in report["remarks"] if "not seen" in remark]
+    assert ("sleep 0.01" in unseen, "other.py" in unseen) == (True, False)
+
+
+def test_a_fork_that_is_terminated_ends_as_without_a_profiler(tmp_path: Path) -> None:
+    """A handler of the profiler's in a worker would run too late where the worker waits for a lock for ever."""
+    text = f"""{SPIN}import os, signal, time
+for _ in range(20):
+    child = os.fork()
+    if child == 0:
+        spin(10**9)
+    os.kill(child, signal.SIGTERM)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+child = os.fork()
+if child == 0:
+    spin(10**9)
+time.sleep(1)
+os.kill(child, signal.SIGTERM)
+os.waitpid(child, 0)
+"""
+    (tmp_path / "train.py").write_text(text)
+    found, report, said = command(tmp_path, "train.py")
+    assert (found, said.count("-15\n"), "Traceback" in said) == (0, 20, False), said
+    assert 0.5 < sum(row["seconds"] for row in report["functions"] if row["function"] == "spin") < 1.5
+
+
+def test_what_the_processs_state_was_before_it_is_after_it(tmp_path: Path) -> None:
+    def state() -> tuple[object, ...]:
+        return os.getcwd(), [*sys.path], [*sys.argv], sys.modules["__main__"], dict(os.environ), builtins.__import__
+
+    (tmp_path / "train.py").write_text("import os, sys\nos.chdir('/')\nsys.path.append('x')\nsys.argv.append('y')\n")
+    before = state()
+    assert 0 <= profile_program(str(tmp_path / "train.py")).lines.cost < 0.5
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("file", "library"),
+    [
+        ("/home/a/train.py", None),
+        ("/home/a/venv/lib/python3.11/site-packages/numpy/linalg/_linalg.py", "numpy"),
+        ("/usr/lib/python3/dist-packages/six.py", "six"),
+        (json.__file__, "json"),
+        ("<frozen importlib._bootstrap>", "importlib"),
+        ("<__array_function__ internals>", "code without a file"),
+        ("<stdin>", None),
+    ],
+)
+def test_a_file_is_of_a_library_or_the_programs_own(file: str, library: str | None) -> None:
+    assert library_of(file) == library
+    assert library_of(file, (str(Path(file).parent),)) is None or file.startswith("<")
+
 
 SCRIPT = """
 import sys
@@ -24,10 +242,6 @@ layer = Linear(SIZE, 2, seed=0)
 with region("augment"):
     x = np.ones((3, SIZE), np.float32)
 layer(Tensor(x))
-if "fail" in sys.argv:
-    raise KeyError("lost")
-if "leave" in sys.argv:
-    sys.exit(3)
 if "say" in sys.argv:
     sys.exit("no such thing")
 """
@@ -42,10 +256,8 @@ def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_script_runs_as_the_main_module_with_its_arguments(script: str, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (sys.argv, list(sys.path), builtins.__import__)
     done = profile_program(script, ["--epochs", "3"])
     assert capsys.readouterr().out == "__main__ --epochs 3\n"
-    assert (sys.argv, list(sys.path), builtins.__import__) == before
     assert (done.exit_code, done.name) == (0, f"{script} --epochs 3")
     rows = {row.op: row for row in done.profiler.attribution()}
     assert rows.keys() >= {"linear", "augment", IMPORT, NOT_NAMED}
@@ -54,15 +266,10 @@ def test_a_script_runs_as_the_main_module_with_its_arguments(script: str, capsys
     assert sum(row.share or 0 for row in rows.values()) == pytest.approx(1)
 
 
-@pytest.mark.parametrize(
-    ("argument", "code", "said"), [("fail", 1, "KeyError: 'lost'"), ("leave", 3, ""), ("say", 1, "no such thing")]
-)
-def test_what_ran_until_an_error_is_recorded(
-    script: str, argument: str, code: int, said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    done = profile_program(script, [argument])
-    assert done.exit_code == code
-    assert said in capsys.readouterr().err
+def test_what_ran_until_an_exit_is_recorded(script: str, capsys: pytest.CaptureFixture[str]) -> None:
+    done = profile_program(script, ["say"])
+    assert done.exit_code == 1
+    assert "no such thing" in capsys.readouterr().err
     assert [event.op for event in done.profiler.run.events] == ["linear"]
 
 
@@ -70,8 +277,5 @@ def test_memory_takes_a_second_run(script: str, capsys: pytest.CaptureFixture[st
     done = profile_program(script, memory=True)
     assert capsys.readouterr().out.count("__main__") == 2
     assert done.profiler.memory.highest["parameters"] == 4 * (4 * 2 + 2)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="file"):
-        profile_program(str(tmp_path / "nothing.py"))
+        profile_program(f"{script}.none")

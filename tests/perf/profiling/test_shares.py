@@ -35,30 +35,17 @@ def test_no_share_is_more_than_the_whole_however_much_repeats_differ(monkeypatch
     assert shares.time_between_ops(run, repeats=6).interval.high < 1
 
 
-def test_a_run_without_ops_has_no_shares() -> None:
-    with pytest.raises(ValueError, match="least"):
-        shares.shares(lambda: None, {})
-
-
-def test_time_between_ops_is_what_a_pause_between_them_takes() -> None:
+def test_time_between_ops_is_what_a_pause_between_them_takes_and_studies_say_how_much_of_a_core_they_had() -> None:
     def paused() -> None:
-        run()
-        until = time.perf_counter() + 0.02
-        while time.perf_counter() < until:
-            pass
-
-    assert shares.time_between_ops(paused, repeats=3).median > 0.8 > 0 < shares.time_between_ops(run, 3).median
-
-
-def test_studies_say_how_much_of_a_core_they_had() -> None:
-    def waiting() -> None:
         run()
         time.sleep(0.02)
 
+    between = shares.time_between_ops(paused, repeats=3)
+    assert between.median > 0.8 > 0 < shares.time_between_ops(run, 3).median
     found = [
-        shares.shares(waiting, {"all": lambda _: True}, repeats=3)["all"],
-        shares.time_between_ops(waiting, repeats=3),
-        shares.single_calls(waiting, "waiting", 3),
+        shares.shares(paused, {"all": lambda _: True}, repeats=3)["all"],
+        between,
+        shares.single_calls(paused, "paused", 3),
     ]
     assert all(0 <= (measured.conditions.cpu_per_wall or 1.0) < 0.7 for measured in found)
 
@@ -66,7 +53,8 @@ def test_studies_say_how_much_of_a_core_they_had() -> None:
 def test_single_calls_keep_every_call() -> None:
     calls: list[int] = []
     measured = shares.single_calls(lambda: calls.append(1), "appending", 40)
-    assert measured.n == 40
-    assert len(calls) == 40 + shares.WARM_RUNS
+    assert (measured.n, len(calls)) == (40, 40 + shares.WARM_RUNS)
     with pytest.raises(ValueError, match="calls"):
         shares.single_calls(run, "nothing", 0)
+    with pytest.raises(ValueError, match="least"):
+        shares.shares(lambda: None, {})
