@@ -64,8 +64,7 @@ def test_latencies_of_a_server_are_those_of_a_queue() -> None:
 
 
 def test_numbers_out_of_range_are_refused() -> None:
-    clock = TurnedClock()
-    task = work(clock, 0.01)
+    task = work(TurnedClock(), 0.01)
     with pytest.raises(ValueError, match="rate"):
         server(MODEL, task, 0)
     with pytest.raises(ValueError, match="at_most_seconds"):
