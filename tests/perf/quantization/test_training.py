@@ -15,7 +15,7 @@ from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.losses import CrossEntropyLoss
-from tinytorch.core.module import Module, Sequential
+from tinytorch.core.module import Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import Adam
 from tinytorch.core.tensor import Tensor
@@ -63,11 +63,10 @@ def test_the_forward_is_that_of_codes_and_the_gradient_passes_where_nothing_is_c
 
 
 def test_bad_arguments_of_fake_quantize_are_named() -> None:
-    for scale in (0.0, -1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match="scale"):
-            fake_quantize(Tensor(drawn(3)), scale, 0, Scheme())
-    with pytest.raises(ValueError, match="floating"):
-        fake_quantize(Tensor(np.arange(3)), 1.0, 0, Scheme())
+    cases = [(drawn(3), scale, "scale") for scale in (0.0, -1.0, np.nan, np.inf)]
+    for x, scale, named in (*cases, (np.arange(3), 1.0, "floating")):
+        with pytest.raises(ValueError, match=named):
+            fake_quantize(Tensor(x), scale, 0, Scheme())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -108,35 +107,30 @@ def blobs(count: int, seed: int) -> tuple[Array, Array]:
     return points.astype(np.float32), corners.sum(axis=1) % 2
 
 
-def score(model: Module, x: Array, y: Array) -> float:
-    with no_grad():
-        return float((model(Tensor(x)).data.argmax(axis=1) == y).mean())
-
-
 def test_training_recovers_what_two_bits_lost() -> None:
     x, y = blobs(1500, 0)
     model = Sequential(Linear(3, 32, seed=0), ReLU(), Linear(32, 32, seed=1), ReLU(), Linear(32, 2, seed=2))
     batches = DataLoader(x, y, batch_size=50, shuffle=True, seed=0)
     fit(model, batches, CrossEntropyLoss(), Adam(model.parameters(), 0.01), 8)
     plan = Plan("static", Scheme(2, True, "tensor"))
-    test_x, test_y = blobs(1000, 1)
-    lossy = score(quantize_model(model, Tensor(x), plan), test_x, test_y)
     prepared = prepare_training(model, plan)
     fit(prepared, batches, CrossEntropyLoss(), Adam(prepared.parameters(), 0.005), 8)
-    finished = finish_training(prepared)
-    best, after = score(model, test_x, test_y), score(finished, test_x, test_y)
+    finished: Any = finish_training(prepared)
+    test_x, test_y = blobs(1000, 1)
+    with no_grad():
+        best, lossy, after, trained = (
+            float((each(Tensor(test_x)).data.argmax(axis=1) == test_y).mean())
+            for each in (model, quantize_model(model, Tensor(x), plan), finished, prepared)
+        )
     assert best > 0.97
     assert lossy < best - 0.05
     assert best - after < 0.3 * (best - lossy)
-    assert after == pytest.approx(score(prepared, test_x, test_y), abs=0.01)
-    stored = finished[2].codes  # type: ignore[index]
-    assert stored.array.dtype == np.uint8
-    assert stored.shape == (8, 32)
+    assert after == pytest.approx(trained, abs=0.01)
+    assert (finished[2].codes.array.dtype, finished[2].codes.shape) == (np.uint8, (8, 32))
 
 
-def test_a_static_range_follows_the_batches_in_train_mode_only() -> None:
-    prepared: Any = prepare_training(Sequential(Linear(4, 3, seed=0)), Plan("static", symmetric=False))
-    prepared.eval()
+def test_a_static_range_follows_the_batches_in_train_mode_only(tmp_path: Any) -> None:
+    prepared: Any = prepare_training(Sequential(Linear(4, 3, seed=0)), Plan("static", symmetric=False)).eval()
     with pytest.raises(ValueError, match="train"):
         prepared(Tensor(drawn(2, 4)))
     with pytest.raises(ValueError, match="trained"):
@@ -150,10 +144,13 @@ def test_a_static_range_follows_the_batches_in_train_mode_only() -> None:
     assert prepared[0].activation_range.data[1] == pytest.approx(moved, rel=1e-6)
     kept = prepared[0].activation_range.data.copy()
     prepared.eval()
-    prepared(Tensor(100 * first))
+    expected = prepared(Tensor(100 * first)).data
     np.testing.assert_array_equal(prepared[0].activation_range.data, kept)
     finished: Any = finish_training(prepared)
     assert finished[0].activation_scale.data == pytest.approx((kept[1] - kept[0]) / 255, rel=1e-6)
+    prepared.save(tmp_path / "half.npz")
+    other: Any = prepare_training(Sequential(Linear(4, 3, seed=9)), Plan("static", symmetric=False))
+    np.testing.assert_array_equal(other.load(tmp_path / "half.npz").eval()(Tensor(100 * first)).data, expected)
 
 
 def test_keep_and_plans_are_those_of_quantize_model() -> None:
@@ -166,12 +163,3 @@ def test_keep_and_plans_are_those_of_quantize_model() -> None:
         prepare_training(model, keep=["9"])
     with pytest.raises(ValueError, match="prepare_training"):
         finish_training(model)
-
-
-def test_state_of_training_saves_and_loads(tmp_path: Any) -> None:
-    prepared = prepare_training(Sequential(Linear(4, 3, seed=0)), Plan("static"))
-    prepared(Tensor(drawn(5, 4)))
-    prepared.save(tmp_path / "half.npz")
-    other = prepare_training(Sequential(Linear(4, 3, seed=9)), Plan("static")).load(tmp_path / "half.npz")
-    x = Tensor(drawn(3, 4, seed=3))
-    np.testing.assert_array_equal(other.eval()(x).data, prepared.eval()(x).data)
