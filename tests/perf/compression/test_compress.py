@@ -30,8 +30,7 @@ def test_each_row_is_measured_on_what_came_out() -> None:
     found = compress_model(model, config, batch("mlp"), right, repeats=6)
     assert [row.step for row in found.steps] == ["original", *config]
     first, structured, magnitude, tuned, sparse = found.steps
-    assert first.stored == stored_bytes(model) == magnitude.stored + first.stored - structured.stored
-    assert structured.stored < first.stored
+    assert first.stored == stored_bytes(model) > structured.stored
     assert structured.stored == magnitude.stored == tuned.stored, "zeros save nothing"
     assert sparse.stored == stored_bytes(found.model) < 0.5 * tuned.stored
     assert (structured.sparsity, tuned.sparsity, sparse.sparsity) == (0, magnitude.sparsity, magnitude.sparsity)
@@ -39,8 +38,7 @@ def test_each_row_is_measured_on_what_came_out() -> None:
     assert sparse.parameters == sum(each.size for each in found.model.parameters()) < 0.3 * structured.parameters
     assert all(row.seconds and row.speedup and row.seconds.n == 6 for row in found.steps)
     assert sparse.accuracy is not None
-    assert sparse.accuracy.candidate == right(found.model).mean()
-    assert sparse.accuracy.baseline == right(model).mean()
+    assert (sparse.accuracy.baseline, sparse.accuracy.candidate) == (right(model).mean(), right(found.model).mean())
     assert found.compression_ratio == first.stored / sparse.stored
     for name, values in model.state_dict().items():
         np.testing.assert_array_equal(values, kept[name])
@@ -51,9 +49,8 @@ def test_without_inputs_and_score_nothing_is_made_up(capsys: pytest.CaptureFixtu
     assert all((row.seconds, row.speedup, row.accuracy) == (None, None, None) for row in found.steps)
     found.print_report()
     printed = capsys.readouterr().out
-    assert "time not measured: pass inputs" in printed
-    assert "accuracy not measured: pass score" in printed
-    assert "magnitude_prune 0.5" in printed
+    for part in ("time not measured: pass inputs", "accuracy not measured: pass score", "magnitude_prune 0.5"):
+        assert part in printed
 
 
 def test_settings_with_arguments_and_steps_that_come_twice() -> None:

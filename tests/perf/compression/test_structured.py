@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.perf.drawn import drawn
 from tests.perf.quantization.small_zoo import NAMES, batch, make
 from tinytorch import models
 from tinytorch.core import activations
@@ -27,7 +28,7 @@ from tinytorch.perf.compression import (
     unit_scores,
     units_to_remove,
 )
-from tinytorch.perf.memoization import disable_kv_cache, enable_kv_cache
+from tinytorch.perf.memoization import enable_kv_cache
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import quantize_model, stored_bytes
 
@@ -63,22 +64,19 @@ def test_the_smaller_model_computes_what_the_masked_one_does(name: str, ratio: f
 @pytest.mark.parametrize(
     "between",
     [
-        pytest.param([kind()], id=kind.__name__)
-        for kind in (activations.Sigmoid, activations.GELU, activations.SiLU, activations.Tanh, activations.LeakyReLU)
-    ]
-    + [pytest.param([activations.ReLU(), Dropout(0.5), Sequential()], id="dropout and an empty Sequential")],
+        *([getattr(activations, kind)()] for kind in ("Sigmoid", "GELU", "SiLU", "Tanh", "LeakyReLU")),
+        [activations.ReLU(), Dropout(0.5), Sequential()],
+    ],
+    ids=lambda between: type(between[0]).__name__,
 )
 def test_whatever_stands_between_two_layers(between: list[Module]) -> None:
     """Sigmoid turns the zero of a removed neuron into a half, which the next layer must not see."""
-    inner = Sequential(*between, Linear(6, 3, seed=1))
-    model = Sequential(Linear(4, 6, seed=0), inner).eval()
+    model = Sequential(Linear(4, 6, seed=0), Sequential(*between, Linear(6, 3, seed=1))).eval()
     assert [*unit_groups(model)] == ["0"]
-    x = Tensor(np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32))
-    removed = {"0": [1, 4]}
+    x, removed = Tensor(drawn(5, 4)), {"0": [1, 4]}
     got: Any = remove_units(model, removed)
     np.testing.assert_allclose(got(x).data, mask_units(model, removed)(x).data, atol=1e-6)
-    by_hand = np.delete(model[0].weight.data, [1, 4], axis=1)
-    np.testing.assert_array_equal(got[0].weight.data, by_hand)
+    np.testing.assert_array_equal(got[0].weight.data, np.delete(model[0].weight.data, [1, 4], axis=1))
     assert (got[0].out_features, got[1][-1].in_features) == (4, 4)
 
 
@@ -86,13 +84,11 @@ def test_channels_through_pools_and_flattening_without_bias() -> None:
     model = Sequential(
         Conv2d(2, 5, 3, bias=False, seed=0), AvgPool2d(2), BatchNorm2d(5), Flatten(), Linear(5 * 9, 4, seed=1)
     )
-    lively(model).eval()
     assert [(group.kind, group.spread) for group in unit_groups(model).values()] == [("channels", 9)]
-    x = Tensor(np.random.default_rng(0).normal(size=(3, 2, 8, 8)).astype(np.float32))
-    removed = {"0": [0, 3]}
-    np.testing.assert_allclose(remove_units(model, removed)(x).data, mask_units(model, removed)(x).data, atol=1e-5)
     pooled = Sequential(Conv2d(2, 5, 3, seed=0), AdaptiveAvgPool2d(1), Flatten(), Linear(5, 4, seed=1))
-    np.testing.assert_allclose(remove_units(pooled, removed)(x).data, mask_units(pooled, removed)(x).data, atol=1e-5)
+    x, removed = Tensor(drawn(3, 2, 8, 8)), {"0": [0, 3]}
+    for each in (lively(model).eval(), pooled):
+        np.testing.assert_allclose(remove_units(each, removed)(x).data, mask_units(each, removed)(x).data, atol=1e-5)
 
 
 def test_heads_are_those_of_the_attention_without_them() -> None:
@@ -122,17 +118,13 @@ def test_the_least_go_and_of_equal_ones_the_earlier() -> None:
     assert len(units_to_remove(hundred, 0.29)["0"]) == 29
 
 
-class Custom(Module):
-    """Uses a Sequential, and a layer of its own between: nobody knows who reads what."""
-
-    def __init__(self) -> None:
-        self.first, self.second = Linear(3, 3, seed=0), Linear(3, 3, seed=1)
-
-    def forward(self, x: Any) -> Any:
-        return self.second(x + self.first(x))
-
-
 def test_what_cannot_be_known_is_left_alone() -> None:
+    class Custom(Module):
+        """A layer of its own between: nobody knows who reads what."""
+
+        def __init__(self) -> None:
+            self.first, self.second = Linear(3, 3, seed=0), Linear(3, 3, seed=1)
+
     shared = Linear(3, 3, seed=0)
     for model in (
         Custom(),
@@ -156,29 +148,25 @@ def test_a_smaller_model_is_a_model() -> None:
     assert measure_sparsity(model) == sparsity > 30
     assert stored_bytes(quantize_model(model)) < 0.5 * stored_bytes(model)
     with no_grad():
-        expected = model.eval()(tokens).data
-        enable_kv_cache(model)
-        got = np.concatenate([model(tokens[:1, at : at + 1]).data for at in range(tokens.shape[1])], axis=1)
-    disable_kv_cache(model)
-    np.testing.assert_allclose(got, expected[:1], rtol=1e-4, atol=1e-5)
+        expected = model.eval()(tokens[:1]).data
+    enable_kv_cache(model)
+    got = np.concatenate([model(tokens[:1, at : at + 1]).data for at in range(tokens.shape[1])], axis=1)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_bad_arguments_are_named() -> None:
-    model = make("mlp")
-    for arguments, says in [
-        ({"prune_ratio": 1}, "prune_ratio must be"),
-        ({"prune_ratio": -0.5}, "prune_ratio must be"),
-        ({"kinds": ["rows"]}, "kinds must be"),
-        ({"kinds": ["heads"]}, "model must hold heads"),
-        ({"keep": ["5"]}, "keep must name"),
-    ]:
-        with pytest.raises(ValueError, match=says):
-            structured_prune(model, **arguments)  # type: ignore[arg-type]
-    for removed, says in [
-        ({"9": [0]}, "removed must name"),
-        ({"1": [256]}, "units below"),
-        ({"3": range(128)}, "leave"),
-    ]:
-        for change in (remove_units, mask_units):
-            with pytest.raises(ValueError, match=says):
-                change(model, removed)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("change", "arguments", "says"),
+    [
+        (structured_prune, {"prune_ratio": 1}, "prune_ratio must be"),
+        (structured_prune, {"prune_ratio": -0.5}, "prune_ratio must be"),
+        (structured_prune, {"kinds": ["rows"]}, "kinds must be"),
+        (structured_prune, {"kinds": ["heads"]}, "model must hold heads"),
+        (structured_prune, {"keep": ["5"]}, "keep must name"),
+        (remove_units, {"removed": {"9": [0]}}, "removed must name"),
+        (remove_units, {"removed": {"1": [256]}}, "units below"),
+        (mask_units, {"removed": {"3": range(128)}}, "leave"),
+    ],
+)
+def test_bad_arguments_are_named(change: Any, arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        change(make("mlp"), **arguments)
