@@ -1,6 +1,7 @@
 """A whole GPT in one op: equal to the model op by op, exact in FLOPs and bytes, never stale, and in vectors."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import SGD
-from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import fuse
 from tinytorch.perf.events.stream import recording
@@ -40,17 +40,13 @@ SCHEMES = {
 }
 
 
-def _model(scheme: Scheme | None = None, positions: int = 12) -> GPT:
+def _model(scheme: Scheme | None = None) -> Any:
     """Return a GPT, 96 wide: one and a half tiles of codes."""
-    model = GPT(13, 96, 2, 4, positions, seed=0).eval()
+    model = GPT(13, 96, 2, 4, 12, seed=0).eval()
     draw = np.random.default_rng(0)
     for parameter in model.parameters():
         parameter.data[...] += draw.normal(0, 0.1, parameter.shape).astype(np.float32)
-    if scheme is None:
-        return model
-    made = quantize_model(model, plan=Plan("weight-only", scheme))
-    assert isinstance(made, GPT)
-    return made
+    return model if scheme is None else quantize_model(model, plan=Plan("weight-only", scheme))
 
 
 def _steps(model: GPT, tokens: Array) -> Array:
@@ -80,26 +76,21 @@ def test_logits_equal_those_of_the_model_in_one_op_a_token(name: str, batch: int
         np.testing.assert_array_equal(model(tokens).data, whole)
 
 
-def test_a_cache_of_codes_gives_what_it_gives_op_by_op() -> None:
+@pytest.mark.parametrize("name", list(IMPLEMENTATIONS))
+def test_a_cache_of_codes_gives_what_it_gives_op_by_op(name: str) -> None:
     model, tokens = _model(SCHEMES["8 bits"]), tokens_of(1, 12)
-    op_by_op = enable_kv_cache(model, cache=_cache(model, QuantizedKVCache, 1))
+    fused = fuse_decoding(model)
+    op_by_op, cache = (enable_kv_cache(each, cache=_cache(each, QuantizedKVCache, 1)) for each in (model, fused))
     wanted = _steps(model, tokens)
-    disable_kv_cache(model)
-    for chosen in IMPLEMENTATIONS.values():
-        fused = fuse_decoding(model)
-        cache = enable_kv_cache(fused, cache=_cache(fused, QuantizedKVCache, 1))
-        with implementations(chosen):
-            # A number half way between two codes may get either, and with it all that follows.
-            np.testing.assert_allclose(_steps(fused, tokens), wanted, rtol=0, atol=0.01 * np.abs(wanted).max())
-        assert cache.seq_pos == 12
-        for mine, its in zip(cache.arrays, op_by_op.arrays, strict=True):
-            apart = np.abs(mine[0].astype(float) - its[0])  # the first layer's do not depend on codes
-            assert mine.dtype == its.dtype
-            if mine.dtype == np.int8:
-                assert apart.max() <= 1
-                assert apart.mean() < 0.01
-            else:
-                assert apart.max() < 1e-5
+    with implementations(IMPLEMENTATIONS[name]):
+        # A number half way between two codes may get either, and with it all that follows.
+        np.testing.assert_allclose(_steps(fused, tokens), wanted, rtol=0, atol=0.01 * np.abs(wanted).max())
+    assert cache.seq_pos == 12
+    for mine, its in zip(cache.arrays, op_by_op.arrays, strict=True):
+        apart = np.abs(mine[0].astype(float) - its[0])  # the first layer's do not depend on codes
+        assert mine.dtype == its.dtype
+        assert apart.max() <= (1 if mine.dtype == np.int8 else 1e-5)
+        assert apart.mean() < 0.01
 
 
 @pytest.mark.parametrize("scheme", ["float", "8 bits", "4 bits in groups", "8 bits, affine"])
@@ -139,23 +130,27 @@ def test_weights_are_shared_and_never_stale() -> None:
     assert model.memory is None
     assert model.blocks[0].attention.memory is None
 
-    def step_equals_model() -> None:
-        cache.reset()
-        with no_grad():
-            np.testing.assert_allclose(_steps(fused, tokens), model(tokens).data, rtol=0, atol=1e-5)
-
-    with implementations(decoding.IMPLEMENTATIONS):
-        step_equals_model()
-        before = model(tokens).data
+    def train() -> None:
         (model(tokens) * model(tokens)).sum().backward()
         SGD(model.parameters(), lr=0.01).step()
-        assert np.abs(model(tokens).data - before).max() > 0.01
-        step_equals_model()
+
+    def assign() -> None:
         model.blocks[1].mlp.expand.weight.data = model.blocks[1].mlp.expand.weight.data * np.float32(2)
-        step_equals_model()
-        model.blocks[0].attention.qkv = Linear(96, 288, seed=5)
-        fused.blocks[0].attention.qkv = model.blocks[0].attention.qkv
-        step_equals_model()
+
+    def replace() -> None:
+        model.blocks[0].attention.qkv = fused.blocks[0].attention.qkv = Linear(96, 288, seed=5)
+
+    before = np.zeros((1, 4, 13))
+    changes: list[Callable[[], None]] = [lambda: None, train, assign, replace]
+    for change in changes:
+        change()
+        cache.reset()
+        with no_grad():
+            expected = model(tokens).data
+        with implementations(decoding.IMPLEMENTATIONS):
+            np.testing.assert_allclose(_steps(fused, tokens), expected, rtol=0, atol=1e-5)
+        assert np.abs(expected - before).max() > 0.01
+        before = expected
 
 
 @pytest.mark.parametrize("where", ["weight", "values", "bias"])
@@ -178,76 +173,71 @@ def test_nan_spreads_where_numpys_does(where: str, bad: float) -> None:
     np.testing.assert_array_equal(made[0], made[1])
 
 
-def test_a_key_that_is_no_number_is_not_remembered_as_codes() -> None:
+@pytest.mark.parametrize("name", list(IMPLEMENTATIONS))
+def test_a_key_that_is_no_number_is_not_remembered_as_codes(name: str) -> None:
     model = _model(SCHEMES["8 bits"])
-    bias = model.blocks[1].attention.qkv.bias
-    assert bias is not None
-    bias.data[100] = np.inf
-    for chosen in IMPLEMENTATIONS.values():
-        fused = fuse_decoding(model)
-        cache = enable_kv_cache(fused, cache=_cache(fused, QuantizedKVCache, 1))
-        with implementations(chosen), pytest.raises(ValueError, match="finite"), np.errstate(all="ignore"):
-            fused(tokens_of(1, 1))
-        assert cache.seq_pos == 0
-        assert not cache.arrays[0].any()
+    model.blocks[1].attention.qkv.bias.data[100] = np.inf
+    fused = fuse_decoding(model)
+    cache = enable_kv_cache(fused, cache=_cache(fused, QuantizedKVCache, 1))
+    with implementations(IMPLEMENTATIONS[name]), pytest.raises(ValueError, match="finite"), np.errstate(all="ignore"):
+        fused(tokens_of(1, 1))
+    assert cache.seq_pos == 0
+    assert not cache.arrays[0].any()
 
 
 @pytest.mark.parametrize("which", ["float64", "transposed", "float64 cache", "blocks that differ"])
 def test_other_dtypes_and_orders_are_right_too(which: str) -> None:
     model, tokens = _model(), tokens_of(2, 5)
+    mlp = model.blocks[1].mlp
     if which == "transposed":
-        weight = model.blocks[0].mlp.expand.weight
-        weight.data = np.asfortranarray(weight.data)
+        mlp.expand.weight.data = np.asfortranarray(mlp.expand.weight.data)
     if which == "float64":
         for parameter in model.parameters():
             parameter.data = parameter.data.astype(np.float64)
     if which == "blocks that differ":
-        mlp = model.blocks[1].mlp
         mlp.expand, mlp.contract = Linear(96, 50, seed=1), Linear(50, 96, seed=2)
     fused = fuse_decoding(model)
-    dtype = np.float64 if "64" in which else np.float32
-    heads = (2, 4, 24)
-    enable_kv_cache(fused, cache=KVCache(2, 12, *heads, dtype=dtype))
+    enable_kv_cache(fused, cache=KVCache(2, 12, 2, 4, 24, dtype=np.float64 if "64" in which else np.float32))
     with implementations(decoding.IMPLEMENTATIONS):
         made = _steps(fused, tokens)
     with no_grad():
         np.testing.assert_allclose(made, model(tokens).data, rtol=0, atol=1e-5)
 
 
-def test_tokens_that_do_not_fit_raise() -> None:
-    fused = fuse_decoding(_model())
-    cache = enable_kv_cache(fused, batch_size=2)
-    for chosen in IMPLEMENTATIONS.values():
-        with implementations(chosen):
-            for bad in (13, -1):
-                with pytest.raises(IndexError, match="must"):
-                    fused(np.array([[0], [bad]]))
-            with pytest.raises(ValueError, match="sequences"):
-                fused(tokens_of(3, 1))
-        assert cache.seq_pos == 0
+@pytest.mark.parametrize("name", list(IMPLEMENTATIONS))
+def test_tokens_that_do_not_fit_raise(name: str) -> None:
     model = _model()
-    tables: list[Any] = [model.token_embedding.weight, model.position_embedding.weight]
-    for position, tokens, message in ((12, 2, "position must lie in"), (0, 3, "tokens must have shape")):
-        for way in (decode_token.reference, decoding.IMPLEMENTATIONS[decode_token]):
-            operands = [each.data for each in (*tables, model.norm.weight, model.norm.bias)]
-            params = {"position": position, "epsilons": (1e-5,), "bits": None, "group": None, "prepared": {}}
-            with pytest.raises(ValueError, match=message):
-                way.forward(False, np.zeros(tokens, np.int64), *operands, *cache.arrays, **params)
+    fused = fuse_decoding(model)
+    cache = enable_kv_cache(fused, batch_size=2)
+    with implementations(IMPLEMENTATIONS[name]):
+        for bad in (13, -1):
+            with pytest.raises(IndexError, match="must"):
+                fused(np.array([[0], [bad]]))
+        with pytest.raises(ValueError, match="sequences"):
+            fused(tokens_of(3, 1))
+    assert cache.seq_pos == 0
+    way = IMPLEMENTATIONS[name].get(decode_token, decode_token.reference)
+    tables = [model.token_embedding.weight, model.position_embedding.weight, model.norm.weight, model.norm.bias]
+    params: Any = {"epsilons": (1e-5,), "bits": None, "group": None, "prepared": {}}
+    for position, tokens, message in ((12, 2, "position"), (0, 3, "tokens")):
+        operands = [np.zeros(tokens, np.int64), *(each.data for each in tables), *cache.arrays]
+        with pytest.raises(ValueError, match=f"{message} must"):
+            way.forward(False, *operands, position=position, **params)
 
 
-def test_what_cannot_be_fused_raises() -> None:
-    with pytest.raises(TypeError, match="model"):
-        fuse_decoding(Linear(2, 2))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="scheme"):
-        fuse_decoding(quantize_model(small_gpt()))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="scheme"):
-        fuse_decoding(quantize_model(small_gpt(), plan=Plan("weight-only"), keep=["blocks.0.mlp.expand"]))  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="fuse"):
-        fuse_decoding(fuse(small_gpt()))  # type: ignore[arg-type]
-    model = small_gpt()
-    enable_kv_cache(model)
-    with pytest.raises(ValueError, match="cache"):
-        fuse_decoding(model)
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: Linear(2, 2), "model"),
+        (lambda: quantize_model(small_gpt()), "scheme"),
+        (lambda: quantize_model(small_gpt(), plan=Plan("weight-only"), keep=["blocks.0.mlp.expand"]), "scheme"),
+        (lambda: fuse(small_gpt()), "fuse"),
+        (lambda: enable_kv_cache(model := small_gpt()) and model, "cache"),
+    ],
+)
+def test_what_cannot_be_fused_raises(make: Callable[[], Any], named: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=named):
+        fuse_decoding(make())
 
 
 def test_there_is_no_gradient() -> None:
@@ -255,9 +245,7 @@ def test_there_is_no_gradient() -> None:
         decode_token.reference.backward(np.zeros(1), (), (True,), False)
     fused = fuse_decoding(_model())
     enable_kv_cache(fused)
-    made = fused(tokens_of(1, 1))
-    assert isinstance(made, Tensor)
-    assert not made.requires_grad
+    assert not fused(tokens_of(1, 1)).requires_grad
 
 
 def test_products_and_sums_are_in_vectors() -> None:

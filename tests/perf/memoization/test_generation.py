@@ -9,11 +9,13 @@ import scipy.special
 import scipy.stats
 
 from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tinytorch import Tensor
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import fuse
+from tinytorch.perf.benchmarking.variants import scoring
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.memoization import (
     KVCache,
@@ -21,6 +23,7 @@ from tinytorch.perf.memoization import (
     cache_of,
     disable_kv_cache,
     enable_kv_cache,
+    fuse_decoding,
     generate,
     sample_tokens,
 )
@@ -36,30 +39,26 @@ def _in_parts(model: GPT, tokens: Array, *sizes: int) -> Array:
     return np.concatenate(parts, axis=1)
 
 
-def _weight_only() -> GPT:
-    model = quantize_model(small_gpt(), plan=Plan("weight-only"))
-    assert isinstance(model, GPT)
-    return model
+MAKE: dict[str, Callable[[], Any]] = {
+    "plain": small_gpt,
+    "weight-only": lambda: quantize_model(small_gpt(), plan=Plan("weight-only")),
+    "fused": lambda: fuse(small_gpt()),
+}
 
 
-def _fused() -> GPT:
-    model = fuse(small_gpt())
-    assert isinstance(model, GPT)
-    return model
-
-
-@pytest.mark.parametrize("make", [small_gpt, _weight_only, _fused])
+@pytest.mark.parametrize("make", MAKE)
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("sizes", [(), (1,), (5,), (4, 3), (12,)])
-def test_cached_logits_equal_uncached_ones_at_every_position(
-    make: Callable[[], GPT], batch: int, sizes: tuple[int, ...]
-) -> None:
-    model, tokens = make(), tokens_of(batch, 12)
+def test_cached_logits_equal_uncached_ones_at_every_position(make: str, batch: int, sizes: tuple[int, ...]) -> None:
+    model, tokens = MAKE[make](), tokens_of(batch, 12)
     with no_grad():
         whole = model(tokens).data
+        np.testing.assert_allclose(model(tokens, last=True).data, whole[:, -1:], rtol=1e-5, atol=1e-5)
     for _ in range(2):
-        enable_kv_cache(model, batch_size=batch)
+        cache = enable_kv_cache(model, batch_size=batch)
         np.testing.assert_allclose(_in_parts(model, tokens, *sizes), whole, rtol=0, atol=1e-5)
+        cache.reset()
+        assert not model(tokens[:, :1]).requires_grad
         disable_kv_cache(model)
         np.testing.assert_array_equal(model(tokens).data, whole)
 
@@ -97,60 +96,47 @@ def test_greedy_tokens_are_the_likeliest_after_their_own(cached: bool) -> None:
         np.testing.assert_array_equal(model(made[:, :-1]).data.argmax(axis=-1)[:, 3:], made[:, 4:])
 
 
-def test_sampling_follows_softmax_of_scaled_logits() -> None:
+@pytest.mark.parametrize(("top_k", "kept"), [(None, [0, 1, 2, 3]), (2, [2, 3])])
+def test_sampling_follows_softmax_of_scaled_logits(top_k: int | None, kept: list[int]) -> None:
     logits = np.array([0.3, -1.0, 2.0, 1.1], np.float32)
-    drawn = sample_tokens(np.tile(logits, (20_000, 1)), 0.7, None, np.random.default_rng(0))
+    drawn = sample_tokens(np.tile(logits, (20_000, 1)), 0.7, top_k, np.random.default_rng(0))
     counts = np.bincount(drawn, minlength=4)
-    assert scipy.stats.chisquare(counts, scipy.special.softmax(logits / 0.7) * 20_000).pvalue > 1e-3
-    kept = sample_tokens(np.tile(logits, (20_000, 1)), 0.7, 2, np.random.default_rng(1))
-    assert set(kept) == {2, 3}
-    share = scipy.special.softmax(logits[2:] / 0.7)
-    assert scipy.stats.chisquare(np.bincount(kept - 2), share * 20_000).pvalue > 1e-3
-
-
-def test_ties_at_the_edge_of_top_k_keep_the_smaller_token() -> None:
-    drawn = sample_tokens(np.zeros((200, 5), np.float32), 1.0, 2, np.random.default_rng(0))
-    assert set(drawn) == {0, 1}
+    assert counts[kept].sum() == 20_000
+    assert scipy.stats.chisquare(counts[kept], scipy.special.softmax(logits[kept] / 0.7) * 20_000).pvalue > 1e-3
+    tied = sample_tokens(np.zeros((200, 5), np.float32), 1.0, top_k, np.random.default_rng(0))
+    assert set(tied) == {*range(top_k or 5)}, "of ties at the edge the smaller token"
 
 
 def test_sampling_depends_on_the_seed_alone() -> None:
     model, prompt = small_gpt(), tokens_of(2, 3)
     enable_kv_cache(model, batch_size=2)
-    first, again, other = (generate(model, prompt, 8, temperature=2.0, top_k=6, seed=seed) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
+    made = [generate(model, prompt, 8, temperature=2.0, top_k=6, seed=seed) for seed in (1, 2)]
     disable_kv_cache(model)
-    np.testing.assert_array_equal(generate(model, prompt, 8, temperature=2.0, top_k=6, seed=1), first)
+    np.testing.assert_array_equal(generate(model, prompt, 8, temperature=2.0, top_k=6, seed=1), made[0])
+    assert (made[0] != made[1]).any()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "options", "message"),
     [
-        ((tokens_of(1, 4), 9), "prompt must hold 2 sequences"),
-        ((tokens_of(2, 4), 10), "13 positions, but the model has 12"),
-        ((tokens_of(2, 4), 0), "new_tokens must be"),
-        ((tokens_of(2, 4)[0], 1), "prompt must have shape"),
-        ((tokens_of(2, 4) + 10, 1), r"tokens in 0\.\.12"),
+        ((tokens_of(1, 4), 9), {}, "prompt must hold 2 sequences"),
+        ((tokens_of(2, 4), 10), {}, "13 positions, but the model has 12"),
+        ((tokens_of(2, 4), 0), {}, "new_tokens must be"),
+        ((tokens_of(2, 4)[0], 1), {}, "prompt must have shape"),
+        ((tokens_of(2, 4) + 10, 1), {}, r"tokens in 0\.\.12"),
+        ((tokens_of(2, 4) + 0.5, 1), {}, "prompt"),
+        ((tokens_of(2, 4), 1), {"temperature": -1.0}, "temperature must be"),
+        ((tokens_of(2, 4), 1), {"temperature": np.nan}, "temperature"),
+        ((tokens_of(2, 4), 1), {"top_k": 0}, "top_k"),
     ],
 )
-def test_wrong_requests_raise_and_leave_the_cache_alone(arguments: Any, message: str) -> None:
+def test_wrong_requests_raise_and_leave_the_cache_alone(arguments: Any, options: Any, message: str) -> None:
     model = small_gpt()
     cache = enable_kv_cache(model, batch_size=2)
     model(tokens_of(2, 3))
-    with pytest.raises(ValueError, match=message):
-        generate(model, *arguments)
+    with pytest.raises((ValueError, TypeError), match=message):
+        generate(model, *arguments, **options)
     assert cache.seq_pos == 3
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"temperature": -1.0}, "temperature must be"), ({"temperature": np.nan}, "temperature"), ({"top_k": 0}, "top_k")],
-)
-def test_wrong_sampling_raises(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        generate(small_gpt(), tokens_of(1, 2), 1, **options)
-    with pytest.raises(TypeError, match="prompt"):
-        generate(small_gpt(), tokens_of(1, 2) + 0.5, 1)
 
 
 def test_a_cache_shorter_than_the_model_is_the_limit() -> None:
@@ -165,34 +151,21 @@ def test_a_cache_shorter_than_the_model_is_the_limit() -> None:
     assert model(tokens_of(1, 1)).shape == (1, 1, 13)
 
 
-def _twice(model: GPT) -> None:
-    enable_kv_cache(model)
-    enable_kv_cache(model)
-
-
-def _of_another(model: GPT) -> None:
-    enable_kv_cache(model, cache=enable_kv_cache(small_gpt(1)))
-
-
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (_twice, "must not have a cache already"),
-        (_of_another, "must not serve another model"),
+        (lambda model: [enable_kv_cache(model) for _ in range(2)], "must not have a cache already"),
+        (lambda model: enable_kv_cache(model, cache=enable_kv_cache(small_gpt(1))), "must not serve another model"),
         (lambda model: enable_kv_cache(model, cache=KVCache(1, 12, 2, 4, 5)), "it is another's"),
         (lambda model: enable_kv_cache(model, max_seq_len=13), "at most the model's 12"),
         (lambda model: enable_kv_cache(model) and model(tokens_of(2, 3)), "of 1 sequences as the cache is"),
+        (lambda _: enable_kv_cache(Linear(2, 3)), "model"),
+        (lambda _: disable_kv_cache(Linear(2, 3)), "model"),
     ],
 )
 def test_wrong_use_of_a_cache_raises(wrong: Callable[[GPT], Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         wrong(small_gpt())
-
-
-def test_only_a_gpt_takes_a_cache() -> None:
-    for function in (enable_kv_cache, disable_kv_cache):
-        with pytest.raises(TypeError, match="model"):
-            function(Linear(2, 3))
 
 
 def test_disabling_frees_the_cache_for_another_model() -> None:
@@ -206,13 +179,52 @@ def test_disabling_frees_the_cache_for_another_model() -> None:
     assert cache.seq_pos == 0
 
 
-def test_last_gives_the_logits_of_the_last_position() -> None:
-    model, tokens = small_gpt(), tokens_of(2, 7)
-    with no_grad():
-        np.testing.assert_allclose(model(tokens, last=True).data, model(tokens).data[:, -1:], rtol=1e-5, atol=1e-5)
+NAN, INF = np.nan, np.inf
+BAD = [[0, 1, NAN, 30], [NAN] * 4, [0, INF, 1, 2], [INF, INF, 0, 0], [-INF] * 4]
+SAMPLING = [(0.0, None), (1.0, None), (1.0, 1), (0.7, 2)]
 
 
-def test_cached_logits_record_nothing_for_backward() -> None:
-    model = small_gpt()
-    enable_kv_cache(model)
-    assert not model(tokens_of(1, 4)).requires_grad
+@pytest.mark.parametrize(("temperature", "top_k"), SAMPLING)
+def test_sampling_refuses_scores_without_a_largest_and_never_draws_what_is_ruled_out(
+    temperature: float, top_k: int | None
+) -> None:
+    for row in BAD:
+        with pytest.raises(ValueError, match="logits"):
+            sample_tokens(np.array([[0, 1, 2, 3], row], np.float32), temperature, top_k, np.random.default_rng(0))
+    logits = np.tile(np.array([-INF, 1, -INF, 1.5], np.float32), (200, 1))
+    assert set(sample_tokens(logits, temperature, top_k, np.random.default_rng(0)).tolist()) <= {1, 3}
+
+
+def test_prompts_are_spelt_as_tokens_are() -> None:
+    model = GPT(11, 16, 1, 2, 32, seed=0).eval()
+    expected = generate(model, np.array([[3, 1]]), 4)
+    fused = fuse_decoding(model)
+    enable_kv_cache(fused)
+    for made in (model, fused):
+        for prompt in (Tensor([[3, 1]]), [[3, 1]], np.array([[3.0, 1.0]])):
+            np.testing.assert_array_equal(generate(made, prompt, 4), expected)
+    assert fused(Tensor([[0]])).shape == (1, 1, 11)
+    with pytest.raises(TypeError, match="tokens"):
+        fused(Tensor([[0.5]]))
+
+
+@pytest.mark.parametrize(
+    ("outputs", "targets"),
+    [
+        *((np.eye(3), [0, last, 2]) for last in (-100, 3, -1, 0.5, NAN)),
+        (np.eye(3), [-100, -100, -100]),
+        (np.zeros((3, 2, 3)), [[0, 0], [-100, 0], [-100, -100]]),
+        ([], [0, 1, 2]),
+        (np.full((3, 3), NAN), [0, 1, 2]),
+    ],
+)
+def test_labels_that_are_no_class_and_empty_outputs_are_refused(outputs: Any, targets: Any) -> None:
+    with pytest.raises(ValueError, match=r"targets|outputs"):
+        scoring(np.zeros((3, 1), np.float32), np.array(targets)).correct(lambda x: outputs)
+
+
+@pytest.mark.parametrize("targets", [Tensor([0, 1, 2]), np.array([0, 1, 2], np.uint8), np.array([0, 1, 2.0])])
+def test_labels_are_spelt_as_tokens_are(targets: Any) -> None:
+    right = scoring(np.zeros((3, 1), np.float32), targets).correct(lambda x: np.eye(3)[[0, 1, 1]])
+    assert right is not None
+    assert right.tolist() == [True, True, False]
