@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tinytorch.perf.compression.pruning import magnitude_prune, n_m_prune
 from tinytorch.perf.compression.sparsity import measure_sparsity, sparse_model
 from tinytorch.perf.compression.structured import structured_prune
 from tinytorch.perf.measuring import Counted, Measurement, interleave, ratio
-from tinytorch.perf.measuring.text_table import Column, mebibytes, number, print_table
+from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, percent, print_table
 from tinytorch.perf.ops.affine import Scheme
 from tinytorch.perf.quantization.accuracy import PairedAccuracy, paired_accuracy
 from tinytorch.perf.quantization.convert import quantize_model, stored_bytes
@@ -38,27 +39,18 @@ class Step:
     trains: bool = False
 
 
-def _structured(setting: Any) -> Callable[[Module], Module]:
-    return lambda model: structured_prune(model, **_arguments(setting, "prune_ratio", ("kinds", "keep")))
-
-
-def _low_rank(setting: Any) -> Callable[[Module], Module]:
-    return lambda model: low_rank_model(model, **_arguments(setting, "ranks", ("keep",)))
-
-
-def _magnitude(setting: Any) -> Callable[[Module], Module]:
-    return lambda model: magnitude_prune(model, **_arguments(setting, "sparsity", ("scope", "keep")))
+def _by(function: Callable[..., Module], main: str, *others: str) -> Callable[[Any], Callable[[Module], Module]]:
+    """Return what makes a step of ``function`` from a setting: its argument ``main``, or a mapping of arguments."""
+    return lambda setting: lambda model: function(model, **_arguments(setting, main, others))
 
 
 def _n_m(setting: Any) -> Callable[[Module], Module]:
-    given = dict(zip(("n", "m"), setting, strict=True)) if isinstance(setting, tuple) and len(setting) == 2 else setting
-    return lambda model: n_m_prune(model, **_arguments(given, "n", ("m", "keep")))
+    is_pair = isinstance(setting, tuple) and len(setting) == 2
+    return _by(n_m_prune, "n", "m", "keep")({"n": setting[0], "m": setting[1]} if is_pair else setting)
 
 
 def _csr(setting: Any) -> Callable[[Module], Module]:
-    if setting is True:
-        return sparse_model
-    return lambda model: sparse_model(model, **_arguments(setting, "least_sparsity", ()))
+    return sparse_model if setting is True else _by(sparse_model, "least_sparsity")(setting)
 
 
 def _quantize(setting: Any) -> Callable[[Module], Module]:
@@ -85,12 +77,13 @@ def _fine_tune(setting: Any) -> Callable[[Module], Module]:
     return tuned
 
 
+_CODED = frozenset({"csr", "quantize"})
 #: Each step with the steps that may not come before it: what those make, it does not know.
 STEPS: dict[str, tuple[Callable[[Any], Callable[[Module], Module]], frozenset[str]]] = {
-    "structured_prune": (_structured, frozenset({"low_rank", "csr", "quantize"})),
-    "low_rank": (_low_rank, frozenset({"csr", "quantize"})),
-    "magnitude_prune": (_magnitude, frozenset({"low_rank", "csr", "quantize"})),
-    "n_m": (_n_m, frozenset({"low_rank", "csr", "quantize"})),
+    "structured_prune": (_by(structured_prune, "prune_ratio", "kinds", "keep"), frozenset({"low_rank", *_CODED})),
+    "low_rank": (_by(low_rank_model, "ranks", "keep"), _CODED),
+    "magnitude_prune": (_by(magnitude_prune, "sparsity", "scope", "keep"), frozenset({"low_rank", *_CODED})),
+    "n_m": (_n_m, frozenset({"low_rank", *_CODED})),
     "fine_tune": (_fine_tune, frozenset({"quantize"})),
     "csr": (_csr, frozenset({"quantize"})),
     "quantize": (_quantize, frozenset({"quantize"})),
@@ -164,6 +157,11 @@ class StepReport:
     accuracy: PairedAccuracy | None
     right: npt.NDArray[np.bool_] | None
 
+    @property
+    def said(self) -> str:
+        """Step and setting in words."""
+        return f"{self.step} {self.setting}".rstrip()
+
 
 @dataclass(frozen=True)
 class Compression:
@@ -192,36 +190,17 @@ class Compression:
             notes.append("time not measured: pass inputs")
         if self.steps[0].accuracy is None:
             notes.append("accuracy not measured: pass score")
-        print_table([_line(row) for row in self.steps], _COLUMNS, notes)
-
-
-@dataclass(frozen=True)
-class _Line:
-    """One printed row."""
-
-    step: str
-    parameters: int
-    sparsity: float
-    stored: int
-    milliseconds: float
-    accuracy: float
+        print_table(self.steps, _COLUMNS, notes)
 
 
 _COLUMNS = (
-    Column("step", "step", numeric=False),
+    Column("said", "step", numeric=False),
     Column("parameters", "parameters", number(0)),
     Column("sparsity", "zeros %", number(1)),
     Column("stored", "stored MiB", mebibytes),
-    Column("milliseconds", "ms", number(3)),
-    Column("accuracy", "accuracy %", number(1)),
+    Column("seconds", "ms", lambda seconds: milliseconds(seconds and seconds.median)),
+    Column("accuracy", "accuracy %", lambda accuracy: percent(accuracy and accuracy.candidate)),
 )
-
-
-def _line(row: StepReport) -> _Line:
-    seconds = float("nan") if row.seconds is None else row.seconds.median * 1e3
-    accuracy = float("nan") if row.accuracy is None else row.accuracy.candidate * 100
-    said = row.step if row.step == ORIGINAL else f"{row.step} {row.setting}"
-    return _Line(said, row.parameters, row.sparsity, row.stored, seconds, accuracy)
 
 
 def compress_model(
@@ -255,9 +234,10 @@ def compress_model(
         >>> made.compression_ratio > 6
         True
     """
-    steps = steps_of(config)
-    _rehearse(model, steps)
-    every = [model]
+    steps, tried, every = steps_of(config), model, [model]
+    for step in steps:
+        if not step.trains:
+            tried = _run(step, tried)
     for step in steps:
         every.append(_run(step, every[-1]))
     seconds = _timed(every, inputs, repeats)
@@ -273,22 +253,11 @@ def _run(step: Step, model: Module) -> Module:
         raise ValueError(f"config[{step.name!r}] does not fit this model: {error}") from error
 
 
-def _rehearse(model: Module, steps: Sequence[Step]) -> None:
-    """Run every step but training on what the ones before it made; the results are dropped."""
-    for step in steps:
-        if not step.trains:
-            model = _run(step, model)
-
-
 def _timed(every: Sequence[Module], inputs: Any, repeats: int) -> list[Measurement] | None:
     if inputs is None:
         return None
-
-    def forward_of(model: Module) -> Callable[[], object]:
-        return lambda: model(inputs)
-
     with undisturbed(*every), evaluating(*every), no_grad():
-        found = interleave({str(at): forward_of(model) for at, model in enumerate(every)}, repeats=repeats)
+        found = interleave({str(at): partial(model, inputs) for at, model in enumerate(every)}, repeats=repeats)
     return [found[str(at)] for at in range(len(every))]
 
 

@@ -19,6 +19,7 @@ from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import History, fit
 from tinytorch.core.undisturbed import evaluating, undisturbed
+from tinytorch.perf.quantization.accuracy import log_softmax
 
 #: Examples that the teacher answers at a time.
 _AT_A_TIME = 256
@@ -92,7 +93,7 @@ class KnowledgeDistillation:
 
     def _divergence(self, logits: Tensor, taught: Array, counted: npt.NDArray[np.bool_]) -> Tensor:
         """Return the mean over counted positions of Σ p (ln p - ln q), in which a class of p = 0 counts 0."""
-        log_p = _log_softmax(np.where(counted[..., None], taught, 0) / self.temperature)
+        log_p = log_softmax(np.where(counted[..., None], taught, 0) / self.temperature)
         weights = np.exp(log_p) * (counted / counted.sum())[..., None]
         if not counted.all():
             logits = apply(ops.where, counted[..., None], logits, 0.0)
@@ -160,8 +161,3 @@ def _class_labels(labels: Any, logits: tuple[int, ...]) -> npt.NDArray[Any]:
     if not (np.isin(targets, (0, 1)).all() and (targets.sum(axis=-1) == 1).all()):
         raise ValueError(f"labels of the logits' shape {logits} must be one-hot: a single 1 in each row, else 0")
     return np.asarray(targets.argmax(axis=-1), np.int64)
-
-
-def _log_softmax(values: Array) -> Array:
-    shifted = values - values.max(axis=-1, keepdims=True)
-    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))

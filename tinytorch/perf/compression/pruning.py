@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -134,11 +134,12 @@ def hold_zeros(model: Model) -> Model:
     return with_masks(model, {name: layer.weight.data == 0 for name, layer in chosen_layers(model).items()})
 
 
-def remade(parameter: Parameter, change: Callable[[Array], Array]) -> Parameter:
-    """Return a new parameter of ``change`` of the values, frozen as it is, its mask changed alike if it has one."""
+def remade(parameter: Parameter, kept: Array, axis: int = 0) -> Parameter:
+    """Return a new parameter of the values ``kept`` along an axis, frozen as it is, its mask cut alike."""
+    values = np.take(parameter.data, kept, axis)
     if isinstance(parameter, MaskedParameter):
-        return MaskedParameter(change(parameter.data), change(parameter.pruned), parameter.requires_grad)
-    return Parameter(change(parameter.data), parameter.requires_grad)
+        return MaskedParameter(values, np.take(parameter.pruned, kept, axis), parameter.requires_grad)
+    return Parameter(values, parameter.requires_grad)
 
 
 Scope = Literal["global", "layer"]
@@ -206,10 +207,8 @@ def smallest(weights: Sequence[Array], share: float) -> list[Mask]:
 @whole_numbers
 def checked_n_m(n: int, m: int) -> None:
     """Raise ValueError unless 1 <= n <= m <= 256."""
-    if (
-        any(isinstance(each, bool) or not isinstance(each, (int, np.integer)) for each in (n, m))
-        or not 0 < n <= m <= 256
-    ):
+    whole = all(isinstance(each, (int, np.integer)) and not isinstance(each, bool) for each in (n, m))
+    if not whole or not 0 < n <= m <= 256:
         raise ValueError(f"n and m must be whole numbers with 1 <= n <= m <= 256, not {n!r} and {m!r}")
 
 

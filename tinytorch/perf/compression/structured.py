@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -278,10 +278,11 @@ def remove_units(model: Model, removed: Units) -> Model:
         if isinstance(group.producer, MultiHeadAttention):
             _remove_heads(group.producer, kept)
             continue
-        _pick_outputs(group.producer, kept)
+        _pick(group.producer, "outputs", kept)
         for norm in group.norms:
-            _pick_norm(norm, kept)
-        _pick_inputs(group.consumer, _positions(kept, group.spread))
+            norm.weight, norm.bias = remade(norm.weight, kept), remade(norm.bias, kept)
+            norm.running_mean, norm.running_var = (Tensor(e.data[kept]) for e in (norm.running_mean, norm.running_var))
+        _pick(group.consumer, "inputs", _positions(kept, group.spread))
     return smaller
 
 
@@ -353,32 +354,13 @@ def _axis(product: Product, side: str) -> int:
     return int(isinstance(product, Linear) == (side == "outputs"))
 
 
-def _picker(axis: int, kept: Array) -> Callable[[Array], Array]:
-    return lambda array: np.take(array, kept, axis=axis)
-
-
-def _pick_outputs(product: Product, kept: Array) -> None:
-    product.weight = remade(product.weight, _picker(_axis(product, "outputs"), kept))
-    if product.bias is not None:
-        product.bias = remade(product.bias, _picker(0, kept))
-    if isinstance(product, Linear):
-        product.out_features = len(kept)
-    else:
-        product.out_channels = len(kept)
-
-
-def _pick_inputs(product: Product, kept: Array) -> None:
-    product.weight = remade(product.weight, _picker(_axis(product, "inputs"), kept))
-    if isinstance(product, Linear):
-        product.in_features = len(kept)
-    else:
-        product.in_channels = len(kept)
-
-
-def _pick_norm(norm: BatchNorm2d, kept: Array) -> None:
-    pick = _picker(0, kept)
-    norm.weight, norm.bias = remade(norm.weight, pick), remade(norm.bias, pick)
-    norm.running_mean, norm.running_var = Tensor(pick(norm.running_mean.data)), Tensor(pick(norm.running_var.data))
+def _pick(product: Product, side: str, kept: Array) -> None:
+    """Leave a product the ``outputs`` or ``inputs`` that are kept."""
+    product.weight = remade(product.weight, kept, _axis(product, side))
+    if side == "outputs" and product.bias is not None:
+        product.bias = remade(product.bias, kept)
+    way, what = side.removesuffix("puts"), "features" if isinstance(product, Linear) else "channels"
+    setattr(product, f"{way}_{what}", len(kept))
 
 
 def _head_columns(attention: MultiHeadAttention, heads: Array) -> tuple[Array, Array]:
@@ -390,11 +372,10 @@ def _head_columns(attention: MultiHeadAttention, heads: Array) -> tuple[Array, A
 
 def _remove_heads(attention: MultiHeadAttention, kept: Array) -> None:
     columns, rows = _head_columns(attention, kept)
-    _pick_outputs(attention.qkv, columns)
-    _pick_inputs(attention.projection, rows)
-    attention.num_heads = len(kept)
+    _pick(attention.qkv, "outputs", columns)
+    _pick(attention.projection, "inputs", rows)
     # What the heads hold together: caches of keys and values ask for it.
-    attention.embed_dim = len(rows)
+    attention.num_heads, attention.embed_dim = len(kept), len(rows)
 
 
 def _zero(product: Product, side: str, which: Array) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -148,5 +149,4 @@ def _common_scheme(model: GPT) -> Scheme | None:
 
 def _along_outputs(layer: Any) -> Scheme:
     """Return the layer's scheme as that of a product: an embedding's channels are its rows."""
-    scheme: Scheme = layer.scheme
-    return Scheme(scheme.bits, scheme.symmetric, scheme.per, -1, scheme.group)
+    return replace(layer.scheme, axis=-1)

@@ -40,13 +40,11 @@ class PairedAccuracy:
         return (self.gained - self.lost) / self.examples
 
 
-def paired_accuracy(
-    baseline: npt.NDArray[np.bool_], candidate: npt.NDArray[np.bool_], confidence: float = 0.95
-) -> PairedAccuracy:
+def paired_accuracy(baseline: npt.NDArray[np.bool_], candidate: npt.NDArray[np.bool_]) -> PairedAccuracy:
     """Return the comparison of which examples two models get right, both of shape (examples,).
 
     Raises:
-        ValueError: if the arrays are not boolean, of one length above 0, or ``confidence`` is not between 0 and 1.
+        ValueError: if the arrays are not boolean, of one length above 0.
 
     Examples:
         >>> import numpy as np
@@ -64,11 +62,10 @@ def paired_accuracy(
     if len(baseline) != len(candidate):
         raise ValueError(f"candidate must be of the same {len(baseline)} examples, but has {len(candidate)}")
     lost, gained = int((baseline & ~candidate).sum()), int((candidate & ~baseline).sum())
-    interval = paired_difference_interval(gained, lost, len(baseline), confidence)
+    interval = paired_difference_interval(gained, lost, len(baseline))
     p_value = min(1.0, 2 * float(bdtr(min(lost, gained), lost + gained, 0.5)))
-    return PairedAccuracy(
-        len(baseline), float(baseline.mean()), float(candidate.mean()), lost, gained, interval, p_value
-    )
+    shares = float(baseline.mean()), float(candidate.mean())
+    return PairedAccuracy(len(baseline), *shares, lost, gained, interval, p_value)
 
 
 def paired_difference_interval(gained: int, lost: int, examples: int, confidence: float = 0.95) -> Interval:
@@ -110,6 +107,12 @@ def paired_difference_interval(gained: int, lost: int, examples: int, confidence
     return Interval(low, high, confidence)
 
 
+def log_softmax(values: Array) -> npt.NDArray[np.float64]:
+    """Return the logarithm of softmax along the last axis."""
+    shifted = values.astype(np.float64) - values.max(axis=-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
+
+
 def next_token_divergence(expected: Array, logits: Array) -> npt.NDArray[np.float64]:
     """Return the Kullback-Leibler divergence, in nats, of softmax(logits) from softmax(expected), shape (...).
 
@@ -129,22 +132,18 @@ def next_token_divergence(expected: Array, logits: Array) -> npt.NDArray[np.floa
     if expected.shape != logits.shape:
         raise ValueError(f"logits must have the shape {expected.shape} of expected, not {logits.shape}")
 
-    def log_softmax(values: Array) -> npt.NDArray[np.float64]:
-        shifted = values.astype(np.float64) - values.max(axis=-1, keepdims=True)
-        return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
-
     p, q = log_softmax(expected), log_softmax(logits)
     terms = np.exp(p) * np.subtract(p, q, out=np.zeros_like(p), where=p > -np.inf)  # a class of p = 0 counts 0
     return np.asarray(np.maximum(terms.sum(axis=-1), 0))
 
 
-def mean_interval(values: npt.NDArray[np.float64], confidence: float = 0.95, seed: int = 0) -> Interval:
-    """Return the percentile bootstrap interval of a mean, 2,000 resamples drawn from ``seed``.
+def mean_interval(values: npt.NDArray[np.float64]) -> Interval:
+    """Return the 95 % percentile bootstrap interval of a mean, of 2,000 resamples that are always drawn alike.
 
     Source: B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
     """
     array = checked(values, "values")
-    generator = np.random.default_rng(seed)
+    generator = np.random.default_rng(0)
     means = np.array([array[generator.integers(0, len(array), len(array))].mean() for _ in range(_RESAMPLES)])
-    low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Interval(float(low), float(high), confidence)
+    low, high = np.quantile(means, [0.025, 0.975])
+    return Interval(float(low), float(high), 0.95)

@@ -130,7 +130,7 @@ def _calibrate(model: Module, calibration_data: Any, observers: dict[str, RangeO
 class _InputWatcher(Observer):
     """Hands on the input of each product that runs in one of the named layers."""
 
-    def __init__(self, take: Callable[[str, Array], None], names: Any) -> None:
+    def __init__(self, take: Callable[[str, Array], object], names: Any) -> None:
         self._take, self._names = take, names
 
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
@@ -222,11 +222,7 @@ def _pairs(model: Module, quantized: Module) -> dict[str, tuple[Any, QuantizedMo
 def _layer_inputs(model: Module, inputs: Any, names: Sequence[str]) -> dict[str, Array]:
     """Return the first input of each named layer in one forward of ``model``."""
     arrived: dict[str, Array] = {}
-
-    def take(path: str, x: Array) -> None:
-        arrived.setdefault(path, x)
-
-    with undisturbed(model), evaluating(model), no_grad(), observed_by(_InputWatcher(take, names)):
+    with undisturbed(model), evaluating(model), no_grad(), observed_by(_InputWatcher(arrived.setdefault, names)):
         model(inputs)
     return arrived
 
@@ -288,10 +284,7 @@ class Sensitivity:
 
 
 def sensitivity_scan(
-    model: Module,
-    inputs: Any,
-    plan: Plan | None = None,
-    calibration_data: Any = None,
+    model: Module, inputs: Any, plan: Plan | None = None, calibration_data: Any = None
 ) -> list[Sensitivity]:
     """Return one row for each layer that can be quantized, the most sensitive first.
 

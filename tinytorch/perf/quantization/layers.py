@@ -278,8 +278,8 @@ class QuantizedEmbedding(QuantizedModule, Embedding):
     def __init__(self, embedding: Embedding, plan: Plan | None = None, made: Quantized | None = None) -> None:
         plan = plan or Plan()
         self.num_embeddings, self.embedding_dim = embedding.num_embeddings, embedding.embedding_dim
-        weights = Scheme(plan.weights.bits, plan.weights.symmetric, plan.weights.per, 0, plan.weights.group)
-        self._store(made or quantize(embedding.weight, weights, plan.ranges), embedding.weight.nbytes)
+        made = made or quantize(embedding.weight, replace(plan.weights, axis=0), plan.ranges)
+        self._store(made, embedding.weight.nbytes)
 
     @property
     def weight(self) -> Tensor:  # type: ignore[override]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from tinytorch import datasets, models
 from tinytorch.core.dispatch import no_grad
@@ -14,12 +15,7 @@ from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.measuring import Counted, Derived, Measurement, interleave, ratio
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.quantization.accuracy import (
-    PairedAccuracy,
-    mean_interval,
-    next_token_divergence,
-    paired_accuracy,
-)
+from tinytorch.perf.quantization.accuracy import PairedAccuracy, mean_interval, next_token_divergence, paired_accuracy
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 
 #: The name of the row that everything is compared with.
@@ -118,11 +114,8 @@ def tradeoffs(
 
 
 def _seconds(every: Mapping[str, Module], inputs: Tensor | Array, repeats: int) -> dict[str, Measurement]:
-    def forward_of(model: Module) -> Callable[[], object]:
-        return lambda: model(inputs)
-
     with undisturbed(*every.values()), evaluating(*every.values()), no_grad():
-        return interleave({label: forward_of(each) for label, each in every.items()}, repeats=repeats)
+        return interleave({label: partial(each, inputs) for label, each in every.items()}, repeats=repeats)
 
 
 def _speedup(seconds: Mapping[str, Measurement], label: str) -> Measurement:
@@ -138,7 +131,7 @@ def _divergence(expected: Array, got: Array, name: str, label: str) -> Statistic
     by_sequence = (each * counted).sum(axis=1) / counted.sum(axis=1)
     return Statistic(
         f"divergence of the next token, {label}",
-        tuple(float(value) for value in by_sequence),
+        tuple(by_sequence.tolist()),
         "nats",
         Conditions(sample=Sample.SEQUENCES, statistic="mean over sequences", interval_by="bootstrap"),
         value=float(by_sequence.mean()),

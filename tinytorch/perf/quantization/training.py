@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class FakeQuantized(Module):
         """The float weight as the quantized layer will hold it; its gradient passes to the layer's weight."""
         weight, wanted = self.layer.weight, self.plan.weights
         if isinstance(self.layer, Embedding):
-            wanted = Scheme(wanted.bits, wanted.symmetric, wanted.per, 0, wanted.group)
+            wanted = replace(wanted, axis=0)
         matrix = weight.data
         if isinstance(self.layer, Conv2d):
             matrix = matrix.transpose(2, 3, 1, 0).reshape(-1, matrix.shape[0])
