@@ -14,12 +14,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.perf.onnx.graphs import normal
-from tests.perf.onnx.test_bodies import CASES as BODIES
-from tests.perf.onnx.test_bodies import Case as Body
+from tests.perf.onnx.graphs import Case, normal
 from tests.perf.onnx.test_fused import CASES as FUSED
-from tests.perf.onnx.test_fused import Fused
-from tests.perf.onnx.test_operators import CASES, CUT_OFF, Case, called, case
+from tests.perf.onnx.test_operators import BY_FORMULA, CASES
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
@@ -264,14 +261,14 @@ def assert_same(ours: list[Array], theirs: list[Array]) -> None:
 
 #: What the onnx package's reference does not know: groups.
 OWN = [
-    case("ConvTranspose", normal(2, 4, 5, 6), normal(4, 2, 3, 3), group=2, strides=[2, 2]),
+    Case("ConvTranspose", normal(2, 4, 5, 6), normal(4, 2, 3, 3), group=2, strides=[2, 2]),
 ]
 
 
-@pytest.mark.parametrize("one", [*CASES, *(one for one, _ in CUT_OFF), *OWN, *BODIES, *FUSED], ids=called)
-def test_operators_answer_as_in_onnx_runtime(one: Case | Body | Fused, tmp_path: Path) -> None:
+@pytest.mark.parametrize("one", [*CASES, *BY_FORMULA, *OWN, *FUSED], ids=str)
+def test_operators_answer_as_in_onnx_runtime(one: Case, tmp_path: Path) -> None:
     """All that the tests hold to the onnx package's reference or to formulas, and what the reference does not know."""
-    path, x = one.made().file(tmp_path), np.asarray(one.data)
+    path, x = one.made().file(tmp_path), one.data
     try:
         theirs = runtime(path, (torch.from_numpy(x),), ["x"])
     except (errors.NotImplemented, errors.Fail) as error:

@@ -62,6 +62,40 @@ class Made:
         return path
 
 
+class Case:
+    """One node: ``data`` is its operand ``at`` that place, all others are constants, and None is left out.
+
+    Args:
+        expected: what it answers, or the formula of that, of the data and the operands.
+        outputs: of the graph.
+        made: outputs of the node, if these are more.
+    """
+
+    def __init__(
+        self, kind: str, data: Any, *operands: Any, expected: Any = None, opset: int = 18, outputs: int = 1,
+        made: int = 0, at: int | None = 0, domain: str = "", **attributes: Any,
+    ) -> None:  # fmt: skip
+        self.kind, self.data, self.operands, self.expected = kind, np.asarray(data), operands, expected
+        self.opset, self.outputs, self.at, self.domain, self.attributes = opset, outputs, at, domain, attributes
+        self._count = max(made, outputs)
+
+    def made(self) -> Made:
+        """Return its graph."""
+        graph = Made(self.opset)
+        x = graph.input("x", self.data.shape, self.data.dtype)
+        names = ["" if value is None else graph.constant(np.asarray(value)) for value in self.operands]
+        if self.at is not None:
+            names.insert(self.at, x)
+        first = graph.node(self.kind, *names, count=self._count, domain=self.domain, **self.attributes)
+        for index in range(self.outputs):
+            graph.output(first if index == 0 else f"{first}_{index}")
+        return graph
+
+    def __str__(self) -> str:
+        attributes = [f"{name}={value}" for name, value in self.attributes.items() if name != "body"]
+        return "-".join([self.kind, str(self.opset), str(self.data.dtype), *attributes])
+
+
 def normal(*shape: int, seed: int = 0) -> Array:
     """Return float32 numbers of a normal distribution."""
     return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)

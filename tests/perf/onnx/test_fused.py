@@ -1,7 +1,6 @@
 """Operators that join several answer as the formulas of what they join, in NumPy and float64."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,40 +8,16 @@ import numpy as np
 import pytest
 from scipy.special import erf
 
-from tests.perf.onnx.graphs import Made, answers, normal
+from tests.perf.onnx.graphs import Case, Made, answers, normal
 from tests.perf.onnx.test_standard import NAMES
 from tinytorch.core.op import Array
 from tinytorch.perf.events.flops import FLOPCounter
 from tinytorch.perf.onnx import from_onnx
 from tinytorch.perf.onnx.fused import TRANSLATIONS
 
-RUNTIME = "com.microsoft"
 X = normal(2, 5, 8)
 MAPS = normal(2, 3, 6, 6)
 MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]], np.int32)
-
-
-@dataclass(frozen=True)
-class Fused:
-    """A node of ONNX Runtime: its first operand is the input, None is left out; and what it is to answer."""
-
-    kind: str
-    data: Any
-    operands: tuple[Any, ...]
-    expected: Callable[..., Any]
-    attributes: dict[str, Any] = field(default_factory=dict)
-    outputs: int = 1
-    domain: str = RUNTIME
-    opset: int = 18
-
-    def made(self) -> Made:
-        """Return its graph."""
-        graph = Made(self.opset)
-        x = graph.input("x", self.data.shape, self.data.dtype)
-        names = ["" if value is None else graph.constant(value) for value in self.operands]
-        attributes = {**self.attributes, "domain": self.domain}
-        graph.output(graph.node(self.kind, x, *names, count=self.outputs, **attributes))
-        return graph
 
 
 def _norm(x: Array, weight: Array, bias: Array | float, epsilon: float = 1e-12) -> Array:
@@ -50,7 +25,7 @@ def _norm(x: Array, weight: Array, bias: Array | float, epsilon: float = 1e-12) 
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon) * weight + bias
 
 
-def _root_norm(x: Array, weight: Array, epsilon: float) -> Array:
+def _root_norm(x: Array, weight: Array, epsilon: float = 1e-3) -> Array:
     x = x.astype(np.float64)
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon) * weight
 
@@ -90,9 +65,11 @@ def _grouped(x: Array, k: Array, v: Array, *mask: Any) -> Array:
     return _attended(q, k, v, np.where(np.tri(5, dtype=bool), 0, -np.inf))
 
 
-def _convolved(x: Array, weight: Array, bias: Array, added: Any = 0.0) -> Array:
-    made = np.einsum("nchw,oc->nohw", x, weight[:, :, 0, 0]) + bias[:, None, None]
-    return np.maximum(made + (0.0 if added is None else added), 0)
+def _convolved(low: float, high: float) -> Callable[..., Array]:
+    def expected(x: Array, weight: Array, bias: Array, added: Any = 0.0) -> Array:
+        return np.clip(np.einsum("nchw,oc->nohw", x, weight[:, :, 0, 0]) + bias[:, None, None] + added, low, high)
+
+    return expected
 
 
 def _angles(places: int, pairs: int) -> tuple[Array, Array]:
@@ -111,10 +88,10 @@ def _spun(x: Array, cosines: Array, sines: Array, interleaved: int = 0) -> Array
     return made
 
 
-def _rotated(interleaved: int, heads: int) -> Callable[..., Array]:
+def _rotated(interleaved: int) -> Callable[..., Array]:
     def expected(x: Array, places: Array, cosines: Array, sines: Array) -> Array:
         at = places + np.arange(x.shape[-2]) if places.ndim == 1 else places[:, None]
-        split = x if x.ndim == 4 else _heads(x, heads)
+        split = x if x.ndim == 4 else _heads(x, 4)
         made = _spun(split, cosines[at], sines[at], interleaved)
         return made if x.ndim == 4 else made.transpose(0, 2, 1, 3).reshape(x.shape)
 
@@ -138,13 +115,12 @@ def _of_groups(count: int, window: int, cap: float) -> Callable[..., Array]:
                 np.concatenate([old[row, :, :before], new], 1)[:, :end]
                 for old, new in ((old_k, turned[1]), (old_v, v[row]))
             )
-            for head in range(4):
-                for query in range(count):
-                    scores = keys[head // 2] @ turned[0][head, query] / 4
-                    scores = np.tanh(scores / cap) * cap if cap else scores
-                    away = before + query - np.arange(len(scores))
-                    weights = np.exp(scores) * (away >= 0) * (away < (window if window > 0 else 99))
-                    made[row, query, head] = weights / max(weights.sum(), 1e-30) @ values[head // 2]
+            scores = np.einsum("hqd,hkd->hqk", turned[0], keys.repeat(2, 0)) / 4
+            scores = np.tanh(scores / cap) * cap if cap else scores
+            away = before + np.arange(count)[:, None] - np.arange(end)
+            weights = np.exp(scores) * (away >= 0) * (away < (window if window > 0 else 99))
+            mixed = weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30) @ values.repeat(2, 0)
+            made[row] = mixed.transpose(1, 0, 2)
         return made.reshape(2, count, 64)
 
     return expected
@@ -152,93 +128,77 @@ def _of_groups(count: int, window: int, cap: float) -> Callable[..., Array]:
 
 ANGLES, HALVED, WIDE = _angles(9, 4), _angles(9, 2), _angles(9, 8)
 PLACES = np.array([[0, 1, 2], [5, 6, 8]])
-WEIGHT, ROW, KEYS = normal(8, 24), normal(24), normal(2, 5, 8, seed=1)
+WEIGHT, ROW = normal(8, 24), normal(24)
 KINDS = np.array([[0, 1, 1], [0, 0, 0]], np.int32)
 CAUSAL = np.where(np.tri(5, dtype=bool), 0, -np.inf)
+
+
+def fused(kind: str, data: Any, *operands: Any, **how: Any) -> Case:
+    return Case(kind, data, *operands, domain="com.microsoft", **how)
+
+
+def _fast_gelu(x: Array) -> Array:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def _leaky(x: Array, weight: Array, bias: Array) -> Array:
+    made = x @ weight.T + bias
+    return np.where(made > 0, made, 0.1 * made)
+
+
+MIX, SKIP = (normal(4, 3, 1, 1), normal(4)), normal(2, 5, 8, seed=1)
 CASES = [
-    Fused("Gelu", X, (), _gelu),
-    Fused("BiasGelu", X, (normal(8),), lambda x, b: _gelu(x + b)),
-    Fused(
-        "FastGelu",
-        X,
-        (normal(8),),
-        lambda x, b: 0.5 * (x + b) * (1 + np.tanh(np.sqrt(2 / np.pi) * ((x + b) + 0.044715 * (x + b) ** 3))),
+    fused("Gelu", X, expected=_gelu),
+    fused("BiasGelu", X, normal(8), expected=lambda x, b: _gelu(x + b)),
+    fused("FastGelu", X, normal(8), expected=lambda x, b: _fast_gelu(x + b)),
+    fused("QuickGelu", X, expected=lambda x: x / (1 + np.exp(-1.702 * x))),
+    fused("FusedMatMul", X, normal(4, 8), transB=1, alpha=0.5, expected=lambda x, w: 0.5 * x @ w.T),
+    fused(
+        "FusedGemm", normal(3, 8), normal(4, 8), normal(4), transB=1, activation="LeakyRelu", activation_alpha=0.1,
+        expected=_leaky,
     ),
-    Fused("QuickGelu", X, (), lambda x: x / (1 + np.exp(-1.702 * x))),
-    Fused("FusedMatMul", X, (normal(4, 8),), lambda x, w: 0.5 * x @ w.T, {"transB": 1, "alpha": 0.5}),
-    Fused(
-        "FusedGemm",
-        normal(3, 8),
-        (normal(4, 8), normal(4)),
-        lambda x, w, b: np.where(x @ w.T + b > 0, x @ w.T + b, 0.1 * (x @ w.T + b)),
-        {"transB": 1, "activation": "LeakyRelu", "activation_alpha": 0.1},
+    fused("FusedConv", MAPS, *MIX, activation="Relu", expected=_convolved(0, np.inf)),
+    fused("FusedConv", MAPS, *MIX, normal(2, 4, 6, 6), activation="Relu", expected=_convolved(0, np.inf)),
+    fused(
+        "FusedConv", MAPS, *MIX, activation="Clip", activation_params=[-0.5, 0.5], expected=_convolved(-0.5, 0.5)
     ),
-    Fused("FusedConv", MAPS, (normal(4, 3, 1, 1), normal(4)), _convolved, {"activation": "Relu"}),
-    Fused(
-        "FusedConv", MAPS, (normal(4, 3, 1, 1), normal(4), normal(2, 4, 6, 6)), _convolved, {"activation": "Relu"}
+    fused(
+        "SkipLayerNormalization", X, SKIP, normal(8), normal(8, seed=2), normal(8, seed=3),
+        expected=lambda x, skip, w, b, more: _norm(x + skip + more, w, b),
     ),
-    Fused(
-        "FusedConv",
-        MAPS,
-        (normal(4, 3, 1, 1), normal(4)),
-        lambda x, w, b: np.clip(np.einsum("nchw,oc->nohw", x, w[:, :, 0, 0]) + b[:, None, None], -0.5, 0.5),
-        {"activation": "Clip", "activation_params": [-0.5, 0.5]},
+    fused(
+        "SkipSimplifiedLayerNormalization", X, SKIP, normal(8), epsilon=1e-3,
+        expected=lambda x, skip, w: _root_norm(x + skip, w),
     ),
-    Fused(
-        "SkipLayerNormalization",
-        X,
-        (normal(2, 5, 8, seed=1), normal(8), normal(8, seed=2), normal(8, seed=3)),
-        lambda x, skip, w, b, more: _norm(x + skip + more, w, b),
-        outputs=1,
+    Case("SimplifiedLayerNormalization", X, normal(8), epsilon=1e-3, expected=_root_norm),
+    fused(
+        "EmbedLayerNormalization", np.array([[1, 0, 2], [3, 3, 1]], np.int32), KINDS, normal(4, 8), normal(3, 8),
+        normal(2, 8), normal(8), normal(8, seed=1), made=2,
+        expected=lambda x, kinds, words, places, sides, w, b: _norm(words[x] + places[:3] + sides[kinds], w, b),
     ),
-    Fused(
-        "SkipSimplifiedLayerNormalization",
-        X,
-        (normal(2, 5, 8, seed=1), normal(8)),
-        lambda x, skip, w: _root_norm(x + skip, w, 1e-3),
-        {"epsilon": 1e-3},
-    ),
-    Fused(
-        "SimplifiedLayerNormalization", X, (normal(8),), lambda x, w: _root_norm(x, w, 1e-3), {"epsilon": 1e-3}, 1, ""
-    ),
-    Fused(
-        "EmbedLayerNormalization",
-        np.array([[1, 0, 2], [3, 3, 1]], np.int32),
-        (KINDS, normal(4, 8), normal(3, 8), normal(2, 8), normal(8), normal(8, seed=1)),
-        lambda x, kinds, words, places, sides, w, b: _norm(words[x] + places[:3] + sides[kinds], w, b),
-        outputs=2,
-    ),
-    Fused("Attention", X, (WEIGHT, ROW), _packed(0.0), {"num_heads": 2}),
-    Fused("Attention", X, (WEIGHT, ROW), _packed(CAUSAL), {"num_heads": 2, "unidirectional": 1}),
-    Fused("Attention", X, (WEIGHT, ROW, MASK), _packed(np.where(MASK[:, None, None] == 1, 0, -1e4)), {"num_heads": 2}),
-    Fused("MultiHeadAttention", X, (KEYS, normal(2, 5, 6), normal(22), MASK), _apart, {"num_heads": 2}),
-    Fused(
-        "Attention",
-        normal(2, 5, 16),
-        (normal(2, 5, 8, seed=1), normal(2, 5, 6)),
-        _grouped,
-        {"is_causal": 1, "q_num_heads": 4, "kv_num_heads": 2},
-        1,
-        "",
-        23,
+    fused("Attention", X, WEIGHT, ROW, num_heads=2, expected=_packed(0.0)),
+    fused("Attention", X, WEIGHT, ROW, num_heads=2, unidirectional=1, expected=_packed(CAUSAL)),
+    fused("Attention", X, WEIGHT, ROW, MASK, num_heads=2, expected=_packed((MASK[:, None, None] - 1) * 1e4)),
+    fused("MultiHeadAttention", X, SKIP, normal(2, 5, 6), normal(22), MASK, num_heads=2, expected=_apart),
+    Case(
+        "Attention", normal(2, 5, 16), SKIP, normal(2, 5, 6), is_causal=1, q_num_heads=4, kv_num_heads=2, opset=23,
+        expected=_grouped,
     ),
     *(
-        Fused("RotaryEmbedding", x, (PLACES, *tables), _rotated(interleaved, 4), {**how, "interleaved": interleaved})
-        for interleaved in (0, 1)
+        fused("RotaryEmbedding", x, PLACES, *tables, **how, interleaved=pairs, expected=_rotated(pairs))
+        for pairs in (0, 1)
         for x, tables, how in (
             (normal(2, 3, 32), ANGLES, {}),
             (normal(2, 4, 3, 8), ANGLES, {}),
             (normal(2, 3, 32), HALVED, {"num_heads": 4, "rotary_embedding_dim": 4}),
         )
     ),
-    Fused("RotaryEmbedding", normal(2, 3, 32), (np.array([2]), *ANGLES), _rotated(0, 4)),
+    fused("RotaryEmbedding", normal(2, 3, 32), np.array([2]), *ANGLES, expected=_rotated(0)),
     *(
-        Fused(
-            "GroupQueryAttention", normal(2, count, 128 if packed else 64),
-            (k, v, *past, np.array(ends, np.int32), np.array(most, np.int32), *(WIDE if turns else (None, None))),
-            _of_groups(count, window, cap),
-            {"num_heads": 4, "kv_num_heads": 2, "do_rotary": turns, "local_window_size": window, "softcap": cap},
-            3,
+        fused(
+            "GroupQueryAttention", normal(2, count, 128 if packed else 64), k, v, *past, np.array(ends, np.int32),
+            np.array(most, np.int32), *(WIDE if turns else (None, None)), num_heads=4, kv_num_heads=2,
+            do_rotary=turns, local_window_size=window, softcap=cap, made=3, expected=_of_groups(count, window, cap),
         )
         for count, packed, room, ends, most, turns, window, cap in (
             (5, False, 0, (4, 4), 5, 0, -1, 0.0),
@@ -254,8 +214,8 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("one", CASES, ids=lambda one: "-".join([one.kind, *map(str, one.attributes.values())]))
-def test_answers_are_those_of_the_formulas(one: Fused, tmp_path: Path) -> None:
+@pytest.mark.parametrize("one", CASES, ids=str)
+def test_answers_are_those_of_the_formulas(one: Case, tmp_path: Path) -> None:
     made = answers(from_onnx(one.made().file(tmp_path)), one.data)[0]
     expected = one.expected(one.data, *one.operands)
     assert made.dtype == np.float32

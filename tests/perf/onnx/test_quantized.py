@@ -59,12 +59,17 @@ STEPS = np.linspace(0.005, 0.02, 7).astype(np.float32)
 BLOCKS = np.linspace(0.01, 0.05, 21).reshape(3, 7).astype(np.float32)
 
 
-def product(dtype: Any, activation: Any, zero: int, each: bool) -> Made:
+#: Scale and zero point of what is multiplied; no layer of ours multiplies in 16 bits.
+ROUNDED = {INT8: (0.03, 3), UINT8: (0.03, 131), np.uint16: (0.0002, 40_000), np.int16: (0.0002, 5)}
+
+
+def product(dtype: Any = INT8, activation: Any = UINT8, zero: int = 0, each: bool = False) -> Made:
     graph, x = of_rows()
     how = {"axis": 1} if each else {}
     weight = graph.weight(codes(12, 7, dtype=dtype), STEPS if each else 0.01, [zero] * 7 if each else zero, **how)
-    made = graph.node("MatMul", graph.rounded(x, zero=3 if activation == INT8 else 131, dtype=activation), weight)
-    graph.output(graph.rounded(made, 0.2, 128))
+    graph.output(
+        graph.rounded(graph.node("MatMul", graph.rounded(x, *ROUNDED[activation], activation), weight), 0.2, 128)
+    )
     return graph
 
 
@@ -123,28 +128,19 @@ def lookup(codes_first: bool) -> Made:
     graph = Quantized(21)
     tokens = graph.input("x", ["N", "T"], np.int64)
     table = codes(20, 8, dtype=UINT8)
-    if codes_first:
-        graph.output(graph.d(graph.node("Gather", graph.constant(table), tokens), 0.02, 120))
-    else:
-        graph.output(graph.node("Gather", graph.weight(table, 0.02, 120), tokens))
+    picked = graph.node("Gather", graph.constant(table) if codes_first else graph.weight(table, 0.02, 120), tokens)
+    graph.output(graph.d(picked, 0.02, 120) if codes_first else picked)
     return graph
 
 
-def linear_convolution() -> Made:
-    graph, x = of_maps()
-    w = [graph.constant(codes(8, 4, 3, 3)), graph.c(np.linspace(0.01, 0.03, 8)), graph.c([0] * 8, INT8)]
-    given = [graph.q(x, 0.03, 131), graph.c(0.03), graph.c(131, UINT8), *w]
-    made = graph.node("QLinearConv", *given, graph.c(0.2), graph.c(120, UINT8), graph.c(np.arange(8) * 100, np.int32),
-                      pads=[1, 1, 1, 1], strides=[2, 2])  # fmt: skip
-    graph.output(graph.d(made, 0.2, 120))
-    return graph
-
-
-def linear_product() -> Made:
-    graph, x = of_rows()
-    w = [graph.constant(codes(12, 7)), graph.c(0.01), graph.c(0, INT8)]
-    given = [graph.q(x, 0.03, 131), graph.c(0.03), graph.c(131, UINT8), *w]
-    graph.output(graph.node("QLinearMatMul", *given, graph.c(0.2), graph.c(120, UINT8)))
+def linear(image: bool) -> Made:
+    graph, x = of_maps() if image else of_rows()
+    values, scale = (codes(8, 4, 3, 3), np.linspace(0.01, 0.03, 8)) if image else (codes(12, 7), 0.01)
+    given = [graph.q(x, 0.03, 131), graph.c(0.03), graph.c(131, UINT8), graph.constant(values), graph.c(scale)]
+    given += [graph.c([0] * 8 if image else 0, INT8), graph.c(0.2), graph.c(120, UINT8)]
+    bias = [graph.c(np.arange(8) * 100, np.int32)] if image else []
+    how: dict[str, Any] = {"pads": [1, 1, 1, 1], "strides": [2, 2]} if image else {}
+    graph.output(graph.d(graph.node("QLinearConv" if image else "QLinearMatMul", *given, *bias, **how), 0.2, 120))
     return graph
 
 
@@ -173,19 +169,11 @@ def integers(image: bool) -> Made:
     return graph
 
 
-def wide(dtype: Any) -> Made:
-    """16 bits, which no layer of ours multiplies in."""
-    graph, x = of_rows()
-    zero = 40_000 if dtype == np.uint16 else 5
-    graph.output(graph.node("MatMul", graph.rounded(x, 0.0002, zero, dtype), graph.weight(codes(12, 7))))
-    return graph
-
-
 FORMS: dict[str, tuple[Callable[[], Made], Any, type[Any] | None]] = {
-    "int8 weight": (lambda: product(INT8, UINT8, 0, False), ROWS, QuantizedLinear),
-    "uint8 weight": (lambda: product(UINT8, UINT8, 120, False), ROWS, QuantizedLinear),
-    "int8 both": (lambda: product(INT8, INT8, 0, True), ROWS, QuantizedLinear),
-    "zero points by column": (lambda: product(INT8, UINT8, 5, True), ROWS, QuantizedLinear),
+    "int8 weight": (product, ROWS, QuantizedLinear),
+    "uint8 weight": (lambda: product(UINT8, zero=120), ROWS, QuantizedLinear),
+    "int8 both": (lambda: product(activation=INT8, each=True), ROWS, QuantizedLinear),
+    "zero points by column": (lambda: product(zero=5, each=True), ROWS, QuantizedLinear),
     "Gemm": (lambda: general(False, 1.0), ROWS, QuantizedLinear),
     "Gemm turned": (lambda: general(True, 1.0), ROWS, QuantizedLinear),
     "Gemm scaled": (lambda: general(True, 0.5), ROWS, QuantizedLinear),
@@ -201,16 +189,16 @@ FORMS: dict[str, tuple[Callable[[], Made], Any, type[Any] | None]] = {
     "chain": (chain, MAPS, QuantizedConv2d),
     "Gather": (lambda: lookup(False), np.array([[3, 1], [0, 19]]), QuantizedEmbedding),
     "Gather of codes": (lambda: lookup(True), np.array([[3, 1], [0, 19]]), QuantizedEmbedding),
-    "QLinearConv": (linear_convolution, MAPS, QuantizedConv2d),
-    "QLinearMatMul": (linear_product, ROWS, QuantizedLinear),
+    "QLinearConv": (lambda: linear(True), MAPS, QuantizedConv2d),
+    "QLinearMatMul": (lambda: linear(False), ROWS, QuantizedLinear),
     "dynamic product": (lambda: dynamic(False), ROWS, QuantizedLinear),
     "dynamic product by column": (lambda: dynamic(False, each=True), ROWS, QuantizedLinear),
     "dynamic unsigned": (lambda: dynamic(False, UINT8), ROWS, QuantizedLinear),
     "dynamic convolution": (lambda: dynamic(True), MAPS, QuantizedConv2d),
     "integer product": (lambda: integers(False), ROWS, None),
     "integer convolution": (lambda: integers(True), MAPS, None),
-    "uint16": (lambda: wide(np.uint16), ROWS, QuantizedLinear),
-    "int16": (lambda: wide(np.int16), ROWS, QuantizedLinear),
+    "uint16": (lambda: product(activation=np.uint16), ROWS, QuantizedLinear),
+    "int16": (lambda: product(activation=np.int16), ROWS, QuantizedLinear),
 }
 
 
@@ -261,16 +249,8 @@ def test_a_product_of_blocks_is_that_of_its_numbers(bits: int, zeros: str, order
     assert in_codes == (zeros != "floats" and not order)
 
 
-def decoded(values: Array, scale: float, zero: int) -> Array:
-    return np.float32(scale) * (values.astype(np.float32) - zero)
-
-
-def encoded(numbers: Array, scale: float, zero: int) -> Array:
-    return np.clip(np.rint(numbers / np.float32(scale)) + zero, 0, 255).astype(UINT8)
-
-
 A, B = codes(2, 3, 4, 6, dtype=UINT8, seed=1), codes(2, 3, 4, 6, dtype=UINT8, seed=2)
-NUMBERS, OTHERS = decoded(A, 0.02, 120), decoded(B, 0.03, 130)
+NUMBERS, OTHERS = np.float32(0.02) * (A.astype(np.float32) - 120), np.float32(0.03) * (B.astype(np.float32) - 130)
 OF_CODES: dict[str, tuple[dict[str, Any], Any]] = {
     "QLinearAdd": ({}, NUMBERS + OTHERS),
     "QLinearMul": ({}, NUMBERS * OTHERS),
@@ -292,20 +272,17 @@ OF_CODES: dict[str, tuple[dict[str, Any], Any]] = {
 def test_an_operator_of_codes_is_that_of_its_numbers(kind: str, tmp_path: Path) -> None:
     attributes, numbers = OF_CODES[kind]
     graph = Quantized(17)
-    a, b = graph.input("a", A.shape, UINT8), graph.constant(B)
-    first = [a, graph.c(0.02), graph.c(120, UINT8)]
-    second = [b, graph.c(0.03), graph.c(130, UINT8)]
+    first = [graph.input("a", A.shape, UINT8), graph.c(0.02), graph.c(120, UINT8)]
+    second = [graph.constant(B), graph.c(0.03), graph.c(130, UINT8)] if kind[7:] in "Add Mul Concat Where" else []
     output = [graph.c(0.01), graph.c(110, UINT8)]
     given = {
-        "QLinearAdd": [*first, *second, *output],
-        "QLinearMul": [*first, *second, *output],
         "QLinearConcat": [*output, *first, *second],
         "QLinearWhere": [graph.constant(A > B), *first, *second, *output],
-    }.get(kind, [*first, *output])
+    }.get(kind, [*first, *second, *output])
     graph.output(graph.node(kind, *given, domain=MICROSOFT, **attributes))
     (made,) = answers(from_onnx(graph.file(tmp_path)), A)
-    expected = encoded(numbers, 0.01, 110)
     assert made.dtype == UINT8
+    expected = np.clip(np.rint(numbers / np.float32(0.01)) + 110, 0, 255)
     # A sum in another order may round a half to the other side.
     assert np.abs(made.astype(int) - expected).max() <= (1 if "Mean" in kind or "Pool" in kind else 0)
 
@@ -336,7 +313,7 @@ def test_rows_of_a_table_in_blocks(tmp_path: Path) -> None:
 
 
 def test_codes_save_three_quarters_and_multiply_integers(tmp_path: Path) -> None:
-    graph, x = Quantized(17), ""
+    graph = Quantized(17)
     x = graph.input("x", ["N", 64])
     graph.output(graph.node("MatMul", graph.rounded(x), graph.weight(codes(64, 64))))
     model = from_onnx(graph.file(tmp_path))
