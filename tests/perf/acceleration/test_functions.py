@@ -6,8 +6,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
+from tests.perf.drawn import drawn
 from tinytorch.core.module import Parameter
-from tinytorch.core.op import Array
 from tinytorch.core.optimizers import SGD, Adam, AdamW, Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import (
@@ -22,12 +22,8 @@ from tinytorch.perf.acceleration import (
 from tinytorch.perf.profiling import MemoryProfiler
 
 
-def draw(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal(shape, np.float32)
-
-
 def test_results_are_of_the_kind_and_dtype_of_what_went_in() -> None:
-    x, bias = draw(4, 6), draw(6)
+    x, bias = drawn(4, 6), drawn(6)
     for dtype in (np.float32, np.float64):
         y, b = x.astype(dtype), bias.astype(dtype)
         results = (unfused_gelu(y), fused_gelu(y), fused_softmax(y), fused_layer_norm(y, b, b), fused_bias_gelu(y, b))
@@ -40,7 +36,7 @@ def test_results_are_of_the_kind_and_dtype_of_what_went_in() -> None:
 
 
 def test_the_fused_gelu_takes_no_memory_but_its_result() -> None:
-    x = draw(1000, 1000)
+    x = drawn(1000, 1000)
     fused_gelu(x)
     fused, unfused = (MemoryProfiler().profile(function, (x,)) for function in (fused_gelu, unfused_gelu))
     result = x.nbytes / 2**20
@@ -49,7 +45,7 @@ def test_the_fused_gelu_takes_no_memory_but_its_result() -> None:
 
 
 def test_out_is_written_or_refused() -> None:
-    x = draw(5, 4)
+    x = drawn(5, 4)
     out = np.empty_like(x)
     assert fused_gelu(x, out=out) is out
     assert np.array_equal(out, fused_gelu(x))
@@ -62,9 +58,9 @@ def test_what_is_not_a_float_array_is_refused() -> None:
     with pytest.raises(TypeError, match="x must be a float32 or float64 array or Tensor, not int64"):
         fused_gelu(np.arange(3))
     with pytest.raises(ValueError, match="bias"):
-        fused_bias_gelu(draw(4, 6), draw(5))
+        fused_bias_gelu(drawn(4, 6), drawn(5))
     with pytest.raises(ValueError, match="queries"):
-        fused_causal_softmax(draw(5, 4))
+        fused_causal_softmax(drawn(5, 4))
 
 
 OPTIMIZERS: dict[str, Callable[[list[Parameter]], Optimizer]] = {
@@ -92,11 +88,11 @@ def test_a_step_reaches_every_parameter_whatever_its_size_and_dtype(kind: str, c
     dtypes = [np.float64 if index == 4 else np.float32 for index in range(len(SIZES))]
     moved = []
     for accelerate in (False, True):
-        parameters = [Parameter(draw(*shape).astype(d)) for shape, d in zip(SIZES, dtypes, strict=True)]
+        parameters = [Parameter(drawn(*shape).astype(d)) for shape, d in zip(SIZES, dtypes, strict=True)]
         optimizer = OPTIMIZERS[kind](parameters)
         for step in range(3):
             for index, parameter in enumerate(parameters):
-                slope = draw(*parameter.shape, seed=index + step).astype(parameter.dtype)
+                slope = drawn(*parameter.shape, seed=index + step).astype(parameter.dtype)
                 parameter.grad = None if index == 2 else slope
             if step:
                 CHANGES[change](parameters[step - 1])
@@ -110,7 +106,7 @@ def test_a_step_reaches_every_parameter_whatever_its_size_and_dtype(kind: str, c
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("change", ["a shorter gradient", "frozen data"])
 def test_a_step_that_is_refused_changes_no_other_parameter(kind: str, change: str) -> None:
-    parameters = [Parameter(draw(6)), Parameter(draw(5, 4))]
+    parameters = [Parameter(drawn(6)), Parameter(drawn(5, 4))]
     optimizer = OPTIMIZERS[kind](parameters)
     for parameter in parameters:
         parameter.grad = np.ones_like(parameter.data)

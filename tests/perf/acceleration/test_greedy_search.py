@@ -21,8 +21,6 @@ from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
 
 _X = Tensor(np.ones((2, 3), np.float32))
-#: An implementation that takes no time by any clock of a test.
-_NO_TIME = ops.exp.reference
 
 
 class _Clock:
@@ -40,6 +38,14 @@ class _Clock:
             return op.reference.forward(keep, *arrays, **params)
 
         return Implementation(name, forward, op.reference.backward)
+
+    def ways(self, **seconds: Mapping[str, float]) -> dict[Op, list[Implementation]]:
+        """Return implementations of ops by their names, which take so many seconds."""
+        return {
+            op: [self.taking(op, name, took) for name, took in seconds[op.name].items()]
+            for op in (ops.tanh, ops.exp, ops.gelu)
+            if op.name in seconds
+        }
 
     def interleave(self, functions: Mapping[str, Callable[[], Any]], **_plan: Any) -> dict[str, Measurement]:
         """Stand in for `timing.interleave`: samples that differ by a hair, as real ones do."""
@@ -68,12 +74,7 @@ def _run() -> Tensor:
 
 
 def test_the_largest_share_is_replaced_first_and_the_prediction_is_amdahls(clock: _Clock) -> None:
-    ways = {
-        ops.tanh: [
-            clock.taking(ops.tanh, name, seconds) for name, seconds in (("slow", 20), ("better", 4), ("best", 1))
-        ],
-        ops.exp: [clock.taking(ops.exp, name, seconds) for name, seconds in (("slow", 10), ("best", 2))],
-    }
+    ways = clock.ways(tanh={"slow": 20, "better": 4, "best": 1}, exp={"slow": 10, "best": 2})
     climbed = climb(_run, ways)
     moves = climbed.moves
     assert [(move.op, move.before, move.after) for move in moves] == [
@@ -93,11 +94,7 @@ def test_the_largest_share_is_replaced_first_and_the_prediction_is_amdahls(clock
 
 
 def test_what_makes_it_slower_is_not_kept(clock: _Clock) -> None:
-    ways = {
-        ops.tanh: [clock.taking(ops.tanh, "fast", 5), clock.taking(ops.tanh, "slow", 10)],
-        ops.exp: [clock.taking(ops.exp, "slow", 4), clock.taking(ops.exp, "fast", 2)],
-    }
-    climbed = climb(_run, ways)
+    climbed = climb(_run, clock.ways(tanh={"fast": 5, "slow": 10}, exp={"slow": 4, "fast": 2}))
     worse, better = climbed.moves
     assert (worse.op, worse.kept, better.op, better.kept) == ("tanh", False, "exp", True)
     assert worse.predicted.value < 1
@@ -108,15 +105,13 @@ def test_what_makes_it_slower_is_not_kept(clock: _Clock) -> None:
 
 def test_a_gain_that_drifts_is_not_kept_though_every_sample_lies_above_one(clock: _Clock) -> None:
     clock.drift = 0.5
-    ways = {ops.tanh: [clock.taking(ops.tanh, "slow", 2.6), clock.taking(ops.tanh, "fast", 2.4)], ops.exp: [_NO_TIME]}
-    (move,) = climb(_run, ways).moves
+    (move,) = climb(_run, clock.ways(tanh={"slow": 2.6, "fast": 2.4}, exp={"free": 0})).moves
     assert min(move.gained.estimate.samples) > 1
     assert not move.kept
 
 
 def test_gains_of_kept_moves_multiply_to_the_whole_in_every_round(clock: _Clock) -> None:
-    ways = {ops.tanh: [clock.taking(ops.tanh, name, took) for name, took in (("slow", 20), ("better", 4), ("best", 1))]}
-    moves = climb(_run, {**ways, ops.exp: [_NO_TIME]}).moves
+    moves = climb(_run, clock.ways(tanh={"slow": 20, "better": 4, "best": 1}, exp={"free": 0})).moves
     beside = Conditions(interleaved_with=("0", "1", "2"))
     stages = [
         Measurement(str(at), tuple((9 - at) * (1 + 0.1 * ((at * n) % 3)) for n in range(8)), "s", beside)
@@ -127,22 +122,11 @@ def test_gains_of_kept_moves_multiply_to_the_whole_in_every_round(clock: _Clock)
     assert climbed.kept[-1].so_far.samples == pytest.approx(np.multiply(first.samples, second.samples))
 
 
-def test_a_small_share_is_left_alone(clock: _Clock) -> None:
-    ways = {
-        ops.tanh: [clock.taking(ops.tanh, "slow", 10)],
-        ops.exp: [clock.taking(ops.exp, "slow", 2), clock.taking(ops.exp, "fast", 1)],
-    }
-    assert climb(_run, ways, least_share=0.1).moves == ()
-    assert climb(_run, ways, least_share=0.1).kept == []
-    assert len(climb(_run, ways, least_share=0.05).moves) == 1
-
-
-def test_an_op_that_does_not_run_is_left_alone(clock: _Clock) -> None:
-    ways = {
-        ops.tanh: [clock.taking(ops.tanh, "slow", 1)],
-        ops.gelu: [clock.taking(ops.gelu, "slow", 2), ops.gelu.reference],
-    }
-    assert climb(_run, ways).moves == ()
+def test_a_small_share_and_an_op_that_does_not_run_are_left_alone(clock: _Clock) -> None:
+    ways = clock.ways(tanh={"slow": 10}, exp={"slow": 2, "fast": 1}, gelu={"slow": 2, "fast": 1})
+    climbed = climb(_run, ways, least_share=0.1)
+    assert (climbed.moves, climbed.kept) == ((), [])
+    assert [move.op for move in climb(_run, ways, least_share=0.05).moves] == ["exp"]
 
 
 def test_ways_lead_from_teaching_to_kernels() -> None:

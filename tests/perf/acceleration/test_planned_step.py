@@ -19,6 +19,7 @@ from tinytorch.core.optimizers import SGD, AdamW
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import accelerated, fuse
 from tinytorch.perf.acceleration.planned_step import plan_step
+from tinytorch.perf.acceleration.recorded_graph import as_input
 
 DRAW = np.random.default_rng(0)
 
@@ -84,7 +85,7 @@ def test_steps_are_those_of_the_graph(name: str, optimizer: Any) -> None:
         batch = np.roll(inputs, turn, axis=0), np.roll(targets, turn, axis=0)
         found = step(*batch)
         with accelerated():
-            value = loss(twin(Tensor(batch[0]) if batch[0].dtype.kind == "f" else batch[0]), batch[1])
+            value = loss(twin(as_input(batch[0])), batch[1])
             theirs.zero_grad()
             value.backward()
             theirs.step()
@@ -93,13 +94,18 @@ def test_steps_are_those_of_the_graph(name: str, optimizer: Any) -> None:
             np.testing.assert_array_equal(left, right)
 
 
-def linear() -> tuple[Module, tuple[Array, Array]]:
-    return Linear(6, 2, seed=0), (floats(4, 6), floats(4, 2))
+Planned = tuple[Module, Callable[..., float], Array, Array]
 
 
-def test_observers_see_the_ops() -> None:
-    model, batch = linear()
-    step = plan_step(model, MSELoss(), SGD(model.parameters()), *batch)
+@pytest.fixture
+def linear() -> Planned:
+    """Return a layer, its planned step, and a batch."""
+    model, inputs, targets = Linear(6, 2, seed=0), floats(4, 6), floats(4, 2)
+    return model, plan_step(model, MSELoss(), SGD(model.parameters()), inputs, targets), inputs, targets
+
+
+def test_observers_see_the_ops(linear: Planned) -> None:
+    _, step, *batch = linear
     with observed_by(recorder := Recorder()):
         step(*batch)
     assert [(call.op.name, call.phase) for call in recorder.calls] == [
@@ -110,29 +116,27 @@ def test_observers_see_the_ops() -> None:
     ]
 
 
-def test_what_cannot_be_planned_is_refused() -> None:
+def test_what_cannot_be_planned_is_refused(linear: Planned) -> None:
     with pytest.raises(ValueError, match="branch"):
         plan_step(Branch(), MSELoss(), SGD(Branch().parameters()), floats(4, 6), floats(4, 6))
-    model, (inputs, targets) = linear()
+    model, _, *batch = linear
     with pytest.raises(ValueError, match="one number"):
-        plan_step(model, lambda output, _: apply(relu, output), SGD(model.parameters()), inputs, targets)
+        plan_step(model, lambda output, _: apply(relu, output), SGD(model.parameters()), *batch)
 
 
 @pytest.mark.parametrize("change", ["shape", "dtype", "parameter"])
-def test_a_batch_or_parameter_that_was_not_planned_is_refused(change: str) -> None:
-    model, (inputs, targets) = linear()
-    step = plan_step(model, MSELoss(), SGD(model.parameters()), inputs, targets)
+def test_a_batch_or_parameter_that_was_not_planned_is_refused(change: str, linear: Planned) -> None:
+    model, step, inputs, targets = linear
     if change == "parameter":
         (weight, *_) = model.parameters()
         weight.data = weight.data.copy()
     given = {"shape": inputs[:2], "dtype": inputs.astype(int)}.get(change, inputs)
-    with pytest.raises(ValueError, match=change if change != "parameter" else "parameters"):
+    with pytest.raises(ValueError, match=change):
         step(given, targets)
 
 
-def test_a_loss_that_is_not_finite_changes_nothing() -> None:
-    model, (inputs, targets) = linear()
-    step = plan_step(model, MSELoss(), SGD(model.parameters()), inputs, targets)
+def test_a_loss_that_is_not_finite_changes_nothing(linear: Planned) -> None:
+    model, step, inputs, targets = linear
     before = [parameter.data.copy() for parameter in model.parameters()]
     with pytest.raises(FloatingPointError, match="nan"):
         step(np.full_like(inputs, np.nan), targets)

@@ -4,27 +4,23 @@ import math
 
 import numpy as np
 import pytest
+import scipy.special
 
+from tests.perf.drawn import drawn
 from tests.perf.memoization.small_gpt import small_gpt, tokens_of
 from tinytorch.core import dispatch, ops
 from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.acceleration.teaching import TEACHING
 
 
-def _normal(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
-    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
-
-
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention_is_softmax_of_scores_times_values(causal: bool) -> None:
     heads, depth, length = 2, 3, 5
-    packed = _normal(2, length, 3 * heads * depth)
+    packed = drawn(2, length, 3 * heads * depth)
     q, k, v = packed.astype(np.float64).reshape(2, length, 3, heads, depth).transpose(2, 0, 3, 1, 4)
-    scores = q @ k.swapaxes(2, 3) / math.sqrt(depth)
-    if causal:
-        scores[..., np.triu_indices(length, 1)[0], np.triu_indices(length, 1)[1]] = -np.inf
-    weights = np.exp(scores)
-    exact = (weights / weights.sum(-1, keepdims=True) @ v).transpose(0, 2, 1, 3).reshape(2, length, -1)
+    seen = np.tri(length, dtype=bool) if causal else True
+    scores = np.where(seen, q @ k.swapaxes(2, 3) / math.sqrt(depth), -np.inf)
+    exact = (scipy.special.softmax(scores, -1) @ v).transpose(0, 2, 1, 3).reshape(2, length, -1)
     found, _ = TEACHING[ops.self_attention].forward(False, packed, heads=heads, causal=causal)
     np.testing.assert_allclose(found, exact, rtol=0, atol=1e-6)
 

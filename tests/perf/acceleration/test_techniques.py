@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.chapters.made_turns import in_turns
 from tests.perf.small_models import rows, two_layers
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
@@ -25,13 +26,9 @@ class _Turns:
         self.seconds, self.outputs = seconds, dict[str, Any]()
 
     def __call__(self, functions: Mapping[str, Callable[[], Any]], **_plan: Any) -> dict[str, Measurement]:
-        found = {}
-        for name, function in functions.items():
-            self.outputs[name] = function().data
-            conditions = Conditions(interleaved_with=tuple(other for other in functions if other != name))
-            samples = tuple(self.seconds[name] * (1 + 1e-6 * ((5 * n + len(name)) % 7)) for n in range(24))
-            found[name] = Measurement(name, samples, "s", conditions)
-        return found
+        self.outputs = {name: function().data for name, function in functions.items()}
+        noise = {name: 1e-6 * len(name) for name in functions}
+        return in_turns({name: self.seconds[name] for name in functions}, noise=noise)
 
 
 _SECONDS = {BASELINE: 6.0, KERNELS: 3.0, FUSED: 2.0, CODES: 12.0}
@@ -55,6 +52,9 @@ def test_all_ways_give_the_result_and_leave_threads_and_ops_as_they_were(monkeyp
     rows_of = {row.name: row for row in tried.techniques}
     assert (rows_of[BASELINE].gained, rows_of[BASELINE].error, rows_of[BASELINE].built) == (None, None, None)
     assert rows_of[FUSED].gained == tried.gained[FUSED].estimate
+    assert tried.fastest == (FUSED,)
+    assert tried.gained[FUSED].estimate.median == pytest.approx(3)
+    assert tried.gained[CODES].estimate.median == pytest.approx(0.5)
 
 
 def test_a_plan_keeps_the_weights_twice_and_codes_are_smaller() -> None:
@@ -68,14 +68,6 @@ def test_a_plan_keeps_the_weights_twice_and_codes_are_smaller() -> None:
     assert held[CODES] < 0.5 * weights
 
 
-def test_the_fastest_has_the_largest_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(techniques, "interleave", _Turns(_SECONDS))
-    tried = try_techniques("two layers", two_layers(), rows())
-    assert tried.fastest == (FUSED,)
-    assert tried.gained[FUSED].estimate.median == pytest.approx(3)
-    assert tried.gained[CODES].estimate.median == pytest.approx(0.5)
-
-
 def test_numpy_is_the_fastest_where_nothing_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(techniques, "interleave", _Turns({**dict.fromkeys(_SECONDS, 8.0), BASELINE: 6.0}))
     assert try_techniques("two layers", two_layers(), rows()).fastest == (BASELINE,)
@@ -83,25 +75,18 @@ def test_numpy_is_the_fastest_where_nothing_is_faster(monkeypatch: pytest.Monkey
 
 def test_what_cannot_be_told_from_the_fastest_is_named_beside_it() -> None:
     """Two medians are a hair apart and change places from sample to sample; the third is surely slower."""
-    names = (BASELINE, KERNELS, FUSED, CODES)
-    sways = {
+    samples = {
         name: [seconds * (1 + 0.05 * ((7 * at + 3 * index) % 5 - 2)) for at in range(30)]
-        for index, (name, seconds) in enumerate(zip(names, (6.0, 2.0, 2.001, 4.0), strict=True))
+        for index, (name, seconds) in enumerate(((BASELINE, 6.0), (KERNELS, 2.0), (FUSED, 2.001), (CODES, 4.0)))
     }
-    times = {
-        name: Measurement(
-            name, tuple(samples), "s", Conditions(interleaved_with=tuple(other for other in names if other != name))
-        )
-        for name, samples in sways.items()
-    }
-    gained = compare_all(times[BASELINE], *[times[name] for name in names[1:]], matters=0.05)
-    tried = Tried("two layers", times, gained, {}, {}, {})
+
+    def found(samples: Mapping[str, list[float]]) -> Tried:
+        beside = {name: Conditions(interleaved_with=tuple({*samples} - {name})) for name in samples}
+        times = {name: Measurement(name, tuple(each), "s", beside[name]) for name, each in samples.items()}
+        first, *others = times.values()
+        return Tried("two layers", times, compare_all(first, *others, matters=0.05), {}, {}, {})
+
+    tried = found(samples)
     assert (tried.fastest, tried.fastest_named) == ((KERNELS, FUSED), f"{KERNELS} or {FUSED}")
-    drifting = Measurement(
-        KERNELS, tuple(1.0 + 0.1 * at for at in range(30)), "s", Conditions(interleaved_with=(BASELINE, FUSED, CODES))
-    )
-    times[KERNELS] = drifting
-    gained = compare_all(times[BASELINE], *[times[name] for name in names[1:]], matters=0.05)
-    assert Tried("two layers", times, gained, {}, {}, {}).fastest == (FUSED,), (
-        "a gain that drifts is none, however large"
-    )
+    drifting = {**samples, KERNELS: [1.0 + 0.1 * at for at in range(30)]}
+    assert found(drifting).fastest == (FUSED,), "a gain that drifts is none, however large"
