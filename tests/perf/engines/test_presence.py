@@ -1,70 +1,88 @@
-"""Which engines are there, and what is said of those that are not."""
+"""Which engines are there, what is said of those that are not, and what PyTorch says of its BLAS."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tinytorch.perf.engines import presence
-from tinytorch.perf.engines.presence import PEERS, available, missing, peers_python, versions_in
+from tinytorch.perf.engines.presence import PEERS, available, blas_in, missing, peers_python, pytorch_blas, versions_in
+from tinytorch.perf.measuring import Unmeasured
+
+Python = Callable[[str], str]
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> None:
+def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     versions_in.cache_clear()
-
-
-def test_ours_is_always_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PEERS, raising=False)
-    monkeypatch.setattr(presence, "_has", lambda package: False)
-    assert list(available()) == ["tinytorch"]
-    assert missing("tinytorch") is None
+
+
+@pytest.fixture
+def python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Python:
+    """Return what makes a script the other Python."""
+
+    def make(script: str) -> str:
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setenv(PEERS, str(path))
+        return str(path)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("packages", "there", "not_there"),
+    [("", "tinytorch", "PyTorch eager"), ("torch", "PyTorch eager", "JAX"), ("onnx", "tinytorch", "ONNX Runtime")],
+)
+def test_an_engine_is_there_where_all_of_its_packages_are(
+    packages: str, there: str, not_there: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(presence, "_has", lambda package: package == packages)
+    assert there in available()
+    assert missing(there) is None
+    assert not_there not in available()
 
 
 def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PEERS, raising=False)
-    monkeypatch.setattr(presence, "_has", lambda package: package != "jax")
-    assert "PyTorch eager" in available()
+    monkeypatch.setattr(presence, "_has", lambda package: False)
     lacks = missing("JAX")
     assert lacks is not None
     assert "`make book PEERS=1`" in lacks.reason
     assert "`pip install jax`" in lacks.reason
-
-
-def test_both_packages_of_an_engine_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PEERS, raising=False)
-    monkeypatch.setattr(presence, "_has", lambda package: package == "onnx")
-    assert "ONNX Runtime" not in available()
-
-
-def test_unknown_engines_are_named() -> None:
     with pytest.raises(ValueError, match="name"):
         missing("TensorFlow")
+    found = pytorch_blas()
+    assert isinstance(found, Unmeasured)
+    assert "PEERS=1" in found.reason
 
 
-def test_another_python_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    other = tmp_path / "python"
-    other.write_text('#!/bin/sh\necho \'{"JAX": "9.9"}\'\n')
-    other.chmod(0o755)
-    monkeypatch.setenv(PEERS, str(other))
-    assert peers_python() == str(other)
+def test_another_python_is_asked(python: Python) -> None:
+    assert peers_python() == sys.executable
+    other = python('echo \'{"JAX": "9.9"}\'')
+    assert peers_python() == other
     assert available() == {"JAX": "9.9"}
 
 
-def test_another_python_that_fails_says_so(tmp_path: Path) -> None:
-    other = tmp_path / "python"
-    other.write_text("#!/bin/sh\necho 'no module named tinytorch' >&2\nexit 1\n")
-    other.chmod(0o755)
+def test_another_python_that_fails_says_so(python: Python, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match="tinytorch"):
-        versions_in(str(other))
-
-
-def test_a_python_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv(PEERS, str(tmp_path / "none"))
+        versions_in(python("echo 'no module named tinytorch' >&2; exit 1"))
+    monkeypatch.setattr(presence, "missing", lambda _name: None)
+    python("exit 3")
+    with pytest.raises(RuntimeError, match="exit"):
+        pytorch_blas()
+    monkeypatch.setenv(PEERS, "/no/python")
     with pytest.raises(ValueError, match="TINYTORCH_PEERS"):
         available()
 
 
-def test_the_variable_unset_means_this_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PEERS, "")
-    assert peers_python() == sys.executable
+def test_the_blas_is_what_pytorch_shows_and_none_is_guessed(python: Python, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = "  - Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605\n  - BLAS_INFO=mkl, LAPACK"
+    assert blas_in(shown) == "mkl 2024.2"
+    assert blas_in("  - Build settings: BLAS_INFO=open, BUILD_TYPE=Release") == "open"
+    assert isinstance(blas_in("PyTorch built with: GCC"), Unmeasured)
+    monkeypatch.setattr(presence, "missing", lambda _name: None)
+    python("echo '  BLAS_INFO=acme,'")
+    assert pytorch_blas() == "acme"
