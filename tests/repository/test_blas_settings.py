@@ -13,17 +13,15 @@ from scripts.blas_settings import ignored_warnings, raises_false_flags, without_
 from scripts.building.settings import build_settings
 
 
-def test_settings_of_a_blas_are_left_out_and_others_stay() -> None:
+def test_settings_of_a_blas_are_left_out_of_pages_and_others_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = {"PATH": "/bin", "HOME": "/home/x", "COMPILED": "1"}
     chosen = {"OPENBLAS_CORETYPE": "Haswell", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "KMP_AFFINITY": "x"}
     assert without_blas_settings(kept | chosen) == kept
-
-
-def test_pages_are_measured_without_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    settings = build_settings(tmp_path)
-    assert not {"OPENBLAS_CORETYPE", "OMP_NUM_THREADS"} & set(settings)
+    for name, value in chosen.items():
+        monkeypatch.setenv(name, value)
+    assert not chosen.keys() & build_settings(tmp_path)
 
 
 def test_flags_are_false_where_numpy_warns_of_a_product_of_ones() -> None:

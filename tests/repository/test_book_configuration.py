@@ -30,33 +30,22 @@ def test_the_list_of_pages_and_the_pages_are_the_same() -> None:
     assert {page.removesuffix(".md") for page in listed} == pages
 
 
-def test_a_failing_or_warning_page_fails_the_build() -> None:
-    execute = load("_config.yml")["execute"]
-    assert execute["raise_on_error"] is True
-    assert execute["allow_errors"] is False
-    assert execute["stderr_output"] == "error"
-
-
-def test_our_extension_is_there_and_loaded_behind_all_others() -> None:
-    sphinx = load("_config.yml")["sphinx"]
+def test_a_failing_or_warning_page_fails_the_build_and_our_extension_is_loaded_behind_all_others() -> None:
+    execute, sphinx = load("_config.yml")["execute"], load("_config.yml")["sphinx"]
+    assert (execute["raise_on_error"], execute["allow_errors"], execute["stderr_output"]) == (True, False, "error")
     ((name, folder),) = sphinx["local_extensions"].items()
     assert (ROOT / folder / name / "__init__.py").is_file()
     assert sphinx["config"]["extensions"][-1] == name
 
 
-def test_no_address_of_the_repository_is_typed() -> None:
-    assert load("_config.yml")["repository"] == {"url": ""}
-    assert "urls" not in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert not {"repository-code", "url", "repository"} & load("CITATION.cff").keys()
-
-
-def test_one_version_and_one_title_everywhere() -> None:
+def test_one_version_and_one_title_everywhere_and_no_address_of_the_repository_is_typed() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    citation, title = load("CITATION.cff"), load("_config.yml")["title"]
-    assert citation["version"] == project["version"]
-    assert citation["license"] == project["license"]
-    assert citation["title"] == title
-    assert (ROOT / "README.md").read_text(encoding="utf-8").startswith(f"# {title}\n")
+    citation, config = load("CITATION.cff"), load("_config.yml")
+    assert [citation[name] for name in ("version", "license")] == [project[name] for name in ("version", "license")]
+    assert citation["title"] == config["title"]
+    assert (ROOT / "README.md").read_text(encoding="utf-8").startswith(f"# {config['title']}\n")
+    assert config["repository"] == {"url": ""}
+    assert not {"urls", "repository-code", "url", "repository"} & (project.keys() | citation.keys())
 
 
 def test_the_readme_states_no_measured_number() -> None:

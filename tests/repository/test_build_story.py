@@ -11,18 +11,11 @@ from scripts.building.story import SHOWN, Story
 
 
 def page(name: str, *, seconds: float | None = None, why: str | None = None, **facts: Any) -> dict[str, Any]:
-    return {
-        "page": name,
-        "left_out": False,
-        "cells": 1,
-        "runs": why is not None,
-        "why": why,
-        "seconds": seconds,
-        **facts,
-    }
+    common = {"left_out": False, "cells": 1, "runs": why is not None}
+    return {"page": name, **common, "why": why, "seconds": seconds, **facts}
 
 
-PLAN = {
+PLAN: dict[str, Any] = {
     "event": "plan",
     "pages": [
         page("index", cells=0),
@@ -41,22 +34,13 @@ def told(story: Story, *events: dict[str, Any]) -> list[str | None]:
 
 def test_each_page_says_what_becomes_of_it_why_and_how_much_is_left() -> None:
     story = Story()
-    lines = told(
-        story,
-        PLAN,
-        {"event": "page", "page": "index"},
-        {"event": "page", "page": "machine"},
-        {"event": "ran", "page": "machine", "seconds": 12.0},
-        {"event": "page", "page": "profiling"},
-        {"event": "page", "page": "roofline"},
-        {"event": "ran", "page": "roofline", "seconds": 20.0},
-        {"event": "page", "page": "new"},
-        {"event": "ran", "page": "new", "seconds": 3.0},
-        {"event": "page", "page": "other"},
-        {"event": "writing"},
-        {"event": "page", "page": "machine"},
-    )
-    assert lines == [
+    ran = {"machine": 12.0, "roofline": 20.0, "new": 3.0}
+    events = [PLAN]
+    for one in PLAN["pages"]:
+        events.append({"event": "page", "page": one["page"]})
+        if one["runs"]:
+            events.append({"event": "ran", "page": one["page"], "seconds": ran[one["page"]]})
+    assert told(story, *events, {"event": "writing"}, {"event": "page", "page": "machine"}) == [
         "6 pages to read, 3 of them to run, about 45 s.",
         "  1 of 6  index has no cells",
         "  2 of 6  machine runs (about 10 s), because its cells changed",
@@ -95,9 +79,11 @@ def test_of_many_warnings_the_first_are_shown_and_the_rest_counted() -> None:
     story = Story()
     told(story, *({"event": "warning", "where": f"/home/book/a.md:{n}", "text": "wrong"} for n in range(SHOWN + 3)))
     complaints = story.complaints()
-    assert complaints[0] == "  book/a.md:0: wrong"
-    assert complaints[-1] == "  and 3 more warnings"
-    assert len(complaints) == SHOWN + 1
+    assert (len(complaints), complaints[0], complaints[-1]) == (
+        SHOWN + 1,
+        "  book/a.md:0: wrong",
+        "  and 3 more warnings",
+    )
 
 
 @pytest.mark.parametrize("terminal", [True, False])

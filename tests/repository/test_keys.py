@@ -20,9 +20,15 @@ from tinytorch.perf.engines.presence import available
 from tinytorch.sources import package_files
 
 ROOT = Path(__file__).resolve().parents[2]
-TRACKED = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-    "\0"
-)[:-1]
+
+
+def listed(*options: str) -> list[str]:
+    """Return the files that git lists."""
+    command = ["git", "ls-files", "-z", *options]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
+
+
+TRACKED = listed()
 #: Read by Sphinx as a page, or noted by one: compared by what they hold, see `Execution.outdated`.
 READ = ("book/*.md", "book/references.bib", "book/_static/drawings/*", "CITATION.cff", "measurements/*")
 FEEDS_NOTHING = {
@@ -36,8 +42,7 @@ FEEDS_NOTHING = {
     "_config.yml": "Sphinx compares each of its settings",
     "_toc.yml": "Sphinx compares the order of pages",
     ".ci/*": "starts builds",
-    ".github/*": "starts builds",
-    ".gitignore": "is read by git",
+    ".g*": "is read by git, or starts builds",
     ".pre-commit-config.yaml": "is read by pre-commit",
     "C[HO]*.md": "is for readers of the repository",
     "LICENSE-TEXT": "is for readers of the repository",
@@ -75,10 +80,10 @@ def test_a_byte_of_any_file_is_seen(checkout: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(key, "available", lambda: engines)
     before = keys(checkout)
 
+    fed = [name for name in TRACKED if not any(fnmatch(name, each) for each in (*READ, *FEEDS_NOTHING))]
+
     @settings(max_examples=25, database=None)
-    @given(
-        st.sampled_from([name for name in TRACKED if not any(fnmatch(name, each) for each in (*READ, *FEEDS_NOTHING))])
-    )
+    @given(st.sampled_from(fed))
     def changes(name: str) -> None:
         path = checkout / name
         content = path.read_bytes()
@@ -97,9 +102,5 @@ def test_the_lists_name_what_is_there() -> None:
 
 
 def test_the_package_is_what_git_knows_of_it_and_what_the_wheel_holds() -> None:
-    ours = {name.removeprefix("tinytorch/") for name in TRACKED if name.startswith("tinytorch/")}
-    new = subprocess.run(
-        ["git", "ls-files", "--others", "--exclude-standard", "tinytorch"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.split()
-    found = {path.relative_to(ROOT / "tinytorch").as_posix() for path in package_files(ROOT / "tinytorch")}
-    assert found == ours | {name.removeprefix("tinytorch/") for name in new}
+    found = {path.relative_to(ROOT).as_posix() for path in package_files(ROOT / "tinytorch")}
+    assert found == {*listed("--cached", "--others", "--exclude-standard", "tinytorch")}

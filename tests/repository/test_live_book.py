@@ -4,22 +4,10 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
 from sphinx_autobuild.filter import IgnoreFilter  # type: ignore[import-untyped]
 from starlette.types import Message
 
 from scripts import live_book
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    for folder in ("book", "tinytorch", "_build/html"):
-        (tmp_path / folder).mkdir(parents=True)
-    for name in ("_config.yml", "_toc.yml"):
-        (tmp_path / name).touch()
-    (tmp_path / "_build" / "html" / "index.html").write_text("<p>The book.</p>")
-    (tmp_path / "_build" / "html" / "style.css").write_text("a {}")
-    return tmp_path
 
 
 def get(root: Path, path: str) -> tuple[dict[str, str], str]:
@@ -45,25 +33,26 @@ def get(root: Path, path: str) -> tuple[dict[str, str], str]:
     return headers, body.decode()
 
 
-def test_pages_get_a_script_of_their_own_site_and_other_files_are_left(root: Path) -> None:
-    assert get(root, "/")[1] == '<p>The book.</p><script src="/live-reload.js"></script>'
-    assert get(root, "/style.css")[1] == "a {}"
-    headers, script = get(root, "/live-reload.js")
+def test_pages_get_a_script_of_their_own_site_and_other_files_are_left(tmp_path: Path) -> None:
+    for folder in ("book", "tinytorch", "_build/html"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("_config.yml", "_toc.yml"):
+        (tmp_path / name).touch()
+    page = tmp_path / "_build" / "html" / "index.html"
+    page.write_text("<p>The book.</p>")
+    page.with_name("style.css").write_text("a {}")
+    assert get(tmp_path, "/")[1] == '<p>The book.</p><script src="/live-reload.js"></script>'
+    assert get(tmp_path, "/style.css")[1] == "a {}"
+    headers, script = get(tmp_path, "/live-reload.js")
     assert headers["content-type"].startswith("text/javascript")
     assert "location.reload()" in script
-    assert (root / "_build" / "html" / "index.html").read_text() == "<p>The book.</p>"
+    assert page.read_text() == "<p>The book.</p>"
 
 
-@pytest.mark.parametrize(
-    "name", ["book/index.md", "book/_ext/measured_book/state.py", "tinytorch/core/op.py", "_config.yml"]
-)
-def test_a_source_is_watched(name: str) -> None:
-    assert not IgnoreFilter([], [live_book.NO_SOURCES])(f"/home/somebody/checkout/{name}")
-    assert any(name.startswith(watched) for watched in live_book.WATCHED)
-
-
-@pytest.mark.parametrize(
-    "name", ["tinytorch/__pycache__/op.cpython-311.pyc", "book/.index.md.swp", "book/index.md~", "book/4913"]
-)
-def test_what_editors_and_python_write_beside_is_not(name: str) -> None:
-    assert IgnoreFilter([], [live_book.NO_SOURCES])(f"/home/somebody/checkout/{name}")
+def test_sources_are_watched_and_not_what_editors_and_python_write_beside() -> None:
+    ignored = IgnoreFilter([], [live_book.NO_SOURCES])
+    for name in ("book/index.md", "book/_ext/measured_book/state.py", "tinytorch/core/op.py", "_config.yml"):
+        assert not ignored(f"/home/somebody/checkout/{name}")
+        assert any(name.startswith(watched) for watched in live_book.WATCHED)
+    for name in ("tinytorch/__pycache__/op.cpython-311.pyc", "book/.index.md.swp", "book/index.md~", "book/4913"):
+        assert ignored(f"/home/somebody/checkout/{name}")
