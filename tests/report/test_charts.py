@@ -44,31 +44,32 @@ def drawn(figure: Figure | Unmeasured) -> Figure:
     return figure
 
 
-def points(figure: Figure, at: int = 0) -> list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+def containers(figure: Figure) -> list[Any]:
+    return list(figure.axes[0].containers)
+
+
+def points(figure: Figure) -> list[tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
     """Return positions and heights of each series of axes with error bars."""
-    containers: list[Any] = list(figure.axes[at].containers)
-    return [(np.asarray(one.lines[0].get_xdata()), np.asarray(one.lines[0].get_ydata())) for one in containers]
+    return [(np.asarray(one.lines[0].get_xdata()), np.asarray(one.lines[0].get_ydata())) for one in containers(figure)]
 
 
-def legend(figure: Figure, at: int = 0) -> list[str]:
-    return [str(label) for label in figure.axes[at].get_legend_handles_labels()[1]]
+def names(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.axes[0].texts if text.get_text()]
 
 
 def test_lines_are_told_apart_by_an_attribute_and_start_at_zero() -> None:
     figure = drawn(lines(ROWS, x="width", y={"time": "", "law": "law"}, each="kind", xlabel="width", ylabel="time"))
-    assert legend(figure) == ["slow", "slow, law", "fast", "fast, law"]
     (ax,) = figure.axes
+    assert ax.get_legend_handles_labels()[1] == ["slow", "slow, law", "fast", "fast, law"]
     assert np.allclose(points(figure)[0][1], [2, 4, 16])
     assert ax.get_ylim()[0] == 0
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("width (count)", "time (ms)")
 
 
 def test_lines_of_one_row_are_told_apart_by_the_colours_of_their_words() -> None:
-    looks = {"found": "rose", "law": "teal"}
-    found = {"time": "found", "law": "law"}
+    looks, found = {"found": "rose", "law": "teal"}, {"time": "found", "law": "law"}
     figure = drawn(lines(ROWS[:3], x="width", y=found, variants=looks, xlabel="width", ylabel="time"))
-    drawn_in: list[Any] = [one.lines[0].get_color() for one in figure.axes[0].containers]  # type: ignore[attr-defined]
-    assert [*map(to_rgba, drawn_in)] == [to_rgba(color(look)) for look in looks.values()]
+    assert [one.lines[0].get_color() for one in containers(figure)] == [color(look) for look in looks.values()]
 
 
 def test_logarithmic_axes_count_in_powers_of_two_where_all_positions_are() -> None:
@@ -88,19 +89,21 @@ def test_names_on_the_axis_make_a_slope_chart() -> None:
     assert [tick.get_text() for tick in figure.axes[0].get_xticklabels()] == ["slow"]
 
 
-def test_panels_stand_below_one_another_and_marks_have_names() -> None:
-    figure = drawn(
-        lines(ROWS, x="width", y="time", panels="kind", xlabel="width", ylabel="time", level={"as fast": 1.0})
-    )
-    assert [ax.get_ylabel() for ax in figure.axes] == ["slow: time (ms)", "fast: time (ms)"]
-    assert [text.get_text() for text in figure.axes[0].texts] == ["as fast"]
-    different = drawn(lines(ROWS, x="width", y="time", panels="kind", xlabel="width", ylabel=""))
-    assert [ax.get_ylabel() for ax in different.axes] == ["slow (ms)", "fast (ms)"]
-    lone = drawn(lines(ROWS, x="width", y="time", panels="kind", each="kind", xlabel="width", ylabel="time"))
-    alike = drawn(
-        lines(ROWS, x="width", y={"time": "found", "law": "law"}, panels="kind", xlabel="width", ylabel="time")
-    )
-    assert [[bool(ax.get_legend()) for ax in figure.axes] for figure in (lone, alike)] == [[True, True], [True, False]]
+@pytest.mark.parametrize(
+    ("options", "label", "legends"),
+    [
+        ({"level": {"as fast": 1.0}}, ": time (ms)", [False, False]),
+        ({"ylabel": ""}, " (ms)", [False, False]),
+        ({"each": "kind"}, ": time (ms)", [True, True]),
+        ({"y": {"time": "found", "law": "law"}}, ": time (ms)", [True, False]),
+    ],
+)
+def test_panels_stand_below_one_another(options: dict[str, Any], label: str, legends: list[bool]) -> None:
+    made: dict[str, Any] = {"y": "time", "xlabel": "width", "ylabel": "time"} | options
+    figure = drawn(lines(ROWS, x="width", panels="kind", **made))
+    assert [ax.get_ylabel() for ax in figure.axes] == [f"slow{label}", f"fast{label}"]
+    assert names(figure) == [*options.get("level", {})]
+    assert [bool(ax.get_legend()) for ax in figure.axes] == legends
 
 
 def test_what_was_not_measured_leaves_a_gap_or_gives_no_chart() -> None:
@@ -108,42 +111,25 @@ def test_what_was_not_measured_leaves_a_gap_or_gives_no_chart() -> None:
     rows: list[Any] = [{"x": 1, "y": run(1e-3)}, {"x": 2, "y": absent}]
     figure = drawn(lines(rows, x="x", y="y", xlabel="x", ylabel="time"))
     assert len(points(figure)[0][0]) == 1
-    for chart in (
-        lines(absent, x="x", y="y", xlabel="x", ylabel="y"),
-        bars(absent, name="x", value="y", xlabel="x"),
-        dots(absent, x="x", y="y", name="n", xlabel="x", ylabel="y"),
-        arrows(absent, name="x", values={"y": "y"}),
-        histogram(absent, xlabel="x", ylabel="y", names=("median", "mean", "p99")),
-    ):
-        assert chart is absent
-
-
-def test_bars_have_the_colour_of_their_name() -> None:
-    figure = drawn(bars(ROWS[::3], name="kind", value="time", xlabel="time", variants={"slow": "rose"}))
-    colours = {patch.get_edgecolor() for patch in figure.axes[0].patches}
-    assert len(colours) == 2
-    with pytest.raises(ValueError, match="variants"):
-        bars(ROWS[::3], name="kind", value="time", xlabel="time", variants={"other": "rose"})
-
-
-def names(figure: Figure, at: int = 0) -> list[str]:
-    return [text.get_text() for text in figure.axes[at].texts if text.get_text()]
+    assert lines(absent, x="x", y="y", xlabel="x", ylabel="y") is absent
+    assert bars(absent, name="x", value="y", xlabel="x") is absent
+    assert dots(absent, x="x", y="y", name="n", xlabel="x", ylabel="y") is absent
+    assert arrows(absent, name="x", values={"y": "y"}) is absent
+    assert histogram(absent, xlabel="x", ylabel="y", names=("median", "mean", "p99")) is absent
 
 
 def test_dots_have_intervals_on_both_axes_and_names_beside_them() -> None:
     figure = drawn(dots(ROWS[::3], x="stored", y="time", name="kind", xlabel="bytes", ylabel="time", panels="model"))
     assert names(figure) == ["slow", "fast"]
     assert figure.axes[0].get_ylabel() == "MLP: time (ms)"
-    containers: list[Any] = list(figure.axes[0].containers)
-    assert all(one.has_xerr and one.has_yerr for one in containers)
+    assert all(one.has_xerr and one.has_yerr for one in containers(figure))
 
 
 def test_a_stepped_line_joins_the_front_and_what_is_off_it_is_grey() -> None:
     places = ((1, 90, True), (2, 80, False), (3, 95, True), (4, 93, True))
     rows = [{"t": run(t * 1e-3), "right": Counted(r / 100, "%", "right"), "on": on, "n": str(t)} for t, r, on in places]
     figure = drawn(dots(rows, x="t", y="right", name="n", front="on", xlabel="time", ylabel="right", log="x"))
-    containers: list[Any] = list(figure.axes[0].containers)
-    looks = [to_rgba(one.lines[0].get_color()) for one in containers]
+    looks = [to_rgba(one.lines[0].get_color()) for one in containers(figure)]
     assert looks == [to_rgba(color(look)) for look in ("measured", "baseline", "measured", "measured")]
     (edge,) = (line for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post")
     assert np.asarray(edge.get_ydata()).tolist() == pytest.approx([90, 95, 95])
@@ -157,18 +143,13 @@ def test_a_step_begins_where_the_one_before_ends_and_the_axis_has_room_for_those
         for upto, begin in ((2, None), (3, 10.0))
     ]
     made = [
-        [
-            (each.xyann[0], each.xy[0])
-            for each in chart.axes[0].texts
-            if isinstance(each, Annotation) and each.arrow_patch and not each.get_text()
-        ]
-        for chart in charts
+        [(each.xyann[0], each.xy[0]) for each in chart.findobj(Annotation) if not each.get_text()] for chart in charts
     ]
     assert made == [[(8.0, 4.0)], [(10.0, 8.0), (8.0, 4.0), (4.0, 1.0)]]
-    assert [names(chart) for chart in charts] == [["baseline"]] * 2
+    assert [*map(names, charts)] == [["baseline"]] * 2
     assert len({chart.axes[0].get_xlim() for chart in charts}) == 1
     assert [text.get_text() for text in charts[1].axes[0].get_yticklabels()] == list(rows)
-    looks: list[Any] = [one.lines[0].get_color() for one in charts[1].axes[0].containers]  # type: ignore[attr-defined]
+    looks = [one.lines[0].get_color() for one in containers(charts[1])]
     assert looks == [color(look) for look in ("measured", "measured", "highlight")]
 
 
@@ -198,10 +179,12 @@ def test_values_by_name_are_rows_themselves_and_a_line_that_is_alone_needs_no_le
 
 
 def test_a_series_that_is_named_as_a_variant_looks_like_it_unless_another_is_chosen() -> None:
-    shares = {name: run(1.0) for name in ("linear", "CNN", "mine")}
+    options: Any = {"rows": {name: run(1.0) for name in ("linear", "CNN", "mine")}, "name": "name", "value": "row"}
     looks: tuple[dict[str, str] | None, ...] = (None, {"linear": "rose"})
-    figures = [drawn(bars(shares, name="name", value="row", variants=look, xlabel="time")) for look in looks]
+    figures = [drawn(bars(**options, variants=look, xlabel="time")) for look in looks]
     own, chosen = ([patch.get_edgecolor() for patch in figure.axes[0].patches] for figure in figures)
     assert own[:2] == [to_rgba(color("linear")), to_rgba(color("cnn"))]
     assert len(set(own)) == 3
     assert chosen[0] == to_rgba(color("rose"))
+    with pytest.raises(ValueError, match="variants"):
+        bars(**options, variants={"other": "rose"}, xlabel="time")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tinytorch.perf.engines.snippets import Printed
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
+from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.noise import NoiseFloor
@@ -19,16 +19,12 @@ from tinytorch.report.records import measurement_from_record
 
 RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
 SUPPORTED = Judgement(Verdict.SUPPORTED)
+SAID: dict[str, Any] = {"statement": "So.", "source": "Someone", "quote": "So."}
 
 
 def compared(ratio: float, matters: float = 0.01) -> Comparison:
     noise = np.random.default_rng(0).normal(1, 1e-4, 40)
     return compare_paired(ratio * noise, np.ones(40), matters)
-
-
-def with_floor(page: Page, ratio: float) -> Page:
-    page.noise = NoiseFloor("made", (), Measurement("made", (ratio,), ""))
-    return page
 
 
 @pytest.fixture
@@ -42,12 +38,6 @@ def test_where_it_is_made_and_what_noise_hides_come_first(page: Page) -> None:
     assert floor["value"] == page.noise.ratio > 1
     assert floor["unit"] == ""
     assert "against itself" in floor["what"]
-
-
-def test_nothing_is_printed_outside_of_a_notebook(page: Page, capsys: pytest.CaptureFixture[str]) -> None:
-    page.number("latency", RUN)
-    assert capsys.readouterr().out == ""
-    assert page.records[-1].key == "latency"
 
 
 def test_a_key_is_used_once(page: Page) -> None:
@@ -75,20 +65,16 @@ def test_a_verdict_may_name_only_numbers_that_are_recorded(page: Page) -> None:
 
 def test_a_claim_rests_on_numbers(page: Page) -> None:
     with pytest.raises(ValueError, match="number"):
-        page.claim("c", statement="So.", source="Someone", quote="So.", verdict=SUPPORTED, evidence="Everybody knows.")
+        page.claim("c", evidence="Everybody knows.", verdict=SUPPORTED, **SAID)
     with pytest.raises(ValueError, match="recorded"):
-        page.claim(
-            "c", statement="So.", source="Someone", quote="So.", verdict=SUPPORTED, evidence="It took {latency}."
-        )
-    page.claim(
-        "c", statement="So.", source="Someone", quote="So.", verdict=SUPPORTED, evidence="It took {other:latency}."
-    )
+        page.claim("c", evidence="It took {latency}.", verdict=SUPPORTED, **SAID)
+    page.claim("c", evidence="It took {other:latency}.", verdict=SUPPORTED, **SAID)
 
 
 def test_what_was_measured_decides_no_counted_claim(page: Page) -> None:
     page.number("latency", RUN)
     page.number("parameters", 12345, unit="parameters", what="weights and biases")
-    said: dict[str, Any] = {"statement": "So.", "source": "Someone", "quote": "So.", "verdict": SUPPORTED}
+    said = {**SAID, "verdict": SUPPORTED}
     with pytest.raises(ValueError, match="measured"):
         page.claim("c", evidence="{parameters} took {latency}.", counted=True, **said)
     with pytest.raises(ValueError, match="counted"):
@@ -98,15 +84,12 @@ def test_what_was_measured_decides_no_counted_claim(page: Page) -> None:
     assert [record.body["counted"] for record in page.records if record.kind == "claim"] == [True, False]
 
 
-def test_a_count_of_what_was_modelled_says_so(page: Page) -> None:
-    page.number("wish", Modelled(2.5, "s", "a run on a faster machine", "a law"))
-    page.number("wish-too", Modelled.by("a law", RUN))
-    assert [record.kind for record in page.records[2:]] == ["modelled", "modelled"]
-
-
-def test_the_bundle_has_the_record_and_words(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bundle_has_the_record_and_words_and_nothing_is_printed(
+    page: Page, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv(BUILDING, raising=False)
     bundle = page.number("latency", RUN)._repr_mimebundle_()
+    assert capsys.readouterr().out == ""
     assert bundle[RECORD_MIME]["key"] == "latency"
     assert "n = 6" in bundle["text/plain"]
 
@@ -138,7 +121,8 @@ def test_a_verdict_is_what_the_interval_and_the_noise_floor_leave(
     page: Page, ratio: float, matters: float, floor: float, word: str, outcome: str
 ) -> None:
     comparison = compared(ratio, matters)
-    with_floor(page, floor).compare("change", comparison)
+    page.noise = NoiseFloor("made", (), Measurement("made", (floor,), ""))
+    page.compare("change", comparison)
     number, verdict = page.records[-2:]
     assert (number.key, verdict.key) == ("change", "change-verdict")
     assert (verdict.body["word"], verdict.body["outcome"], verdict.body["fixed"]) == (word, outcome, False)
@@ -196,12 +180,7 @@ def test_nothing_is_absent_without_a_key_or_a_reason(page: Page) -> None:
 
 def test_a_claim_on_what_is_absent_cannot_be_judged(page: Page) -> None:
     page.absent("torch", reason="PyTorch is not installed.")
-    said: dict[str, Any] = {
-        "statement": "It is slow.",
-        "source": "Folklore",
-        "quote": "So.",
-        "evidence": "It takes {torch}.",
-    }
+    said = {**SAID, "evidence": "It takes {torch}."}
     with pytest.raises(ValueError, match="measured"):
         page.claim("slow", verdict=Judgement(Verdict.REFUTED), **said)
     claim = page.claim("slow", verdict=Judgement(Verdict.OPEN), **said).record.body

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 import pytest
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,15 +29,10 @@ def run(median: float) -> Measurement:
     return bounded(median, median * 0.97, median * 1.03, "s")
 
 
+SHARES = [Modelled(share, "%", "share", "a law") for share in (0.25, 0.75)]
 ROWS: list[dict[str, Any]] = [
-    {
-        "op": "linear <b>",
-        "time": run(1.2e-3),
-        "flops": 524_288,
-        "share": Modelled(0.25, "%", "share", "a law"),
-        "note": None,
-    },
-    {"op": "relu", "time": run(0.3e-3), "flops": 512, "share": Modelled(0.75, "%", "share", "a law"), "note": "cheap"},
+    {"op": "linear <b>", "time": run(1.2e-3), "flops": 524_288, "share": SHARES[0], "note": None},
+    {"op": "relu", "time": run(0.3e-3), "flops": 512, "share": SHARES[1], "note": "cheap"},
 ]
 COLUMNS = [
     Column("op", "Operation"),
@@ -48,39 +43,31 @@ COLUMNS = [
 ]
 
 
-@pytest.fixture(scope="module")
-def table() -> Tag:
-    rows = checked_rows(ROWS, COLUMNS, "ops")
-    page = BeautifulSoup(to_html(rows, COLUMNS, caption="Time & work", key="ops"), "html.parser")
-    assert isinstance(page.div, Tag)
-    return page.div
+def parsed(rows: list[dict[str, Any]], columns: list[Column]) -> BeautifulSoup:
+    made = checked_rows(rows, columns, "ops")
+    return BeautifulSoup(to_html(made, columns, caption="Time & work", key="ops"), "html.parser")
 
 
-def cells(table: Tag, column: int) -> list[Tag]:
-    return [row.find_all(["th", "td"])[column] for row in table.select("tbody tr")]
-
-
-def test_it_has_a_caption_and_scopes(table: Tag) -> None:
-    assert table.select_one("caption").get_text() == "Time & work"  # type: ignore[union-attr]
-    assert [th["scope"] for th in table.select("thead th")] == ["col"] * 5
-    assert [th["scope"] for th in table.select("tbody th")] == ["row"] * 2
-
-
-def test_it_scrolls_and_can_have_the_focus_and_is_named(table: Tag) -> None:
+def test_it_has_a_caption_scopes_and_headers_can_have_the_focus_and_is_named() -> None:
+    page = parsed(ROWS, COLUMNS)
+    table = page.div
+    assert table is not None
     assert (table["role"], table["tabindex"]) == ("region", "0")
-    named = table.find(id=str(table["aria-labelledby"]))
-    assert isinstance(named, Tag)
+    (named,) = table.select(f"caption #{table['aria-labelledby']}, caption#{table['aria-labelledby']}")
     assert named.get_text() == "Time & work"
-
-
-def test_text_is_escaped(table: Tag) -> None:
-    assert cells(table, 0)[0].get_text() == "linear <b>"
-    assert table.find("b") is None
-
-
-def test_one_unit_stands_in_the_header(table: Tag) -> None:
-    assert table.select("thead th")[1].get_text() == "Time (ms)"
-    assert [cell.get_text() for cell in cells(table, 1)] == ["1.20 (1.16 to 1.24)", "0.300 (0.291 to 0.309)"]
+    assert [th["scope"] for th in table.select("thead th, tbody th")] == ["col"] * 5 + ["row"] * 2
+    assert [" ".join(th.get_text(" ").split()) for th in table.select("thead th")][:3] == [
+        "Operation",
+        "Time (ms)",
+        "FLOPs",
+    ]
+    assert "model" in table.select("thead th")[3].get_text()
+    assert [[cell.get_text() for cell in row.select("th, td")] for row in table.select("tbody tr")] == [
+        ["linear <b>", "1.20 (1.16 to 1.24)", "524,288", "25.0", "–"],
+        ["relu", "0.300 (0.291 to 0.309)", "512", "75.0", "cheap"],
+    ]
+    assert len(table.select("tbody .modelled")) == 2
+    assert [float(str(cell["data-value"])) for cell in table.select("td:nth-child(2)")] == [1.2e-3, 0.3e-3]
 
 
 GAINS = [
@@ -95,7 +82,7 @@ SHOWN_GAINS = ["1.3 (0.9 to 1.8)", "0.0029 to 1,400", "not resolved", "2.500", "
 
 def test_a_cell_shows_the_digits_that_its_interval_allows_or_its_ends_or_says_that_nothing_is_known() -> None:
     columns = [Column("op", "Op"), Column("gain", "Gain")]
-    page = BeautifulSoup(to_html(GAINS, columns, caption="c", key="k"), "html.parser")
+    page = parsed(GAINS, columns)
     assert page.select("thead th")[1].get_text() == "Gain (×)"
     shown = page.select("tbody td")
     assert [cell.get_text() for cell in shown] == SHOWN_GAINS
@@ -106,9 +93,8 @@ def test_a_cell_shows_the_digits_that_its_interval_allows_or_its_ends_or_says_th
         "97% interval 2.500×, n = 6",
         "samples: 1.00, 1.20 and 1.10×",
     ]
-    assert [cell.get("data-value") for cell in shown] == ["1.29", "2.93", None, "2.5", "1.1"], (
-        "what is not known sorts last"
-    )
+    # What is not known sorts last.
+    assert [cell.get("data-value") for cell in shown] == ["1.29", "2.93", None, "2.5", "1.1"]
 
 
 def test_terminal_and_markdown_show_what_the_page_shows() -> None:
@@ -117,28 +103,6 @@ def test_terminal_and_markdown_show_what_the_page_shows() -> None:
     assert [" ".join(line.split()[1:]) for line in text] == SHOWN_GAINS
     markdown = to_markdown(GAINS, columns).splitlines()[2:]
     assert [line.split("|")[2].strip() for line in markdown] == SHOWN_GAINS
-
-
-def test_a_column_s_unit_fits_the_ends_of_its_intervals() -> None:
-    rows = [{"t": bounded(0.0, 0.0, 1.3e-5, "s")}, {"t": bounded(12e-6, 11e-6, 13e-6, "s")}]
-    page = BeautifulSoup(to_html(rows, [Column("t", "Time")], caption="c", key="k"), "html.parser")
-    assert page.select("thead th")[0].get_text() == "Time (µs)"
-    assert [cell.get_text() for cell in page.select("tbody th")] == ["0 to 13", "12.0 (11.0 to 13.0)"]
-
-
-def test_a_header_that_names_its_unit_does_not_say_it_twice(table: Tag) -> None:
-    assert table.select("thead th")[2].get_text() == "FLOPs"
-    assert [cell.get_text() for cell in cells(table, 2)] == ["524,288", "512"]
-
-
-def test_modelled_columns_say_so(table: Tag) -> None:
-    assert "model" in table.select("thead th")[3].get_text()
-    assert all("modelled" in cell.get_attribute_list("class") for cell in cells(table, 3))
-
-
-def test_numbers_sort_by_value_and_gaps_are_marked(table: Tag) -> None:
-    assert [float(str(cell["data-value"])) for cell in cells(table, 1)] == pytest.approx([1.2e-3, 0.3e-3])
-    assert cells(table, 4)[0].get_text() == "–"
 
 
 @pytest.mark.parametrize(
@@ -155,33 +119,35 @@ def test_columns_to_be_compared_have_one_unit_unless_they_are_far_apart(
     unit: str, first: float, second: float, shown: set[str]
 ) -> None:
     columns = [Column("name", "name"), Column("one", "one", unit), Column("other", "other", unit)]
-    html = to_html([{"name": "a", "one": first, "other": second}], columns, caption="Two columns.", key="k")
-    heads = BeautifulSoup(html, "html.parser").select("thead th")
+    made = to_html([{"name": "a", "one": first, "other": second}], columns, caption="Two columns.", key="k")
+    heads = BeautifulSoup(made, "html.parser").select("thead th")
     assert {" ".join(head.get_text().split()) for head in heads[1:]} == shown
 
 
-def test_a_column_has_one_unit_from_nanoseconds_to_a_millisecond() -> None:
-    rows = [{"t": bounded(1.09e-3, 0.92e-3, 1.3e-3, "s")}, {"t": bounded(290e-6, 270e-6, 330e-6, "s")}]
-    rows += [{"t": bounded(43e-6, 39e-6, 47e-6, "s")}, {"t": bounded(24e-9, 22e-9, 27e-9, "s")}]
-    page = BeautifulSoup(to_html(rows, [Column("t", "Time")], caption="c", key="k"), "html.parser")
-    assert page.select("thead th")[0].get_text() == "Time (µs)"
-    shown = [cell.get_text() for cell in page.select("tbody th")]
-    assert shown == ["1,090 (920 to 1,300)", "290 (270 to 330)", "43 (39 to 47)", "0.024 (0.022 to 0.027)"]
-
-
-def test_numbers_far_apart_keep_their_own_units() -> None:
-    rows = checked_rows([{"t": run(1e-9)}, {"t": run(10.0)}], [Column("t", "Time")], "far")
-    html = BeautifulSoup(to_html(rows, [Column("t", "Time")], caption="c", key="far"), "html.parser")
-    texts = [cell.get_text() for cell in html.select("tbody th")]
-    assert "ns" in texts[0]
-    assert texts[1].split()[0].startswith("10.0")
+@pytest.mark.parametrize(
+    ("times", "head", "shown"),
+    [
+        ([(0.0, 0.0, 1.3e-5), (12e-6, 11e-6, 13e-6)], "Time (µs)", ["0 to 13", "12.0 (11.0 to 13.0)"]),
+        (
+            [(1.09e-3, 0.92e-3, 1.3e-3), (290e-6, 270e-6, 330e-6), (43e-6, 39e-6, 47e-6), (24e-9, 22e-9, 27e-9)],
+            "Time (µs)",
+            ["1,090 (920 to 1,300)", "290 (270 to 330)", "43 (39 to 47)", "0.024 (0.022 to 0.027)"],
+        ),
+        ([(1e-9, 1e-9, 1e-9), (10.0, 10.0, 10.0)], "Time", ["1.000 ns", "10.00 s"]),
+    ],
+)
+def test_a_column_has_one_unit_that_fits_its_ends_unless_they_are_far_apart(
+    times: list[tuple[float, float, float]], head: str, shown: list[str]
+) -> None:
+    page = parsed([{"t": bounded(*each, "s")} for each in times], [Column("t", "Time")])
+    assert page.select("thead th")[0].get_text() == head
+    assert [cell.get_text().replace("\u00a0", " ") for cell in page.select("tbody th")] == shown
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
 def test_any_text_survives(words: list[str]) -> None:
-    rows = checked_rows([{"a": word} for word in words], [Column("a", "A")], "t")
-    html = to_html(rows, [Column("a", "A")], caption="c", key="t")
-    shown = [cell.get_text() for cell in BeautifulSoup(html, "html.parser").select("tbody th")]
+    page = parsed([{"a": word} for word in words], [Column("a", "A")])
+    shown = [cell.get_text() for cell in page.select("tbody th")]
     assert [" ".join(text.split()) for text in shown] == [" ".join(word.split()) for word in words]
 
 
@@ -198,16 +164,13 @@ def test_a_record_writes_its_table_again() -> None:
         {**ROWS[0], "units": 3, "count": Counted(3, "1", "calls"), "gain": run(2.0).tail(50), "said": "73 %"},
         {**ROWS[1], "units": 4, "count": 4, "gain": None, "said": "< 80 %"},
     ]
-    more = [
-        Column("units", "Units", "ops"),
-        Column("count", "Calls", "1"),
-        Column("gain", "Gain"),
-        Column("said", "Said", quoted=True),
-    ]
-    columns = [Column("time", "Time", total="gain"), *(each for each in COLUMNS if each.key != "time"), *more]
-    columns.append(columns.pop(0))
+    more = [Column("units", "Units", "ops"), Column("count", "Calls", "1"), Column("gain", "Gain")]
+    more += [Column("said", "Said", quoted=True), Column("time", "Time", total="gain")]
+    columns = [*(each for each in COLUMNS if each.key != "time"), *more]
     made = checked_rows(rows, columns, "ops")
     body = to_body(made, columns, caption="Time", key="ops")
+    assert body["rows"][0]["time"]["samples"] == list(ROWS[0]["time"].samples)
+    assert body["rows"][0]["share"]["kind"] == "modelled"
     written = json.loads(json.dumps(body))
     assert to_html(*from_body(written), caption="Time", key="ops") == to_html(made, columns, caption="Time", key="ops")
     written["rows"][0]["time"]["interval"]["high"] = 5.3e-3
@@ -221,12 +184,6 @@ def test_a_number_stands_before_the_caption_and_leads_to_the_table() -> None:
     assert caption is not None
     assert caption.get_text() == "Table 3.2 Time"
     assert [link["href"] for link in caption.select("a")] == ["#table-ops"]
-
-
-def test_the_record_keeps_samples() -> None:
-    body = to_body(checked_rows(ROWS, COLUMNS, "ops"), COLUMNS, caption="c", key="ops")
-    assert body["rows"][0]["time"]["samples"] == list(ROWS[0]["time"].samples)
-    assert body["rows"][0]["share"]["kind"] == "modelled"
 
 
 @pytest.mark.parametrize(
@@ -247,11 +204,12 @@ def test_rows_that_do_not_fit_are_refused(rows: list[dict[str, object]], error: 
 
 def test_columns_that_do_not_fit_are_refused() -> None:
     wrong = [Column("a", "A", total="b")]
+    different = [("a", "A"), ("a", "B")]
     for columns, message in (
         ([], "at least one"),
-        ([("a", "A"), ("a", "B")], "different"),
+        (different, "different"),
         ([("a", " ")], "label"),
-        (wrong, r"total of column 'a' of table 'key' must be one of \['a'\], not 'b'"),
+        (wrong, "total of"),
     ):
         with pytest.raises(ValueError, match=message):
             checked_columns(columns, "key")
@@ -260,8 +218,7 @@ def test_columns_that_do_not_fit_are_refused() -> None:
 def test_a_quoted_column_holds_text_alone_in_the_frame_of_quoted_numbers() -> None:
     column = Column("rate", "Published", quoted=True)
     columns = [Column("name", "Name"), column]
-    rows = checked_rows([{"name": "a GPU", "rate": "137 TFLOP/s"}], columns, "rates")
-    page = BeautifulSoup(to_html(rows, columns, caption="Rates", key="rates"), "html.parser")
+    page = parsed([{"name": "a GPU", "rate": "137 TFLOP/s"}], columns)
     assert [span.get_text() for span in page.select("td .quoted-value")] == ["137 TFLOP/s"]
     assert not page.select("th .quoted-value")
     with pytest.raises(TypeError, match="elsewhere"):
