@@ -64,12 +64,12 @@ def test_no_line_is_printed_where_ranks_share_cores(
 def test_what_cannot_be_done_is_said_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["links", "--ranks", "1"]) == 2
-    assert "ranks must be at least 2" in capsys.readouterr().err
-    assert main(["links", "--sizes", "8,big"]) == 2
-    assert "--sizes must be whole numbers and commas" in capsys.readouterr().err
-    assert main(["links", "--sizes", "8,64"]) == 2
-    assert "--sizes must be at least 3, for a line" in capsys.readouterr().err
-    monkeypatch.setattr(links, "started_by_launcher", lambda: True)
-    assert main(["links", "--ranks", "2"]) == 2
-    assert "mpiexec's -n says how many there are" in capsys.readouterr().err
+    for option, value, launched, said in (
+        ("--ranks", "1", False, "at least 2"),
+        ("--sizes", "8,big", False, "whole numbers"),
+        ("--sizes", "8,64", False, "at least 3"),
+        ("--ranks", "2", True, "mpiexec's -n"),
+    ):
+        monkeypatch.setattr(links, "started_by_launcher", lambda launched=launched: launched)
+        assert main(["links", option, value]) == 2
+        assert said in capsys.readouterr().err
