@@ -49,7 +49,7 @@ def page() -> Page:
     page.number("wish", Modelled(1.5, "s", "a run on a machine that nobody has", "a guess"))
     page.number("published", Quoted(3.0, "s", "their run", "Someone 2009 <https://example.org/paper>"))
     page.word("bottleneck", "memory-bound", because="it takes {latency}")
-    columns = [("op", "Op"), ("time", "Time"), ("calls", "Calls", "1")]
+    columns = [Column("op", "Op"), Column("time", "Time"), Column("calls", "Calls", "1")]
     page.table("ops", [{"op": "linear", "time": RUN, "calls": 3}], columns, caption="Where the time goes")
     figure, axes = subplots()
     draw_bars(axes, ["one"], [RUN], quantity="latency", variants="numpy")

@@ -43,14 +43,12 @@ def played_out(stages: int, micro: int, seconds: list[float], message: float) ->
         for stage in range(stages):
             while places[stage] < len(order[stage]):
                 phase, number = order[stage][places[stage]]
-                first = (phase == "forward" and stage == 0) or (phase == "backward" and stage == stages - 1)
-                source = ("forward", stage, number) if first and phase == "backward" else (phase, stage, number)
-                if not first:
-                    source = (phase, stage - 1 if phase == "forward" else stage + 1, number)
-                ready = 0.0 if first and phase == "forward" else done.get(source, -1.0)
+                neighbour, share = (stage - 1, 1 / 3) if phase == "forward" else (stage + 1, 2 / 3)
+                first = neighbour in (-1, stages)
+                source = ("forward", stage, number) if neighbour == stages else (phase, neighbour, number)
+                ready = 0.0 if neighbour < 0 else done.get(source, -1.0)
                 if ready < 0:
                     break
-                share = 1 / 3 if phase == "forward" else 2 / 3
                 clocks[stage] = max(clocks[stage], ready + (0.0 if first else message)) + seconds[stage] * share
                 done[phase, stage, number] = clocks[stage]
                 places[stage] += 1
@@ -168,20 +166,13 @@ def test_in_two_levels_a_node_adds_up_before_it_speaks() -> None:
     assert few.gradients == pytest.approx(2 * 2 / 3 * 12000), "three ranks are on one node"
 
 
-@given(
-    st.sampled_from([1, 2, 4]),
-    st.sampled_from([1, 2, 4]),
-    st.sampled_from([1, 2, 3]),
-    st.sampled_from([1, 2, 4]),
-    st.integers(0, 3),
-    st.floats(0, 1),
-    st.floats(1, 10),
-)
-def test_a_slower_link_never_helps_and_the_work_never_gets_less(
-    data: int, tensor: int, pipeline: int, micro: int, sharding: int, overlap: float, slower: float
-) -> None:
+POWERS = st.sampled_from([1, 2, 4])
+SPLITS = st.builds(Split, POWERS, POWERS, st.sampled_from([1, 2, 3]), POWERS, st.integers(0, 3), st.floats(0, 1))
+
+
+@given(SPLITS, st.floats(1, 10))
+def test_a_slower_link_never_helps_and_the_work_never_gets_less(split: Split, slower: float) -> None:
     asked = transformer_workload(**SHAPE, examples=16, flops_per_second=1e9)
-    split = Split(data, tensor, pipeline, micro, sharding, overlap)
 
     def at(factor: float) -> Prediction:
         return predict(asked, Cluster(GivenLink(1e-6, 1e-9), GivenLink(factor * 1e-5, factor * 1e-8), 4), split)
@@ -193,16 +184,12 @@ def test_a_slower_link_never_helps_and_the_work_never_gets_less(
 
 
 def test_parameters_are_those_of_a_gpt() -> None:
-    made = transformer_workload(
-        layers=12, width=768, heads=12, positions=1024, vocabulary=50257, examples=1, flops_per_second=1.0
-    )
-    assert made.parameters == 124_439_808, "GPT-2's"
+    gpt_2: dict[str, Any] = {"layers": 12, "width": 768, "heads": 12, "positions": 1024, "vocabulary": 50257}
+    published, made = (transformer_workload(**shape, examples=1, flops_per_second=1.0) for shape in (gpt_2, SHAPE))
+    assert published.parameters == 124_439_808
     small = GPT(100, 64, 4, 8, 16)
-    assert transformer_workload(**SHAPE, examples=1, flops_per_second=1.0).parameters == sum(
-        parameter.size for parameter in small.parameters()
-    )
-    block = sum(parameter.size for parameter in small.blocks[0].parameters())
-    assert transformer_workload(**SHAPE, examples=1, flops_per_second=1.0).block.parameters(1) == block
+    assert made.parameters == sum(parameter.size for parameter in small.parameters())
+    assert made.block.parameters(1) == sum(parameter.size for parameter in small.blocks[0].parameters())
 
 
 def test_flops_and_kept_bytes_are_the_published_formulas() -> None:

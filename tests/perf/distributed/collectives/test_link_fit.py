@@ -110,11 +110,7 @@ def test_bytes_that_cost_nothing_have_no_bandwidth() -> None:
 
 def test_times_that_make_no_line_are_refused() -> None:
     times = made_times(0.01)
-    with pytest.raises(ValueError, match="times"):
-        fit({size: times[size] for size in SIZES[:2]})
-    with pytest.raises(ValueError, match="times"):
-        fit({**times, 1: Measurement("one", (1.0,), "s")})
-    with pytest.raises(ValueError, match="times"):
-        fit({**times, 1: Measurement("one", (1.0,) * 15, "ms")})
-    with pytest.raises(ValueError, match="times"):
-        fit({**times, 1: Measurement("one", (0.0,) * 15, "s")})
+    others = [Measurement("one", *each) for each in (((1.0,), "s"), ((1.0,) * 15, "ms"), ((0.0,) * 15, "s"))]
+    for wrong in ({size: times[size] for size in SIZES[:2]}, *({**times, 1: other} for other in others)):
+        with pytest.raises(ValueError, match="times"):
+            fit(wrong)

@@ -46,12 +46,15 @@ def test_collectives_are_timed_alike_on_all_ranks(told: Told) -> None:
     assert told[0]["few"] == 6
 
 
-def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) -> None:
+def arrays_of(told: Told) -> dict[str, Any]:
     one = told[0]["collectives"]
-    values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"])}
+    return {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"])}
+
+
+def test_times_of_ranks_become_measurements_with_their_conditions(told: Told) -> None:
+    one, values = told[0]["collectives"], arrays_of(told)
     made = measured._collectives(values, pinned=True)
-    assert made.kinds == tuple(kind for kind in KINDS if kind != "point to point between hosts")
-    assert made.sizes == (8, 304)
+    assert (made.kinds, made.sizes) == (tuple(dict.fromkeys(one["kinds"])), (8, 304))
     assert made.of("all-reduce")[304].samples == tuple(one["seconds"][one["kinds"].index("all-reduce") + 1])
     marked = is_oversubscribed(made.of("all-reduce")[8])
     assert marked == made.oversubscribed == (len(usable_cores()) < 2)
@@ -77,9 +80,7 @@ def test_ranks_that_may_not_be_pinned_run_and_their_records_say_so(monkeypatch: 
 
 
 def test_more_ranks_than_cores_are_marked_and_not_fitted(told: Told) -> None:
-    one = told[0]["collectives"]
-    values = {**one, "seconds": np.array(one["seconds"]), "barrier": np.array(one["barrier"]), "oversubscribed": True}
-    made = measured._collectives(values, pinned=True)
+    made = measured._collectives({**arrays_of(told), "oversubscribed": True}, pinned=True)
     withheld = made.links("all-reduce")
     assert isinstance(withheld, Unmeasured)
     assert "more ranks than cores" in withheld.reason
@@ -101,11 +102,7 @@ def test_sizes_can_be_shared_out_and_pairs_exist() -> None:
 
 
 def test_wrong_plans_are_refused_before_anything_starts() -> None:
-    with pytest.raises(ValueError, match="ranks"):
-        measured.measure_collectives(1)
-    with pytest.raises(ValueError, match="kinds"):
-        measured.measure_collectives(2, kinds=["gossip"])  # type: ignore[list-item]
-    with pytest.raises(ValueError, match="sizes"):
-        measured.measure_collectives(2, sizes=[])
-    with pytest.raises(ValueError, match="repeats"):
-        measured.measure_collectives(2, repeats=0)
+    wrong: dict[str, Any] = {"ranks": 1, "kinds": ["gossip"], "sizes": [], "repeats": 0}
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=name):
+            measured.measure_collectives(**{"ranks": 2, name: value})

@@ -70,12 +70,7 @@ def test_every_rank_ends_with_numpys_sum(size: int, shape: list[int], dtype: str
         np.testing.assert_allclose(one, np.sum(arrays, axis=0, dtype=dtype), rtol=1e-5, atol=1e-3)
         np.testing.assert_array_equal(one, made[0])  # to the last bit: each part was added up in one place
         assert rank.messages == 2 * (size - 1)
+        if arrays[0].size % size == 0:  # twice the array but for its own share
+            assert rank.nbytes == 2 * (size - 1) * one.nbytes // size
     for array, before in zip(arrays, given_before, strict=True):
         np.testing.assert_array_equal(array, before)
-
-
-@given(st.integers(2, 6), st.integers(1, 50))
-def test_a_rank_sends_twice_the_array_but_for_its_own_share(size: int, parts: int) -> None:
-    array = np.ones(size * parts)
-    _, ranks = summed([array] * size)
-    assert {rank.nbytes for rank in ranks} == {2 * (size - 1) * array.nbytes // size}

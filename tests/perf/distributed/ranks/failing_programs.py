@@ -10,6 +10,7 @@ from tinytorch.core.losses import CrossEntropyLoss
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import SGD
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.training import train_step
 from tinytorch.perf.distributed import Communicator, DataParallel, Pipeline, world
 from tinytorch.perf.distributed.training.data_parallel import counted_targets
 
@@ -27,14 +28,8 @@ def step_of_one_process() -> tuple[float, float]:
     """Return the losses before a step on all examples, and after it."""
     model, loss = Sequential(*stages()), CrossEntropyLoss(IGNORED)
     optimizer = SGD(model.parameters(), lr=0.1)
-    losses = []
-    for _ in range(2):
-        value = loss(model(Tensor(INPUTS)), TARGETS)
-        losses.append(value.item())
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
-    return losses[0], losses[1]
+    first, second = (train_step(model, Tensor(INPUTS), TARGETS, loss, optimizer) for _ in range(2))
+    return first, second
 
 
 class Failing(Module):
@@ -50,17 +45,14 @@ def broken_loss(logits: Any, targets: Any) -> Any:
 
 def data_parallel(group: Communicator, model: Module, loss: Any) -> Any:
     mine = slice(2 * group.rank, 2 * group.rank + 2)
-    trainer = DataParallel(
-        model, lambda parameters: SGD(parameters, lr=0.1), loss, group, terms=counted_targets(IGNORED)
-    )
+    terms = counted_targets(IGNORED)
+    trainer = DataParallel(model, lambda parameters: SGD(parameters, lr=0.1), loss, group, terms=terms)
     return lambda: trainer.step((Tensor(INPUTS[mine]), TARGETS[mine]))
 
 
 def pipeline(group: Communicator, stage: Module, loss: Any) -> Any:
-    pipe, optimizer = (
-        Pipeline(stage, loss, group, micro=2, terms=counted_targets(IGNORED)),
-        SGD(stage.parameters(), 0.1),
-    )
+    pipe = Pipeline(stage, loss, group, micro=2, terms=counted_targets(IGNORED))
+    optimizer = SGD(stage.parameters(), 0.1)
     return lambda: pipe.step(optimizer, INPUTS, TARGETS)
 
 

@@ -16,16 +16,10 @@ RANKS = 3
 WHOLE = 8 * 2 * RANKS
 #: Op, bytes of the message, and additions of a rank at least.
 EVENTS = [
-    ("all_reduce", WHOLE, 4),
-    ("all_reduce", WHOLE, 4),
-    ("begin_all_reduce", WHOLE, 4),
-    ("wait", 0, 0),
-    ("begin_reduce_scatter", WHOLE, 4),
-    ("wait", 0, 0),
-    ("begin_all_gather", RANKS * WHOLE, 0),
-    ("wait", 0, 0),
-    ("begin_all_gather", RANKS * WHOLE, 0),
-    ("wait", 0, 0),
+    *[("all_reduce", WHOLE, 4)] * 2,
+    *[("begin_all_reduce", WHOLE, 4), ("wait", 0, 0)],
+    *[("begin_reduce_scatter", WHOLE, 4), ("wait", 0, 0)],
+    *[("begin_all_gather", RANKS * WHOLE, 0), ("wait", 0, 0)] * 2,
     ("broadcast", 8, 0),
 ]
 

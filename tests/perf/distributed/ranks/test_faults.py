@@ -35,10 +35,7 @@ def all_end(processes: list[int]) -> bool:
     [
         ("raise", r"rank 1 \(.*\) failed with ZeroDivisionError: no reason; .*last op was all_reduce \(forward\)"),
         ("die", r"rank 1 \(.*\) died of SIGKILL; .* last op was all_reduce \(forward\)"),
-        (
-            "hang",
-            r"rank 1 \(.*\) keeps the others waiting: .* in all_reduce, call 3, .* of rank 1 \(.*\): .* last op was",
-        ),
+        ("hang", r"rank 1 \(.*\) keeps the others waiting: .* in all_reduce, call 3, .* of rank 1 \(.*\): .* last op"),
         ("stop", r"rank 1 \(.*\) gave no sign of life for 2"),
         ("leave", r"all ranks wait for one another.* rank 0 \(.*\): it is in receive, .* in barrier, call 3"),
     ],
@@ -61,34 +58,17 @@ def test_a_run_that_takes_too_long_is_killed_and_says_what_each_rank_did() -> No
 
 
 def state(rank: int, talking: str = "", unchanged: float = 0.0, calls: int = 3, finished: bool = False) -> RankState:
-    return RankState(
-        rank,
-        100 + rank,
-        f"rank {rank} (host, process {100 + rank})",
-        1,
-        talking,
-        calls,
-        9,
-        "linear (forward) of 0",
-        unchanged,
-        finished,
-    )
+    name = f"rank {rank} (host, process {100 + rank})"
+    return RankState(rank, 100 + rank, name, 1, talking, calls, 9, "linear (forward) of 0", unchanged, finished)
 
 
-def test_who_works_is_not_blamed_however_long_others_wait() -> None:
+def test_who_works_is_not_blamed_however_long_others_wait_but_who_hangs_or_has_ended_is() -> None:
     waiting, working = state(0, "all_reduce", unchanged=9), state(1, unchanged=0.1)
     assert blame([waiting, working], [0, 0], 2) is None
     hanging = state(1, unchanged=9, calls=2)
-    told = blame([waiting, hanging, state(2, unchanged=9, calls=4)], [0, 0, 0], 2)
-    assert told is not None
-    assert told.startswith("rank 1 (host, process 101)")
-    assert told.endswith("linear (forward) of 0")
-
-
-def test_who_waits_for_one_that_has_ended_is_told_so() -> None:
-    told = blame([state(0, "receive", unchanged=9), state(1, finished=True)], [0, 50], 2)
-    assert told is not None
-    assert "its program has ended" in told
+    told = blame([waiting, hanging, state(2, unchanged=9, calls=4)], [0, 0, 0], 2) or ""
+    assert re.match(r"rank 1 \(host, process 101\).*linear \(forward\) of 0$", told)
+    assert "its program has ended" in (blame([waiting, state(1, finished=True)], [0, 50], 2) or "")
 
 
 def test_a_program_that_a_process_cannot_import_is_refused_before_any_starts() -> None:

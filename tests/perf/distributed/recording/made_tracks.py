@@ -42,14 +42,14 @@ class Made:
         size: int = 4096,
         peer: int = -1,
         root: int = -1,
-        complete: bool | None = None,
-        group: str = "world",
     ) -> None:
-        """Add an event of communication; unless told otherwise it completes its call if it is no beginning or poll."""
-        over = not name.startswith(("begin_", "poll")) if complete is None else complete
+        """Add an event of communication, which completes its call if it is no beginning or poll."""
+        over = not name.startswith(("begin_", "poll"))
         tag = -1 if peer < 0 else 0
         traffic = 0 if name in ("wait", "poll") else size
-        self.comm_info[len(self.events)] = CommInfo(call, group, self.rank, self.size, sequence, peer, tag, root, over)
+        self.comm_info[len(self.events)] = CommInfo(
+            call, "world", self.rank, self.size, sequence, peer, tag, root, over
+        )
         self.op(name, start, end, traffic=traffic)
 
     def track(self) -> Track:

@@ -55,28 +55,20 @@ def test_the_rank_that_does_more_work_is_named(found: Mapping[str, Any]) -> None
 
 def test_each_call_finds_its_partners(found: Mapping[str, Any]) -> None:
     timeline = timeline_in(found["comm_info"])
-    matched_calls = Counter(
-        (matched.kind, matched.calls[0].info.group, len(matched.calls)) for matched in timeline.matched_calls
-    )
-    alone = {("all_reduce", f"world.1:{rank}", 1): 1 for rank in range(2)}
-    assert matched_calls == {
-        ("", "world", 2): 1,
-        ("all_reduce", "world", 2): 1,
-        ("all_reduce", "world.2", 2): 1,
-        ("reduce_scatter", "world.2", 2): 1,
-        ("broadcast", "world", 2): 1,
-        ("message", "world", 2): 4,
-        ("barrier", "world", 2): 1,
-        **alone,
+    kinds = [(matched.kind, matched.calls[0].info.group, len(matched.calls)) for matched in timeline.matched_calls]
+    groups = {"": 1, "all_reduce": 1, "broadcast": 1, "message": 4, "barrier": 1}
+    assert Counter(kinds) == {
+        **{(kind, "world", 2): count for kind, count in groups.items()},
+        **{(kind, "world.2", 2): 1 for kind in ("all_reduce", "reduce_scatter")},
+        **{("all_reduce", f"world.1:{rank}", 1): 1 for rank in range(2)},
     }
     assert sum(not matched.whole for matched in timeline.matched_calls) == 1, "what began before"
     for matched in timeline.matched_calls:
         assert len({call.bytes for call in matched.calls}) == 1, "what one sends the other receives"
     sizes = sorted(matched.calls[0].bytes for matched in timeline.matched_calls if matched.kind == "message")
     assert sizes == [8, 8, 16, 16]
-    assert len({id(part.event) for m in timeline.matched_calls for call in m.calls for part in call.parts}) == sum(
-        len(track.comm_info) for track in timeline.tracks
-    )
+    parts = {id(part.event) for matched in timeline.matched_calls for call in matched.calls for part in call.parts}
+    assert len(parts) == sum(len(track.comm_info) for track in timeline.tracks)
 
 
 def test_wrong_recordings_are_refused() -> None:

@@ -136,20 +136,15 @@ def run(ranks: int, steps: list[tuple[bool, int, list[int]]]) -> list[Made]:
     made = [Made(rank, 0, size=ranks) for rank in range(ranks)]
     now = [0] * ranks
     for number, (blocks, size, lengths) in enumerate(steps, start=1):
-        for rank in range(ranks):
-            made[rank].op("matmul", now[rank], now[rank] + lengths[rank])
-            now[rank] += lengths[rank] + 1
-        arrivals = list(now)
-        if not blocks:
-            for rank in range(ranks):
-                made[rank].say("begin_all_reduce", now[rank], now[rank] + 3, number, number, size=size)
-                made[rank].op("add", now[rank] + 3, now[rank] + 3 + lengths[rank + 3])
-                now[rank] += 4 + lengths[rank + 3]
-        for rank in range(ranks):
-            end = max(now[rank], max(arrivals)) + 5
-            name = "all_reduce" if blocks else "wait"
-            made[rank].say(name, now[rank], end, number, number, size=size)
-            now[rank] = end
+        arrivals = [now[rank] + lengths[rank] + 1 for rank in range(ranks)]
+        for rank, (one, start) in enumerate(zip(made, arrivals, strict=True)):
+            one.op("matmul", now[rank], start - 1)
+            if not blocks:
+                one.say("begin_all_reduce", start, start + 3, number, number, size=size)
+                one.op("add", start + 3, start + 3 + lengths[rank + 3])
+                start += 4 + lengths[rank + 3]
+            now[rank] = max(start, *arrivals) + 5
+            one.say("all_reduce" if blocks else "wait", start, now[rank], number, number, size=size)
     for rank in range(ranks):
         made[rank].end = now[rank] + rank
     return made

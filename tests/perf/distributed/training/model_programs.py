@@ -4,26 +4,18 @@ from typing import Any
 
 import numpy as np
 
-from tests.perf.distributed.training.training_programs import IGNORED, adamw, loss, problem_of
+from tests.perf.distributed.training.training_programs import IGNORED, adamw, batches_of, loss, problem_of
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.core.training import train_step
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.distributed.ranks.communicator import Communicator
-from tinytorch.perf.distributed.training.batches import ShardedBatches
 from tinytorch.perf.distributed.training.data_parallel import counted_targets
 from tinytorch.perf.distributed.training.pipeline import GPTStage, Pipeline
 from tinytorch.perf.distributed.training.tensor_parallel import ColumnParallelLinear, RowParallelLinear, tensor_parallel
 
 SHAPE = (3, 5, 8)
-
-
-def in_float64(model: Module) -> Module:
-    for parameter in model.parameters():
-        parameter.data = parameter.data.astype(np.float64)
-    return model
 
 
 def draw(*shape: int, seed: int = 0) -> Array:
@@ -43,9 +35,10 @@ def both_ways(layer: Module, x: Array, weigh: Array) -> dict[str, Array]:
     return {"output": output.data, "input": given.grad, **gradients(layer)}
 
 
-def linear(seed: int, inputs: int, outputs: int, bias: bool = True) -> Linear:
-    layer = Linear(inputs, outputs, bias, seed=seed)
-    in_float64(layer)
+def linear(seed: int, inputs: int, outputs: int) -> Linear:
+    layer = Linear(inputs, outputs, seed=seed)
+    for parameter in layer.parameters():
+        parameter.data = parameter.data.astype(np.float64)
     return layer
 
 
@@ -54,14 +47,11 @@ def two_layers() -> tuple[Linear, Linear]:
     return linear(1, 8, 12), linear(2, 12, 6)
 
 
-def cut(first: Linear, second: Linear, communicator: Communicator) -> tuple[Module, Module]:
-    return ColumnParallelLinear(first, communicator), RowParallelLinear(second, communicator)
-
-
 def tensor_parallel_parts(communicator: Communicator) -> dict[str, Any]:
     """Return what two linear layers and a GPT give that are cut over the ranks."""
     found: dict[str, Any] = {}
-    pair = Sequential(*cut(*two_layers(), communicator))
+    first, second = two_layers()
+    pair = Sequential(ColumnParallelLinear(first, communicator), RowParallelLinear(second, communicator))
     found |= {f"pair/{key}": array for key, array in both_ways(pair, draw(*SHAPE), draw(3, 5, 6)).items()}
     problem = problem_of("gpt")
     model = tensor_parallel(problem.model, communicator)
@@ -86,14 +76,5 @@ def pipelined(communicator: Communicator) -> dict[str, Any]:
     stage = GPTStage(problem.model, communicator.rank, communicator.size)
     pipeline = Pipeline(stage, loss, communicator, micro=5, terms=counted_targets(IGNORED), tied=stage.tied)
     rule = adamw(stage.parameters())
-    batches = ShardedBatches(problem.inputs, problem.targets, batch_size=8, rank=0, size=1, seed=5)
-    losses = np.array([pipeline.step(rule, *batch) for batch in batches.epoch(0)])
+    losses = np.array([pipeline.step(rule, *batch) for batch in batches_of(problem, batch_size=8).epoch(0)])
     return {"losses": losses, **{names[id(parameter)]: parameter.data for parameter in stage.parameters()}}
-
-
-def trained_whole(name: str) -> dict[str, Array]:
-    problem = problem_of(name)
-    rule = adamw(problem.model.parameters())
-    batches = ShardedBatches(problem.inputs, problem.targets, batch_size=8, rank=0, size=1, seed=5)
-    losses = [train_step(problem.model, inputs, targets, loss, rule) for inputs, targets in batches.epoch(0)]
-    return {"losses": np.array(losses), **problem.model.state_dict()}

@@ -16,14 +16,9 @@ def test_ranks_train_what_one_process_trains(ranks: int) -> None:
             alone = trained_alone(name, optimizer)
             for rank, one in enumerate(found):
                 for key, expected in alone.items():
-                    np.testing.assert_allclose(
-                        one[f"{name} {way}/{key}"],
-                        expected,
-                        rtol=1e-9,
-                        atol=1e-11,
-                        err_msg=f"{name} {way} {rank} {key}",
-                    )
-                    np.testing.assert_array_equal(one[f"{name} {way}/{key}"], found[0][f"{name} {way}/{key}"])
+                    made, said = one[f"{name} {way}/{key}"], f"{name} {way} {rank} {key}"
+                    np.testing.assert_allclose(made, expected, rtol=1e-9, atol=1e-11, err_msg=said)
+                    np.testing.assert_array_equal(made, found[0][f"{name} {way}/{key}"], err_msg=said)
 
 
 def test_parameters_that_some_ranks_do_not_use_are_trained_by_those_that_do() -> None:

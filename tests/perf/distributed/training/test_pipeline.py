@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.perf.distributed.training.model_programs import pipelined, trained_whole
+from tests.perf.distributed.training.model_programs import pipelined
+from tests.perf.distributed.training.training_programs import trained_alone
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.training.pipeline import Action, one_forward_one_backward
 
 
 def test_two_stages_train_what_the_whole_model_trains() -> None:
     found = launch(pipelined, 2, threads=1)
-    whole = trained_whole("gpt")
+    whole = trained_alone("gpt", "adamw", batch_size=8)
     assert found[0].keys() | found[1].keys() == whole.keys()
     for one in found:
         for name, array in one.items():
@@ -29,16 +30,11 @@ def steps_of(stages: int, micro: int) -> int:
     steps = 0
     while any(left):
         ready = []
-        for stage, actions in enumerate(left):
-            if not actions:
-                continue
-            phase, number = actions[0]
-            if phase == "forward":
-                free = stage == 0 or (stage - 1, Action("forward", number)) in done
-            else:
-                own = (stage, Action("forward", number)) in done
-                free = own and (stage == stages - 1 or (stage + 1, Action("backward", number)) in done)
-            if free:
+        for stage, (phase, number) in ((stage, actions[0]) for stage, actions in enumerate(left) if actions):
+            neighbour = stage - 1 if phase == "forward" else stage + 1
+            first = neighbour in (-1, stages)
+            own = phase == "forward" or (stage, Action("forward", number)) in done
+            if own and (first or (neighbour, Action(phase, number)) in done):
                 ready.append(stage)
         assert ready, "every stage waits for another"
         done |= {(stage, left[stage].pop(0)) for stage in ready}

@@ -26,7 +26,7 @@ from tinytorch.perf.distributed.training.run import Checkpoints, load_checkpoint
 
 #: Marks targets that do not count.
 IGNORED = -1
-BATCH, STEPS = 12, 4
+BATCH = 12
 
 
 class Problem(NamedTuple):
@@ -86,15 +86,17 @@ def loss(prediction: Tensor, targets: Any) -> Tensor:
     return value
 
 
-def trained_alone(name: str, optimizer: str, epochs: int = 1) -> dict[str, Array]:
+def batches_of(problem: Problem, rank: int = 0, size: int = 1, batch_size: int = BATCH) -> ShardedBatches:
+    return ShardedBatches(problem.inputs, problem.targets, batch_size=batch_size, rank=rank, size=size, seed=5)
+
+
+def trained_alone(name: str, optimizer: str, epochs: int = 1, batch_size: int = BATCH) -> dict[str, Array]:
     """Return losses and weights of one process on the whole batches."""
     problem = problem_of(name)
-    batches = ShardedBatches(problem.inputs, problem.targets, batch_size=BATCH, rank=0, size=1, seed=5)
+    batches = batches_of(problem, batch_size=batch_size)
     rule = OPTIMIZERS[optimizer](problem.model.parameters())
-    losses: list[float] = []
-    for epoch in range(epochs):
-        for inputs, targets in batches.epoch(epoch):
-            losses.append(train_step(problem.model, inputs, targets, loss, rule))
+    steps = [batch for epoch in range(epochs) for batch in batches.epoch(epoch)]
+    losses = [train_step(problem.model, inputs, targets, loss, rule) for inputs, targets in steps]
     return {"losses": np.array(losses), **problem.model.state_dict()}
 
 
@@ -110,14 +112,7 @@ def train_in_all_ways(communicator: Communicator) -> dict[str, Any]:
             trainer = DataParallel(
                 problem.model, OPTIMIZERS[optimizer], loss, communicator, terms=counted_targets(IGNORED), **options
             )
-            batches = ShardedBatches(
-                problem.inputs,
-                problem.targets,
-                batch_size=BATCH,
-                rank=communicator.rank,
-                size=communicator.size,
-                seed=5,
-            )
+            batches = batches_of(problem, communicator.rank, communicator.size)
             losses = [trainer.step(batch) for batch in batches.epoch(0)]
             found |= {f"{name} {way}/{key}": array for key, array in problem.model.state_dict().items()}
             found[f"{name} {way}/losses"] = np.array(losses)
@@ -150,9 +145,7 @@ def train_from_checkpoint(
             os.kill(os.getpid(), signal.SIGKILL)
 
     problem = problem_of(name)
-    batches = ShardedBatches(
-        problem.inputs, problem.targets, batch_size=BATCH, rank=communicator.rank, size=communicator.size, seed=5
-    )
+    batches = batches_of(problem, communicator.rank, communicator.size)
     trainer = DataParallel(
         problem.model, adamw, loss, communicator, terms=counted_targets(IGNORED), sharded=sharded, bucket_bytes=512
     )
@@ -176,9 +169,7 @@ def restart(communicator: Communicator, folder: str) -> dict[str, Any]:
     Also ``drawn``, numbers of a Dropout's generator, of which each rank has its own part.
     """
     problem = mlp()
-    batches = ShardedBatches(
-        problem.inputs, problem.targets, batch_size=BATCH, rank=communicator.rank, size=communicator.size
-    )
+    batches = batches_of(problem, communicator.rank, communicator.size)
 
     def stop(steps: int, _: float) -> None:
         if steps == 3:
