@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace as Row
 from typing import Final, Literal
 
 import numpy as np
@@ -86,18 +87,8 @@ def check_flaw(function: Callable[[Report], FlawName | None]) -> None:
         assert answer == truth, f"the flaw is {truth!r}, not {answer!r}: {shown}, best known {report.best_known:.3g} s"
 
 
-@dataclass(frozen=True)
-class Option:
-    """A variant to choose: seconds of a call with their interval, bytes, and the share of right answers."""
-
-    name: str
-    seconds: Measurement
-    nbytes: int
-    accuracy: float
-
-
 @exercise_check
-def check_choose(function: Callable[[Sequence[Option], float, int], str | None]) -> None:
+def check_choose(function: Callable[[Sequence[Row], float, int], str | None]) -> None:
     """Return "... passed" if ``function(options, seconds, nbytes)`` names the most accurate within both budgets.
 
     The upper end of its interval must be within the time, since a median alone may be luck; None if there is none.
@@ -105,11 +96,11 @@ def check_choose(function: Callable[[Sequence[Option], float, int], str | None])
     draw = np.random.default_rng(0)
     for case in range(60):
         options = [
-            Option(
-                f"variant {number}",
-                _times(f"variant {number}", float(draw.uniform(1e-3, 1e-2)), Conditions(), draw),
-                int(draw.integers(10_000, 1_000_000)),
-                float(draw.uniform(0.8, 0.99)),
+            Row(
+                name=f"variant {number}",
+                seconds=_times(f"variant {number}", float(draw.uniform(1e-3, 1e-2)), Conditions(), draw),
+                nbytes=int(draw.integers(10_000, 1_000_000)),
+                accuracy=float(draw.uniform(0.8, 0.99)),
             )
             for number in range(5)
         ]

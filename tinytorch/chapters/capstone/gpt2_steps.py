@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,7 @@ from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.time_bound import TimeBound, added, at_rate
 from tinytorch.perf.measuring import Counted, Modelled, interleave, judge
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.judge import Judgement
+from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.quantization import Plan, Scheme, quantize_model
 from tinytorch.perf.quantization.convert import stored_bytes
 
@@ -25,16 +25,7 @@ from tinytorch.perf.quantization.convert import stored_bytes
 _TIMED = 3
 
 
-@dataclass(frozen=True)
-class Codes:
-    """What weights in eight-bit codes gain for a token, what their bytes allow, and whether it is that at most."""
-
-    gained: Comparison
-    allowed: Counted
-    kept: Judgement
-
-
-def codes_for_floats() -> Codes:
+def codes_for_floats() -> Row:
     """Return what codes gain in three untrained blocks of GPT-2's shape, by compiled kernels, in several places."""
     token = Tensor(np.random.default_rng(0).standard_normal((1, 1, GPT2.width), dtype=np.float32))
     held: dict[str, Module] = {}
@@ -51,7 +42,7 @@ def codes_for_floats() -> Codes:
     allowed = stored_bytes(held["floats"]) / stored_bytes(held["codes"])
     words = {"none": (None, 1.0), "kept": (1.0, allowed), "more": (allowed, None)}
     what = "bytes of three blocks' weights in float32 over those in codes of 8 bits"
-    return Codes(gained, Counted(allowed, "", what), judge.word_between(gained.estimate, words))
+    return Row(gained=gained, allowed=Counted(allowed, "", what), kept=judge.word_between(gained.estimate, words))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -79,17 +80,7 @@ def times(one: Measurement, other: Measurement, what: str = "of each seed, the o
     return Measurement(what, tuple(parts), "", Conditions(sample=Sample.SEEDS))
 
 
-@dataclass(frozen=True)
-class Pruned:
-    """MLPs of several seeds with a share of zeros: accuracy at once and fine-tuned, and its change from no zeros."""
-
-    zeros: Counted
-    at_once: Measurement
-    tuned: Measurement | Unmeasured
-    change: Measurement | Unmeasured
-
-
-def pruned_mlps(cut: Mapping[float, Sequence[Module]], tuned: Mapping[float, Sequence[Module]]) -> dict[float, Pruned]:
+def pruned_mlps(cut: Mapping[float, Sequence[Module]], tuned: Mapping[float, Sequence[Module]]) -> dict[float, Row]:
     """Return the accuracy of MLPs that were pruned, and of those fine-tuned, by share of zeros, rising from none."""
     later = {zeros: scores(each, f"{zeros:.0%} pruned and trained on") for zeros, each in tuned.items()}
     absent = Unmeasured("these were not fine-tuned")
@@ -99,25 +90,17 @@ def pruned_mlps(cut: Mapping[float, Sequence[Module]], tuned: Mapping[float, Seq
         return gain(later[zeros], later[0], what) if zeros in later else absent
 
     return {
-        zeros: Pruned(
-            Counted(zeros, "%", "share of zeros"),
-            scores(each, f"{zeros:.0%} pruned"),
-            later.get(zeros, absent),
-            change(zeros),
+        zeros: Row(
+            zeros=Counted(zeros, "%", "share of zeros"),
+            at_once=scores(each, f"{zeros:.0%} pruned"),
+            tuned=later.get(zeros, absent),
+            change=change(zeros),
         )
         for zeros, each in cut.items()
     }
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """A share of the weights of MLPs of several seeds removed in a pattern, without training: what that does."""
-
-    left: Counted
-    error: Measurement
-
-
-def patterns(whole: Sequence[Module], versions: Mapping[str, Sequence[Module]]) -> dict[str, Pattern]:
+def patterns(whole: Sequence[Module], versions: Mapping[str, Sequence[Module]]) -> dict[str, Row]:
     """Return the errors of the outputs of each pattern's versions, and the share of weights that they keep."""
     truth = [_logits(each) for each in whole]
 
@@ -130,7 +113,7 @@ def patterns(whole: Sequence[Module], versions: Mapping[str, Sequence[Module]]) 
         return Measurement(f"error of the outputs, {name}", tuple(found), "%", Conditions(sample=Sample.SEEDS))
 
     return {
-        name: Pattern(Counted(weights_left(versions[name][0]), "%", "share of the weights left"), errors(name))
+        name: Row(left=Counted(weights_left(versions[name][0]), "%", "share of the weights left"), error=errors(name))
         for name in versions
     }
 
@@ -146,55 +129,37 @@ def in_blocks(model: Module, share: float, block: int) -> Module:
     return with_masks(model, {name: gone(weight) for name, weight in layers.items() if weight.shape[1] % block == 0})
 
 
-@dataclass(frozen=True)
-class Lost:
-    """What a share of its ranks leaves out of a weight, relative, by its singular values."""
-
-    weight: str
-    ranks: Counted
-    lost: Modelled
-
-
-def spectra(weights: Mapping[str, Array], lost: Callable[[Array, int], float]) -> Iterator[Lost]:
+def spectra(weights: Mapping[str, Array], lost: Callable[[Array, int], float]) -> Iterator[Row]:
     """Yield what each eighth of its ranks leaves out of each weight, by ``lost`` of the weight and a rank."""
     for name, weight in weights.items():
         for kept in np.arange(0, 8) / 8:
             error = lost(weight, int(kept * min(weight.shape)))
-            yield Lost(
-                name,
-                Counted(float(kept), "%", "share of the ranks"),
-                Modelled(error, "%", f"relative error of a weight, {name}", "the singular values that are left out"),
+            yield Row(
+                weight=name,
+                ranks=Counted(float(kept), "%", "share of the ranks"),
+                lost=Modelled(
+                    error, "%", f"relative error of a weight, {name}", "the singular values that are left out"
+                ),
             )
 
 
-@dataclass(frozen=True)
-class Cut:
-    """An MLP of which one weight has a lower rank: that weight's error, predicted and found, and the outputs'."""
-
-    rank: Counted
-    predicted: Modelled
-    error: Counted
-    outputs: Counted
-    stored: Counted
-
-
-def cut_at(mlp: Module, name: str, rank: int, lost: Callable[[Array, int], float]) -> Cut:
+def cut_at(mlp: Module, name: str, rank: int, lost: Callable[[Array, int], float]) -> Row:
     """Return what it does to the MLP to give its layer of that name a lower rank, without training."""
     weight = dict(mlp.named_parameters())[f"{name}.weight"].data
     version = low_rank_model(mlp, {name: rank})
     factors = dict(version.named_parameters())
     what = f"rank {rank} of layer {name}"
     found = relative_error(weight, factors[f"{name}.left"].data @ factors[f"{name}.right"].data)
-    return Cut(
-        Counted(rank, "1", what),
-        Modelled(lost(weight, rank), "%", f"relative error, {what}", "the singular values that are left out"),
-        Counted(found, "%", f"relative error, {what}"),
-        Counted(relative_error(_logits(mlp), _logits(version)), "%", f"error of the outputs, {what}"),
-        share(stored_bytes(version), stored_bytes(mlp), "bytes of the dense model's"),
+    return Row(
+        rank=Counted(rank, "1", what),
+        predicted=Modelled(lost(weight, rank), "%", f"relative error, {what}", "the singular values that are left out"),
+        error=Counted(found, "%", f"relative error, {what}"),
+        outputs=Counted(relative_error(_logits(mlp), _logits(version)), "%", f"error of the outputs, {what}"),
+        stored=share(stored_bytes(version), stored_bytes(mlp), "bytes of the dense model's"),
     )
 
 
-def harm(one: Cut, other: Cut, what: str) -> Derived:
+def harm(one: Row, other: Row, what: str) -> Derived:
     """Return the error of the outputs by one cut over that by another."""
     return one.outputs.over(other.outputs, what)
 
@@ -241,22 +206,12 @@ def methods_of(
     return {name: method(name) for name in versions}
 
 
-@dataclass(frozen=True)
-class Point:
-    """A way to a smaller MLP: what is left of the whole model's bytes or time, and its accuracy."""
-
-    what: str
-    name: str
-    left: Measurement
-    score: Measurement
-
-
-def points_of(methods: Mapping[str, Method], stored: str, time: str) -> Iterator[Point]:
+def points_of(methods: Mapping[str, Method], stored: str, time: str) -> Iterator[Row]:
     """Yield each method twice, under these words: by its bytes and by its time."""
     for name, each in methods.items():
-        yield Point(stored, name, each.stored, each.score)
+        yield Row(what=stored, name=name, left=each.stored, score=each.score)
     for name, each in methods.items():
-        yield Point(time, name, each.time, each.score)
+        yield Row(what=time, name=name, left=each.time, score=each.score)
 
 
 def best_of(methods: Mapping[str, Method], loss: float) -> str:
@@ -271,20 +226,9 @@ def best_of(methods: Mapping[str, Method], loss: float) -> str:
     return "; ".join(best) or "none"
 
 
-@dataclass(frozen=True)
-class CnnStep:
-    """The CNN after a step: bytes, times, accuracy, and its change, paired."""
-
-    stored: Counted
-    seconds: Measurement
-    speedup: Measurement
-    score: Counted
-    change: Statistic
-
-
 def cnn_steps(
     combined: Compression, longer: Module, names: Sequence[str]
-) -> tuple[Mapping[str, object], Sequence[CnnStep]]:
+) -> tuple[Mapping[str, object], Sequence[Row]]:
     """Return rows for the CNN as it was, the same trained as long, and its three steps, by these names; and the steps.
 
     The second step fine-tunes: it and the third are compared with ``longer``, the first with the CNN as it was.
@@ -301,12 +245,12 @@ def cnn_steps(
         names[1]: {"stored": stored, "seconds": None, "speedup": None, "score": _score(rival), "change": None},
     }
     steps = {
-        name: CnnStep(
-            Counted(size, "B", f"bytes of the CNN, {name}"),
-            took,
-            faster,
-            _score(right),
-            _change(before, right, f"change of the CNN's accuracy, {name}"),
+        name: Row(
+            stored=Counted(size, "B", f"bytes of the CNN, {name}"),
+            seconds=took,
+            speedup=faster,
+            score=_score(right),
+            change=_change(before, right, f"change of the CNN's accuracy, {name}"),
         )
         for name, (size, took, faster, right), before in zip(names[2:], after, (whole, rival, rival), strict=True)
     }

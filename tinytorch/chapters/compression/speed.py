@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace as Row
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,18 +67,7 @@ def _input(rows: int, width: int) -> Tensor:
     return Tensor(np.random.default_rng(1).standard_normal((rows, width), dtype=np.float32))
 
 
-@dataclass(frozen=True)
-class WithZeros:
-    """A layer with a share of zeros: speed, bytes and work of a row, and ``kept``, its bytes of those without zeros."""
-
-    share: Counted
-    speed: Measurement
-    stored: Counted
-    kept: Counted
-    flops: Counted
-
-
-def zeros_in_dense(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> dict[float, WithZeros]:
+def zeros_in_dense(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> dict[float, Row]:
     """Return what zeros alone bring a square linear layer: the speed is its time without any over that with a share.
 
     Where an array happens to lie can matter more than what is in it, so each share has `_COPIES` of its layer, which
@@ -95,25 +85,15 @@ def zeros_in_dense(width: int, rows: int, sparsities: Sequence[float], repeats: 
         seconds = interleave(runs, repeats=repeats, warmup_seconds=0.2)
     stored = {each: stored_bytes(layer) for each, layer in pruned.items()}
     return {
-        each: WithZeros(
-            Counted(each, "%", "share of zeros"),
-            ratio(seconds["0.0"], seconds[str(each)], f"no zeros over {each:.0%}"),
-            Counted(stored[each], "B", "state of the layer"),
-            share(stored[each], stored[0.0], f"bytes of the layer with {each:.0%} zeros, of those without"),
-            Counted(Profiler().count_flops(pruned[each], (1, width)), "FLOP", "work of a row"),
+        each: Row(
+            share=Counted(each, "%", "share of zeros"),
+            speed=ratio(seconds["0.0"], seconds[str(each)], f"no zeros over {each:.0%}"),
+            stored=Counted(stored[each], "B", "state of the layer"),
+            kept=share(stored[each], stored[0.0], f"bytes of the layer with {each:.0%} zeros, of those without"),
+            flops=Counted(Profiler().count_flops(pruned[each], (1, width)), "FLOP", "work of a row"),
         )
         for each in sparsities
     }
-
-
-@dataclass(frozen=True)
-class SparseLayer:
-    """A layer in compressed sparse rows: its bytes, and the dense time over ours and SciPy's, which adds no bias."""
-
-    zeros: Counted
-    stored: Counted
-    ours: Measurement
-    scipy: Measurement
 
 
 @dataclass(frozen=True)
@@ -124,7 +104,7 @@ class SparseSpeed:
     ``far`` the speedup that it gives at the last share.
     """
 
-    levels: Mapping[float, SparseLayer]
+    levels: Mapping[float, Row]
     break_even: Statistic | Unmeasured
     line: Line
     predicted: Modelled
@@ -180,11 +160,11 @@ def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: in
     layers = {_DENSE: pruned[0], **{f"CSR {each}": twin for each, twin in twins.items()}}
     seconds = in_turns(layers, x, repeats, theirs, warmup_seconds=_WARMUP)
     levels = {
-        each: SparseLayer(
-            Counted(each, "%", "share of zeros"),
-            share(twin.weight_nbytes, 4 * width * width, f"bytes of CSR with {each:.0%} zeros, of the dense"),
-            ratio(seconds[_DENSE], seconds[f"CSR {each}"], f"dense over CSR, {each:.0%} zeros"),
-            ratio(seconds[_DENSE], seconds[f"SciPy {each}"], f"dense over SciPy, {each:.0%}"),
+        each: Row(
+            zeros=Counted(each, "%", "share of zeros"),
+            stored=share(twin.weight_nbytes, 4 * width * width, f"bytes of CSR with {each:.0%} zeros, of the dense"),
+            ours=ratio(seconds[_DENSE], seconds[f"CSR {each}"], f"dense over CSR, {each:.0%} zeros"),
+            scipy=ratio(seconds[_DENSE], seconds[f"SciPy {each}"], f"dense over SciPy, {each:.0%}"),
         )
         for each, twin in twins.items()
     }
@@ -201,7 +181,7 @@ def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: in
     )
 
 
-def beside(one: SparseSpeed, many: SparseSpeed) -> list[dict[str, SparseLayer]]:
+def beside(one: SparseSpeed, many: SparseSpeed) -> list[dict[str, Row]]:
     """Return the same layers, run on few rows and on many, side by side."""
     return [{"one": one.levels[each], "many": layer} for each, layer in many.levels.items()]
 
@@ -295,20 +275,12 @@ def short_of_promise(found: Sequence[Thinner]) -> str:
     return " and ".join(filter(None, (", ".join(short[:-1]), *short[-1:]))) or "none of them"
 
 
-@dataclass(frozen=True)
-class LowRankLayer:
-    """A square layer as two of a lower rank: how many times fewer FLOPs and bytes it has, and its speedup."""
-
-    promised: Counted
-    gain: Measurement
-
-
-def low_rank_speedups(width: int, rows: int, ranks: Sequence[int], repeats: int = 30) -> dict[int, LowRankLayer]:
+def low_rank_speedups(width: int, rows: int, ranks: Sequence[int], repeats: int = 30) -> dict[int, Row]:
     """Return what a square linear layer promises and gains as a `LowRankLinear` of each rank."""
     layer = Linear(width, width, seed=0)
     widest = LowRankLinear(layer, max(ranks))
     gains = model_speedups(layer, {rank: widest.cut(rank) for rank in ranks}, _input(rows, width), repeats)
     return {
-        rank: LowRankLayer(Counted(width / (2 * rank), "", "FLOPs before over after"), gain)
+        rank: Row(promised=Counted(width / (2 * rank), "", "FLOPs before over after"), gain=gain)
         for rank, gain in gains.items()
     }

@@ -7,6 +7,7 @@ import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -42,15 +43,6 @@ class Trained:
         return Counted(apart / largest, "1", "largest difference of a weight, relative to the largest weight")
 
 
-@dataclass(frozen=True)
-class Lost:
-    """A lost rank: what was told, the steps that its last checkpoint holds, and seconds from its death to the end."""
-
-    message: str
-    steps: Counted
-    seconds: Measurement
-
-
 def sort_digits(communicator: Communicator, folder: str, dies: bool) -> dict[str, Any]:
     """Train the zoo's GPT, in float64 so that rounding can be told from a mistake; return the weights.
 
@@ -75,7 +67,7 @@ def sort_digits(communicator: Communicator, folder: str, dies: bool) -> dict[str
     return dict(model.state_dict())
 
 
-def lose_a_rank(folder: str | Path, ranks: int = 2) -> Lost:
+def lose_a_rank(folder: str | Path, ranks: int = 2) -> Row:
     """Train on ranks of which the last dies, with checkpoints in an empty ``folder``, and return what was told."""
     try:
         launch(sort_digits, ranks, {"folder": str(folder), "dies": True}, longest_wait=_LONGEST_WAIT, threads=1)
@@ -83,7 +75,7 @@ def lose_a_rank(folder: str | Path, ranks: int = 2) -> Lost:
         seconds = time.time() - float((Path(folder) / "stopped").read_text("utf-8"))
         kept = max((int(path.name.removeprefix("step-")) for path in Path(folder).glob("step-*")), default=0)
         took = Measurement("from the death of the rank to the end of the run", (seconds,), "s")
-        return Lost(str(error), Counted(kept, "steps", "steps in the last checkpoint"), took)
+        return Row(message=str(error), steps=Counted(kept, "steps", "steps in the last checkpoint"), seconds=took)
     raise RuntimeError(f"rank {ranks - 1} was to end the run, but the run ended well")
 
 

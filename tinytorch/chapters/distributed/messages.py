@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace as Row
 
 from tinytorch.perf.distributed.cluster_model.collective_costs import Line, halving_all_reduce, ring_all_reduce
 from tinytorch.perf.distributed.collectives.link_fit import fit_pieces
 from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.machine import ceilings
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, quotient
+from tinytorch.perf.measuring import Counted, Derived, Modelled, Unmeasured, quotient
 from tinytorch.perf.measuring.measurement import Statistic
 
 _BYTES = ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"))
@@ -49,43 +50,33 @@ def link_rows(talk: Collectives) -> list[LinkRow] | Unmeasured:
     return rows
 
 
-@dataclass(frozen=True)
-class AllReduces:
-    """The smallest all-reduce, what a core could compute meanwhile, and how bytes and bandwidth grow to the largest."""
-
-    smallest: Measurement
-    flops: Measurement
-    more: Counted
-    grown: Statistic | Unmeasured
-
-
-def all_reduces(talk: Collectives) -> AllReduces:
+def all_reduces(talk: Collectives) -> Row:
     """Return the ends of the measured all-reduces; how bandwidth grows is not told where ranks shared cores."""
     smallest, largest = (talk.of("all-reduce")[size] for size in (talk.sizes[0], talk.sizes[-1]))
     each = ceilings(threads=1).fp32_peak.per(1.0, "s", "an operation at the peak of one core")
     flops = quotient(smallest, each, "time of the smallest all-reduce times the peak of one core", "FLOP")
     more = Counted(talk.sizes[-1] / talk.sizes[0], "1", "bytes of the largest all-reduce over those of the smallest")
     grown = quotient(smallest, largest, "bandwidth of the largest all-reduce over that of the smallest")
-    return AllReduces(smallest, flops, more, Unmeasured(BECAUSE) if talk.oversubscribed else grown.scaled(more.value))
+    return Row(
+        smallest=smallest,
+        flops=flops,
+        more=more,
+        grown=Unmeasured(BECAUSE) if talk.oversubscribed else grown.scaled(more.value),
+    )
 
 
-@dataclass(frozen=True)
-class MessageRow:
-    """Messages of one size: their time, from where on the slowest tenth lies, and bytes over time."""
-
-    size: str
-    time: Measurement
-    slowest: Statistic
-    bandwidth: Measurement
-
-
-def message_rows(talk: Collectives) -> list[MessageRow] | Unmeasured:
+def message_rows(talk: Collectives) -> list[Row] | Unmeasured:
     """Return messages between two ranks, for some sizes from the smallest to the largest."""
     if talk.oversubscribed:
         return Unmeasured(BECAUSE)
     times, step = talk.of("point to point"), -(-(len(talk.sizes) - 1) // (_SHOWN - 1))
     return [
-        MessageRow(size_words(size), times[size], times[size].tail(90), times[size].per(size, "B/s", "a message"))
+        Row(
+            size=size_words(size),
+            time=times[size],
+            slowest=times[size].tail(90),
+            bandwidth=times[size].per(size, "B/s", "a message"),
+        )
         for size in sorted({*talk.sizes[::step], talk.sizes[-1]})
     ]
 

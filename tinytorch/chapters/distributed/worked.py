@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace as Row
 
 from tinytorch.chapters.gpt2 import GPT2, NUMBER
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, ring_all_reduce
@@ -42,31 +43,19 @@ def published_gustafson() -> Modelled:
     return _by_arithmetic(gustafson(serial, 512) / 512, "%", "share of linear scaling, by Gustafson's law")
 
 
-@dataclass(frozen=True)
-class Walls:
-    """This machine, how ranks are placed on it, and how many years and memories it is from a training."""
-
-    cores: Counted
-    placing: str
-    memory: Counted
-    years: Modelled
-    state: Modelled
-    memories: Modelled
-
-
-def walls(cores: int, seconds: Measurement, state_bytes: float) -> Walls:
+def walls(cores: int, seconds: Measurement, state_bytes: float) -> Row:
     """Return what stands against a training of so many seconds at the peak of all cores, and so many bytes of state."""
     memory = identity().memory_bytes
     placing = "each pinned to a core of its own" if may_pin() else "none kept on a core of its own"
     if cores < 2:
         placing = "sharing one core, so that their times say nothing about scaling"
-    return Walls(
-        Counted(cores, "cores" if cores > 1 else "core", "cores that the process that built this page could use"),
-        placing,
-        Counted(memory, "B", "memory of this machine, as the system reports it"),
-        Modelled.by(_AT_PEAK, seconds.scaled(1 / (365.25 * 86400), "years")),
-        _by_arithmetic(state_bytes, "B", "state of the training"),
-        _by_arithmetic(state_bytes / memory, "", "bytes of that training's state over this machine's memory"),
+    return Row(
+        cores=Counted(cores, "cores" if cores > 1 else "core", "cores that the process that built this page could use"),
+        placing=placing,
+        memory=Counted(memory, "B", "memory of this machine, as the system reports it"),
+        years=Modelled.by(_AT_PEAK, seconds.scaled(1 / (365.25 * 86400), "years")),
+        state=_by_arithmetic(state_bytes, "B", "state of the training"),
+        memories=_by_arithmetic(state_bytes / memory, "", "bytes of that training's state over this machine's memory"),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -177,16 +178,6 @@ def rows_saved(found: Mapping[str, Workload], name: str) -> tuple[Modelled, Comp
     return Modelled.by("the two bounds", bounds), compare_paired(again.measured, once.measured, matters=0.05)
 
 
-@dataclass(frozen=True)
-class Coded:
-    """A kind of cache: bytes that it takes, bytes that a step of all texts reads, and the error of logits by depth."""
-
-    nbytes: Counted
-    read: Counted
-    one: Counted
-    all: Counted
-
-
 def _logit_error(model: GPT, tokens: Tokens, kind: type[KVCache]) -> Counted:
     """Return by how much logits of a prefill with such a cache differ from those without, of the largest logit."""
     with no_grad():
@@ -196,7 +187,7 @@ def _logit_error(model: GPT, tokens: Tokens, kind: type[KVCache]) -> Counted:
     return Counted(error, "%", "largest difference of a logit, over the largest logit")
 
 
-def coded_caches(one: GPT, deep: GPT, texts: int, rows: int) -> tuple[dict[str, Coded], dict[str, Comparison], Derived]:
+def coded_caches(one: GPT, deep: GPT, texts: int, rows: int) -> tuple[dict[str, Row], dict[str, Comparison], Derived]:
     """Return caches of floats and of codes for so many texts of a model of one block, full, and steps with each.
 
     The comparisons are of a step by NumPy, op by op, and of one in a compiled op; the last is what bytes alone predict.
@@ -211,11 +202,11 @@ def coded_caches(one: GPT, deep: GPT, texts: int, rows: int) -> tuple[dict[str, 
         step = stepping(serving, cache, np.zeros((texts, 1), int), last)
         fused[name], within[name] = step, partial(warm, step)
         weights, kept = step_bytes(one, cache, last)
-        found[name] = Coded(
-            Counted(cache.nbytes, "B", "bytes of the caches"),
-            Counted(weights + texts * kept, "B", "weights and kept positions"),
-            _logit_error(one, tokens, kind),
-            _logit_error(deep, tokens, kind),
+        found[name] = Row(
+            nbytes=Counted(cache.nbytes, "B", "bytes of the caches"),
+            read=Counted(weights + texts * kept, "B", "weights and kept positions"),
+            one=_logit_error(one, tokens, kind),
+            all=_logit_error(deep, tokens, kind),
         )
     ways = {
         "NumPy": step_times(one, {name: kind.of(one, texts) for name, kind in kinds.items()}, last),
@@ -227,23 +218,14 @@ def coded_caches(one: GPT, deep: GPT, texts: int, rows: int) -> tuple[dict[str, 
     return found, {way: compare_paired(t[plain], t[coded], matters=0.05) for way, t in ways.items()}, predicted
 
 
-@dataclass(frozen=True)
-class BesidePyTorch:
-    """Time of a text in PyTorch, with the ``cache`` that was faster there, over ours on NumPy and in one op a token."""
-
-    cache: str
-    over_numpy: Measurement
-    over_ours: Measurement
-
-
-def race_with_pytorch(caches: Mapping[str, str]) -> BesidePyTorch | Unmeasured:
+def race_with_pytorch(caches: Mapping[str, str]) -> Row | Unmeasured:
     """Return a text by PyTorch and by ours in turns, one core each; ``caches`` names the cache of each engine."""
     found = study((_NUMPY, _COMPILED, *caches), ["gpt-1"], ["decode"], rounds=15)
     if isinstance(found, Unmeasured):
         return found
     times, theirs = found[0].times, found[0].fastest(caches)
-    return BesidePyTorch(
-        next(said for engine, said in caches.items() if times[engine] is theirs),
-        ratio(theirs, times[_NUMPY], "time of PyTorch eager over ours on NumPy"),
-        ratio(theirs, times[_COMPILED], "time of PyTorch eager over ours in one op a token"),
+    return Row(
+        cache=next(said for engine, said in caches.items() if times[engine] is theirs),
+        over_numpy=ratio(theirs, times[_NUMPY], "time of PyTorch eager over ours on NumPy"),
+        over_ours=ratio(theirs, times[_COMPILED], "time of PyTorch eager over ours in one op a token"),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tinytorch.perf.kernels import probes, walks
 from tinytorch.perf.kernels.probes import LINE_BYTES, LINE_ELEMENTS
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.comparison import compare_paired
 
 #: Bytes of a page of memory, where none is huge, and the places of a chase in one.
 _PAGE = 4096
@@ -32,14 +33,6 @@ _REPEATS = 30
 
 
 @dataclass(frozen=True)
-class Wait:
-    """The wait for one load in a working set of so many bytes."""
-
-    size: Counted
-    found: Measurement
-
-
-@dataclass(frozen=True)
 class Waits:
     """How long one load waits: by the size of what it may lie in, near and far, and what a core could do meanwhile.
 
@@ -51,7 +44,7 @@ class Waits:
         cycles: of the clock, in the wait for memory.
     """
 
-    curve: Sequence[Wait]
+    curve: Sequence[Row]
     borders: Mapping[str, Counted]
     near: Measurement
     far: Measurement
@@ -65,7 +58,10 @@ def waits(machine: Ceilings) -> Waits:
     cycle = machine.clock.per(1, "s", "a cycle of the clock")
     sizes = {level.name: level.capacity for level in machine.levels[:-1]}
     return Waits(
-        [Wait(Counted(one.working_set, "B", "the working set"), one.reached) for one in machine.curves["latency"]],
+        [
+            Row(size=Counted(one.working_set, "B", "the working set"), found=one.reached)
+            for one in machine.curves["latency"]
+        ],
         {f"end of {name}": Counted(size, "B", f"what {name} holds") for name, size in sizes.items() if size},
         near,
         far,
@@ -122,17 +118,7 @@ def per_number(passes: Mapping[int, Stride], stride: int) -> Measurement:
     return ratio(passes[stride].found, passes[min(passes)].found, f"a number, stride {stride} over all")
 
 
-@dataclass(frozen=True)
-class Walk:
-    """A matrix that is walked along its rows, and along its columns: seconds a number, and how the two compare."""
-
-    apart: Counted
-    rows: Measurement
-    columns: Measurement
-    slowdown: Measurement
-
-
-def walks_of(height: int, width: int, pitches: Sequence[int]) -> dict[int, Walk]:
+def walks_of(height: int, width: int, pitches: Sequence[int]) -> dict[int, Row]:
     """Return walks along the rows and columns of a matrix whose rows lie so many numbers apart, all taken in turns.
 
     A row must lie farther from the next than it is wide: then one compiled body takes rows, columns and all pitches.
@@ -144,16 +130,16 @@ def walks_of(height: int, width: int, pitches: Sequence[int]) -> dict[int, Walk]
     found = {}
     for pitch in pitches:
         rows, columns = times[f"rows, {pitch}"], times[f"columns, {pitch}"]
-        found[pitch] = Walk(
-            Counted(pitch * _NUMBER, "B", "from a number to the one below it"),
-            rows.scaled(1 / (height * width), "s"),
-            columns.scaled(1 / (height * width), "s"),
-            ratio(columns, rows, f"columns over rows, {pitch} numbers apart"),
+        found[pitch] = Row(
+            apart=Counted(pitch * _NUMBER, "B", "from a number to the one below it"),
+            rows=rows.scaled(1 / (height * width), "s"),
+            columns=columns.scaled(1 / (height * width), "s"),
+            slowdown=ratio(columns, rows, f"columns over rows, {pitch} numbers apart"),
         )
     return found
 
 
-def slowdown(walked: Mapping[int, Walk], more: int, less: int) -> Measurement:
+def slowdown(walked: Mapping[int, Row], more: int, less: int) -> Measurement:
     """Return the walk along the columns with one pitch over that with another."""
     return ratio(walked[more].columns, walked[less].columns, f"columns, {more} numbers apart over {less}")
 
@@ -173,18 +159,9 @@ class Company:
     cache: str
     size: Counted
     all: Counted
-    curve: Mapping[int, CompanyOf]
+    curve: Mapping[int, Row]
     found: Measurement
     predicted: Modelled
-
-
-@dataclass(frozen=True)
-class CompanyOf:
-    """So many arrays in turn: their bytes in all, and seconds of a load."""
-
-    arrays: int
-    size: Counted
-    found: Measurement
 
 
 def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8)) -> Company | Unmeasured:
@@ -218,10 +195,10 @@ def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8)) -> Company 
         Counted(size, "B", f"half of {level.name}"),
         Counted(most * size, "B", f"{most} halves of {level.name}"),
         {
-            count: CompanyOf(
-                count,
-                Counted(count * size, "B", "bytes of all arrays"),
-                times[str(count)].scaled(1 / (most * lines), "s"),
+            count: Row(
+                arrays=count,
+                size=Counted(count * size, "B", "bytes of all arrays"),
+                found=times[str(count)].scaled(1 / (most * lines), "s"),
             )
             for count in counts
         },
@@ -230,16 +207,7 @@ def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8)) -> Company 
     )
 
 
-@dataclass(frozen=True)
-class Chains:
-    """Loads in so many chains at once: seconds a load, and as predicted if chains do not disturb one another."""
-
-    chains: int
-    found: Measurement
-    predicted: Modelled
-
-
-def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000) -> dict[int, Chains]:
+def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000) -> dict[int, Row]:
     """Return loads from memory in 1 and more chains, all on one random cycle.
 
     The cycle is as long as the ladder of the ``machine`` goes, which no cache holds. All chains begin as far from one
@@ -262,43 +230,26 @@ def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000) -> dic
     for count in counts:
         name = f"a load, chains: {count}"
         law = Modelled.by("one wait, shared by the chains", one.scaled(1 / count, "s", name))
-        found[count] = Chains(count, times[str(count)].scaled(1 / (steps * count), "s", name), law)
+        found[count] = Row(chains=count, found=times[str(count)].scaled(1 / (steps * count), "s", name), predicted=law)
     return found
 
 
-def in_flight(chains: Mapping[int, Chains], most: int) -> Measurement:
+def in_flight(chains: Mapping[int, Row], most: int) -> Measurement:
     """Return how many loads are on their way at once with the most chains, by Little's law: a wait over a load."""
     return ratio(chains[min(chains)].found, chains[most].found, "loads on their way at once")
 
 
-def gain(chains: Mapping[int, Chains], count: int) -> Measurement:
+def gain(chains: Mapping[int, Row], count: int) -> Measurement:
     """Return how many times as fast loads come in so many chains as in one."""
     return ratio(chains[min(chains)].found, chains[count].found, f"one chain over {count}")
 
 
-@dataclass(frozen=True)
-class Chase:
-    """A chase through as many lines on pages of some size: seconds a load."""
-
-    lie: str
-    found: Measurement
-
-
-@dataclass(frozen=True)
-class Pages:
-    """The same number of lines side by side, a line a page, and a line a page of memory that is on huge pages."""
-
-    chases: Sequence[Chase]
-    apart: Measurement
-    huge: Comparison
-
-
-def random_over_strided(chains: Mapping[int, Chains], passes: Mapping[int, Stride]) -> Measurement:
+def random_over_strided(chains: Mapping[int, Row], passes: Mapping[int, Stride]) -> Measurement:
     """Return a load in one random chain over a number in a stride of one line."""
     return quotient(chains[min(chains)].found, passes[IN_A_LINE].found, "a random load over a number of each line")
 
 
-def pages(lines: int, together: str, normal: str, huge: str, matters: float) -> Pages | Unmeasured:
+def pages(lines: int, together: str, normal: str, huge: str, matters: float) -> Row | Unmeasured:
     """Return a chase through so many lines as they lie, by the three names, taken in turns.
 
     Args:
@@ -320,10 +271,10 @@ def pages(lines: int, together: str, normal: str, huge: str, matters: float) -> 
         following[places] = np.roll(places, -1).astype(np.uint64)
         passes[name] = partial(walks.follow, following, places[:1].astype(np.uint64), lines)
     times = interleave(passes, repeats=_REPEATS, warmup_seconds=_WARMUP_SECONDS)
-    return Pages(
-        [Chase(name, times[name].scaled(1 / lines, "s", f"a load, {name}")) for name in passes],
-        ratio(times[normal], times[together], f"{normal} over {together}"),
-        compare_paired(times[normal], times[huge], matters),
+    return Row(
+        chases=[Row(lie=name, found=times[name].scaled(1 / lines, "s", f"a load, {name}")) for name in passes],
+        apart=ratio(times[normal], times[together], f"{normal} over {together}"),
+        huge=compare_paired(times[normal], times[huge], matters),
     )
 
 
@@ -374,16 +325,7 @@ def shared_line(matters: float, times: int = 400_000) -> dict[str, Any] | Unmeas
     }
 
 
-@dataclass(frozen=True)
-class Habit:
-    """What a programmer does, instead of what, and how the times compare."""
-
-    name: str
-    instead: str
-    compared: Comparison
-
-
-def habit(name: str, instead: str, times: Mapping[str, Measurement]) -> Habit:
+def habit(name: str, instead: str, times: Mapping[str, Measurement]) -> Row:
     """Return a habit of two functions that `interleave` timed: first what to do, then what was done before."""
     done, before = times.values()
-    return Habit(name, instead, compare_paired(before, done, 0.1))
+    return Row(name=name, instead=instead, compared=compare_paired(before, done, 0.1))

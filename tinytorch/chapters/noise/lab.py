@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -28,18 +29,7 @@ _SECONDS = 0.005
 Said = tuple[bool, float]
 
 
-@dataclass(frozen=True)
-class Alarms:
-    """How often a rule called a program different from itself, as a share, and how far its intervals reach from it."""
-
-    rule: str
-    trials: int
-    different: int
-    rate: Statistic
-    reach: Measurement
-
-
-def alarms(rule: str, said: Sequence[Said]) -> Alarms:
+def alarms(rule: str, said: Sequence[Said]) -> Row:
     """Return how often a rule said what; the share has the interval of as many independent ones as these are worth."""
     false = tuple(float(differs) for differs, _ in said)
     share, worth = float(np.mean(false)), max(1, round(dependence(false).effective))
@@ -47,12 +37,12 @@ def alarms(rule: str, said: Sequence[Said]) -> Alarms:
     bounds = share_interval(round(share * worth), worth)
     rate = Statistic(f"false alarms of {rule}", false, "%", conditions, value=share, bounds=bounds)
     reach = Measurement(f"half-width of an interval of {rule}", tuple(half for _, half in said), "%")
-    return Alarms(rule, len(said), int(sum(false)), rate, reach)
+    return Row(rule=rule, trials=len(said), different=int(sum(false)), rate=rate, reach=reach)
 
 
 def against_itself(
     function: Callable[[], Any], trials: int, runs: int = 10, seed: int = 0, beside: Neighbours | None = None
-) -> tuple[Alarms, Alarms, Alarms]:
+) -> tuple[Row, Row, Row]:
     """Return what rules say of the same times of one function: a t-test on halves and on pairs, the book's on pairs.
 
     A trial times 2 ``runs`` calls one after the other, after five that do not count. The first rule takes the former
@@ -88,7 +78,7 @@ def against_itself(
     )
 
 
-def beside_neighbours(function: Callable[[], Any], trials: int) -> tuple[Alarms, Alarms, Alarms]:
+def beside_neighbours(function: Callable[[], Any], trials: int) -> tuple[Row, Row, Row]:
     """Return what `against_itself` does while neighbours come and go; a call is made long enough to meet them."""
     loops = loops_for(function, _SECONDS)
 

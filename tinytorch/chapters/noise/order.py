@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -119,14 +120,6 @@ def one_call(function: Callable[[], Any]) -> OneCall:
 
 
 @dataclass(frozen=True)
-class Moment:
-    """The seconds of the sample with this number, over all series."""
-
-    number: int
-    seconds: Measurement
-
-
-@dataclass(frozen=True)
 class Disturbed:
     """Two copies of one program, and a neighbour that comes half way.
 
@@ -138,7 +131,7 @@ class Disturbed:
         turns: the copies in turns: the same samples, of each two neighbours one to either.
     """
 
-    timeline: Sequence[Moment]
+    timeline: Sequence[Row]
     arrival: Counted
     predicted: Modelled
     sequence: Measurement
@@ -169,7 +162,10 @@ def beside_a_neighbour(function: Callable[[], Any]) -> Disturbed:
     pairs = np.random.default_rng(0).permuted(whole.reshape(-1, 2), axis=1)
     dealt = from_turns({"A": pairs[:, 0], "B": pairs[:, 1]}, sample="calls", conditions=conditions, block=_SAMPLES)
     return Disturbed(
-        [Moment(at + 1, Measurement("a sample", tuple(each), "s", trials)) for at, each in enumerate(whole.T.tolist())],
+        [
+            Row(number=at + 1, seconds=Measurement("a sample", tuple(each), "s", trials))
+            for at, each in enumerate(whole.T.tolist())
+        ],
         Counted(_SAMPLES, "1", "samples without a neighbour"),
         Modelled(cores / (FOR_EACH_CORE * cores + 1), "", "share of a core beside neighbours", "a fair scheduler"),
         Measurement("one copy, then the other", tuple((middles[:, 0] / middles[:, 1]).tolist()), "", trials),
@@ -189,16 +185,7 @@ def _seconds(function: Callable[[], Any], loops: int) -> float:
     return (time.perf_counter_ns() - start) * 1e-9 / loops
 
 
-@dataclass(frozen=True)
-class Seen:
-    """The smallest difference that so many pairs tell from nothing, and the same by the root of their number."""
-
-    pairs: int
-    found: Measurement
-    predicted: Modelled
-
-
-def seen_by(times: Mapping[str, Measurement], numbers: Sequence[int]) -> dict[int, Seen]:
+def seen_by(times: Mapping[str, Measurement], numbers: Sequence[int]) -> dict[int, Row]:
     """Return how far intervals of so many ``numbers`` of pairs reach, of two copies of one program taken in turns.
 
     Each is half the width of the interval of the median ratio of pairs that are drawn from all, again and again,
@@ -216,12 +203,14 @@ def seen_by(times: Mapping[str, Measurement], numbers: Sequence[int]) -> dict[in
     found = {number: reach(number) for number in numbers}
     first, law = found[numbers[0]], "a half-width that falls with the root of the number"
     return {
-        number: Seen(number, one, Modelled.by(law, first.scaled((numbers[0] / number) ** 0.5, "%")))
+        number: Row(
+            pairs=number, found=one, predicted=Modelled.by(law, first.scaled((numbers[0] / number) ** 0.5, "%"))
+        )
         for number, one in found.items()
     }
 
 
-def gain(seen: Mapping[int, Seen], few: int, many: int) -> Measurement:
+def gain(seen: Mapping[int, Row], few: int, many: int) -> Measurement:
     """Return how many times as small a difference many pairs see as few do."""
     return quotient(seen[few].found, seen[many].found, f"half-width of an interval of {few} pairs over one of {many}")
 

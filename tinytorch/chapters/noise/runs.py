@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -187,20 +188,12 @@ def worth(prices: Mapping[int, Price], calls: int) -> Measurement:
     )
 
 
-@dataclass(frozen=True)
-class Repeat:
-    """What the process with this number timed: a call, with the interval of its own samples."""
-
-    process: int
-    time: Statistic
-
-
-def repeats(processes: Sequence[Measurement]) -> list[Repeat]:
+def repeats(processes: Sequence[Measurement]) -> list[Row]:
     """Return the median of each process, with the interval that its own samples give it and nothing else."""
     return [
-        Repeat(
-            number,
-            Statistic(
+        Row(
+            process=number,
+            time=Statistic(
                 one.name,
                 one.samples,
                 one.unit,

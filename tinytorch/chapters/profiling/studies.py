@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -53,19 +54,10 @@ def shares_by_model(
         return {name: shares(partial(model, inputs[name]), kinds, repeats=repeats) for name, model in trained.items()}
 
 
-@dataclass(frozen=True)
-class KindShare:
-    """Share of a kind of op in the time of a model's ops."""
-
-    label: str
-    kind: str
-    share: Measurement
-
-
-def shown_shares(by_model: Mapping[str, Mapping[str, Measurement]], above: float) -> list[KindShare]:
+def shown_shares(by_model: Mapping[str, Mapping[str, Measurement]], above: float) -> list[Row]:
     """Return the shares ``above`` so much, the largest of each model first."""
     return [
-        KindShare(f"{name.upper()}: {kind}", kind, share)
+        Row(label=f"{name.upper()}: {kind}", kind=kind, share=share)
         for name, found in by_model.items()
         for kind, share in sorted(found.items(), key=lambda item: -item[1].median)
         if share.median > above
@@ -177,26 +169,21 @@ def order_of_models(seconds: Mapping[str, Measurement]) -> dict[str, Measurement
     }
 
 
-@dataclass(frozen=True)
-class TrainingStep:
-    """Phases of a model's training step: seconds, and the backward over the forward pass in time and arithmetic."""
-
-    label: str
-    seconds: Mapping[str, Measurement]
-    ratio: Measurement
-    flops: Counted
-
-
 def training_steps(
     steps: Mapping[str, Mapping[str, Measurement]],
     back: Mapping[str, Measurement],
     counted: Mapping[str, Mapping[str, Any]],
-) -> dict[str, TrainingStep]:
+) -> dict[str, Row]:
     """Return the step of each model: its phases, the ratio of two of them, and ``profile_backward_pass`` of it."""
     what = "contractions of the backward over those of the forward pass"
     flops = {name: each["backward_flops"] / each["forward_flops"] for name, each in counted.items()}
     return {
-        name: TrainingStep(name.upper(), steps[name], times, Counted(flops[name], "", f"{what}, {name.upper()}"))
+        name: Row(
+            label=name.upper(),
+            seconds=steps[name],
+            ratio=times,
+            flops=Counted(flops[name], "", f"{what}, {name.upper()}"),
+        )
         for name, times in back.items()
     }
 
@@ -233,24 +220,16 @@ def attention_of_training(length: int, repeats: int = 6) -> Measurement:
     return found["module"]
 
 
-@dataclass(frozen=True)
-class AttentionShare:
-    """Attention's share of a block's time and arithmetic, by the block's width and by positions over width."""
-
-    width: str
-    ratio: float
-    time: Measurement
-    arithmetic: Modelled
-
-
-def attention_shares(by_width: Mapping[int, Mapping[int, Measurement]]) -> list[AttentionShare]:
+def attention_shares(by_width: Mapping[int, Mapping[int, Measurement]]) -> list[Row]:
     """Return what was measured, by width and by positions, beside what the arithmetic says."""
     return [
-        AttentionShare(
-            f"{width} wide",
-            positions / width,
-            time,
-            Modelled(attention_share(positions, width).value, "%", f"share at {positions} positions", "arithmetic"),
+        Row(
+            width=f"{width} wide",
+            ratio=positions / width,
+            time=time,
+            arithmetic=Modelled(
+                attention_share(positions, width).value, "%", f"share at {positions} positions", "arithmetic"
+            ),
         )
         for width, by_length in by_width.items()
         for positions, time in by_length.items()
@@ -326,26 +305,7 @@ def half_batch(few: tuple[int, Measurement], more: tuple[int, Measurement]) -> S
     return Statistic("half of the limit", (value,), "examples", conditions, value=value, bounds=bounds)
 
 
-@dataclass(frozen=True)
-class Rate:
-    """Throughput of a model at one batch, and what the law of two parts says of it."""
-
-    model: str
-    batch: int
-    rate: Measurement
-    law: Modelled | Unmeasured
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """Rates of a model by batch; the law's at the largest, and the batch at which it gives half of its limit."""
-
-    rates: Sequence[Rate]
-    law: Modelled | Unmeasured
-    half_batch: Modelled | Unmeasured
-
-
-def throughput(seconds: Mapping[int, Mapping[str, Measurement]]) -> dict[str, Throughput]:
+def throughput(seconds: Mapping[int, Mapping[str, Measurement]]) -> dict[str, Row]:
     """Return what ``seconds`` of a call, by batch and by model, make of throughput, and what two of them predict.
 
     The smallest batch and the middle one give the two parts of a call's time: one that each call costs, one that each
@@ -355,7 +315,7 @@ def throughput(seconds: Mapping[int, Mapping[str, Measurement]]) -> dict[str, Th
     return {name: _throughput(name.upper(), {batch: each[name] for batch, each in seconds.items()}) for name in names}
 
 
-def _throughput(label: str, seconds: Mapping[int, Measurement]) -> Throughput:
+def _throughput(label: str, seconds: Mapping[int, Measurement]) -> Row:
     batches = [*seconds]
     few, more, many = batches[0], batches[len(batches) // 2], batches[-1]
     two = (few, seconds[few]), (more, seconds[more])
@@ -365,16 +325,25 @@ def _throughput(label: str, seconds: Mapping[int, Measurement]) -> Throughput:
         none = Unmeasured(
             "the time of a call was not larger than that of its examples here: a quieter machine would tell them apart"
         )
-        return Throughput([Rate(label, batch, rate, none) for batch, rate in rates.items()], none, none)
+        return Row(
+            rates=[Row(model=label, batch=batch, rate=rate, law=none) for batch, rate in rates.items()],
+            law=none,
+            half_batch=none,
+        )
     each, law = (seconds[more].median - seconds[few].median) / (more - few), "the law of two parts"
     call, by = seconds[few].median - few * each, f"from the times of {few} and {more}"
-    return Throughput(
-        [
-            Rate(label, batch, rate, Modelled(batch / (call + batch * each), "items/s", "throughput", law))
+    return Row(
+        rates=[
+            Row(
+                model=label,
+                batch=batch,
+                rate=rate,
+                law=Modelled(batch / (call + batch * each), "items/s", "throughput", law),
+            )
             for batch, rate in rates.items()
         ],
-        Modelled.by(law, last.per(many, "items/s"), f"throughput of the {label} in a batch of {many}, {by}"),
-        Modelled.by(law, half, f"batch at which the {label} reaches half of its limit, {by}"),
+        law=Modelled.by(law, last.per(many, "items/s"), f"throughput of the {label} in a batch of {many}, {by}"),
+        half_batch=Modelled.by(law, half, f"batch at which the {label} reaches half of its limit, {by}"),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -58,17 +59,7 @@ class _Inputs(Observer):
             self.found[call.path] = np.array(inputs[0].reshape(-1, inputs[0].shape[-1]))
 
 
-@dataclass(frozen=True)
-class Bits:
-    """Errors of a model's outputs with weights of so many bits: each rounded, and chosen for the product."""
-
-    bits: int
-    rounded: Counted
-    chosen: Counted
-    over: Counted
-
-
-def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, Bits]:
+def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, Row]:
     """Return what few bits in all linear layers of the zoo's GPT do to its outputs for so many test examples.
 
     Codes are chosen on what comes into each layer of the float model from as many training examples.
@@ -92,7 +83,7 @@ def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, Bit
     for each in bits:
         plain, chosen = error(each, "rounded"), error(each, "chosen")
         over = Counted(plain.value / chosen.value, "", f"error of rounded over chosen codes, {each} bits")
-        found[each] = Bits(each, plain, chosen, over)
+        found[each] = Row(bits=each, rounded=plain, chosen=chosen, over=over)
     return found
 
 
@@ -216,15 +207,6 @@ def int4(numbers: Array) -> Array:
     return (np.clip(np.round(blocks / step), -7, 7) * step).reshape(numbers.shape)
 
 
-@dataclass(frozen=True)
-class Format:
-    """A format of few bits: bits a number with its share of the scales, and signal to noise of two kinds of numbers."""
-
-    bits: Counted
-    normal: Counted
-    rest: Counted
-
-
 #: Each format: how it rounds, and its bits a number.
 _FORMATS: dict[str, tuple[Callable[[Array], Array], float]] = {
     "INT8, one scale": (eight_bits, 8.0),
@@ -235,7 +217,7 @@ _FORMATS: dict[str, tuple[Callable[[Array], Array], float]] = {
 }
 
 
-def formats(count: int, outlier: float) -> dict[str, Format]:
+def formats(count: int, outlier: float) -> dict[str, Row]:
     """Return signal to noise of so many normal numbers in each format, and of all others when one is an outlier."""
     normal, stretched = (normals_with_outlier(count, large) for large in (0.0, outlier))
     others = stretched != outlier
@@ -244,10 +226,10 @@ def formats(count: int, outlier: float) -> dict[str, Format]:
         return Counted(decibels(numbers[which], form(numbers)[which]), "dB", f"signal to noise, {what}")
 
     return {
-        name: Format(
-            Counted(bits, "bit", f"bits a number, {name}"),
-            signal(form, normal, others, f"normal numbers in {name}"),
-            signal(form, stretched, others, f"all but the outlier in {name}"),
+        name: Row(
+            bits=Counted(bits, "bit", f"bits a number, {name}"),
+            normal=signal(form, normal, others, f"normal numbers in {name}"),
+            rest=signal(form, stretched, others, f"all but the outlier in {name}"),
         )
         for name, (form, bits) in _FORMATS.items()
     }

@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -94,21 +95,9 @@ def replaced_ops(model: Module, coded: Module, inputs: Any, repeats: int = 30) -
     return Replaced(share, alone, Modelled.by("Amdahl's law", whole))
 
 
-@dataclass(frozen=True)
-class LayerGain:
-    """A linear layer in float32 and in codes, in shares of their peaks; and, of the time in codes, `layer_parts`."""
-
-    float_share: Measurement
-    coded_share: Measurement
-    speedup: Measurement
-    stored: Derived
-    error: Counted
-    parts: Mapping[str, Measurement]
-
-
 def layer_gain(
     rows: int, depth: int, columns: int, machine: Ceilings, plan: Plan | None = None, repeats: int = 30
-) -> LayerGain:
+) -> Row:
     """Return what a quantized linear layer gains and costs, and where its time goes."""
     layers, x = _twins(depth, columns, {"quantized": plan or Plan()}), _input(rows, depth)
     seconds = in_turns(layers, x, repeats)
@@ -117,13 +106,13 @@ def layer_gain(
         whole, coded = (layer(x).data for layer in layers.values())
     float_rate = seconds["float32"].per(work, "FLOP/s", f"float32 layer, {name}")
     coded_rate = seconds["quantized"].per(work, "OP/s", f"8-bit layer, {name}")
-    return LayerGain(
-        quotient(float_rate, machine.fp32_peak, f"share of the peak, {name}", "%"),
-        quotient(coded_rate, machine.int8_peak, f"share of the peak, {name}", "%"),
-        ratio(seconds["float32"], seconds["quantized"], f"float32 over int8, {name}"),
-        _stored(layers["quantized"]).over(_stored(layers["float32"]), "bytes of those in float32", "%"),
-        Counted(relative_error(whole, coded), "%", "relative error of the outputs"),
-        layer_parts(rows, depth, columns, plan, repeats),
+    return Row(
+        float_share=quotient(float_rate, machine.fp32_peak, f"share of the peak, {name}", "%"),
+        coded_share=quotient(coded_rate, machine.int8_peak, f"share of the peak, {name}", "%"),
+        speedup=ratio(seconds["float32"], seconds["quantized"], f"float32 over int8, {name}"),
+        stored=_stored(layers["quantized"]).over(_stored(layers["float32"]), "bytes of those in float32", "%"),
+        error=Counted(relative_error(whole, coded), "%", "relative error of the outputs"),
+        parts=layer_parts(rows, depth, columns, plan, repeats),
     )
 
 
