@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace as Row
 from typing import Final, Literal
 
@@ -16,25 +16,15 @@ from tinytorch.perf.measuring.conditions import Caches, Conditions
 FlawName = Literal["order", "threads", "caches", "statistic", "baseline"]
 
 
-@dataclass(frozen=True)
-class Report:
-    """A published speedup.
+def reports(seed: int = 0) -> list[tuple[Row, FlawName | None]]:
+    """Return made-up reports, each with at most one flaw, and its name: what `check_flaw` asks about.
 
-    Attributes:
+    Returns:
         baseline, candidate: times; their conditions say how many ``blas_threads`` there were, whether ``caches``
             were warm or cold, and what they were ``interleaved_with``.
         statistics: what was divided by what: "median" or "minimum" of baseline and candidate.
         best_known: median seconds of the fastest version that its readers know of.
     """
-
-    baseline: Measurement
-    candidate: Measurement
-    statistics: tuple[str, str]
-    best_known: float
-
-
-def reports(seed: int = 0) -> list[tuple[Report, FlawName | None]]:
-    """Return made-up reports, each with at most one flaw, and its name: what `check_flaw` asks about."""
     draw = np.random.default_rng(seed)
     names: Final[tuple[FlawName | None, ...]] = ("order", "threads", "caches", "statistic", "baseline", None)
     made = []
@@ -51,11 +41,11 @@ def reports(seed: int = 0) -> list[tuple[Report, FlawName | None]]:
             one, other = replace(one, interleaved_with=("candidate",)), replace(other, interleaved_with=("baseline",))
         made.append(
             (
-                Report(
-                    _times("baseline", seconds, one, draw),
-                    _times("candidate", seconds / 1.3, other, draw),
-                    ("median", "minimum") if flaw == "statistic" else ("median", "median"),
-                    seconds * (0.2 if flaw == "baseline" else 1.0),
+                Row(
+                    baseline=_times("baseline", seconds, one, draw),
+                    candidate=_times("candidate", seconds / 1.3, other, draw),
+                    statistics=("median", "minimum") if flaw == "statistic" else ("median", "median"),
+                    best_known=seconds * (0.2 if flaw == "baseline" else 1.0),
                 ),
                 flaw,
             )
@@ -75,7 +65,7 @@ def _shown(times: Measurement) -> str:
 
 
 @exercise_check
-def check_flaw(function: Callable[[Report], FlawName | None]) -> None:
+def check_flaw(function: Callable[[Row], FlawName | None]) -> None:
     """Return "... passed" if ``function(report)`` names the flaw of each report, and None of those that have none.
 
     The names are "order" (not in turns), "threads", "caches", "statistic" (another for each), and "baseline" (more

@@ -97,21 +97,6 @@ def zeros_in_dense(width: int, rows: int, sparsities: Sequence[float], repeats: 
 
 
 @dataclass(frozen=True)
-class SparseSpeed:
-    """A square layer in compressed sparse rows by share of zeros, and from which share on it is faster.
-
-    ``line`` goes through the first share that was tried and the last but one; ``predicted`` is where it breaks even,
-    ``far`` the speedup that it gives at the last share.
-    """
-
-    levels: Mapping[float, Row]
-    break_even: Statistic | Unmeasured
-    line: Line
-    predicted: Modelled
-    far: Modelled
-
-
-@dataclass(frozen=True)
 class Line:
     """The time of a sparse product over that of the dense one: a part of each call, and one for each weight left.
 
@@ -145,8 +130,12 @@ def line_through(fuller: float, full: Measurement, sparser: float, sparse: Measu
     )
 
 
-def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> SparseSpeed:
-    """Return the speed of sparse storage at three or more rising sparsities, in turns with the dense layer."""
+def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> Row:
+    """Return the speed of sparse storage at three or more rising sparsities, in turns with the dense layer.
+
+    ``line`` goes through the first share that was tried and the last but one; ``predicted`` is where it breaks even,
+    ``far`` the speedup that it gives at the last share.
+    """
     pruned = [magnitude_prune(Linear(width, width, seed=0), each) for each in sparsities]
     twins = dict(zip(sparsities, map(SparseLinear, pruned), strict=True))
     x = _input(rows, width)
@@ -172,16 +161,16 @@ def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: in
     first, *_, near, last = gains
     line = line_through(first, gains[first], near, gains[near])
     what = f"{rows} row" if rows == 1 else f"{rows} rows"
-    return SparseSpeed(
-        levels,
-        time_break_even(sparsities, list(gains.values()), f"sparsity from which CSR is faster, {what}"),
-        line,
-        line.break_even(f"sparsity from which CSR is faster, predicted, {what}"),
-        line.speedup(last, f"speedup of CSR with {last:.0%} zeros, predicted, {what}"),
+    return Row(
+        levels=levels,
+        break_even=time_break_even(sparsities, list(gains.values()), f"sparsity from which CSR is faster, {what}"),
+        line=line,
+        predicted=line.break_even(f"sparsity from which CSR is faster, predicted, {what}"),
+        far=line.speedup(last, f"speedup of CSR with {last:.0%} zeros, predicted, {what}"),
     )
 
 
-def beside(one: SparseSpeed, many: SparseSpeed) -> list[dict[str, Row]]:
+def beside(one: Row, many: Row) -> list[dict[str, Row]]:
     """Return the same layers, run on few rows and on many, side by side."""
     return [{"one": one.levels[each], "many": layer} for each, layer in many.levels.items()]
 

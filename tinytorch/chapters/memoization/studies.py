@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import SimpleNamespace as Row
 from typing import Any
@@ -113,27 +112,13 @@ def warm(run: Callable[[], Any]) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True)
-class Workload:
-    """A call of a model: its FLOPs and bytes, the seconds that each takes at least, and those that it took.
-
-    ``balance`` is the time of the arithmetic over that of the bytes, and ``over`` the time over the larger of the two.
-    """
-
-    flops: Counted
-    nbytes: Counted
-    by_flops: Modelled
-    by_bytes: Modelled
-    measured: Measurement
-    balance: Measurement
-    over: Measurement
-
-
-def two_workloads(models: Mapping[str, GPT], rows: int, at_most_seconds: float) -> dict[str, Workload]:
+def two_workloads(models: Mapping[str, GPT], rows: int, at_most_seconds: float) -> dict[str, Row]:
     """Return the prefill of so many rows, and the step behind them, of each model by name.
 
     In turns with them ran what their bounds are taken from: a product of as many rows with a matrix of the MLP, which
     says how fast this machine multiplies, and one of a row and a single matrix of as many bytes as the step reads.
+
+    ``balance`` is the time of the arithmetic over that of the bytes, and ``over`` the time over the larger of the two.
     """
     found = {}
     for name, model in models.items():
@@ -159,19 +144,19 @@ def two_workloads(models: Mapping[str, GPT], rows: int, at_most_seconds: float) 
             share = count / (2 * rows * wide.size)
             computing = times["many rows"].scaled(share, "s", "the FLOPs, at the rate of one product")
             larger = computing if phase == "prefill" else reading
-            found[f"{name}, {phase}"] = Workload(
-                Counted(count, "FLOP", f"arithmetic of the {phase}"),
-                Counted(nbytes, "B", "weights and kept positions"),
-                Modelled.by("the FLOPs, at the rate of one product", computing),
-                Modelled.by("the bytes, at the rate of one large matrix", reading),
-                times[phase],
-                ratio(computing, reading, "time of the arithmetic over that of the bytes"),
-                ratio(times[phase], larger, f"{name}: {phase} over its bound"),
+            found[f"{name}, {phase}"] = Row(
+                flops=Counted(count, "FLOP", f"arithmetic of the {phase}"),
+                nbytes=Counted(nbytes, "B", "weights and kept positions"),
+                by_flops=Modelled.by("the FLOPs, at the rate of one product", computing),
+                by_bytes=Modelled.by("the bytes, at the rate of one large matrix", reading),
+                measured=times[phase],
+                balance=ratio(computing, reading, "time of the arithmetic over that of the bytes"),
+                over=ratio(times[phase], larger, f"{name}: {phase} over its bound"),
             )
     return found
 
 
-def rows_saved(found: Mapping[str, Workload], name: str) -> tuple[Modelled, Comparison]:
+def rows_saved(found: Mapping[str, Row], name: str) -> tuple[Modelled, Comparison]:
     """Return how many times as fast a token is with its cache than when all is read again: by the bounds, and timed."""
     again, once = found[f"{name}, prefill"], found[f"{name}, step"]
     bounds = ratio(as_measurement(again.by_flops), as_measurement(once.by_bytes), "bound of a prefill over a step's")

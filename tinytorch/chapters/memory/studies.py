@@ -32,68 +32,45 @@ _WARMUP_SECONDS = 0.2
 _REPEATS = 30
 
 
-@dataclass(frozen=True)
-class Waits:
-    """How long one load waits: by the size of what it may lie in, near and far, and what a core could do meanwhile.
+def waits(machine: Ceilings) -> Row:
+    """Return how long one load waits on this machine, by its ladder.
 
-    Attributes:
+    Returns:
         curve: the wait at each working set.
         borders: bytes of each cache, by its name, as far as they are known.
         near, far: the wait for the first cache, and for memory.
         ratio: far over near.
         cycles: of the clock, in the wait for memory.
     """
-
-    curve: Sequence[Row]
-    borders: Mapping[str, Counted]
-    near: Measurement
-    far: Measurement
-    ratio: Measurement
-    cycles: Measurement
-
-
-def waits(machine: Ceilings) -> Waits:
-    """Return how long one load waits on this machine, by its ladder."""
     near, far = machine.levels[0].latency, machine.levels[-1].latency
     cycle = machine.clock.per(1, "s", "a cycle of the clock")
     sizes = {level.name: level.capacity for level in machine.levels[:-1]}
-    return Waits(
-        [
+    return Row(
+        curve=[
             Row(size=Counted(one.working_set, "B", "the working set"), found=one.reached)
             for one in machine.curves["latency"]
         ],
-        {f"end of {name}": Counted(size, "B", f"what {name} holds") for name, size in sizes.items() if size},
-        near,
-        far,
-        quotient(far, near, "the wait for memory over that for the first cache"),
-        quotient(far, cycle, "cycles in the wait for memory", "cycles"),
+        borders={f"end of {name}": Counted(size, "B", f"what {name} holds") for name, size in sizes.items() if size},
+        near=near,
+        far=far,
+        ratio=quotient(far, near, "the wait for memory over that for the first cache"),
+        cycles=quotient(far, cycle, "cycles in the wait for memory", "cycles"),
     )
 
 
-@dataclass(frozen=True)
-class Stride:
-    """A pass over every so-many-th number.
-
-    Attributes:
-        stride: how far one number is from the next.
-        whole: seconds of the pass.
-        found: seconds for each number that was added.
-        predicted: the same, if lines came at the speed at which memory is read, and nothing else took time.
-    """
-
-    stride: int
-    whole: Measurement
-    found: Measurement
-    predicted: Modelled
-
-
-def every(numbers: npt.NDArray[np.int32], strides: Sequence[int], machine: Ceilings) -> dict[int, Stride]:
+def every(numbers: npt.NDArray[np.int32], strides: Sequence[int], machine: Ceilings) -> dict[int, Row]:
     """Return a pass over a matrix for each stride, taken in turns; each row of it is walked in these strides.
 
     Args:
         numbers: much larger than any cache, and a view of a wider matrix, so that one compiled body takes all strides.
         strides: ascending; a stride divides the length of a row.
         machine: says how fast memory is read.
+
+    Returns:
+        stride: how far one number is from the next.
+        whole: seconds of the pass.
+        found: seconds for each number that was added.
+        predicted: the same, if lines came at the speed at which memory is read, and nothing else took time.
     """
     views = {stride: numbers[:, ::stride] for stride in strides}
     passes = {str(stride): partial(walks.add_up, view) for stride, view in views.items()}
@@ -104,16 +81,18 @@ def every(numbers: npt.NDArray[np.int32], strides: Sequence[int], machine: Ceili
         name, whole = f"a number, stride {stride}", times[str(stride)]
         moved = min(stride, IN_A_LINE) * _NUMBER
         bytes_alone = Modelled.by("lines at the speed at which memory is read", read.per(moved, "s", name))
-        found[stride] = Stride(stride, whole, whole.scaled(1 / view.size, "s", name), bytes_alone)
+        found[stride] = Row(
+            stride=stride, whole=whole, found=whole.scaled(1 / view.size, "s", name), predicted=bytes_alone
+        )
     return found
 
 
-def left(passes: Mapping[int, Stride], stride: int, of: int) -> Measurement:
+def left(passes: Mapping[int, Row], stride: int, of: int) -> Measurement:
     """Return what a pass in this stride takes of the time of one in the stride ``of``."""
     return ratio(passes[stride].whole, passes[of].whole, f"a pass in strides of {stride} over one in strides of {of}")
 
 
-def per_number(passes: Mapping[int, Stride], stride: int) -> Measurement:
+def per_number(passes: Mapping[int, Row], stride: int) -> Measurement:
     """Return what a number takes in this stride over what it takes where all are used."""
     return ratio(passes[stride].found, passes[min(passes)].found, f"a number, stride {stride} over all")
 
@@ -244,7 +223,7 @@ def gain(chains: Mapping[int, Row], count: int) -> Measurement:
     return ratio(chains[min(chains)].found, chains[count].found, f"one chain over {count}")
 
 
-def random_over_strided(chains: Mapping[int, Row], passes: Mapping[int, Stride]) -> Measurement:
+def random_over_strided(chains: Mapping[int, Row], passes: Mapping[int, Row]) -> Measurement:
     """Return a load in one random chain over a number in a stride of one line."""
     return quotient(chains[min(chains)].found, passes[IN_A_LINE].found, "a random load over a number of each line")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace as Row
 from typing import Any
 
@@ -123,25 +123,9 @@ def rare_enough(rate: Measurement, *, asked_for: float, passes: float) -> Judgem
     return wanted if wanted.verdict is Verdict.REFUTED else verdict_between(rate, high=passes)
 
 
-@dataclass(frozen=True)
-class Family:
-    """Comparisons of a program with itself that are read together: how many of such families raise a false alarm.
-
-    Attributes:
-        name: the interval of each comparison.
-        missed: by the coin, how often one interval misses.
-        predicted, found: how often at least one of the family does.
-    """
-
-    name: str
-    missed: Modelled
-    predicted: Modelled
-    found: Statistic
-
-
 def families(
     calls: Measurement, intervals: dict[str, int], comparisons: int, pairs: int = 15, count: int = 4000, seed: int = 0
-) -> dict[str, Family]:
+) -> dict[str, Row]:
     """Return how often families of so many ``comparisons`` of a program with itself raise a false alarm.
 
     Each comparison deals calls, drawn anew from one process, to ``pairs`` pairs, and makes an interval of their ratios.
@@ -153,6 +137,11 @@ def families(
         pairs: of a comparison.
         count: of families.
         seed: of what is drawn.
+
+    Returns:
+        name: the interval of each comparison.
+        missed: by the coin, how often one interval misses.
+        predicted, found: how often at least one of the family does.
     """
     draw = np.random.default_rng(seed)
     first, second = draw.choice(np.asarray(calls.samples), (2, count, comparisons, pairs))
@@ -165,10 +154,10 @@ def families(
         conditions = Conditions(sample=Sample.TRIALS, statistic="share", interval_by="Clopper and Pearson")
         rate = replace(share_right(shared, np.asarray(alarm)), conditions=conditions)
         law = "independent tosses of a coin"
-        found[name] = Family(
-            name,
-            Modelled(missed, "%", f"chance of one interval to miss, {name}", law),
-            Modelled(1 - (1 - missed) ** comparisons, "%", f"chance of a {shared}", law),
-            rate,
+        found[name] = Row(
+            name=name,
+            missed=Modelled(missed, "%", f"chance of one interval to miss, {name}", law),
+            predicted=Modelled(1 - (1 - missed) ** comparisons, "%", f"chance of a {shared}", law),
+            found=rate,
         )
     return found

@@ -26,7 +26,7 @@ from tinytorch.perf.measuring import (
     quotient,
     ratio,
 )
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Sample
 from tinytorch.perf.measuring.planning import POWER
 from tinytorch.perf.measuring.statistics import median, median_interval
@@ -70,29 +70,17 @@ def neighbours(count: int) -> Iterator[Neighbours]:
         yield started
 
 
-@dataclass(frozen=True)
-class OneCall:
-    """A short call, in seconds.
+def one_call(function: Callable[[], Any]) -> Row:
+    """Return how long a short function seems to take when it is timed alone, and in a row, both in each of many rounds.
 
-    Attributes:
+    A sample of what is timed alone is the mean of many such times.
+
+    Returns:
         alone: between two readings of the clock.
         nothing: between two readings with nothing between them.
         in_a_row: many calls between two readings, over their number.
         predicted: of one alone, if it takes what it does in a row, and what two readings take by themselves.
         ratio: alone over in a row.
-    """
-
-    alone: Measurement
-    nothing: Measurement
-    in_a_row: Measurement
-    predicted: Modelled
-    ratio: Measurement
-
-
-def one_call(function: Callable[[], Any]) -> OneCall:
-    """Return how long a short function seems to take when it is timed alone, and in a row, both in each of many rounds.
-
-    A sample of what is timed alone is the mean of many such times.
     """
     clock = time.perf_counter_ns
     series: tuple[list[float], ...] = ([], [], [])
@@ -116,34 +104,28 @@ def one_call(function: Callable[[], Any]) -> OneCall:
     empty, one, many = taken.values()
     both = replace(one, name="a call and two readings", samples=tuple(np.add(empty.samples, many.samples).tolist()))
     law = "a call in a row, and what two readings take by themselves"
-    return OneCall(one, empty, many, Modelled.by(law, both), ratio(one, many, "a call timed alone over one in a row"))
+    return Row(
+        alone=one,
+        nothing=empty,
+        in_a_row=many,
+        predicted=Modelled.by(law, both),
+        ratio=ratio(one, many, "a call timed alone over one in a row"),
+    )
 
 
-@dataclass(frozen=True)
-class Disturbed:
-    """Two copies of one program, and a neighbour that comes half way.
-
-    Attributes:
-        timeline: seconds of each sample, in the order in which they were taken.
-        arrival: the number of the last sample without the neighbour.
-        predicted: the speedup of the second copy where the first had the quiet half, if the system is fair.
-        sequence: the same, as each series found it.
-        turns: the copies in turns: the same samples, of each two neighbours one to either.
-    """
-
-    timeline: Sequence[Row]
-    arrival: Counted
-    predicted: Modelled
-    sequence: Measurement
-    turns: Comparison
-
-
-def beside_a_neighbour(function: Callable[[], Any]) -> Disturbed:
+def beside_a_neighbour(function: Callable[[], Any]) -> Row:
     """Return what a neighbour makes of two copies of one program, by the order in which they are timed.
 
     Each series times the function in a quiet half and beside two counting processes for each core, in another half.
     Whoever takes one copy after the other has one in each half. To take them in turns is to have one of each two
     neighbouring samples, in a drawn order. So both orders judge the same samples.
+
+    Returns:
+        timeline: seconds of each sample, in the order in which they were taken.
+        arrival: the number of the last sample without the neighbour.
+        predicted: the speedup of the second copy where the first had the quiet half, if the system is fair.
+        sequence: the same, as each series found it.
+        turns: the copies in turns: the same samples, of each two neighbours one to either.
     """
     loops = loops_for(function, _SECONDS)
     cores = len(usable_cores())
@@ -161,15 +143,17 @@ def beside_a_neighbour(function: Callable[[], Any]) -> Disturbed:
     middles = np.median(halves, axis=2)
     pairs = np.random.default_rng(0).permuted(whole.reshape(-1, 2), axis=1)
     dealt = from_turns({"A": pairs[:, 0], "B": pairs[:, 1]}, sample="calls", conditions=conditions, block=_SAMPLES)
-    return Disturbed(
-        [
+    return Row(
+        timeline=[
             Row(number=at + 1, seconds=Measurement("a sample", tuple(each), "s", trials))
             for at, each in enumerate(whole.T.tolist())
         ],
-        Counted(_SAMPLES, "1", "samples without a neighbour"),
-        Modelled(cores / (FOR_EACH_CORE * cores + 1), "", "share of a core beside neighbours", "a fair scheduler"),
-        Measurement("one copy, then the other", tuple((middles[:, 0] / middles[:, 1]).tolist()), "", trials),
-        compare_paired(dealt["A"], dealt["B"], _MATTERS),
+        arrival=Counted(_SAMPLES, "1", "samples without a neighbour"),
+        predicted=Modelled(
+            cores / (FOR_EACH_CORE * cores + 1), "", "share of a core beside neighbours", "a fair scheduler"
+        ),
+        sequence=Measurement("one copy, then the other", tuple((middles[:, 0] / middles[:, 1]).tolist()), "", trials),
+        turns=compare_paired(dealt["A"], dealt["B"], _MATTERS),
     )
 
 

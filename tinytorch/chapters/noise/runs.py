@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace as Row
 from typing import Any
 
@@ -130,23 +130,6 @@ def beyond_three_deviations(series: Sequence[Measurement]) -> Measurement:
     return _of_each(series, "calls more than three deviations above the median", beyond)
 
 
-@dataclass(frozen=True)
-class Price:
-    """How many calls in a row tell of the median as much as one that is independent, by the number of calls in a block.
-
-    Attributes:
-        calls: in a block.
-        in_a_row: by the scatter of blocks of calls as they came.
-        shuffled: the same of calls in a drawn order.
-        predicted: what calls would have of which only neighbours are alike.
-    """
-
-    calls: int
-    in_a_row: Measurement
-    shuffled: Measurement
-    predicted: Modelled
-
-
 def price(samples: Samples, calls: int) -> float:
     """Return the variance of the number of calls above the median in a block, over that of as many tosses of a coin."""
     array = checked(samples)
@@ -154,8 +137,15 @@ def price(samples: Samples, calls: int) -> float:
     return float(above.sum(axis=1).var(ddof=1)) / (calls / 4)
 
 
-def prices(series: Sequence[Measurement], sizes: Sequence[int]) -> dict[int, Price]:
-    """Return the price of dependence by the size of a block, of series from several processes."""
+def prices(series: Sequence[Measurement], sizes: Sequence[int]) -> dict[int, Row]:
+    """Return the price of dependence by the size of a block, of series from several processes.
+
+    Returns:
+        calls: in a block.
+        in_a_row: by the scatter of blocks of calls as they came.
+        shuffled: the same of calls in a drawn order.
+        predicted: what calls would have of which only neighbours are alike.
+    """
     mixed = [shuffled(one) for one in series]
 
     def found(of: Sequence[Measurement], calls: int, way: str) -> Measurement:
@@ -172,12 +162,17 @@ def prices(series: Sequence[Measurement], sizes: Sequence[int]) -> dict[int, Pri
         return Modelled.by("a part of each call that the next one keeps", replace(of, samples=made))
 
     return {
-        calls: Price(calls, found(series, calls, "in a row"), found(mixed, calls, "shuffled"), short(calls))
+        calls: Row(
+            calls=calls,
+            in_a_row=found(series, calls, "in a row"),
+            shuffled=found(mixed, calls, "shuffled"),
+            predicted=short(calls),
+        )
         for calls in sizes
     }
 
 
-def worth(prices: Mapping[int, Price], calls: int) -> Measurement:
+def worth(prices: Mapping[int, Row], calls: int) -> Measurement:
     """Return how many independent calls a block of so many in a row is worth."""
     of = prices[calls].in_a_row
     return Measurement(

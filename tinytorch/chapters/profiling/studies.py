@@ -20,7 +20,7 @@ from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, quotient, ratio
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions, Sample, of_sides
 from tinytorch.perf.measuring.judge import Judgement, largest, verdict_between, verdict_of_all
 from tinytorch.perf.measuring.measurement import Statistic, difference
@@ -109,45 +109,32 @@ class Program:
                 self.model(self.inputs)
 
 
-@dataclass(frozen=True)
-class SlowedByLooking:
-    """What two profilers cost a program.
+def slowed_by_looking(
+    looking: Mapping[str, Mapping[str, Measurement]], labels: Mapping[str, str], programs: Mapping[str, Program]
+) -> dict[str, Row]:
+    """Return what looking costs each program, by its times "alone", "traced" and "sampled".
 
-    Attributes:
+    Returns:
         each: time of the program for each operation that it runs.
         traced, sampled: time of the program under the profiler over that without.
         recording: what tracing adds for each operation.
         predicted: ``traced`` by what an operation's recording cost the first program.
         compared: sampling beside tracing.
     """
-
-    label: str
-    each: Measurement
-    traced: Measurement
-    sampled: Measurement
-    recording: Statistic
-    predicted: Modelled
-    compared: Comparison
-
-
-def slowed_by_looking(
-    looking: Mapping[str, Mapping[str, Measurement]], labels: Mapping[str, str], programs: Mapping[str, Program]
-) -> dict[str, SlowedByLooking]:
-    """Return what looking costs each program, by its times "alone", "traced" and "sampled"."""
     operations = {name: len(recordings(run, repeats=1)[0].events) for name, run in programs.items()}
     first = next(iter(looking))
     added = {name: difference(times["traced"], times["alone"], "recording") for name, times in looking.items()}
     found = {}
     for name, times in looking.items():
         alone, more = times["alone"], operations[name] / operations[first]
-        found[name] = SlowedByLooking(
-            labels[name],
-            alone.scaled(1 / operations[name], name=f"time of an operation, {labels[name]}"),
-            ratio(times["traced"], alone, f"time traced over time alone, {labels[name]}"),
-            ratio(times["sampled"], alone, f"time sampled over time alone, {labels[name]}"),
-            added[name].scaled(1 / operations[name], name=f"recording of an operation, {labels[name]}"),
-            Modelled.by("a cost for each operation", _slowed(alone, added[first], more)),
-            compare_paired(times["traced"], times["sampled"], matters=0.1),
+        found[name] = Row(
+            label=labels[name],
+            each=alone.scaled(1 / operations[name], name=f"time of an operation, {labels[name]}"),
+            traced=ratio(times["traced"], alone, f"time traced over time alone, {labels[name]}"),
+            sampled=ratio(times["sampled"], alone, f"time sampled over time alone, {labels[name]}"),
+            recording=added[name].scaled(1 / operations[name], name=f"recording of an operation, {labels[name]}"),
+            predicted=Modelled.by("a cost for each operation", _slowed(alone, added[first], more)),
+            compared=compare_paired(times["traced"], times["sampled"], matters=0.1),
         )
     return found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import count
 from types import SimpleNamespace as Row
 
@@ -139,19 +138,11 @@ def check_product(x: Array, weight: Array, a: Quantized, b: Quantized, sums: Arr
     )
 
 
-@dataclass(frozen=True)
-class Shifted:
-    """The product with unsigned codes of one side: wrong sums after the correction, and by sums of 16 bits.
+def check_unsigned(a: Quantized, b: Quantized) -> Row:
+    """Return how far the product is right if the codes of ``a`` are stored 128 higher, as unsigned bytes.
 
     ``saturated`` is the share of the sums that an instruction gets wrong which adds each two products in 16 bits.
     """
-
-    inexact: Counted
-    saturated: Counted
-
-
-def check_unsigned(a: Quantized, b: Quantized) -> Shifted:
-    """Return how far the product is right if the codes of ``a`` are stored 128 higher, as unsigned bytes."""
     left, right = a.codes.astype(np.int32) + 128, b.codes.astype(np.int32)
     exact = a.codes.astype(np.int64) @ b.codes.astype(np.int64)
     corrected = left.astype(np.int64) @ right - 128 * right.sum(axis=0)
@@ -159,9 +150,11 @@ def check_unsigned(a: Quantized, b: Quantized) -> Shifted:
     for at in range(0, len(right), 2):  # each two neighbouring products, as the instruction adds them
         pair = left[:, at, None] * right[at] + left[:, at + 1, None] * right[at + 1]
         beyond |= np.abs(pair + 0.5) > 2**15
-    return Shifted(
-        Counted(int((corrected != exact).sum()), "1", "sums of unsigned times signed codes, corrected, that are wrong"),
-        Counted(float(beyond.mean()), "%", "sums in which two neighbouring products do not fit 16 bits"),
+    return Row(
+        inexact=Counted(
+            int((corrected != exact).sum()), "1", "sums of unsigned times signed codes, corrected, that are wrong"
+        ),
+        saturated=Counted(float(beyond.mean()), "%", "sums in which two neighbouring products do not fit 16 bits"),
     )
 
 

@@ -66,20 +66,11 @@ def with_instruction(one: Ceilings) -> Judgement | Unmeasured:
     return decided(True)
 
 
-@dataclass(frozen=True)
-class Replaced:
-    """The ops of a model that its codes replace, alone: their share of a pass, and how many times as fast codes are.
+def replaced_ops(model: Module, coded: Module, inputs: Any, repeats: int = 30) -> Row:
+    """Return what codes replace of a pass of ``model``, on the operands of a pass of it and of ``coded``, in turns.
 
     ``predicted`` is what that makes of the pass.
     """
-
-    share: Measurement
-    alone: Measurement
-    predicted: Modelled
-
-
-def replaced_ops(model: Module, coded: Module, inputs: Any, repeats: int = 30) -> Replaced:
-    """Return what codes replace of a pass of ``model``, on the operands of a pass of it and of ``coded``, in turns."""
     runs = forward_pass(model, inputs), forward_pass(coded, inputs)
     floats, codes = ops_of(runs[0]), ops_of(runs[1])
 
@@ -92,7 +83,7 @@ def replaced_ops(model: Module, coded: Module, inputs: Any, repeats: int = 30) -
     share = ratio(seconds["in float"], seconds["pass"], "share of a pass that codes replace").scaled(1, "%")
     alone = ratio(seconds["in float"], seconds["in codes"], "what codes replace, in float over in codes")
     whole = predicted_speedup(share, alone, "speedup of a pass of which codes replace a share")
-    return Replaced(share, alone, Modelled.by("Amdahl's law", whole))
+    return Row(share=share, alone=alone, predicted=Modelled.by("Amdahl's law", whole))
 
 
 def layer_gain(
@@ -143,43 +134,6 @@ def layer_parts(
 
 
 @dataclass(frozen=True)
-class Depth:
-    """One row through so many square layers, one after the other, their weights in a format.
-
-    Attributes:
-        floats: bytes of the weights of all layers in float32.
-        predicted: speed over float32 by the bytes; `Unmeasured` near a capacity, where none can be told.
-        gain: the same as found.
-    """
-
-    layers: Counted
-    floats: Counted
-    weights: str
-    predicted: Modelled | Unmeasured
-    gain: Measurement
-
-
-@dataclass(frozen=True)
-class Far:
-    """The tallest stack in a format, beside one layer that a row passes as often: all but the codes' place is the same.
-
-    Attributes:
-        bits: of a weight, scales and bias included.
-        reading: seconds that reading all codes takes, by the bytes.
-        near, seconds: seconds with one layer, and with all; ``over_near``, these over those.
-        gain: speed over float32.
-    """
-
-    bits: Counted
-    reading: Modelled
-    near: Measurement
-    seconds: Measurement
-    over_near: Measurement
-    gain: Measurement
-    error: Counted
-
-
-@dataclass(frozen=True)
 class OneRow:
     """One row through growing stacks of equal layers, with float32 weights and with fewer bits.
 
@@ -192,10 +146,10 @@ class OneRow:
         is_memory_bound: whether the most layers wait for their float weights; open if they do not.
     """
 
-    depths: Sequence[Depth]
-    shallow: Mapping[str, Depth]
-    deep: Mapping[str, Depth]
-    far: Mapping[str, Far]
+    depths: Sequence[Row]
+    shallow: Mapping[str, Row]
+    deep: Mapping[str, Row]
+    far: Mapping[str, Row]
     explained: Measurement
     smaller: Derived
     four: Measurement
@@ -216,6 +170,11 @@ def one_row(width: int, depths: Sequence[int], plans: Mapping[str, Plan], machin
 
     A pass reads the weights of all layers, as that of a model does, before it comes back to the first: what fits a
     cache all together stays there. Nothing else changes with the number of layers.
+
+    Each depth says the bytes of all its ``floats``, and the speed over float32 that the bytes have ``predicted``, which
+    is `Unmeasured` near a capacity, beside the ``gain`` found. For the tallest stack, ``far`` says the ``bits`` of a
+    weight with its scales and bias, the seconds of ``reading`` all codes by the bytes, of one layer passed as often,
+    ``near``, and of all; and ``over_near``, these over those.
     """
     (eight, four), last = plans, depths[-1]
     layers, x = _twins(width, width, plans), _input(1, width)
@@ -227,25 +186,25 @@ def one_row(width: int, depths: Sequence[int], plans: Mapping[str, Plan], machin
     }
     stored = {name: Counted(8 * stored_bytes(layers[name]) / width**2, "1", "bits of a weight") for name in plans}
 
-    def at(depth: int, name: str) -> Depth:
+    def at(depth: int, name: str) -> Row:
         floats = Counted(_streamed(width, 32) * depth, "B", f"float32 weights of {depth} layers")
         gain = ratio(times[depth][_FLOAT], times[depth][name], f"float32 over {name}, one row, {depth} layers")
         predicted = streaming_speedup(width * width * depth, round(stored[name].value), machine)
-        return Depth(Counted(depth, "1", "layers"), floats, name, predicted, gain)
+        return Row(layers=Counted(depth, "1", "layers"), floats=floats, weights=name, predicted=predicted, gain=gain)
 
-    def far(name: str) -> Far:
+    def far(name: str) -> Row:
         streamed, seconds = _streamed(width, round(stored[name].value)) * last, times[last]
         reading = at_rate(streamed, bandwidth_at(streamed, machine)).statistic(f"reading, {last} layers, {name}")
         with no_grad():
             error = relative_error(layers[_FLOAT](x).data, layers[name](x).data)
-        return Far(
-            stored[name],
-            Modelled.by(_BYTES, reading),
-            seconds[_near(name)],
-            seconds[name],
-            ratio(seconds[name], seconds[_near(name)], f"{last} layers over one {last} times, {name}"),
-            ratio(seconds[_FLOAT], seconds[name], f"float32 over {name}, one row, {last} layers"),
-            Counted(error, "%", "relative error of a layer's outputs"),
+        return Row(
+            bits=stored[name],
+            reading=Modelled.by(_BYTES, reading),
+            near=seconds[_near(name)],
+            seconds=seconds[name],
+            over_near=ratio(seconds[name], seconds[_near(name)], f"{last} layers over one {last} times, {name}"),
+            gain=ratio(seconds[_FLOAT], seconds[name], f"float32 over {name}, one row, {last} layers"),
+            error=Counted(error, "%", "relative error of a layer's outputs"),
         )
 
     found = {(depth, name): at(depth, name) for depth in depths for name in plans}

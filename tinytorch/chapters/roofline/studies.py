@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import SimpleNamespace as Row
 from typing import Any
 
@@ -71,26 +71,13 @@ def products(times: Mapping[int, Measurement], inner: int, columns: int, machine
     }
 
 
-@dataclass(frozen=True)
-class Crossing:
-    """Rows from which arithmetic decides, by the formula, and where the time of one row was found to double.
+def crossing(rows: Mapping[int, Row], machine: Ceilings) -> Row:
+    """Return the crossing of products of 1, 2, 4 and more rows.
 
     ``bend`` is where the time of one row meets the rise of the last ones, and ``over`` how many times as many rows
     double it: one if bytes and arithmetic of the kernel add up, two if the shorter of them is hidden. ``few`` and
     ``many`` are what more rows cost: four over one, and the most over a quarter of them.
     """
-
-    ridge: Measurement
-    predicted: Modelled
-    bend: Measurement
-    doubled: Measurement | Unmeasured
-    over: Measurement | Unmeasured
-    few: Measurement
-    many: Measurement
-
-
-def crossing(rows: Mapping[int, Row], machine: Ceilings) -> Crossing:
-    """Return the crossing of products of 1, 2, 4 and more rows."""
     times = {count: one.placed.seconds for count, one in rows.items()}
     most, found = max(times), source(rows[1].placed.slope, machine)
     doubled = over = rows_at_twice(times)
@@ -98,14 +85,14 @@ def crossing(rows: Mapping[int, Row], machine: Ceilings) -> Crossing:
     met = [one * (most - most // 4) / (last - before) for one, before, last in rounds]
     if isinstance(doubled, Measurement):
         over = _of_rounds(times, "rows at twice over the bend", "", np.divide(doubled.samples, met).tolist())
-    return Crossing(
-        found.ridge,
-        Modelled.by(_ROOFLINE, found.ridge.scaled(2, "rows", "predicted crossing")),
-        _of_rounds(times, "rows at which the time of one meets the rise of the last", "rows", met),
-        doubled,
-        over,
-        ratio(times[4], times[1], "four rows over one"),
-        ratio(times[most], times[most // 4], f"{most} rows over {most // 4}"),
+    return Row(
+        ridge=found.ridge,
+        predicted=Modelled.by(_ROOFLINE, found.ridge.scaled(2, "rows", "predicted crossing")),
+        bend=_of_rounds(times, "rows at which the time of one meets the rise of the last", "rows", met),
+        doubled=doubled,
+        over=over,
+        few=ratio(times[4], times[1], "four rows over one"),
+        many=ratio(times[most], times[most // 4], f"{most} rows over {most // 4}"),
     )
 
 

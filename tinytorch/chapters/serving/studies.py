@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from types import SimpleNamespace as Row
 
 import numpy as np
 
@@ -155,30 +156,16 @@ class Limits:
     token: float
 
 
-@dataclass(frozen=True)
-class Wait:
-    """Texts at a load: their mean time over that of one alone, by Little's law, ``told``, and as a server ``took``.
-
-    Of a hundred one waits longer than ``first`` for its first token and than ``token`` for each further one, both over
-    a full round; ``kept`` is the share within the limits of both, and ``good`` that share of the load.
-    """
-
-    load: Counted
-    told: Modelled
-    took: Modelled
-    first: Modelled
-    token: Modelled
-    kept: Modelled
-    good: Modelled
-
-
 def waits_by_load(
     times: Times, rows: int, loads: Sequence[float], limits: Limits, count: int = 300
-) -> dict[float, Wait]:
+) -> dict[float, Row]:
     """Return, by load, what so many texts wait for that come by themselves, each with a prompt and an answer of 32.
 
     The load is the share of the most texts in a time that a full server reads and writes. A full round is a step of all
     rows with the prompts that fall to it.
+
+    Of a hundred one waits longer than ``first`` for its first token and than ``token`` for each further one, both over
+    a full round; ``kept`` is the share within the limits of both, and ``good`` that share of the load.
     """
     prompt = answer = 32
 
@@ -212,7 +199,9 @@ def waits_by_load(
         "good": ("texts that meet both limits, as a share of what a full server writes", "%"),
     }
     share = "share of what a full server writes"
-    return {load: Wait(Counted(load, "1", share), **times.all_simulated(partial(run, load), what)) for load in loads}
+    return {
+        load: Row(load=Counted(load, "1", share), **times.all_simulated(partial(run, load), what)) for load in loads
+    }
 
 
 def reused_prompt(model: GPT, kept: int, new: int) -> dict[str, Measurement]:
