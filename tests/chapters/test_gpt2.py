@@ -30,41 +30,30 @@ def flops_of(model: GPT, tokens: int, last: bool = False) -> int:
     return sum(event.flops or 0 for event in recorded.profile.events)
 
 
-def test_gpt2_has_as_many_parameters_as_published() -> None:
-    """124,439,808: what its makers call 124M, and what every copy of the released weights holds."""
-    assert GPT2.parameters == 124_439_808
-
-
 @pytest.mark.parametrize("shape", [SMALL, Shape(layers=1, width=8, heads=1, positions=4, vocabulary=11)])
 def test_parameters_are_those_of_the_package_s_own_gpt(shape: Shape) -> None:
     model = made(shape)
     assert shape.parameters == sum(each.size for each in model.parameters())
     block = TransformerBlock(shape.width, shape.heads, seed=0)
+    assert GPT2.parameters == 124_439_808, "as published"
+    assert shape.step_bytes == sum(each.data.nbytes for each in model.parameters()) - 4 * shape.width * (
+        shape.positions - 1
+    )
+    cache = KVCache(1, shape.positions, shape.layers, shape.heads, shape.width // shape.heads)
+    assert shape.cache_bytes(shape.positions) == cache.nbytes
     assert shape.block_parameters == sum(each.size for each in block.parameters())
     assert shape.block_matrices == sum(each.size for each in block.parameters() if each.data.ndim == 2)
     mlps = [each.mlp for each in model.blocks]
     assert shape.mlp_matrices == sum(each.size for mlp in mlps for each in mlp.parameters() if each.data.ndim == 2)
 
 
-def test_a_step_does_the_flops_that_its_ops_count() -> None:
-    model = made(SMALL)
-    assert SMALL.step_flops() == SMALL.text_flops(1) == flops_of(model, 1)
-    enable_kv_cache(model)
-    for kept in range(1, 6):
-        assert SMALL.step_flops(kept) == flops_of(model, 1)
-
-
-def test_a_step_reads_the_bytes_of_all_arrays_but_the_rows_of_other_positions() -> None:
-    model = made(SMALL)
-    held = sum(each.data.nbytes for each in model.parameters())
-    row = model.position_embedding.weight.data[0].nbytes
-    assert SMALL.step_bytes == held - (SMALL.positions - 1) * row
-
-
 @pytest.mark.parametrize("count", [1, 5, 16])
 def test_a_text_does_the_flops_that_its_ops_count(count: int) -> None:
     assert SMALL.text_flops(count) == flops_of(made(SMALL), count)
     assert SMALL.reread_flops(count) == flops_of(made(SMALL), count, last=True)
+    model = made(SMALL)
+    enable_kv_cache(model)
+    assert [flops_of(model, 1) for _ in range(count)][-1] == SMALL.step_flops(count)
 
 
 def test_training_does_three_forwards_as_narayanan_counts_it() -> None:
@@ -83,21 +72,12 @@ def test_training_keeps_what_adam_does() -> None:
     assert SMALL.training_bytes == kept + gradients + optimizer.state_nbytes()
 
 
-def test_a_cache_has_the_bytes_of_the_book_s() -> None:
-    cache = KVCache(1, SMALL.positions, SMALL.layers, SMALL.heads, SMALL.width // SMALL.heads)
-    assert SMALL.cache_bytes(SMALL.positions) == cache.nbytes
-
-
 def test_two_factors_of_the_largest_rank_hold_at_most_half() -> None:
     rank, whole = GPT2.halving_rank, 768 * 3072
     assert rank * (768 + 3072) <= whole / 2 < (rank + 1) * (768 + 3072)
-
-
-def test_such_factors_leave_what_a_model_made_of_them_has() -> None:
-    model = made(SMALL)
     ranks = {f"blocks.{i}.mlp.{name}": SMALL.halving_rank for i in range(3) for name in ("expand", "contract")}
-    left = sum(each.size for each in low_rank_model(model, ranks).parameters())
-    assert SMALL.parameters - SMALL.halving_saves == left
+    left = sum(each.size for each in low_rank_model(made(SMALL), ranks).parameters())
+    assert SMALL.parameters - SMALL.halving_saves == SMALL.halved_parameters == left
 
 
 def test_codes_take_the_bytes_of_the_book_s_quantized_model() -> None:

@@ -8,12 +8,6 @@ from tests.chapters.made_turns import in_turns
 from tinytorch.chapters.acceleration import sentences as chapter
 
 
-def test_what_follows_from_definitions_is_arithmetic() -> None:
-    # 2 n^3 operations over three matrices of 4 n^2 bytes.
-    assert chapter.INTENSITY.value == pytest.approx(2 * 1024**3 / chapter.MOVED.value)
-    assert chapter.SQUARE_TILE.value == 4 * 64**2
-
-
 def test_the_examples_are_the_courses(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs: list[dict[str, Any]] = []
 
@@ -24,6 +18,7 @@ def test_the_examples_are_the_courses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chapter, "interleave", run_once)
     gains = chapter.study_sentences()
     assert [gains[0].median, gains[2].median] == pytest.approx([0.5, 2])
+    assert chapter.INTENSITY.value == pytest.approx(2 * 1024**3 / chapter.MOVED.value)
     layer, added, copied = outputs
     assert layer["loops"] == pytest.approx(layer["product"], abs=1e-4)
     assert layer["product"].shape == (32, 64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,6 +11,7 @@ import pytest
 
 from tests.chapters.made_turns import in_turns
 from tests.perf.made_ceilings import PEAK, made_ceilings
+from tinytorch.chapters.acceleration import drawings
 from tinytorch.chapters.acceleration import tiles as chapter
 from tinytorch.chapters.acceleration.tiles import OTHER, REGISTERS, SHAPES, Apart, Depths, Pitches, Shapes
 from tinytorch.perf.kernels.gemm import loop_orders
@@ -34,12 +34,6 @@ def test_a_large_matrix_repeats_what_was_drawn() -> None:
     assert not np.array_equal(drawn[1], drawn[0])
 
 
-def test_memory_operations_are_those_counted_by_hand() -> None:
-    assert chapter.memory_operations(1, 1) == 2  # its sum stays: plain loops load and store that, too
-    assert chapter.operations(8, 3).value == pytest.approx(11 / 24)
-    assert chapter.operations().value == pytest.approx(1 / ROWS + 1 / VECTORS)
-
-
 def test_the_tile_of_two_by_two_multiplies() -> None:
     a, b = chapter.drawn(2, 7), chapter.drawn(7, 2 * LANES)
     out = np.empty((2, 2 * LANES), np.float32)
@@ -52,17 +46,6 @@ def test_the_last_shape_alone_does_not_fit() -> None:
     assert fitting == [*SHAPES[:-1]]
     assert (ROWS, VECTORS) in fitting
     assert OTHER in fitting
-
-
-def test_steps_are_timed_without_what_they_need() -> None:
-    run = chapter.tile_steps(lambda *_: None, ROWS, VECTORS)
-    run()
-    tracemalloc.start()
-    try:
-        run()
-        assert tracemalloc.get_traced_memory()[1] < 1024
-    finally:
-        tracemalloc.stop()
 
 
 def test_the_steps_of_a_tile_add_products_of_its_operands() -> None:
@@ -91,7 +74,15 @@ def test_sums_add_up_to_the_peak() -> None:
     assert found.compared((ROWS, VECTORS), OTHER, 0.1).estimate.median == pytest.approx(1)
 
 
-def test_a_level_bounds_loops_and_tiles() -> None:
+@pytest.mark.parametrize(("rows", "vectors"), [(8, 3), (4, 3)])
+def test_a_tile_is_drawn_with_a_sum_for_each_row_and_vector(rows: int, vectors: int) -> None:
+    assert drawings.tile(rows, vectors).svg(key="tile", alt="A tile.").count("·") == rows * vectors
+    assert f"c{rows - 1}<" in drawings.lanes(rows).svg(key="lanes", alt="Lanes.")
+
+
+def test_a_tile_asks_for_a_row_and_a_column_and_a_level_bounds_it() -> None:
+    assert chapter.memory_operations(1, 1) == 2  # its sum stays: plain loops load and store that, too
+    assert chapter.operations().value == pytest.approx(1 / ROWS + 1 / VECTORS)
     # The memory of the made machine is read at 9 GB/s: two operations for each four bytes, for each row of the tile.
     memory = made_ceilings().levels[-1]
     assert chapter.bound_by(memory).value == pytest.approx(4.5e9)

@@ -23,6 +23,7 @@ from tinytorch.chapters.capstone.workload import Workload
 from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring.measurement import Statistic
 
 _WITH_PAIRS = made_ladder()
 
@@ -34,6 +35,8 @@ def test_pairs_lead_on_where_single_steps_end() -> None:
     assert [stage.chosen.word for stage in found.stages[:3]] == ["compiled kernels", "distilled model", "nothing"]
     assert found.stages[2].won == Unmeasured("in this run no step passed in that turn")
     assert found.last == Configuration(model="distilled", cache="float32", fusion="token", kernels=True)
+    outcomes = [(trial.outcome.word, trial.change) for trial in found.stages[0].trials]
+    assert outcomes == [("taken", KEPT), ("passes", KEPT), ("gain refuted", None)]
     choices = [stage.choice and stage.choice.verdict for stage in found.stages]
     assert choices == ["supported", "supported", None, "supported"]
     # The cache was taken at last, if not alone, so nothing was tried in vain.
@@ -59,15 +62,6 @@ _PAIR_FAILS = made_ladder(
 def test_single_steps_lead_all_the_way_or_stop_short(ladder: Ladder, word: str) -> None:
     # It rests on the gain of each trial.
     assert (ladder.led.word, len(ladder.led.tests)) == (word, sum(len(stage.trials) for stage in ladder.stages))
-
-
-def test_a_trial_says_what_became_of_it_and_answers_are_scored_of_what_is_faster() -> None:
-    outcomes = {trial.name: (trial.outcome.word, trial.change) for trial in _WITH_PAIRS.stages[0].trials}
-    assert outcomes == {
-        "compiled kernels": ("taken", KEPT),
-        "distilled model": ("passes", KEPT),
-        "key-value cache": ("gain refuted", None),
-    }
 
 
 def test_a_prediction_that_puts_the_wrong_step_first_is_refuted() -> None:
@@ -129,13 +123,6 @@ def test_what_loses_answers_is_dropped_however_fast() -> None:
     )
 
 
-def test_what_may_gain_enough_is_dropped_if_it_surely_loses_too_many_answers() -> None:
-    times, rule = made_turns({"before": 1e-3, "after": 0.98e-3}), Rule(0.0204, 0.01)
-    gained = compare_paired(times["before"], times["after"], matters=rule.matters)
-    assert rule.outcome(gained, lambda: KEPT).word == "gain open"
-    assert rule.outcome(gained, lambda: LOST).word == "answers refuted"
-
-
 def test_dropped_steps_come_with_the_best_that_they_did() -> None:
     found = made_ladder(steps=(CACHE, SMALL))
     assert list(found.dropped) == ["key-value cache"]
@@ -152,23 +139,29 @@ def test_a_ladder_needs_the_ceilings_of_one_thread_and_a_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "outcome"),
-    [(0.9e-3, "passes"), (0.99e-3, "gain refuted"), (1.1e-3, "gain refuted"), (0.98e-3, "gain open")],
+    ("after", "rule", "change", "word"),
+    [
+        (0.9e-3, Rule(0.0204, 0.01), KEPT, "passes"),
+        (0.99e-3, Rule(0.0204, 0.01), KEPT, "gain refuted"),
+        (1.1e-3, Rule(0.0204, 0.01), KEPT, "gain refuted"),
+        (0.98e-3, Rule(0.0204, 0.01), KEPT, "gain open"),
+        (0.98e-3, Rule(0.0204, 0.01), LOST, "answers refuted"),
+        (0.5e-3, Rule(0.1, 0.001), KEPT, "answers open"),
+        (0.5e-3, Rule(0.1, 0.001), LOST, "answers refuted"),
+        (0.5e-3, Rule(0.1, 0.002), KEPT, "passes"),
+    ],
 )
-def test_the_rule_asks_for_more_than_does_not_matter(after: float, outcome: str) -> None:
+def test_the_rule_asks_for_more_than_does_not_matter_and_looks_at_the_lower_end_of_what_is_lost(
+    after: float, rule: Rule, change: Statistic, word: str
+) -> None:
     times = made_turns({"before": 1e-3, "after": after})
-    gained = compare_paired(times["before"], times["after"], matters=0.0204)
-    found = Rule(0.0204, 0.01).outcome(gained, lambda: KEPT)
-    assert (found.word, found.verdict is Verdict.OPEN) == (outcome, "open" in outcome)
-    assert [test.low for test in found.tests] == ([1.0204, -0.01] if outcome == "passes" else [1.0204])
+    gained = compare_paired(times["before"], times["after"], matters=rule.matters)
+    found = rule.outcome(gained, lambda: change)
+    assert (found.word, found.verdict is Verdict.OPEN) == (word, "open" in word)
+    assert found.tests[0].low == 1 + rule.matters
 
 
-def test_the_rule_looks_at_the_lower_end_of_what_is_lost() -> None:
-    times = made_turns({"before": 2e-3, "after": 1e-3})
-    gained = compare_paired(times["before"], times["after"], matters=0.02)
-    assert Rule(0.1, 0.001).outcome(gained, lambda: KEPT).word == "answers open"
-    assert Rule(0.1, 0.001).outcome(gained, lambda: LOST).word == "answers refuted"
-    assert Rule(0.1, 0.002).outcome(gained, lambda: KEPT).word == "passes"
-    for shares, wrong in (((1.0, 0.0), "matters"), ((0.0, -0.1), "accuracy_budget")):
-        with pytest.raises(ValueError, match=f"{wrong} must be a share"):
-            Rule(*shares)
+@pytest.mark.parametrize(("shares", "wrong"), [((1.0, 0.0), "matters"), ((0.0, -0.1), "accuracy_budget")])
+def test_a_rule_is_of_shares(shares: tuple[float, float], wrong: str) -> None:
+    with pytest.raises(ValueError, match=wrong):
+        Rule(*shares)

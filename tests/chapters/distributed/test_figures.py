@@ -39,14 +39,11 @@ def test_times_are_drawn_with_their_lines() -> None:
     series = checked(figure)
     assert [one["label"] for one in series] == ["point to point", "all-reduce", "ring all-reduce"]
     assert series[0]["x"] == list(map(float, SIZES))
+    shared = checked(times_figure(made_collectives(oversubscribed=True), xlabel="message (bytes)", ylabel="time"))
+    assert shared[1]["label"] == "all-reduce, ranks share cores"
     dashed = [line for line in figure.axes[0].lines if line.get_linewidth() == 1.2 and np.size(line.get_xdata()) == 60]
     sizes, microseconds = (np.asarray(values) for values in dashed[0].get_data())
     np.testing.assert_allclose(microseconds, (ALPHA + BETA * sizes) * 1e6, rtol=0.03)
-
-
-def test_the_legend_says_where_ranks_shared_cores() -> None:
-    series = checked(times_figure(made_collectives(oversubscribed=True), xlabel="message (bytes)", ylabel="time"))
-    assert series[1]["label"] == "all-reduce, ranks share cores"
 
 
 def overlapped(scale: int = 1) -> Timeline:

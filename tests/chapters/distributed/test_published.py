@@ -7,7 +7,6 @@ from types import SimpleNamespace as Row
 import pytest
 
 from tinytorch.chapters.distributed import published
-from tinytorch.chapters.distributed.explorer import CLUSTERS, MODELS
 from tinytorch.chapters.distributed.published import as_printed, published_results, zero_2020
 from tinytorch.perf.measuring.judge import Verdict
 
@@ -38,8 +37,7 @@ def test_only_the_first_of_a_study_is_given_and_no_prediction_is_made_to_meet_an
     assert all(one.error is None for one in given)
     assert all(one.predicted.value == pytest.approx(one.published) for one in given)
     errors = [abs(one.error.value) for one in RESULTS if one.error]
-    assert min(errors) > 1e-3
-    assert all(one.predicted.value <= 1 + 1e-9 for one in RESULTS if one.predicted.unit == "%")
+    assert {one.printed for one in RESULTS} >= {"90 %", "163 TFLOP/s", "77 %"}
     middle, worst = published.errors()
     assert worst.value == max(errors) > middle.value
     studies = published.studies()
@@ -48,27 +46,11 @@ def test_only_the_first_of_a_study_is_given_and_no_prediction_is_made_to_meet_an
     assert max(study.worst.value for study in studies) == worst.value
 
 
-def test_hiding_all_of_the_communication_bounds_what_was_published_from_above() -> None:
-    bare, hidden = (one for one in RESULTS if one.study.startswith("Goyal"))
-    assert bare.predicted.value < bare.published < hidden.predicted.value
-
-
-def test_numbers_are_printed_as_published_and_each_preset_says_where() -> None:
-    assert {one.printed for one in RESULTS} >= {"90 %", "163 TFLOP/s", "77 %"}
-    named = [preset.sources for preset in CLUSTERS] + [preset.sources for preset in MODELS]
-    assert all(address.startswith("https://") for sources in named for _, address in sources)
-    assert MODELS[0].workload(1e12).parameters == pytest.approx(7.5e9, rel=0.01)
-
-
 def test_two_terms_take_the_bias_from_the_rows_that_they_were_not_made_to_meet() -> None:
     rows = [one for one in RESULTS if one.study.startswith("Narayanan")]
     assert [one.refined_error is None for one in rows] == [True, *[False] * 8, True]
     before, after = published.refined_errors()
     assert after.value < before.value / 2
-    refined = [one.refined_error.value for one in rows if one.refined_error]
-    assert max(map(abs, refined)) < 0.11
-    errors = [one.error.value for one in rows if one.error]
-    assert errors[-1] < errors[0] - 0.2 < refined[-1] - refined[0]
 
 
 def test_the_optimum_makes_both_kinds_of_messages_equally_long() -> None:
@@ -78,7 +60,6 @@ def test_the_optimum_makes_both_kinds_of_messages_equally_long() -> None:
         summed = 4 * 2 * 2 * tokens / data * run.width / 300e9
         assert gathered == pytest.approx(summed)
         assert data * tensor == pytest.approx(run.data * run.tensor)
-        assert 0.5 < data / run.data < 2
 
 
 def test_links_take_as_long_however_many_gpus_share_the_training() -> None:
@@ -88,5 +69,3 @@ def test_links_take_as_long_however_many_gpus_share_the_training() -> None:
         assert many.arithmetic.value == pytest.approx(few.arithmetic.value / 2)
         assert many.tokens == few.tokens // 2
     assert rows[0].arithmetic.value == pytest.approx(90, rel=0.05)
-    for row in rows:
-        assert max(row.arithmetic.value, row.links.value) < float(row.printed.removesuffix(" days"))

@@ -22,16 +22,6 @@ def series(samples: npt.NDArray[np.float64]) -> Measurement:
     return Measurement("series", tuple(samples.tolist()), "s", Conditions(cpu_per_wall=0.5))
 
 
-def test_what_disturbed_a_series_is_told_of_what_is_counted_in_it() -> None:
-    taken = series(np.random.default_rng(0).normal(5, 1, 1000))
-    made = [
-        studies.coverage([taken] * 2, 10, studies.mean_and_normal, np.mean, "coverage"),
-        studies.beyond_three_deviations([taken] * 2),
-        studies.prices([taken] * 2, (5,))[5].in_a_row,
-    ]
-    assert [one.conditions.cpu_per_wall for one in made] == [0.5] * 3
-
-
 def processes(draw: Callable[[np.random.Generator], npt.NDArray[np.float64]], count: int = 8) -> list[Measurement]:
     """Return a series of each of several processes."""
     return [series(draw(np.random.default_rng(seed))) for seed in range(count)]
@@ -45,12 +35,6 @@ def test_ten_runs_and_a_normal_interval_cover_what_students_distribution_says() 
     assert abs(found.median - expected) < 0.006
     assert found.interval.high < 0.95
     assert (found.n, found.conditions.sample) == (8, Sample.PROCESSES)
-
-
-def test_intervals_of_order_statistics_hold_the_median_whatever_the_distribution() -> None:
-    samples = processes(lambda draw: draw.pareto(1.2, 20_000))
-    assert studies.coverage(samples, 10, median_interval, np.median, "median").interval.low > 0.95
-    assert studies.coverage(samples, 10, studies.mean_and_normal, np.mean, "mean").median < 0.8
 
 
 def test_blocks_are_neighbours_and_leave_a_rest() -> None:
@@ -103,13 +87,6 @@ def test_the_price_of_calls_that_keep_a_part_is_that_of_the_formula() -> None:
     assert found[20].in_a_row.conditions.sample == Sample.PROCESSES
 
 
-def test_each_process_has_the_interval_of_its_own_samples() -> None:
-    apart = timed([1.0, 1.1], 0.001)
-    rows = studies.repeats(apart)
-    assert [row.process for row in rows] == [1, 2]
-    assert [row.time.interval for row in rows] == [median_interval(one.samples) for one in apart]
-
-
 def timed(medians: list[float], noise: float) -> list[Measurement]:
     draw = np.random.default_rng(0)
     return [Measurement("base", tuple(draw.normal(m, noise, 30)), "s", Conditions(cpu_per_wall=0.9)) for m in medians]
@@ -118,6 +95,7 @@ def timed(medians: list[float], noise: float) -> list[Measurement]:
 def test_processes_that_differ_are_seen_to() -> None:
     apart, alike = timed([1.0, 1.1, 1.2, 1.3], 0.001), timed([1.0] * 4, 0.01)
     assert (studies.beyond_their_own(apart).median, studies.erring(studies.beyond_their_own(apart)).value) == (1, 4)
+    assert [row.time.interval for row in studies.repeats(apart)] == [median_interval(one.samples) for one in apart]
     assert studies.beyond_their_own(alike).median < 0.5
     assert studies.moved_between(apart).maximum == pytest.approx(0.15 / 1.15, abs=0.005)
     assert studies.known_within(apart).maximum < 0.001

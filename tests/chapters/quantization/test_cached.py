@@ -5,8 +5,6 @@ import pytest
 
 from tinytorch import models
 from tinytorch.chapters.quantization import cached as chapter
-from tinytorch.core.dispatch import no_grad
-from tinytorch.core.tensor import Tensor
 
 
 def test_a_ruler_covers_what_shares_it() -> None:
@@ -33,15 +31,3 @@ def test_a_planted_outlier_changes_no_float_output_but_that_of_codes_by_the_toke
     assert found["stretched", 2].channel.value == pytest.approx(found["keys", 2].channel.value, rel=1e-3)
     over = chapter.times(found["keys", 2].token, found["keys", 8].token, "over")
     assert over.value == found["keys", 2].token.value / found["keys", 8].token.value
-
-
-def test_rounding_nothing_leaves_attention_as_it_is() -> None:
-    gpt = models.gpt()
-    tokens = models.entry("gpt").data().test_inputs[:4]
-    with no_grad():
-        expected = gpt(tokens).data
-        for block in gpt.blocks:
-            heads = block.attention.num_heads
-            block.attention.memory = chapter._FromCodes(heads, chapter._as_they_are, chapter._as_they_are, 4.0)
-        np.testing.assert_allclose(gpt(tokens).data, expected, rtol=1e-4, atol=1e-5)
-    assert isinstance(gpt(tokens), Tensor)
