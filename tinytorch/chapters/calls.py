@@ -1,7 +1,5 @@
 """Calls that several pages time, by the same names, so that the book can tell where their intervals contradict."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Checks of exercises: what fails is said in a sentence with a hint, what passes with what is right."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import traceback

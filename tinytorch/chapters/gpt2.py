@@ -5,8 +5,6 @@ also makes the logits, learned positions and blocks that normalize first are tho
 are unsupervised multitask learners, 2019.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

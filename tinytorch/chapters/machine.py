@@ -1,7 +1,5 @@
 """The page on the machine: what it is, its peaks and levels, and what repeats of a measurement differ by."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ What a step makes is kept on disk, where the page finds it. A page whose step is
 itself: that is slower, and on one core, but never wrong. Names alone are imported here; each step imports what it runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The roofs of the book's machine, beside which a reader sets another, and four operations below them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

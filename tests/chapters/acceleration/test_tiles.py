@@ -1,7 +1,5 @@
 """What shapes, depths and copies of tiles come to, of made results, and that all of them multiply."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """What the tests of the page's steps run on several ranks, as new processes import it by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tinytorch.chapters.distributed import step_programs

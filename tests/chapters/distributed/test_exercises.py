@@ -1,7 +1,5 @@
 """The checks of the exercises on several ranks: they pass what is right, and fail what is nearly right."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any

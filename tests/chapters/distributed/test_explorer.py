@@ -1,7 +1,5 @@
 """The explorer's grid and curves against the search for splits that they are made of."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What the page tells of a lost rank: the difference of weights. Restarts: see test_run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

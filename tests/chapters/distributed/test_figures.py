@@ -1,7 +1,5 @@
 """Figures of messages and of timelines: what was measured is in them, the rest is marked or left out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Messages of made times and all-reduces by formulas: lines, spread, growth, and what one core leaves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Published results: as printed, exact where the papers give a formula, and never fitted."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace as Row
 
 import pytest

@@ -1,7 +1,5 @@
 """Steps of the zoo on ranks: weighed, compared and recorded in one launch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

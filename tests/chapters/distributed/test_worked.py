@@ -1,7 +1,5 @@
 """Numbers of the page that no rank measures: the walls before one machine, and the answers to the questions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

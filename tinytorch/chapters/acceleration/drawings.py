@@ -1,7 +1,5 @@
 """Drawings of what this CPU computes at once: lanes of a vector, and a tile in registers."""
 
-from __future__ import annotations
-
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS
 from tinytorch.report.drawings import Drawing
 

@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def multiply_squares() -> None:
     """Print which BLAS PyTorch was built with, and the rate of its products on one core, by width."""

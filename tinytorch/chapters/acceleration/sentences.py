@@ -1,7 +1,5 @@
 """Sentences of the course on products, loops and copies, tested as it says them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

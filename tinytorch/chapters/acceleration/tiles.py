@@ -1,7 +1,5 @@
 """Tiles of a product: their shape in registers, their depth in caches, and what a copy of their operands changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Two bottlenecks of the zoo's models: found in a recording, predicted by Amdahl's law, fixed, and proven fixed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Checks for the exercises on benchmarking: each passes or fails a reader's function, and says on what it failed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import SimpleNamespace as Row

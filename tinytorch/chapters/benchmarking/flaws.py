@@ -1,7 +1,5 @@
 """Flawed experiments: five ways in which published speedups go wrong, each beside the same one done fairly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def compare_batches() -> None:
     """Print how long PyTorch takes for 64 images with our MLP's weights, by ones and at once."""

@@ -1,7 +1,5 @@
 """Load: the same slow stretch, as a client sees it that waits for each answer, and as requests do that do not wait."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The suite of all variants: three numbers of each from one run, who is on a front, and whether gains multiply."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace as Row
 

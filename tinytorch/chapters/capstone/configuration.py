@@ -1,7 +1,5 @@
 """Ways to run the book's GPT, by model, weights, cache and what runs its operations; and the steps between them."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

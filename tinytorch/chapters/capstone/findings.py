@@ -1,7 +1,5 @@
 """What the ladders show: how good predictions and choices were, every rung measured anew, and what was left out."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

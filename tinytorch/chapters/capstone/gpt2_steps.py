@@ -1,7 +1,5 @@
 """The worked problem on GPT-2, last part: what each technique could bring to a step, and three blocks that test it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace as Row

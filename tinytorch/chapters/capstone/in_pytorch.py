@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The ladder: profile, predict every step, measure all of them in turns, take the best that passes, begin again."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The capstone's workload: questions of the sorting task, right answers, times in turns, and few bytes."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What compressed models get right: over seeds, in patterns, of lower rank, taught, and all steps together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

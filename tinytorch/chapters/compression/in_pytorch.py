@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def prune_mlp() -> None:
     """Print the bytes of the zoo's MLP before pruning, with masks, without them, and sparse."""

@@ -1,7 +1,5 @@
 """Speed and bytes of compressed layers: zeros in dense products, sparse storage, fewer units, lower rank."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

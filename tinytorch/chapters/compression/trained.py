@@ -1,7 +1,5 @@
 """Models of the zoo's data, pruned or small, trained on and kept, so that a page need not wait for them again."""
 
-from __future__ import annotations
-
 import copy
 import sys
 from contextlib import suppress

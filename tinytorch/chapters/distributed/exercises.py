@@ -1,7 +1,5 @@
 """Checks for the exercises on several ranks: each passes or fails a reader's function, and says on what it failed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -3,8 +3,6 @@
 Nothing of them was measured here. The grid is all that the page's script knows: it computes no step of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,14 +1,12 @@
 """Study of faults: a training that loses a rank, what is told then, and what a restart ends with."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace as Row
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -36,7 +34,7 @@ class Trained:
 
     weights: dict[str, Array]
 
-    def difference(self, other: Trained) -> Counted:
+    def difference(self, other: Self) -> Counted:
         """Return the largest difference of any weight to the other's, relative to the largest weight."""
         largest = max(float(abs(weight).max()) for weight in self.weights.values())
         apart = max(float(abs(weight - other.weights[name]).max()) for name, weight in self.weights.items())

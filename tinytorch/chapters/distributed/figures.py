@@ -1,7 +1,5 @@
 """Figures of the page on several ranks: times of messages with their lines, and timelines."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def sum_gradients() -> None:
     """Print how far gradients of ranks that share a batch are from those of all of it."""

@@ -1,7 +1,5 @@
 """Messages of the page on several ranks: what they take, the lines fitted to them, and all-reduces by formulas."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace as Row

@@ -5,8 +5,6 @@ not stated, so they are 0. What runs at one end of a scaling study is what the p
 the other end. FLOPs are the papers': with the second forward of recomputed activations.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache

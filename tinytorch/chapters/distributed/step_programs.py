@@ -1,7 +1,5 @@
 """Programs of ranks for `studies`: sums whose bits are compared, and training steps that are weighed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

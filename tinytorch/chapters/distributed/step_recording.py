@@ -1,7 +1,5 @@
 """Training steps on ranks of this machine, recorded on all: with overlap, without, and with one late rank, in turns."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace as Row

@@ -1,7 +1,5 @@
 """Worked numbers of the page on several ranks: what it ran on, GPT-3 against that, and the answers to its questions."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from types import SimpleNamespace as Row
 

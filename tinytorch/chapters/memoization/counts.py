@@ -1,7 +1,5 @@
 """What the page on memoization counts or works out: arithmetic of texts, bytes of caches and of scores, and answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass

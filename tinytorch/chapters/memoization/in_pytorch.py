@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def attend_step_by_step() -> None:
     """Print how far attention through a cache is from that over the whole text, and its bytes."""

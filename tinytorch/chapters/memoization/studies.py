@@ -1,7 +1,5 @@
 """What the page on memoization times: texts, prefills and steps, caches of codes, and the same in PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial

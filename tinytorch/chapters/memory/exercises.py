@@ -1,7 +1,5 @@
 """Checks for the exercises on memory: each passes or fails a reader's function, and says on what it failed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

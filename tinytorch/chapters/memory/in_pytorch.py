@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def show_layouts() -> None:
     """Print how far the next number of each axis lies, of one tensor in three layouts."""

@@ -1,7 +1,5 @@
 """What the page on memory computes: how long loads wait, which lines a walk brings, and what a habit is worth."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Checks for the exercises on noise: each passes or fails a reader's function, and says on what it failed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import comb
 

@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def time_it_twice() -> None:
     """Print what PyTorch's timer says of one product and itself."""

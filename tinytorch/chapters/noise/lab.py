@@ -1,7 +1,5 @@
 """Rules on trial: how often they call a program different from itself, alone and among several comparisons."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Clock, drift and number of pairs: a call timed alone, a program beside a neighbour, and what so many pairs see."""
 
-from __future__ import annotations
-
 import math
 import signal
 import subprocess

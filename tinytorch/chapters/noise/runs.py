@@ -1,7 +1,5 @@
 """Experiments with one piece of code: what its repeats differ by, and what an interval of them is worth."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace as Row

@@ -1,7 +1,5 @@
 """What the page on profiling counts, and what formulas say of it: arithmetic and memory of models, and of blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Checks for the exercises on profiling: each passes or fails a reader's function, and says on what it failed."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def profile_gpt() -> None:
     """Print the five operations of the zoo's GPT that take PyTorch the most time, with our weights."""

@@ -1,7 +1,5 @@
 """Experiments of the page on profiling: where time goes in calls, models, steps and blocks, and what a batch gains."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Keys and values of attention as codes: what sharing a scale does to the outputs of a trained GPT."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from types import SimpleNamespace as Row

@@ -1,7 +1,5 @@
 """Smaller errors with the same bits: codes chosen by what they do, scales moved, and floating formats of few bits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Codes of the page on quantization: the ruler, exact products of integers, and what one outlier does to the rest."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from itertools import count

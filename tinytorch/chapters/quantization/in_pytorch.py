@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def quantize_mlp() -> None:
     """Print bytes, time and right answers of the zoo's MLP in floats and in PyTorch's eight bits."""

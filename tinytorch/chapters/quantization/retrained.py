@@ -1,7 +1,5 @@
 """Models of the zoo trained on with rounding in their forward pass, kept so that a page need not wait."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Speed of products of codes: NumPy's own integers, what the instruction promises, whole layers, and one row."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Models of the zoo in fewer bits: what shares a scale, what calibrates, what it saves and costs, which layers stay."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def count_product() -> None:
     """Print the operations that PyTorch counts of a product, and its arithmetic intensity."""

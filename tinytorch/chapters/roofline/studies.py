@@ -1,7 +1,5 @@
 """What the page on rooflines computes: where bytes come from, what was predicted, and what bounds what was placed."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the page on serving counts or works out: what fits into memory, and what a guess is worth."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import SimpleNamespace as Row
 

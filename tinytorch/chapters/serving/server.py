@@ -1,7 +1,5 @@
 """A server of texts, simulated: who waits, who is read, who writes, where each call takes what was measured of it."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What the page on serving times: steps of many texts, prompts in pieces and in part; and servers that follow them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial

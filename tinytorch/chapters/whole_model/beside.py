@@ -1,7 +1,5 @@
 """Our models beside other engines, where the build has any."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace as Row

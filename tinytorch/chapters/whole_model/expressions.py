@@ -1,7 +1,5 @@
 """One expression in every way: what it moves, holds and takes, what its bytes predict, and powers by a library."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """The page's code for PyTorch; it runs where PyTorch is, see `tinytorch.perf.engines.snippets`."""
 
-from __future__ import annotations
-
 
 def compile_gelu() -> None:
     """Print the time of the page's line by operators and compiled, and what compiling took."""

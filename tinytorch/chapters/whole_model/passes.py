@@ -1,7 +1,5 @@
 """Passes of whole models: the climb to kernels, the cost of calls, a plan, and what techniques and situations ask."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

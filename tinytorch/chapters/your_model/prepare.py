@@ -1,7 +1,5 @@
 """Prepare photographs for a model: pixels of eight bits become numbers around zero."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from tinytorch.core.op import Array

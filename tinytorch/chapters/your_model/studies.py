@@ -4,8 +4,6 @@ The model tells whether a line of text is upright or on its head; where it is fr
 written here, so that the right answers are known.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
