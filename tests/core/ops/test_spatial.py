@@ -8,7 +8,7 @@ import scipy.signal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.cases import convolution, normal
+from tests.core.cases import Case, convolution, normal
 from tests.core.gradients import gradient_of
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
@@ -36,28 +36,29 @@ def correlated(x: Array, weight: Array, stride: Any, padding: Any, dilation: Any
     return np.array(images)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(data=st.data())
-def test_convolution_is_scipys_correlation(data: Any) -> None:
-    """Over every stride, padding, dilation and number of groups; the output's size follows from SciPy's."""
+@st.composite
+def convolutions(draw: Any, channels: int) -> Case:
+    """Return a convolution of any stride, padding, dilation and groups, these of up to ``channels``."""
     pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
-    kernel, stride, dilation = data.draw(pairs), data.draw(pairs), data.draw(pairs)
-    padding = data.draw(st.tuples(st.integers(0, 2), st.integers(0, 2)))
-    groups, each, share = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 2)), data.draw(st.integers(1, 2))
+    kernel, stride, dilation = draw(pairs), draw(pairs), draw(pairs)
+    padding = draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
+    groups, each, share = draw(st.integers(1, 3)), draw(st.integers(1, channels)), draw(st.integers(1, channels))
     least = [max(1, dilation[i] * (kernel[i] - 1) + 1 - 2 * padding[i]) for i in range(2)]
-    size = tuple(length + data.draw(st.integers(0, 4)) for length in least)
-    x, weight, bias = normal(2, groups * each, *size), normal(groups * share, each, *kernel), normal(groups * share)
-    made = apply(
-        ops.conv2d,
-        Tensor(x),
-        Tensor(weight),
-        Tensor(bias),
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-    )
-    expected = correlated(x, weight, stride, padding, dilation, groups) + bias[:, None, None]
+    size = tuple(length + draw(st.integers(0, 4)) for length in least)
+    arrays = (normal(draw(st.integers(1, 3)), groups * each, *size), normal(groups * share, each, *kernel))
+    bias = (normal(groups * share),) if draw(st.booleans()) else ()
+    params = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return Case("conv2d", ops.conv2d, (*arrays, *bias), params)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(case=convolutions(2))
+def test_convolution_is_scipys_correlation(case: Case) -> None:
+    """The output's size follows from SciPy's, too."""
+    made = case(*case.tensors())
+    expected = correlated(*case.operands[:2], **case.params)
+    if len(case.operands) == 3:
+        expected += case.operands[2][:, None, None]
     assert made.shape == expected.shape
     np.testing.assert_allclose(made.data, expected, rtol=1e-11, atol=1e-12)
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.cases import Case, convolution
+from tests.core.cases import Case, convolution, normal
+from tests.core.ops.test_spatial import convolutions
 from tests.core.recording import Recorder
 from tests.perf.kernels.test_registry import assert_near, run, widened
 from tinytorch.core import ops
@@ -75,11 +76,10 @@ def test_dropout_drops_its_share_scales_the_rest_and_remembers_for_backward() ->
     dropped = float(np.mean(output == 0))
     assert abs(dropped - 0.25) < 5 * np.sqrt(0.25 * 0.75 / x.size)
     assert set(np.unique(output)) == {0.0, np.float32(1 / 0.75)}
-    (down,) = kernel.backward(x, saved, (True,), False)
-    assert down is not None
-    assert np.array_equal(down, output)
-    again = kernel.forward(False, x, probability=0.25, generator=np.random.default_rng(0))[0]
-    other = kernel.forward(False, x, probability=0.25, generator=np.random.default_rng(1))[0]
+    np.testing.assert_array_equal(kernel.backward(x, saved, (True,), False)[0], output)
+    again, other = (
+        kernel.forward(False, x, probability=0.25, generator=np.random.default_rng(seed))[0] for seed in (0, 1)
+    )
     assert np.array_equal(again, output)
     assert not np.array_equal(other, output)
 
@@ -96,19 +96,8 @@ def test_many_rows_far_from_zero_keep_their_variance() -> None:
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
-@given(data=st.data())
-def test_convolutions_of_any_geometry_and_their_gradients(data: Any) -> None:
-    pairs = st.tuples(st.integers(1, 3), st.integers(1, 3))
-    kernel, stride, dilation = data.draw(pairs), data.draw(pairs), data.draw(pairs)
-    padding = data.draw(st.tuples(st.integers(0, 3), st.integers(0, 3)))
-    groups, each, share = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 5)), data.draw(st.integers(1, 5))
-    least = [max(1, dilation[i] * (kernel[i] - 1) + 1 - 2 * padding[i]) for i in range(2)]
-    size = tuple(length + data.draw(st.integers(0, 5)) for length in least)
-    arrays = [drawn(data.draw(st.integers(1, 3)), groups * each, *size), drawn(groups * share, each, *kernel, seed=1)]
-    if data.draw(st.booleans()):
-        arrays.append(drawn(groups * share, seed=2))
-    params = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    case = Case("conv2d", ops.conv2d, tuple(arrays), params)
+@given(case=convolutions(5))
+def test_convolutions_of_any_geometry_and_their_gradients(case: Case) -> None:
     tensors = case.tensors(np.float32)
     assert_near(case, run(case, tensors, kernel_implementations()), run(case, widened(tensors), {}))
 
@@ -159,16 +148,15 @@ def test_no_position_attends_to_nothing() -> None:
 WINDOW = {"kernel": (2, 2), "stride": (2, 2), "padding": (0, 0)}
 #: What the reference runs: other dtypes, nothing, windows of more taps than a byte numbers.
 LEFT: list[tuple[Op, tuple[Array, ...], dict[str, Any]]] = [
-    (ops.gelu, (drawn(4, 6).astype(np.float64),), {}),
-    (ops.softmax, (drawn(4, 6).astype(np.float64),), {}),
-    (ops.conv2d, (drawn(2, 3, 5, 5).astype(np.float64), drawn(4, 3, 3, 3).astype(np.float64)), convolution()),
+    *[(op, (normal(4, 6),), {}) for op in (ops.gelu, ops.softmax)],
+    (ops.conv2d, (normal(2, 3, 5, 5), normal(4, 3, 3, 3)), convolution()),
     (ops.conv2d, (drawn(0, 3, 5, 5), drawn(4, 3, 3, 3)), convolution()),
-    (ops.attention, tuple(drawn(1, 2, 6, 8, seed=i).astype(np.float64) for i in range(3)), {"causal": True}),
+    (ops.attention, tuple(normal(1, 2, 6, 8, seed=i) for i in range(3)), {"causal": True}),
     (ops.self_attention, (drawn(0, 5, 24),), {"heads": 2, "causal": True}),
     (ops.max_pool2d, (drawn(0, 3, 4, 4),), WINDOW),
     (ops.avg_pool2d, (drawn(2, 0, 4, 4),), WINDOW),
     (ops.max_pool2d, (drawn(1, 2, 20, 20),), {"kernel": (17, 17), "stride": (1, 1), "padding": (0, 0)}),
-    (ops.avg_pool2d, (drawn(1, 2, 20, 20).astype(np.float64),), WINDOW),
+    (ops.avg_pool2d, (normal(1, 2, 20, 20),), WINDOW),
     (ops.power, (np.abs(drawn(4, 6)),), {"exponent": 1.5}),
 ]
 

@@ -1,5 +1,8 @@
 """Several codes to a byte, and back."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,15 +31,18 @@ def test_the_first_code_is_in_the_lowest_bits_without_a_sign() -> None:
     assert pack(np.array([-2, -1, 0, 1, 1], np.int8), 2).tolist() == [0b11_10_01_00, 0b10_10_10_11]
 
 
-def test_bad_input_is_named() -> None:
-    with pytest.raises(ValueError, match="bits"):
-        pack(np.zeros(2, np.int8), 3)
-    with pytest.raises(ValueError, match="int8"):
-        pack(np.zeros(2, np.int16), 4)
-    with pytest.raises(ValueError, match=r"-8\.\.7"):
-        pack(np.array([8], np.int8), 4)
-    with pytest.raises(ValueError, match="2 bytes"):
-        unpack(np.zeros(3, np.uint8), 4, 4)
+@pytest.mark.parametrize(
+    ("make", "named"),
+    [
+        (lambda: pack(np.zeros(2, np.int8), 3), "bits"),
+        (lambda: pack(np.zeros(2, np.int16), 4), "int8"),
+        (lambda: pack(np.array([8], np.int8), 4), r"-8\.\.7"),
+        (lambda: unpack(np.zeros(3, np.uint8), 4, 4), "2 bytes"),
+    ],
+)
+def test_bad_input_is_named(make: Callable[[], Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        make()
 
 
 @given(

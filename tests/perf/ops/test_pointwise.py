@@ -30,34 +30,22 @@ def test_softplus_does_not_overflow() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "params"),
+    ("op", "operands", "params"),
     [
-        (pointwise.erf, {}),
-        (pointwise.clip, {"low": -1.0, "high": 0.5}),
-        (pointwise.clip, {"low": -math.inf, "high": 0.0}),
-        (pointwise.hard_sigmoid, {"slope": 0.3, "shift": 0.4}),
-        (pointwise.elu, {"alpha": 0.7}),
-        (pointwise.softplus, {}),
-        (pointwise.sin, {}),
-        (pointwise.cos, {}),
-        (pointwise.floor, {}),
-        (pointwise.ceil, {}),
-        (pointwise.round_, {}),
-        (pointwise.sign, {}),
+        (pointwise.clip, (X,), {"low": -1.0, "high": 0.5}),
+        (pointwise.clip, (X,), {"low": -math.inf, "high": 0.0}),
+        (pointwise.hard_sigmoid, (X,), {"slope": 0.3, "shift": 0.4}),
+        (pointwise.elu, (X,), {"alpha": 0.7}),
+        *[(getattr(pointwise, name), (X,), {}) for name in ("erf", "softplus", "sin", "cos")],
+        *[(getattr(pointwise, name), (X,), {}) for name in ("floor", "ceil", "round_", "sign")],
+        (pointwise.minimum, (X, Y), {}),
+        (pointwise.minimum, (Y, X), {}),
+        (pointwise.powers, (np.abs(X) + 0.3, Y), {}),
     ],
 )
-def test_gradients_of_one_operand(op: Op, params: dict[str, Any]) -> None:
-    check_gradients(lambda x: apply(op, x, **params), Tensor(X.copy(), requires_grad=True))
-
-
-@pytest.mark.parametrize(
-    ("op", "left", "right"),
-    [(pointwise.minimum, X, Y), (pointwise.minimum, Y, X), (pointwise.powers, np.abs(X) + 0.3, Y)],
-)
-def test_gradients_of_two_operands(op: Op, left: Array, right: Array) -> None:
-    check_gradients(
-        lambda a, b: apply(op, a, b), Tensor(left.copy(), requires_grad=True), Tensor(right.copy(), requires_grad=True)
-    )
+def test_gradients(op: Op, operands: tuple[Array, ...], params: dict[str, Any]) -> None:
+    tensors = (Tensor(each.copy(), requires_grad=True) for each in operands)
+    check_gradients(lambda *given: apply(op, *given, **params), *tensors)
 
 
 def test_what_has_no_gradient_says_so() -> None:

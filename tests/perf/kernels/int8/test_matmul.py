@@ -1,7 +1,6 @@
 """The integer product of every instruction of this CPU against float64, and quantized layers bit for bit."""
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ from tinytorch.perf.kernels.int8.instructions import DOTS, Dot, available_dots
 from tinytorch.perf.kernels.int8.matmul import fastest_dot, rescaled_rows
 from tinytorch.perf.kernels.int8.packing import panels_of
 from tinytorch.perf.kernels.int8.tile import tile
-from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.ops.packed_codes import PanelLayout
@@ -95,6 +93,12 @@ WEIGHTS = [
 ]
 
 
+def by_the_reference(layer: QuantizedLinear, x: Tensor) -> Array:
+    with np.errstate(over="ignore"), implementations({quantized_linear: quantized_linear.reference}):
+        made: Array = layer(x).data
+    return made
+
+
 @pytest.mark.parametrize("weights", WEIGHTS, ids=str)
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 def test_a_layer_s_result_is_the_reference_s_bit_for_bit(plan: Plan, weights: Scheme) -> None:
@@ -107,10 +111,7 @@ def test_a_layer_s_result_is_the_reference_s_bit_for_bit(plan: Plan, weights: Sc
             layer.calibrate([generator.standard_normal((5, depth), np.float32)])
         for shape in ((1, depth), (2, 7, depth), (26, depth)):
             x = Tensor(generator.standard_normal(shape, np.float32) * 1.5 + np.float32(0.3))
-            with implementations({quantized_linear: quantized_linear.reference}):
-                expected = layer(x).data
-            with implementations({quantized_linear: kernel_implementations()[quantized_linear]}):
-                np.testing.assert_array_equal(layer(x).data, expected)
+            np.testing.assert_array_equal(layer(x).data, by_the_reference(layer, x))
 
 
 @given(
@@ -124,9 +125,7 @@ def test_any_number_is_quantized_as_by_the_reference(numbers: list[float], symme
     layer.codes.data[...] = np.eye(len(numbers), dtype=np.int8)
     layer.scale.data[...] = 1
     x = Tensor(np.array([numbers], np.float32))
-    with np.errstate(over="ignore"), implementations({quantized_linear: quantized_linear.reference}):
-        expected = layer(x).data
-    np.testing.assert_array_equal(layer(x).data, expected)
+    np.testing.assert_array_equal(layer(x).data, by_the_reference(layer, x))
 
 
 @pytest.mark.parametrize("plan", PLANS[:4], ids=str)
@@ -143,24 +142,19 @@ def test_what_has_no_code_is_refused(plan: Plan) -> None:
 
 def test_other_dtypes_and_depths_go_to_the_reference() -> None:
     layer = QuantizedLinear(Linear(5, 3, seed=0))
-    x = np.random.default_rng(0).standard_normal((4, 5))
-    with implementations({quantized_linear: quantized_linear.reference}):
-        expected = layer(Tensor(x)).data
-    np.testing.assert_array_equal(layer(Tensor(x)).data, expected)
+    x = Tensor(np.random.default_rng(0).standard_normal((4, 5)))
+    np.testing.assert_array_equal(layer(x).data, by_the_reference(layer, x))
     # The sum of (255 - 0) * 127 less zero points passes int32 beyond a depth of 33,025 for affine codes alone.
     deep = QuantizedLinear(Linear(33_100, 1, bias=False, seed=0), Plan(weights=Scheme(symmetric=False)))
     deep.codes.data[...] = 127
     assert deep.zero_point is not None
     deep.zero_point.data[...] = -128
     deep.scale.data[...] = 1
-    step = 1 / 127
-    np.testing.assert_allclose(
-        deep(Tensor(np.ones((1, 33_100), np.float32))).data, [[33_100 * 255.0 * 127 * step]], rtol=1e-6
-    )
+    made = deep(Tensor(np.ones((1, 33_100), np.float32))).data
+    np.testing.assert_allclose(made, [[33_100 * 255.0 * 127 / 127]], rtol=1e-6)
 
 
-def test_the_layers_run_the_kernel_unless_told_otherwise() -> None:
-    assert quantized_linear.selected.name == "numba"
+def test_a_layer_s_packed_memory_is_that_of_its_sums() -> None:
     layer = QuantizedLinear(Linear(64, 32, seed=0))
     assert layer.memory_usage()["packed_bytes"] == 0
     with no_grad():
@@ -263,20 +257,6 @@ def test_arm_s_instructions_give_the_same_product(made_arm: Dot) -> None:
             assert_exact(*drawn(rows, depth, int(generator.integers(1, 70)), depth), made_arm)
     for left, right in ((-128, -128), (127, 127), (-128, 127)):
         assert_exact(*extremes(4099, left, right), made_arm)
-
-
-@pytest.fixture(scope="module")
-def layer() -> tuple[Callable[[int, Dot | None], Array | None], list[Array | None]]:
-    """Return a layer with groups and zero points on both sides, and its results for 1 and 14 rows."""
-    generator = np.random.default_rng(4)
-    x = generator.standard_normal((14, 70), np.float32) + np.float32(0.3)
-    panels = panels_of(drawn(1, 70, 33)[1], PanelLayout(8, 70, 33, 20))
-    scale, zero = generator.random((4, 33), np.float32), generator.integers(-128, 128, (4, 33)).astype(np.int8)
-
-    def call(rows: int, dot: Dot | None) -> Array | None:
-        return rescaled_rows(x[:rows], panels, scale, zero, None, None, False, dot)
-
-    return call, [call(rows, None) for rows in (1, 14)]
 
 
 @pytest.mark.parametrize("dot", ARMS, ids=lambda dot: dot.name)

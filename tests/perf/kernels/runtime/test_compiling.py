@@ -58,15 +58,12 @@ def test_what_numba_does_not_promise_was_tried_with_this_release() -> None:
     assert numba.__version__.startswith(f"{compiling.TRIED_WITH}.")
 
 
-def test_a_second_process_reads_the_first_ones_code_and_seconds(tmp_path: Path) -> None:
-    assert run(tmp_path, "rank") == f"2 0 {COMPILED}"
-    assert run(tmp_path, "rank") == f"0 1 {COMPILED}"
-
-
-def test_a_child_compiles_and_its_parent_reads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["rank", "alone"])
+def test_a_process_compiles_or_has_a_child_compile_and_the_next_one_reads(tmp_path: Path, place: str) -> None:
     """Outside of Linux nobody forks, and the process compiles itself."""
-    assert run(tmp_path) == (f"0 1 {COMPILED}" if sys.platform == "linux" else f"2 0 {COMPILED}")
-    assert run(tmp_path) == f"0 1 {COMPILED}"
+    forks = place == "alone" and sys.platform == "linux"
+    assert run(tmp_path, place) == (f"0 1 {COMPILED}" if forks else f"2 0 {COMPILED}")
+    assert run(tmp_path, place) == f"0 1 {COMPILED}"
 
 
 def test_a_child_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,22 +86,15 @@ def test_without_a_folder_kernels_compile_and_say_so(tmp_path: Path) -> None:
     assert run(blocked) == f"2 0 {COMPILED}"
 
 
-def test_folders_go_that_are_neither_new_nor_in_use(tmp_path: Path) -> None:
-    hours = {"now": 0.0, "recent": 0.5, "idle": 2.0, "old": 3.0, "older": 4.0}
-    for name, age in hours.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "kernel.nbc").touch()
-        moment = time.time() - 3600 * age
-        os.utime(tmp_path / name, (moment, moment))
-    compiling.remove_old_folders(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["idle", "now", "recent"]
-
-
-def test_folders_in_use_stay_however_many(tmp_path: Path) -> None:
-    for number in range(6):
+@pytest.mark.parametrize(("hours", "stay"), [((0, 0.5, 2, 3, 4), 3), ((0,) * 6, 6)])
+def test_folders_go_that_are_neither_new_nor_in_use(tmp_path: Path, hours: tuple[float, ...], stay: int) -> None:
+    for number, age in enumerate(hours):
         (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "kernel.nbc").touch()
+        moment = time.time() - 3600 * age
+        os.utime(tmp_path / str(number), (moment, moment))
     compiling.remove_old_folders(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 6
+    assert sorted(path.name for path in tmp_path.iterdir()) == [str(number) for number in range(stay)]
 
 
 def test_a_process_whose_folder_is_removed_compiles_on_and_keeps_what_it_makes(

@@ -17,8 +17,7 @@ from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.kernels.runtime.vectors import compiled
 from tinytorch.perf.kernels.weight_only import tiles
 from tinytorch.perf.kernels.weight_only.products import tiles_product
-from tinytorch.perf.measuring import blas_threads
-from tinytorch.perf.ops.packed_codes import in_rows, in_tiles, pack, unpack
+from tinytorch.perf.ops.packed_codes import in_rows, in_tiles, pack
 from tinytorch.perf.ops.weight_only import weight_only_linear
 from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantize
 from tinytorch.perf.quantization.storage import Arranged
@@ -64,8 +63,11 @@ def test_products_of_any_shape_and_strides(depth: int, columns: int, rows: int, 
     weight, params, exact = operands(drawn(depth, columns, seed=seed), scheme, tiled=columns % 64 == 0)
     x = drawn(depth, 2 * rows, seed=seed)[:, ::2].T
     before = x.copy()
-    close(apply(weight_only_linear, Tensor(x), *weight, **params).data, x, exact)
+    got = apply(weight_only_linear, Tensor(x), *weight, **params).data
+    close(got, x, exact)
     np.testing.assert_array_equal(x, before)
+    # Rows in whole blocks do not depend on those that follow.
+    np.testing.assert_array_equal(got[:4], apply(weight_only_linear, Tensor(x[:4]), *weight, **params).data)
 
 
 @pytest.mark.parametrize("bits", [8, 4, 2])
@@ -89,12 +91,10 @@ def test_codes_at_their_extremes_are_exact(bits: int) -> None:
 def test_tiles_are_the_same_numbers_in_another_order_of_memory() -> None:
     codes = pack(np.random.default_rng(0).integers(-8, 8, (9, 192)).astype(np.int8), 4)
     tiles = in_tiles(codes)
-    assert tiles.shape == (5, 3, 64)
-    assert tiles.strides == (64, 5 * 64, 1)
+    assert (tiles.shape, tiles.strides) == ((5, 3, 64), (64, 5 * 64, 1))
     np.testing.assert_array_equal(in_rows(tiles), codes)
     assert in_rows(tiles).flags.c_contiguous
     assert in_tiles(codes[:, :65]).shape == (5, 65)
-    np.testing.assert_array_equal(unpack(in_rows(tiles), 4, 9), unpack(codes, 4, 9))
 
 
 def test_what_is_not_finite_propagates_as_in_the_reference() -> None:
@@ -105,9 +105,7 @@ def test_what_is_not_finite_propagates_as_in_the_reference() -> None:
         got = apply(weight_only_linear, Tensor(x), *weight, **params).data
         with implementations({weight_only_linear: weight_only_linear.reference}):
             expected = apply(weight_only_linear, Tensor(x), *weight, **params).data
-    np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
-    np.testing.assert_array_equal(np.isposinf(got), np.isposinf(expected))
-    np.testing.assert_allclose(got[3], expected[3], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_nothing_in_gives_nothing_or_the_bias_out() -> None:
@@ -131,40 +129,13 @@ def test_float64_and_groups_that_end_inside_a_byte_go_to_the_reference() -> None
     close(apply(weight_only_linear, Tensor(drawn(3, 64)), *weight, **params).data, drawn(3, 64), exact)
 
 
-def test_results_do_not_depend_on_threads_or_on_later_rows() -> None:
-    weight, params, _ = operands(drawn(1024, 1104), SCHEMES[2], tiled=False)
-    x = drawn(7, 1024)
-    found = []
-    for count in (1, 2):
-        with blas_threads(count):
-            found.append(apply(weight_only_linear, Tensor(x), *weight, **params).data)
-    np.testing.assert_array_equal(found[0], found[1])
-    np.testing.assert_array_equal(found[0][:4], apply(weight_only_linear, Tensor(x[:4]), *weight, **params).data)
-
-
-def test_the_kernel_is_the_default_and_gradients_are_the_reference_s() -> None:
-    assert weight_only_linear.selected.name == "numba"
-    layer = QuantizedLinear(Linear(64, 128, seed=0), Plan("weight-only", Scheme(4, per="group")))
-    assert layer.codes.shape == (32, 2, 64)
-    x, down = drawn(3, 64), drawn(3, 128, seed=1)
-    gradients = []
-    for chosen in (weight_only_linear.selected, weight_only_linear.reference):
-        tensor = Tensor(x, requires_grad=True)
-        with implementations({weight_only_linear: chosen}):
-            layer(tensor).backward(down)
-        assert tensor.grad is not None
-        gradients.append(tensor.grad)
-    np.testing.assert_array_equal(gradients[0], gradients[1])
-    np.testing.assert_allclose(gradients[0], down @ layer.dequantized().data.T, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_scales_of_groups_lie_beside_their_tile_and_are_a_matrix_to_whoever_asks(symmetric: bool) -> None:
     linear = Linear(96, 192, seed=0)
     layer = QuantizedLinear(linear, Plan("weight-only", Scheme(4, symmetric, "group")))
     made = quantize(linear.weight.data, Scheme(4, symmetric, "group"))
     assert isinstance(layer.scale, Arranged)
-    assert layer.scale.stored.shape == (3, 3, 64)
+    assert (layer.codes.shape, layer.scale.stored.shape) == ((48, 3, 64), (3, 3, 64))
     np.testing.assert_array_equal(layer.scale.stored[1, 2], made.scale[2, 64:128])
     assert layer.scale.shape == (3, 192)
     x = drawn(2, 96)
