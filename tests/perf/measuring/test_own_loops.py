@@ -31,29 +31,27 @@ def test_samples_get_what_repeats_differ_by_and_all_conditions() -> None:
     assert found.interval.low < Measurement("plain", WAITS, "s").interval.low
 
 
-def test_requests_depend_on_one_another_and_processes_do_not() -> None:
-    drifting = tuple(0.01 + 0.001 * at for at in range(30))
-    series, apart = (
-        from_samples("drift", drifting, sample=one, conditions=Conditions()) for one in ("calls", "processes")
+@pytest.mark.parametrize(("sample", "is_series", "block"), [("calls", True, 30), ("processes", False, 1)])
+def test_requests_depend_on_one_another_and_processes_do_not(sample: str, is_series: bool, block: int) -> None:
+    drifting = [0.01 + 0.001 * at for at in range(30)]
+    found = from_samples("drift", drifting, sample=sample, conditions=Conditions())
+    assert (found.dependence.time > 3, found.dependence.time > 1, found.conditions.block) == (
+        is_series,
+        is_series,
+        block,
     )
-    assert series.dependence.time > 3
-    assert apart.dependence.time == 1
-    assert (series.conditions.block, apart.conditions.block) == (30, 1)
 
 
-def test_series_in_turns_are_pairs() -> None:
-    made = from_turns(
-        {"old": [2 * one for one in WAITS], "new": WAITS}, sample="rounds", conditions=Conditions(), block=2
-    )
+def test_series_in_turns_are_pairs_and_parts_of_a_whole_are_shares() -> None:
+    how: dict[str, Any] = {"sample": "rounds", "conditions": Conditions()}
+    made = from_turns({"old": [2 * one for one in WAITS], "new": WAITS}, **how, block=2)
     assert ratio(made["old"], made["new"]).samples == pytest.approx([2.0] * 6)
     assert made["new"].conditions.block == 2
-
-
-def test_parts_of_a_whole_are_shares() -> None:
-    found = from_samples(
-        "a part", (0.2, 0.3, 0.25), "%", sample="rounds", conditions=Conditions(), part_of="the run's time"
-    )
-    assert found.conditions.part_of == "the run's time"
+    part = from_samples("a part", (0.2, 0.3, 0.25), "%", **how, part_of="the run's time")
+    assert part.conditions.part_of == "the run's time"
+    for series in ({"one": WAITS}, {"one": WAITS, "other": WAITS[:-1]}):
+        with pytest.raises(ValueError, match="series"):
+            from_turns(series, **how)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +79,3 @@ def test_many_in_a_row_make_short_calls_long_enough() -> None:
     with own_loop(warmup_runs=0, inner_loops=10**6) as loop:
         sum(range(1000))
     assert from_samples("short", calls, sample="calls", conditions=loop.conditions).samples == calls
-
-
-@pytest.mark.parametrize("series", [{"one": WAITS}, {"one": WAITS, "other": WAITS[:-1]}])
-def test_what_was_not_taken_in_turns_is_no_pair(series: dict[str, tuple[float, ...]]) -> None:
-    with pytest.raises(ValueError, match="series"):
-        from_turns(series, sample="calls", conditions=Conditions())

@@ -674,17 +674,11 @@ def inside(path: str, outer: str) -> bool:
 
 def _outer_first(paths: Iterable[str]) -> list[str]:
     """Return paths so that each follows the one that holds it, else in the order given."""
-    given = list(paths)
-    order: list[str] = []
+    place = {path: at for at, path in enumerate(paths)}
 
-    def visit(path: str) -> None:
-        order.append(path)
-        inner = [other for other in given if path and other != path and inside(other, path)]
-        for child in inner:
-            if child not in order and not any(o != child and inside(child, o) for o in inner):
-                visit(child)
+    def way(path: str) -> list[int]:
+        parts = path.split(".")
+        outer = (".".join(parts[: count + 1]) for count in range(len(parts)))
+        return [place[one] for one in outer if one in place]
 
-    for path in given:
-        if path not in order and not any(other and other != path and inside(path, other) for other in given):
-            visit(path)
-    return order
+    return sorted(place, key=way)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
@@ -14,13 +14,14 @@ from tinytorch.perf.events.stream import COLLECTOR, Event, Profile
 Json = dict[str, Any]
 
 
-def chrome_trace(profile: Profile, memory: MemoryProfile | None = None) -> Json:
-    """Return a profile as a JSON object of Chrome's trace event format.
+def trace_text(profile: Profile, memory: MemoryProfile | None = None, more: Iterable[Json] = ()) -> str:
+    """Return a profile as JSON text in Chrome's trace event format; what ops of one kind share is made once.
 
     Complete events ("X") with ``ts`` and ``dur`` in microseconds from the start of the run: the run, regions and module
     calls as they nested, runs of the garbage collector, and ops with shapes, FLOPs and bytes. Modules have no call of
     their own in backward; there their events run from the first to the last of neighbouring ops that belong to them.
-    With ``memory``, of a run of the same ops, counter events ("C") show live bytes after each op.
+    With ``memory``, of a run of the same ops, counter events ("C") show live bytes after each op. ``more`` are events
+    of other instruments that looked at the same run.
 
     Format: "Trace Event Format", Google, 2016.
     """
@@ -30,59 +31,32 @@ def chrome_trace(profile: Profile, memory: MemoryProfile | None = None) -> Json:
         timing = {"ts": (start - profile.start) / 1e3, "dur": (end - start) / 1e3}
         return {"name": name, "cat": kind, "ph": "X", **timing, **where, "args": args}
 
-    events = [
+    columns = profile.columns
+    before = [
         {"name": "process_name", "ph": "M", **where, "args": {"name": "tinytorch"}},
         {"name": "thread_name", "ph": "M", **where, "args": {"name": "ops"}},
-        complete("run", "run", profile.start, profile.end, {"ops": len(profile.events)}),
+        complete("run", "run", profile.start, profile.end, {"ops": len(columns)}),
     ]
     for region in profile.regions:
         kind = "collector" if region.name == COLLECTOR else "region"
         waited = {"waited (us)": region.waited / 1e3}
-        events.append(complete(region.name, kind, region.start, region.end, waited))
+        before.append(complete(region.name, kind, region.start, region.end, waited))
     for span in profile.spans:
-        events.append(complete(span.path or span.module, "module", span.start, span.end, {"class": span.module}))
-    for stretch in backward_stretches(profile):
-        events.append(complete(stretch.path, "module backward", stretch.start, stretch.end, {}))
-    for event in profile.events:
-        events.append(complete(event.op, event.phase, event.start, event.end, _arguments(event)))
-    events += _counters(profile, memory, where)
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
-
-
-def trace_text(profile: Profile, memory: MemoryProfile | None = None, more: Iterable[Json] = ()) -> str:
-    """Return `chrome_trace` as JSON, of many ops in far less time: what ops of one kind share is written once.
-
-    ``more`` are events of other instruments that looked at the same run.
-    """
-    columns = profile.columns
-    frame = chrome_trace(replace(profile, events=()))["traceEvents"]
-    frame[2]["args"]["ops"] = len(columns)
-    where = {key: frame[0][key] for key in ("pid", "tid")}
+        before.append(complete(span.path or span.module, "module", span.start, span.end, {"class": span.module}))
+    for one in backward_stretches(profile):
+        before.append(complete(one.path, "module backward", one.start, one.end, {}))
     shared = []
-    for kind in columns.kinds:
-        same = {"name": kind.op, "cat": kind.phase, "ph": "X", **where, "args": _arguments(kind)}
+    for op in columns.kinds:
+        same = {"name": op.op, "cat": op.phase, "ph": "X", **where, "args": _arguments(op)}
         shared.append(json.dumps(same)[:-1])
     starts = ((columns.start - profile.start) / 1e3).tolist()
     lengths = ((columns.end - columns.start) / 1e3).tolist()
     ops = [
-        f'{shared[kind]}, "ts": {start!r}, "dur": {length!r}}}'
-        for kind, start, length in zip(columns.kind.tolist(), starts, lengths, strict=True)
+        f'{shared[number]}, "ts": {start!r}, "dur": {length!r}}}'
+        for number, start, length in zip(columns.kind.tolist(), starts, lengths, strict=True)
     ]
-    stretches = [
-        {
-            "name": one.path,
-            "cat": "module backward",
-            "ph": "X",
-            "ts": (one.start - profile.start) / 1e3,
-            "dur": (one.end - one.start) / 1e3,
-            **where,
-            "args": {},
-        }
-        for one in backward_stretches(profile)
-    ]
-    before = [json.dumps(event) for event in [*frame, *stretches]]
-    after = [json.dumps(event) for event in (*_counters(profile, memory, where), *more)]
-    return f'{{"traceEvents": [{", ".join([*before, *ops, *after])}], "displayTimeUnit": "ms"}}'
+    events = [*map(json.dumps, before), *ops, *map(json.dumps, (*_counters(profile, memory, where), *more))]
+    return f'{{"traceEvents": [{", ".join(events)}], "displayTimeUnit": "ms"}}'
 
 
 def _counters(profile: Profile, memory: MemoryProfile | None, where: Json) -> Iterator[Json]:
