@@ -24,6 +24,9 @@ from tinytorch.perf.measuring.codec import from_json
 from tinytorch.perf.measuring.conditions import Conditions, of_all
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, percentile
 
+#: Samples of a turn.
+_RUNS = 3
+
 
 class EngineError(RuntimeError):
     """An engine's process failed or computes something else than we do; the message says which and why."""
@@ -130,35 +133,26 @@ def runners(names: Sequence[str], cores: int) -> Iterator[dict[str, Runner]]:
         yield started
 
 
-def race(
-    started: dict[str, Runner],
-    of: str,
-    phase: Phase,
-    *,
-    cores: int,
-    rounds: int = 15,
-    runs: int = 3,
-    seed: int = 0,
-) -> Raced:
+def race(started: dict[str, Runner], of: str, phase: Phase, *, cores: int, rounds: int = 15) -> Raced:
     """Return the times of engines on one subject, checked first to compute what ours do.
 
-    Each round gives every engine one turn, in an order drawn from ``seed``: some untimed calls, because others had
-    the caches, then ``runs`` samples whose median is the turn's. Engines that cannot do the phase are left out.
+    Each round gives every engine one turn, in an order that is drawn: some untimed calls, because others had the
+    caches, then three samples whose median is the turn's. Engines that cannot do the phase are left out.
 
     Raises:
-        ValueError: if the subject is unknown, ``rounds`` below 6 or ``runs`` below 1.
+        ValueError: if the subject is unknown or ``rounds`` below 6.
         EngineError: if an engine fails or disagrees.
     """
     subject(of)
-    if rounds < FEWEST_FOR_INTERVAL or runs < 1:
-        raise ValueError(f"rounds must be at least {FEWEST_FOR_INTERVAL} and runs 1, not {rounds} and {runs}")
+    if rounds < FEWEST_FOR_INTERVAL:
+        raise ValueError(f"rounds must be at least {FEWEST_FOR_INTERVAL}, not {rounds}")
     able = {name: runner for name, runner in started.items() if phase in engine(name).phases}
     differences = {name: runner.ask(subject=of, phase=phase)["difference"] for name, runner in able.items()}
     turns: dict[str, list[dict[str, Any]]] = {name: [] for name in able}
-    order, names = np.random.default_rng(seed), list(able)
+    order, names = np.random.default_rng(0), list(able)
     for _ in range(rounds):
         for index in order.permutation(len(names)):
-            turns[names[index]].append(able[names[index]].ask(runs=runs))
+            turns[names[index]].append(able[names[index]].ask(runs=_RUNS))
     versions = available()
     times = {name: _measurement(name, versions[name], of, phase, cores, taken, names) for name, taken in turns.items()}
     return Raced(of, phase, cores, times, differences)

@@ -39,7 +39,7 @@ class Prepared:
         while calls < WARM_UP_CALLS or time.perf_counter() - start < WARM_UP_SECONDS:
             self.call()
             calls += 1
-        self.seconds = _fastest(self.call)
+        self.seconds = sample(self.call, "fastest", warmup=2, runs=2).minimum
 
     def turn(self, runs: int) -> dict[str, Any]:
         """Return the times of ``runs`` samples, in seconds a call, and their conditions."""
@@ -54,10 +54,6 @@ def _call(made: Engine, of: Subject, phase: str) -> Callable[[], Any]:
     if phase == "decode":
         return load(made).decoding(made.setting, *prompt_of(of))
     return load(made).training(made.setting, of.make(), of.batch(), of.loss, AdamWSettings()).step
-
-
-def _fastest(call: Callable[[], Any]) -> float:
-    return sample(call, "fastest", warmup=2, runs=2).minimum
 
 
 def serve(made: Engine, requests: TextIO, answers: TextIO) -> None:
