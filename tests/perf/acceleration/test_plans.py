@@ -23,7 +23,7 @@ from tinytorch.core.op import Array
 from tinytorch.core.spatial import AdaptiveAvgPool2d, AvgPool2d, BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, TransformerBlock
-from tinytorch.perf.acceleration import plans
+from tinytorch.perf.acceleration import array_program, plans
 from tinytorch.perf.acceleration.plans import ModulePlan, plan
 from tinytorch.perf.acceleration.recorded_graph import as_input
 from tinytorch.perf.events.stream import recording
@@ -128,29 +128,18 @@ def test_blocks_of_samples_do_not_change_results() -> None:
 
 
 @given(
-    channels=st.integers(1, 20),
-    out=st.sampled_from([1, 4, 16, 24, 40]),
-    kernel=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    stride=st.integers(1, 2),
-    padding=st.integers(0, 2),
-    dilation=st.integers(1, 2),
-    size=st.tuples(st.integers(5, 9), st.integers(5, 9)),
-    batch=st.integers(1, 3),
+    layer=st.builds(
+        Conv2d, st.integers(1, 20), st.sampled_from([1, 4, 16, 24, 40]),
+        st.tuples(st.integers(1, 3), st.integers(1, 3)), st.integers(1, 2), st.integers(0, 2), st.integers(1, 2),
+        seed=st.just(1),
+    ),
+    shape=st.tuples(st.integers(1, 3), st.integers(5, 9), st.integers(5, 9)),
     tail=st.sampled_from(["none", "relu", "norm", "pool", "linear", "tanh and pool"]),
-)
+)  # fmt: skip
 @settings(max_examples=40, deadline=None)
-def test_convolutions_of_any_shape(
-    channels: int,
-    out: int,
-    kernel: tuple[int, int],
-    stride: int,
-    padding: int,
-    dilation: int,
-    size: tuple[int, int],
-    batch: int,
-    tail: str,
-) -> None:
-    layers: list[Module] = [Conv2d(channels, out, kernel, stride, padding, dilation, seed=1)]
+def test_convolutions_of_any_shape(layer: Conv2d, shape: tuple[int, int, int], tail: str) -> None:
+    layers: list[Module] = [layer]
+    (batch, *size), channels, out = shape, layer.in_channels, layer.out_channels
     layers += {
         "none": [],
         "relu": [ReLU(), Conv2d(out, 3, 1, seed=2)],
@@ -459,7 +448,7 @@ def test_results_do_not_depend_on_threads(name: str, batch: int, monkeypatch: py
     make, inputs = CASES[name]
     monkeypatch.setattr(threads, "WORTH_A_THREAD_NS", 1)
     monkeypatch.setattr(plans, "_WORTH_MEETING_NS", 0)
-    monkeypatch.setattr(plans, "most_shares", lambda: 3)
+    monkeypatch.setattr(array_program, "most_shares", lambda: 3)
     monkeypatch.setattr(rows, "most_shares", lambda: 3)
     x = inputs(min(batch, 3) if "block" in name else batch)
     made = plan(settled(make()), as_input(x))

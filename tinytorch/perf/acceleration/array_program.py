@@ -40,37 +40,69 @@ from tinytorch.perf.kernels.runtime import threads
 _NOTHING = np.zeros(1, np.float32)
 
 
-@dataclass(eq=False)
-class _Stretch:
-    """Consecutive steps that entry points run, and a table of them for each thread that runs its share."""
+class Stretch:
+    """Consecutive steps that entry points run, and a table of them for each thread that has run them.
 
-    steps: list[EntryStep]
-    arena: Array
+    Args:
+        steps: what it does.
+        arena: gives the memory of intermediate results, new for each thread that runs blocks of its own.
+        whole: bytes of the input and of the output of a block.
+    """
 
-    def __post_init__(self) -> None:
-        works = [step.work for step in self.steps if step.work is not None]
+    def __init__(self, steps: list[EntryStep], arena: Callable[[], Array], whole: tuple[int, int] = (0, 0)) -> None:
+        self.steps, self._arena, self._whole = steps, arena, whole
+        works = [step.work for step in steps if step.work is not None]
         self.ns = 2 * sum(work.macs for work in works) / FLOPS_PER_NS
-        self._tables: dict[int, list[Table]] = {}
-        self._frames: dict[int, Array] = {}
+        self._tables: dict[tuple[int, bool], list[Table]] = {}
+        self._frames: dict[tuple[int, bool], Array] = {}
         self._meeting = np.zeros(1, np.int64)
 
-    def frames(self, count: int) -> Array:
-        """Return what so many threads run together."""
-        if count not in self._frames:
-            tables = [Table(self.steps, self.arena, (0, 0), (number, count)) for number in range(count)]
-            self._tables[count] = tables
-            self._frames[count] = np.stack([table.frame for table in tables])
-        return self._frames[count]
+    def table(self) -> Table:
+        """Return the table that one thread runs."""
+        self.frames(1)
+        return self._tables[1, False][0]
 
-    def run(self, worth_ns: float) -> None:
-        """Run them all."""
-        count = threads.shares(most_shares(), self.ns) if self.ns > worth_ns and threads.POSSIBLE else 1
-        if count > 1:
-            self._meeting[0] = 0
-            frames = self.frames(count)
-            threads.split(replay_together, count, self.ns / count, frames, _NOTHING, _NOTHING, self._meeting)
-        else:
-            replay(0, 1, self.frames(1), _NOTHING, _NOTHING, 1)
+    def frames(self, count: int, together: bool = False) -> Array:
+        """Return what so many threads run, (count, FRAME): each a block with an arena of its own, or one together."""
+        key = (count, together)
+        if key not in self._frames:
+            arenas = [self._arena()] * count if together else [self._arena() for _ in range(count)]
+            self._tables[key] = [
+                Table(self.steps, arena, self._whole, (number, count) if together else (0, 1))
+                for number, arena in enumerate(arenas)
+            ]
+            self._frames[key] = np.stack([table.frame for table in self._tables[key]])
+        return self._frames[key]
+
+    def meet(self, worth_ns: float, x: Array = _NOTHING, out: Array = _NOTHING) -> bool:
+        """Run a block on several threads together, and return whether it takes so long that this is worth it."""
+        if self.ns <= worth_ns or not threads.POSSIBLE or (count := threads.shares(most_shares(), self.ns)) <= 1:
+            return False
+        self._meeting[0] = 0
+        frames = self.frames(count, together=True)
+        threads.split(replay_together, count, self.ns / count, frames, x, out, self._meeting)
+        return True
+
+    def observed(self, number: int, reads: Any, made: Array, x: Array = _NOTHING, out: Array = _NOTHING) -> None:
+        """Run one step through the seam, so that observers are told of it."""
+        step, frame = self.steps[number], self.table().frame
+
+        def forward(keep: bool, *operands: Array) -> tuple[Array, Saved]:
+            """Run the step, whose operands the table knows."""
+            del keep, operands
+            replay_row(frame, x, out, 0, number)
+            return made, ()
+
+        work = step.work
+        op = Op(step.name, forward, no_backward, None if work is None else lambda _: work)
+        op.default = Implementation("plan", forward, no_backward)
+        apply(op, *reads)
+
+    def step_times(self, x: Array = _NOTHING, out: Array = _NOTHING, block: int = 0) -> Array:
+        """Return the nanoseconds of each step of a block."""
+        times = np.empty(len(self.steps) + 1, np.int64)
+        timed_replay(self.table().frame, x, out, block, times)
+        return np.diff(times)
 
 
 class _Read:
@@ -97,9 +129,8 @@ class _ByArrays:
     def __post_init__(self) -> None:
         self._forward = kernel_implementations().get(self.step.op, self.step.op.reference).forward
 
-    def run(self, worth_ns: float) -> None:
+    def run(self) -> None:
         """Run it, and keep what it makes."""
-        del worth_ns
         made, _ = self._forward(False, *[read() for read in self.operands], **self.step.params)
         np.copyto(self.made, made)
 
@@ -145,9 +176,9 @@ class ArrayProgram:
         ]
         self._parts = [part for is_step, some in groupby(self.steps, _is_bound) for part in self._made(is_step, some)]
 
-    def _made(self, is_step: bool, some: Any) -> list[_Stretch | _ByArrays]:
+    def _made(self, is_step: bool, some: Any) -> list[Stretch | _ByArrays]:
         if is_step:
-            return [_Stretch(list(some), self._arena)]
+            return [Stretch(list(some), lambda: self._arena)]
         return [
             _ByArrays(
                 step,
@@ -169,7 +200,10 @@ class ArrayProgram:
         """Return the outputs."""
         self._take(inputs)
         for part in self._parts:
-            part.run(self._worth_ns)
+            if isinstance(part, _ByArrays):
+                part.run()
+            elif not part.meet(self._worth_ns):
+                replay(0, 1, part.frames(1), _NOTHING, _NOTHING, 1)
         return self._copied()
 
     def _take(self, inputs: Sequence[Array]) -> None:
@@ -187,22 +221,8 @@ class ArrayProgram:
                 np.copyto(part.made, apply(part.step.op, *[read() for read in part.operands], **part.step.params).data)
                 continue
             for number, step in enumerate(part.steps):
-                reads = [self._read(view)() for view in step.reads]
-                apply(self._step_op(part, number, step), *reads)
+                part.observed(number, [self._read(view)() for view in step.reads], self._array(step.writes))
         return self._copied()
-
-    def _step_op(self, part: _Stretch, number: int, step: EntryStep) -> Op:
-        frame, made, work = part.frames(1)[0], self._array(step.writes), step.work
-
-        def forward(keep: bool, *operands: Array) -> tuple[Array, Saved]:
-            """Run the step, whose operands the table knows."""
-            del keep, operands
-            replay_row(frame, _NOTHING, _NOTHING, 0, number)
-            return made, ()
-
-        op = Op(step.name, forward, no_backward, None if work is None else lambda _: work)
-        op.default = Implementation("plan", forward, no_backward)
-        return op
 
     def step_times(self, inputs: Sequence[Array]) -> Array:
         """Return the nanoseconds of each step."""
@@ -211,12 +231,10 @@ class ArrayProgram:
         for part in self._parts:
             if isinstance(part, _ByArrays):
                 start = time.perf_counter_ns()
-                part.run(self._worth_ns)
+                part.run()
                 found.append(time.perf_counter_ns() - start)
             else:
-                times = np.empty(len(part.steps) + 1, np.int64)
-                timed_replay(part.frames(1)[0], _NOTHING, _NOTHING, 0, times)
-                found += np.diff(times).tolist()
+                found += part.step_times().tolist()
         return np.array(found)
 
 

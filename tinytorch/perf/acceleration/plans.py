@@ -17,14 +17,13 @@ from typing import Any, Literal
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.dispatch import apply, is_observed, no_grad, unobserved
+from tinytorch.core.dispatch import is_observed, no_grad, unobserved
 from tinytorch.core.module import Module
-from tinytorch.core.op import Array, Implementation, Op, Saved, Shape
+from tinytorch.core.op import Array, Op, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, undisturbed
-from tinytorch.perf.acceleration.array_program import ArrayProgram, as_outputs, no_backward
+from tinytorch.perf.acceleration.array_program import ArrayProgram, Stretch, as_outputs
 from tinytorch.perf.acceleration.recorded_graph import Graph, array_of, as_input, difference, joined, record, tensors
-from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
 from tinytorch.perf.kernels.plan_ops import conv_pool, elements, products, rows
 from tinytorch.perf.kernels.plan_ops.binding import (
     ArrayStep,
@@ -33,18 +32,15 @@ from tinytorch.perf.kernels.plan_ops.binding import (
     Constants,
     EntryStep,
     RecordedOp,
-    Table,
     UnplannedError,
     Value,
     View,
     lay_out,
-    most_shares,
     new_arena,
     row_strides,
 )
-from tinytorch.perf.kernels.plan_ops.driver import HAS_CLOCK, replay, replay_row, replay_together, timed_replay
+from tinytorch.perf.kernels.plan_ops.driver import HAS_CLOCK, replay
 from tinytorch.perf.kernels.runtime import threads
-from tinytorch.perf.kernels.runtime.threads import POSSIBLE
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.onnx import OnnxModel
@@ -89,8 +85,8 @@ def together(steps: Sequence[StepTime], name: str) -> Measurement:
     return with_between_run_spread(Measurement(name, tuple(map(sum, samples)), "s"))
 
 
-class _Program:
-    """The steps of a forward of ``samples`` samples, and a table of them for each thread that has run them."""
+class _Program(Stretch):
+    """The steps of a forward of ``samples`` samples."""
 
     def __init__(self, graph: Graph, constants: Constants, samples: int) -> None:
         self.samples = samples
@@ -98,48 +94,22 @@ class _Program:
         binder = Binder(constants, self.status)
         (source,), (result,) = graph.sources, graph.results
         is_float = source.dtype.kind == "f"
-        self._bytes = (math.prod(source.shape) * (4 if is_float else 8), 4 * math.prod(result.shape))
+        whole = (math.prod(source.shape) * (4 if is_float else 8), 4 * math.prod(result.shape))
         binder.place(source, _whole("input", source.shape, 4 if is_float else 8))
         for node in graph.nodes:
             binder.begin(node)
             binder.place(node.output, _bound(node, binder))
         _finish(binder, result)
         self.floats = lay_out(binder.buffers)
-        self.steps = [step for step in binder.steps if isinstance(step, EntryStep)]
-        works = [step.work for step in self.steps if step.work is not None]
-        self.seconds = 2e-9 * sum(work.macs for work in works) / FLOPS_PER_NS
-        self._tables: dict[tuple[int, bool], list[Table]] = {}
-        self._frames: dict[tuple[int, bool], Array] = {}
-        self._meeting = np.zeros(1, np.int64)
-        self._ops: list[Op] = []
-
-    def table(self) -> Table:
-        """Return the table that one thread runs."""
-        self.frames(1, False)
-        return self._tables[1, False][0]
-
-    def frames(self, count: int, together: bool) -> Array:
-        """Return what so many threads run, (count, FRAME): each a block with an arena of its own, or one together."""
-        key = (count, together)
-        if key not in self._frames:
-            arenas = [new_arena(self.floats)] * count if together else [new_arena(self.floats) for _ in range(count)]
-            self._tables[key] = [
-                Table(self.steps, arena, self._bytes, (number, count) if together else (0, 1))
-                for number, arena in enumerate(arenas)
-            ]
-            self._frames[key] = np.stack([table.frame for table in self._tables[key]])
-        return self._frames[key]
+        steps = [step for step in binder.steps if isinstance(step, EntryStep)]
+        super().__init__(steps, lambda: new_arena(self.floats), whole)
 
     def run(self, x: Array, out: Array) -> None:
         """Fill ``out`` for as many blocks of samples as ``x`` has, on several threads if that is worth it."""
-        blocks, ns = len(x) // self.samples, 1e9 * self.seconds
-        shares = threads.shares(blocks, ns * blocks)
-        if blocks == 1 and ns > _WORTH_MEETING_NS and POSSIBLE and (together := threads.shares(most_shares(), ns)) > 1:
-            self._meeting[0] = 0
-            frames = self.frames(together, True)
-            threads.split(replay_together, together, ns / together, frames, x, out, self._meeting)
-        else:
-            threads.split(replay, shares, ns * blocks / shares, self.frames(shares, False), x, out, blocks)
+        blocks = len(x) // self.samples
+        if blocks > 1 or not self.meet(_WORTH_MEETING_NS, x, out):
+            shares = threads.shares(blocks, self.ns * blocks)
+            threads.split(replay, shares, self.ns * blocks / shares, self.frames(shares), x, out, blocks)
 
     def run_observed(self, x: Array, out: Array) -> None:
         """Fill ``out`` step by step through the seam, so that observers are told of each."""
@@ -149,37 +119,11 @@ class _Program:
             here = slice(start, start + self.samples) if len(starts) > 1 else ...
             for number, step in enumerate(self.steps):
                 *reads, made = (table.array(view, x[here], out[here]) for view in (*step.reads, step.writes))
-                self._now = x[here], out[here], made
-                apply(self._step_ops()[number], *reads)
+                self.observed(number, reads, made, x[here], out[here])
 
-    def _step_ops(self) -> list[Op]:
-        """Return an op for each step, which runs it on the block that is due."""
-        if not self._ops:
-            self._ops = [self._step_op(number, step) for number, step in enumerate(self.steps)]
-        return self._ops
-
-    def _step_op(self, number: int, step: EntryStep) -> Op:
-        frame = self.table().frame
-
-        def forward(keep: bool, *operands: Array) -> tuple[Array, Saved]:
-            """Run the step, whose operands the table knows."""
-            del keep, operands
-            x, out, made = self._now
-            replay_row(frame, x, out, 0, number)
-            return made, ()
-
-        work = step.work
-        op = Op(step.name, forward, no_backward, None if work is None else lambda _: work)
-        op.default = Implementation("plan", forward, no_backward)
-        return op
-
-    def step_times(self, x: Array, out: Array) -> Array:
+    def all_step_times(self, x: Array, out: Array) -> Array:
         """Return the nanoseconds of each step, of all blocks together."""
-        times, total = np.empty(len(self.steps) + 1, np.int64), np.zeros(len(self.steps))
-        for block in range(len(x) // self.samples):
-            timed_replay(self.table().frame, x, out, block, times)
-            total += np.diff(times)
-        return total
+        return np.sum([self.step_times(x, out, block) for block in range(len(x) // self.samples)], axis=0)
 
 
 def _bound(node: RecordedOp, binder: Binder) -> View:
@@ -238,9 +182,9 @@ class ModulePlan(Module):
         self._input, self._dtype, self._output = x.shape, x.dtype, shape
         (first, samples), *others = programs
         # A single block needs no threads, and where a call is short their questions would show.
-        is_short = 1e9 * first.seconds <= _WORTH_MEETING_NS
+        is_short = first.ns <= _WORTH_MEETING_NS
         self._only = first if not others and samples == first.samples and is_short else None
-        self._frames, self._status = first.frames(1, False), first.status
+        self._frames, self._status = first.frames(1), first.status
 
     def forward(self, x: Any, *others: Any) -> Any:
         """Return the model's output for inputs of the recorded shapes and dtypes; a tuple if there are several.
@@ -313,7 +257,7 @@ class ModulePlan(Module):
         out = np.empty(self._output, np.float32)
         found: list[StepTime] = []
         for program, given, made in self._parts(array, out):
-            seconds = 1e-9 * np.array([program.step_times(given, made) for _ in range(repeats)])
+            seconds = 1e-9 * np.array([program.all_step_times(given, made) for _ in range(repeats)])
             found += _named_times(program.steps, seconds)
         return found
 
