@@ -39,7 +39,7 @@ def _judged(op: Op) -> Translation:
     return _aligned(lambda node: lambda a, b: apply(op, without_gradient(a), without_gradient(b)))
 
 
-def _aligned(make: Callable[[Node], Runner], for_floats: bool = False) -> Translation:
+def _aligned(make: Callable[[Node], Runner]) -> Translation:
     """Return the translation of an operator of two operands.
 
     Before version 7 the second may lie along any axes of the first that follow each other, from the one named.
@@ -57,7 +57,7 @@ def _aligned(make: Callable[[Node], Runner], for_floats: bool = False) -> Transl
 
         return run
 
-    return Translation(made, for_floats=for_floats)
+    return Translation(made)
 
 
 def _many(op: Op) -> Translation:
@@ -137,10 +137,6 @@ def _hard_sigmoid(node: Node) -> Runner:
     return lambda x: apply(pointwise.hard_sigmoid, x, slope=slope, shift=shift)
 
 
-def _hard_swish(node: Node) -> Runner:
-    return lambda x: apply(ops.multiply, x, apply(pointwise.hard_sigmoid, x, slope=1 / 6, shift=0.5))
-
-
 def _gelu(node: Node) -> Runner:
     if node.only("approximate", "none", "tanh") == "tanh":
         return lambda x: apply(ops.gelu, x)
@@ -158,14 +154,6 @@ def _swish(node: Node) -> Runner:
     return lambda x: apply(ops.silu, x)
 
 
-def _mish(node: Node) -> Runner:
-    return lambda x: apply(ops.multiply, x, apply(ops.tanh, apply(pointwise.softplus, x)))
-
-
-def _softsign(node: Node) -> Runner:
-    return lambda x: apply(ops.divide, x, apply(ops.add, apply(ops.absolute, x), 1))
-
-
 def _cast(node: Node) -> Runner:
     from onnx import helper
 
@@ -175,12 +163,8 @@ def _cast(node: Node) -> Runner:
     return lambda x: x if tensor_of(x).dtype == dtype else tensor_of(x).astype(dtype)
 
 
-def _where(node: Node) -> Runner:
-    return lambda condition, a, b: apply(ops.where, without_gradient(condition), a, b)
-
-
-def _same(node: Node) -> Runner:
-    return _first
+def _first(x: Any, *others: Any) -> Any:
+    return x
 
 
 def _dropout(node: Node) -> Runner:
@@ -194,18 +178,6 @@ def _dropout(node: Node) -> Runner:
     return _first
 
 
-def _first(x: Any, *others: Any) -> Any:
-    return x
-
-
-def _of(make: Callable[[Node], Runner], *known: int) -> Translation:
-    return Translation(make, known)
-
-
-def _inverse(x: Any) -> Tensor:
-    return apply(ops.divide, 1, x)
-
-
 def _told(op: Op) -> Translation:
     return Translation(lambda node: lambda x: apply(op, without_gradient(x)))
 
@@ -216,48 +188,50 @@ TRANSLATIONS: dict[str, Translation] = {
     "And": _judged(pointwise.logical_and),
     "Cast": Translation(_cast, ignores=("saturate", "round_mode")),
     "Ceil": _one(pointwise.ceil),
-    "Clip": _of(_clip),
+    "Clip": Translation(_clip),
     "Cos": _one(pointwise.cos),
     "Div": _aligned(_divide),
     "Dropout": Translation(_dropout, (1, 2), ignores=("ratio", "seed", "is_test"), outputs=2),
-    "Elu": _of(_elu),
+    "Elu": Translation(_elu),
     "Equal": _judged(pointwise.equal),
     "Erf": _one(pointwise.erf),
     "Exp": _one(ops.exp),
     "Floor": _one(pointwise.floor),
-    "Gelu": _of(_gelu),
+    "Gelu": Translation(_gelu),
     "Greater": _judged(pointwise.greater),
     "GreaterOrEqual": _judged(pointwise.greater_equal),
-    "HardSigmoid": _of(_hard_sigmoid),
-    "HardSwish": _of(_hard_swish),
-    "Identity": _of(_same),
+    "HardSigmoid": Translation(_hard_sigmoid),
+    "HardSwish": Translation(
+        lambda node: lambda x: apply(ops.multiply, x, apply(pointwise.hard_sigmoid, x, slope=1 / 6, shift=0.5))
+    ),
+    "Identity": Translation(lambda node: _first),
     "IsNaN": _told(pointwise.is_nan),
-    "LeakyRelu": _of(_leaky_relu),
+    "LeakyRelu": Translation(_leaky_relu),
     "Less": _judged(pointwise.less),
     "LessOrEqual": _judged(pointwise.less_equal),
     "Log": _one(ops.log),
     "Max": _many(ops.maximum),
     "Min": _many(pointwise.minimum),
-    "Mish": _of(_mish),
+    "Mish": Translation(lambda node: lambda x: apply(ops.multiply, x, apply(ops.tanh, apply(pointwise.softplus, x)))),
     "Mul": _two(ops.multiply),
     "Neg": _one(ops.negative),
     "Not": _told(pointwise.logical_not),
     "Or": _judged(pointwise.logical_or),
-    "PRelu": _of(_parametric_relu),
+    "PRelu": Translation(_parametric_relu),
     "Pow": _aligned(_power),
-    "Reciprocal": _of(lambda node: _inverse),
+    "Reciprocal": Translation(lambda node: lambda x: apply(ops.divide, 1, x)),
     "Relu": _one(ops.relu),
     "Round": _one(pointwise.round_),
-    "Selu": _of(_selu),
+    "Selu": Translation(_selu),
     "Sigmoid": _one(ops.sigmoid),
     "Sign": _one(pointwise.sign),
     "Sin": _one(pointwise.sin),
     "Softplus": _one(pointwise.softplus),
-    "Softsign": _of(_softsign),
+    "Softsign": Translation(lambda node: lambda x: apply(ops.divide, x, apply(ops.add, apply(ops.absolute, x), 1))),
     "Sqrt": _one(ops.sqrt),
     "Sub": _two(ops.subtract),
     "Sum": _many(ops.add),
-    "Swish": _of(_swish),
+    "Swish": Translation(_swish),
     "Tanh": _one(ops.tanh),
-    "Where": _of(_where),
+    "Where": Translation(lambda node: lambda condition, a, b: apply(ops.where, without_gradient(condition), a, b)),
 }

@@ -390,10 +390,6 @@ def _global_average(node: Node) -> Runner:
     return run
 
 
-def _global_maximum(node: Node) -> Runner:
-    return lambda x: apply(ops.max_, x, axis=tuple(range(2, x.ndim)), keepdims=True)
-
-
 def _batch_norm(node: Node) -> Runner:
     node.only("training_mode", 0)
     node.only("spatial", 1)
@@ -476,12 +472,7 @@ def root_mean_square_norm(node: Node) -> Runner:
 def _instance_norm(node: Node) -> Runner:
     epsilon = node.get("epsilon", 1e-5)
 
-    def run(x: Any, weight: Any, bias: Any) -> Tensor:
-        count, channels = x.shape[:2]
-        normal = _normal(x, count * channels, epsilon)
-        return _by_channel(normal, weight, bias)
-
-    return run
+    return lambda x, weight, bias: _by_channel(_normal(x, math.prod(x.shape[:2]), epsilon), weight, bias)
 
 
 def _group_norm(node: Node) -> Runner:
@@ -552,7 +543,9 @@ TRANSLATIONS: dict[str, Translation] = {
     "Gather": Translation(_lookup, reads=(1,)),
     "Gemm": Translation(_general_product),
     "GlobalAveragePool": Translation(_global_average),
-    "GlobalMaxPool": Translation(_global_maximum),
+    "GlobalMaxPool": Translation(
+        lambda node: lambda x: apply(ops.max_, x, axis=tuple(range(2, x.ndim)), keepdims=True)
+    ),
     "GroupNormalization": Translation(_group_norm),
     "InstanceNormalization": Translation(_instance_norm),
     "LRN": Translation(_local_response_norm),

@@ -47,11 +47,6 @@ class Coded:
     axis: int
     block: int
 
-    @property
-    def bits(self) -> int | None:
-        """Bits of a code that our layers can hold; None if they cannot."""
-        return _BITS.get(self.codes.dtype.name) if self.scale.dtype == _FLOAT else None
-
     def numbers(self) -> Array:
         """Return the numbers that it stands for, of the scale's dtype."""
         return coding.decoded(self.codes, self.scale, self.zero_point, self.axis, self.block)

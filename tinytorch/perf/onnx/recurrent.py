@@ -11,7 +11,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, Op
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx.node import Node, Operand, Runner, Untranslatable
 
@@ -134,12 +134,8 @@ def _linear_part(x: Tensor, layer: Linear, first: int, last: int) -> Tensor:
     return apply(ops.linear, x, weight, bias)
 
 
-def _tanh_cell(given: Tensor, way: Direction, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    return (apply(ops.tanh, apply(ops.add, given, way.of_state(state[0]))),)
-
-
-def _relu_cell(given: Tensor, way: Direction, state: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    return (apply(ops.relu, apply(ops.add, given, way.of_state(state[0]))),)
+def _plain_cell(activation: Op) -> Cell:
+    return lambda given, way, state: (apply(activation, apply(ops.add, given, way.of_state(state[0]))),)
 
 
 def _layer(node: Node, cell: Cell, gates: int, states: int) -> Runner:
@@ -197,4 +193,4 @@ def plain_recurrent(node: Node) -> Runner:
     (activation,) = _activations(node, "Tanh")
     if activation not in ("Tanh", "Relu"):
         raise Untranslatable(f"activations={activation}")
-    return _layer(node, _tanh_cell if activation == "Tanh" else _relu_cell, 1, 1)
+    return _layer(node, _plain_cell(ops.tanh if activation == "Tanh" else ops.relu), 1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -156,14 +157,14 @@ def gather(node: Node) -> Runner:
     return run
 
 
-def _gather_elements(node: Node) -> Runner:
-    axis = node.get("axis", 0)
-    return lambda x, indices: apply(gather_pad.gather_along, x, indices, axis=axis)
+def _picked(op: Op, name: str) -> Translation:
+    """Return the translation of what picks by an array, with one attribute of this name."""
 
+    def make(node: Node) -> Runner:
+        how = {name: node.get(name, 0)}
+        return lambda x, indices: apply(op, x, indices, **how)
 
-def _gather_tuples(node: Node) -> Runner:
-    batch_dims = node.get("batch_dims", 0)
-    return lambda x, indices: apply(gather_pad.gather_tuples, x, indices, batch_dims=batch_dims)
+    return Translation(make)
 
 
 def _scatter_tuples(node: Node) -> Runner:
@@ -252,20 +253,12 @@ def _reduction(reduce: Callable[..., Tensor]) -> Translation:
     return Translation(make, (1,), for_floats=True)
 
 
-def _by(op: Op) -> Callable[..., Tensor]:
-    return lambda x, **how: apply(op, x, **how)
-
-
 def _least(x: Any, **how: Any) -> Tensor:
     return apply(ops.negative, apply(ops.max_, apply(ops.negative, x), **how))
 
 
 def _sum_of_squares(x: Any, **how: Any) -> Tensor:
     return apply(ops.sum_, apply(ops.multiply, x, x), **how)
-
-
-def _length(x: Any, **how: Any) -> Tensor:
-    return apply(ops.sqrt, _sum_of_squares(x, **how))
 
 
 def _best(sign: int) -> Translation:
@@ -317,13 +310,8 @@ def _softmax(op: Op) -> Translation:
 
 def _resize(node: Node) -> Runner:
     mode = node.only("mode", "nearest", "linear", "bilinear")
-    places = node.only(
-        "coordinate_transformation_mode",
-        "half_pixel",
-        "pytorch_half_pixel",
-        "align_corners",
-        "asymmetric",
-    )
+    known = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+    places = node.only("coordinate_transformation_mode", *known)
     rounding = node.only("nearest_mode", "round_prefer_floor", "floor", "ceil", "round_prefer_ceil")
     if node.version < 11:
         places, rounding = "asymmetric", "floor"
@@ -396,15 +384,15 @@ TRANSLATIONS: dict[str, Translation] = {
     "Einsum": Translation(_einsum, for_floats=True),
     "Expand": Translation(_expand, (1,)),
     "Flatten": Translation(_flatten),
-    "GatherElements": Translation(_gather_elements),
-    "GatherND": Translation(_gather_tuples),
+    "GatherElements": _picked(gather_pad.gather_along, "axis"),
+    "GatherND": _picked(gather_pad.gather_tuples, "batch_dims"),
     "LogSoftmax": _softmax(ops.log_softmax),
     "Pad": Translation(_pad, (1, 2, 3)),
-    "ReduceL2": _reduction(_length),
-    "ReduceMax": _reduction(_by(ops.max_)),
-    "ReduceMean": _reduction(_by(ops.mean)),
+    "ReduceL2": _reduction(lambda x, **how: apply(ops.sqrt, _sum_of_squares(x, **how))),
+    "ReduceMax": _reduction(partial(apply, ops.max_)),
+    "ReduceMean": _reduction(partial(apply, ops.mean)),
     "ReduceMin": _reduction(_least),
-    "ReduceSum": _reduction(_by(ops.sum_)),
+    "ReduceSum": _reduction(partial(apply, ops.sum_)),
     "ReduceSumSquare": _reduction(_sum_of_squares),
     "Reshape": Translation(_reshape, (1,)),
     "Resize": Translation(_resize, (1, 2, 3), ignores=("extrapolation_value",)),
