@@ -93,14 +93,7 @@ def count_onnx(path: str | os.PathLike[str], input_shape: Shape | None = None, *
         >>> counted.outputs
         {'save_infer_model/scale_0.tmp_1': (6, 2)}
     """
-    try:
-        from onnx import inliner
-    except ImportError as error:
-        raise RuntimeError("reading ONNX files needs the onnx package: pip install onnx") from error
-    file = loaded(path, weights=False)
-    if file.functions:
-        file = inliner.inline_local_functions(file)
-    return _Inspector(file, os.path.basename(os.fspath(path)), input_shape, lengths).count()
+    return _Inspector(loaded(path, weights=False), os.path.basename(os.fspath(path)), input_shape, lengths).count()
 
 
 class _Inspector:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import heapq
 import os
 import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -76,26 +76,24 @@ def from_onnx(
         >>> model(np.ones((3, 4), np.float32)).numpy()[0]
         array([4., 4.], dtype=float32)
     """
-    try:
-        from onnx import inliner
-    except ImportError as error:
-        raise RuntimeError("reading ONNX files needs the onnx package: pip install onnx") from error
-    file, name = loaded(path), os.path.basename(os.fspath(path))
-    if file.functions:
-        file = inliner.inline_local_functions(file)
-    return _Reader(file, name, dict(given or {})).model(outputs)
+    return _Reader(loaded(path), os.path.basename(os.fspath(path)), dict(given or {})).model(outputs)
 
 
 def loaded(path: str | os.PathLike[str], weights: bool = True) -> Any:
-    """Return the file as the onnx package reads it; without the ``weights`` that lie beside it, if these are not asked.
+    """Return the file as the onnx package reads it, its functions written out.
+
+    ``weights`` that lie beside it are left out if they are not asked for.
 
     Raises:
         ValueError: if it is no ONNX file, or weights beside it cannot be read.
         FileNotFoundError: if there is no such file, or a file with weights is not beside it.
+        RuntimeError: if the onnx package is not installed.
     """
-    import onnx
-    from onnx import external_data_helper
-
+    try:
+        import onnx
+        from onnx import external_data_helper, inliner
+    except ImportError as error:
+        raise RuntimeError("reading ONNX files needs the onnx package: pip install onnx") from error
     name, folder = os.path.basename(os.fspath(path)), os.path.dirname(os.path.abspath(path))
     try:
         file = onnx.load(os.fspath(path), load_external_data=False)
@@ -117,7 +115,7 @@ def loaded(path: str | os.PathLike[str], weights: bool = True) -> Any:
             raise ValueError(
                 f"weights of {name} in {', '.join(sorted(places))} cannot be read: {_sentence(error)}"
             ) from error
-    return file
+    return inliner.inline_local_functions(file) if file.functions else file
 
 
 def _sentence(error: BaseException) -> str:
@@ -546,25 +544,17 @@ def sorted_nodes(nodes: Sequence[Any], file: str) -> list[Any]:
         ValueError: if nodes wait for each other.
     """
     makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    needs = [{makers[name] for name in (*node.input, *_outer_names(node)) if name in makers} for node in nodes]
-    readers: list[list[int]] = [[] for _ in nodes]
-    for index, before in enumerate(needs):
-        for each in before:
-            readers[each].append(index)
-    open_ones = [len(before) for before in needs]
-    ready = [index for index, count in enumerate(open_ones) if not count]
-    order: list[int] = []
-    while ready:
-        index = heapq.heappop(ready)
-        order.append(index)
-        for each in readers[index]:
-            open_ones[each] -= 1
-            if not open_ones[each]:
-                heapq.heappush(ready, each)
-    if len(order) < len(nodes):
-        waiting = [nodes[at].name or nodes[at].op_type for at in sorted({*range(len(nodes))} - {*order})]
-        raise ValueError(f"{file} holds nodes that wait for each other: {', '.join(waiting[:5])}")
-    return [nodes[index] for index in order]
+    needs = {
+        index: {makers[name] for name in (*node.input, *_outer_names(node)) if name in makers}
+        for index, node in enumerate(nodes)
+    }
+    if all(max(before, default=-1) < index for index, before in needs.items()):
+        return list(nodes)
+    try:
+        return [nodes[index] for index in TopologicalSorter(needs).static_order()]
+    except CycleError as error:
+        waiting = [nodes[at].name or nodes[at].op_type for at in sorted({*error.args[1]})]
+        raise ValueError(f"{file} holds nodes that wait for each other: {', '.join(waiting[:5])}") from error
 
 
 def _turns_a_matrix(node: Any, operand: Any) -> bool:
