@@ -78,10 +78,11 @@ def compare_processes(
             bounds = found
             verdict, because = judged_interval(bounds, matters)
             because = f"{because}; they were not timed in turns, so it holds what separate runs differ by"
+    unit = "time over that of the reference beside it" if references else "time"
     conditions = replace(
         of_process_pairs(baseline, candidate).told_as("Hodges-Lehmann"),
         sample=Sample.PROCESS_PAIRS,
-        note=f"{before.size} and {after.size} processes, {_words(references)}.",
+        note=f"{before.size} and {after.size} processes, {unit}.",
     )
     middle = float(np.median(differences))
     ratio = Statistic(
@@ -125,10 +126,6 @@ def _beside(times: Sequence[Measurement], references: Sequence[Measurement] | No
     if references is None:
         return known
     return [ratio(one, with_prior_spread(beside)) for one, beside in zip(known, references, strict=True)]
-
-
-def _words(references: object) -> str:
-    return "time over that of the reference beside it" if references else "time"
 
 
 def log_time(times: Measurement, reference: Measurement | None) -> float:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from typing import TYPE_CHECKING
 
-from tinytorch.perf.benchmarking.comparing import ACCURACY_MATTERS, MATTERS
+from tinytorch.perf.benchmarking.comparing import MATTERS
 from tinytorch.perf.benchmarking.performance import Change, Performance, compare
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import Comparison
@@ -83,10 +84,7 @@ def pareto_front(
     dominated: dict[str, tuple[str, ...]] = {}
     undecided: dict[str, tuple[str, ...]] = {}
     changes = {
-        (a, b): compare(performances[a], performances[b], matters, accuracy_matters=ACCURACY_MATTERS, compared=pairs)
-        for a in names
-        for b in names
-        if a != b
+        (a, b): compare(performances[a], performances[b], matters, compared=pairs) for a, b in permutations(names, 2)
     }
     verdict_of = told or _undisturbed(performances)
     speeds = {pair: verdict_of(change.speedups[size]) for pair, change in changes.items()}
@@ -166,30 +164,23 @@ def _seems_to_dominate(change: Change, speed: Comparison) -> bool:
     return not any(part.is_loss for part in parts) and min(gains) >= 0 and max(gains) > 0
 
 
-#: Of bars whose model has no colour of its own.
+#: Of bars.
 _COLOR = "#2d96f0"
 #: What is drawn: its label with the unit, and the factor from the base unit.
 _PANELS = (("time (ms)", 1e3), ("peak memory (MiB)", 1 / MIB), ("accuracy (%)", 100.0))
 
 
-def plot_performance_comparison(
-    results: Mapping[str, Performance],
-    axes: Sequence[Axes] | None = None,
-    colors: Mapping[str, str] | None = None,
-    ink: str = "black",
-) -> Figure:
+def plot_performance_comparison(results: Mapping[str, Performance], *, ink: str = "black") -> Figure:
     """Return a figure of three panels: time at the smallest batch, peak memory at the largest, and accuracy.
 
     Bars are medians or shares, error bars their 95 % intervals. Where no model has an accuracy there is no third panel.
 
     Args:
         results: what `benchmark_suite` returned.
-        axes: where to draw instead of on a new figure, one for each panel.
-        colors: of the bars, by name; the same for all by default.
         ink: colour of the error bars.
 
     Raises:
-        ValueError: if there are no results, or not as many axes as panels.
+        ValueError: if there are no results.
 
     Examples:
         >>> import numpy as np
@@ -206,24 +197,19 @@ def plot_performance_comparison(
     taken = {name: (one.time, one.memory, one.accuracy) for name, one in results.items()}
     panels = [index for index in range(3) if any(values[index] is not None for values in taken.values())]
     figure = Figure(figsize=(4.8, 0.9 + len(panels) * (0.6 + 0.28 * len(results))), layout="constrained")
-    drawn = list(figure.subplots(len(panels), 1) if axes is None else axes)
-    if len(drawn) != len(panels):
-        raise ValueError(f"axes must hold {len(panels)} axes, one for each panel, not {len(drawn)}")
-    for ax, index in zip(drawn, panels, strict=True):
+    for ax, index in zip(figure.subplots(len(panels), 1), panels, strict=True):
         label, factor = _PANELS[index]
         for name, values in taken.items():
             value = values[index]
             if value is not None:
-                _bar(ax, name, value, factor, (colors or {}).get(name, _COLOR), ink)
+                _bar(ax, name, value, factor, ink)
         ax.invert_yaxis()
         ax.set_xlabel(label)
-    made = drawn[0].figure
-    assert isinstance(made, Figure)
-    return made
+    return figure
 
 
-def _bar(ax: Axes, name: str, value: Measurement, factor: float, color: str, ink: str) -> None:
+def _bar(ax: Axes, name: str, value: Measurement, factor: float, ink: str) -> None:
     middle, interval = value.median, value.interval
     ends = [[max(0.0, middle - interval.low) * factor], [max(0.0, interval.high - middle) * factor]]
-    ax.barh([name], [middle * factor], color=color, height=0.7)
+    ax.barh([name], [middle * factor], color=_COLOR, height=0.7)
     ax.errorbar([middle * factor], [name], xerr=ends, fmt="none", ecolor=ink, elinewidth=1.4, capsize=0)

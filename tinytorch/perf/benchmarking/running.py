@@ -99,7 +99,7 @@ def run(sides: Sequence[Side], progress: Callable[[int, int], None] | None = Non
         RuntimeError: if a process fails; its last line of error is the message.
         KeyboardInterrupt: as it comes; what was measured has been kept.
     """
-    told = progress or silent
+    told = progress or (lambda *_: None)
     made = [side.results for side in sides]
     planned = sum(each.plan.processes for each in made)
     order = np.random.default_rng(made[0].plan.seed)
@@ -112,11 +112,6 @@ def run(sides: Sequence[Side], progress: Callable[[int, int], None] | None = Non
                 sides[index].keep(made[index])
     told(sum(each.done for each in made), planned)
     return made
-
-
-def silent(done: int, planned: int) -> None:
-    """Tell nobody how far a run is."""
-    del done, planned
 
 
 def extended(results: Results, measured: Sequence[Performance]) -> Results:
@@ -142,15 +137,11 @@ def _both(before: Mapping[int, tuple[Any, ...]], after: Mapping[int, tuple[Any, 
     return {size: before[size] + after[size] for size in before}
 
 
-def request(plan: Plan, number: int, whole: bool) -> Json:
-    """Return what `worker` is asked for: process ``number`` of the plan, with memory and accuracy if ``whole``."""
-    return {"plan": asdict(plan), "number": number, "whole": whole}
-
-
 def _process(results: Results, number: int, folder: Path | None) -> list[Performance]:
     """Return what a fresh process measured; the first of a run also measures memory and accuracy."""
+    asked = {"plan": asdict(results.plan), "number": number, "whole": not results.performances}
     try:
-        measured = answer_of(WORKER_MODULE, request(results.plan, number, not results.performances), folder)
+        measured = answer_of(WORKER_MODULE, asked, folder)
     except RuntimeError as error:
         raise RuntimeError(f"a process of the benchmark failed: {error}") from None
     return [performance_from_json(one, results.run) for one in measured]

@@ -15,6 +15,7 @@ from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.results import Plan, performance_to_json
 from tinytorch.perf.benchmarking.running import REFERENCE, reference_work
 from tinytorch.perf.benchmarking.zoo import subject_of
+from tinytorch.perf.measuring.codec import from_json
 from tinytorch.perf.measuring.sampling import limit_blas_threads
 
 
@@ -56,11 +57,7 @@ def measure_process(plan: Plan, number: int, whole: bool) -> list[Performance]:
 def main() -> int:
     """Measure what the JSON object on stdin asks for and print the answer as one line; return the exit code."""
     asked: dict[str, Any] = json.loads(sys.stdin.read())
-    fields = asked["plan"]
-    shape = fields["input_shape"]
-    plan = Plan(
-        **{**fields, "batches": tuple(fields["batches"]), "input_shape": None if shape is None else tuple(shape)}
-    )
+    plan = from_json(asked["plan"], Plan, "plan")
     limit_blas_threads(plan.threads)
     made = measure_process(plan, asked["number"], asked["whole"])
     sys.stdout.write("\n" + json.dumps([performance_to_json(one) for one in made]) + "\n")

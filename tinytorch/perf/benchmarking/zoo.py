@@ -196,18 +196,6 @@ def _key() -> str:
 #: layer's rank that the low-rank one keeps; the CNN's only linear layer has ten outputs, and saves only below rank 10.
 SPARSITY, REMOVED, RANKS = 0.9, 0.5, 0.25
 BASELINE = "baseline"
-#: What a suite's variants are called; the cached one is the GPT's alone.
-NAMES = (
-    BASELINE,
-    "quantized",
-    "pruned",
-    "structured",
-    "low-rank",
-    "distilled",
-    "cached",
-    "accelerated",
-    "combined",
-)
 
 
 #: Variants that are trained, the longest training first. The baseline is trained on as long as its rivals: else more

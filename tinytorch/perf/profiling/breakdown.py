@@ -119,6 +119,7 @@ BETWEEN, MODULES, NOT_NAMED = "between ops", "Python of modules", "not named"
 REGION = "region"
 
 Allocated = Sequence[int] | None
+Work = tuple[int | None, int | None, int | None, int | None, float | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +149,6 @@ def _sums(profile: Profile, indices: Sequence[int]) -> _Sums:
     np.add.at(own, kind, columns.self_ns[chosen])
     rows = zip(columns.kinds, calls.tolist(), own.tolist(), strict=True)
     return _Sums(tuple(row for row in rows if row[1]))
-
-
-def _rate(flops: int | None, nanoseconds: int | None) -> float | None:
-    """Return GFLOP/s, which is FLOPs a nanosecond."""
-    return flops / nanoseconds if flops and nanoseconds else None
 
 
 def op_rows(
@@ -187,8 +183,7 @@ def _op_row(
     placed: Placed | None,
 ) -> OpRow:
     found, columns = _sums(profile, indices), profile.columns
-    first = found.kinds[0][0]
-    self_ns, flops = found.self_ns, found.count(lambda kind: kind.flops)
+    first, self_ns = found.kinds[0][0], found.self_ns
     total_ns = int((columns.end[indices] - columns.start[indices]).sum())
     return OpRow(
         first.op,
@@ -198,15 +193,23 @@ def _op_row(
         total_ns * 1e-9 if timed else None,
         self_ns * 1e-9 if timed else None,
         self_ns / (profile.end - profile.start) if timed else None,
+        *_work(found, indices, allocated, timed),
+        self_ns * 1e-9 / len(indices) < SHORT * overhead if timed and overhead is not None else None,
+        placed.of_roof.median if placed else None,
+        placed.verdict.sentence_word if placed else None,
+    )
+
+
+def _work(found: _Sums, indices: Sequence[int], allocated: Allocated, timed: bool) -> Work:
+    """Return the fields of a row from ``macs`` to ``allocated``; GFLOP/s is FLOPs a nanosecond."""
+    flops, own = found.count(lambda kind: kind.flops), found.self_ns
+    return (
         found.count(lambda kind: kind.macs),
         flops,
         found.count(lambda kind: kind.elementwise),
         found.count(lambda kind: kind.traffic),
-        _rate(flops, self_ns) if timed else None,
+        flops / own if timed and flops and own else None,
         None if allocated is None else sum(allocated[i] for i in indices),
-        self_ns * 1e-9 / len(indices) < SHORT * overhead if timed and overhead is not None else None,
-        placed.of_roof.median if placed else None,
-        placed.verdict.sentence_word if placed else None,
     )
 
 
@@ -335,32 +338,26 @@ def _layer_row(
     timed: bool,
     placed: Placed | None,
 ) -> LayerRow:
-    path = module[0]
-    found = _sums(profile, here)
-    between_ns, calls = lasted
+    found, (path, name, depth), (between_ns, calls) = _sums(profile, here), module, lasted
 
     def seconds(value: int) -> float | None:
         return value * 1e-9 if timed else None
 
-    total = found.self_ns
     return LayerRow(
-        *module,
+        path,
+        name,
+        depth,
         len(calls),
         seconds(found.own(lambda kind: kind.path == path)),
-        seconds(total),
+        seconds(found.self_ns),
         seconds(found.own(lambda kind: kind.phase == "forward")),
         seconds(found.own(lambda kind: kind.phase == "backward")),
         seconds(between_ns),
         seconds(sum(calls)),
-        (total + between_ns) / (profile.end - profile.start) if timed else None,
-        found.count(lambda kind: kind.macs),
-        found.count(lambda kind: kind.flops),
-        found.count(lambda kind: kind.elementwise),
-        found.count(lambda kind: kind.traffic),
-        _rate(found.count(lambda kind: kind.flops), total) if timed else None,
-        None if allocated is None else sum(allocated[i] for i in here),
-        placed.of_roof.median if placed else None,
-        placed.verdict.sentence_word if placed else None,
+        (found.self_ns + between_ns) / (profile.end - profile.start) if timed else None,
+        *_work(found, here, allocated, timed),
+        of_roof=placed.of_roof.median if placed else None,
+        bound=placed.verdict.sentence_word if placed else None,
     )
 
 

@@ -8,7 +8,7 @@ import sysconfig
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -452,8 +452,3 @@ def tables_text(lines: Lines, limit: int) -> str:
         busiest = Column("busiest", "busiest line", numeric=False)
         parts.append(text_table(lines.threads, [*thread, milliseconds, *_SHARES, busiest]))
     return "\n\n".join(parts)
-
-
-def plain(row: Any) -> dict[str, Any]:
-    """Return a row as JSON has it."""
-    return {field.name: getattr(row, field.name) for field in fields(row)}

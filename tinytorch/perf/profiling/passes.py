@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -115,14 +116,20 @@ def forward_latency(model: Any, value: Tensor, warmup: int, iterations: int) -> 
 def forward_memory(model: Any, value: Tensor) -> MemoryProfile:
     """Return the memory of one forward with gradients on, as in training; its output is alive at the end."""
     run = callable_of(model)
-    kept, value.grad = value.grad, None
-    try:
-        with undisturbed(model), recording_memory(*_watched(model, value)) as recorded:
-            output = run(value)
-    finally:
-        value.grad = kept
+    with _own_gradient(value), undisturbed(model), recording_memory(*_watched(model, value)) as recorded:
+        output = run(value)
     del output
     return recorded.profile
+
+
+@contextmanager
+def _own_gradient(value: Tensor) -> Iterator[None]:
+    """Take the gradient of an input away in the body, and give it back."""
+    kept, value.grad = value.grad, None
+    try:
+        yield
+    finally:
+        value.grad = kept
 
 
 def _watched(model: Any, value: Tensor) -> list[Any]:
@@ -221,12 +228,6 @@ def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[
     return keys, profile
 
 
-def layer(module: Any, given: Shape | Tensor | Array, ceilings: Ceilings | None) -> tuple[dict[str, Any], Profile]:
-    """Return what `Profiler.profile_layer` returns, and the recorded run."""
-    keys, profile = forward_pass(module, input_for(module, given), ceilings)
-    return {"layer_name": type(module).__name__, **keys}, profile
-
-
 @dataclass(frozen=True, slots=True)
 class TrainingLatency:
     """Wall times in seconds; the i-th samples of the three belong to one step."""
@@ -240,7 +241,7 @@ def training_latency(model: Any, value: Tensor, loss_fn: LossFunction) -> Traini
     """Return the wall time of forward (with the loss) and of backward, measured in one step after another."""
     _unobserved("profile_backward_pass")
     run = callable_of(model)
-    leaves = [*(parameters_of(model) if _has_parameters(model) else []), value]
+    leaves = _watched(model, value)
     steps: list[tuple[int, int]] = []
     with undisturbed(model), collector_off():
         began = time.perf_counter()
@@ -274,16 +275,10 @@ def training_latency(model: Any, value: Tensor, loss_fn: LossFunction) -> Traini
 def training_memory(model: Any, value: Tensor, loss_fn: LossFunction) -> tuple[MemoryProfile, dict[str, int]]:
     """Return the memory of one forward and backward, and bytes of state after one step of each optimizer."""
     run = callable_of(model)
-    kept = value.grad
-    value.grad = None
-    try:
-        with undisturbed(model):
-            with recording_memory(*_watched(model, value)) as recorded:
-                loss_of(run(value), loss_fn).backward()
-            states = optimizer_state_bytes(parameters_of(model) if _has_parameters(model) else [])
-    finally:
-        value.grad = kept
-    return recorded.profile, states
+    with _own_gradient(value), undisturbed(model):
+        with recording_memory(*_watched(model, value)) as recorded:
+            loss_of(run(value), loss_fn).backward()
+        return recorded.profile, optimizer_state_bytes(parameters_of(model) if _has_parameters(model) else [])
 
 
 _OPTIMIZERS: dict[str, Callable[[list[Parameter]], Optimizer]] = {
@@ -309,13 +304,10 @@ def optimizer_state_bytes(parameters: Sequence[Tensor]) -> dict[str, int]:
 
 def backward_pass(model: Any, value: Tensor, loss_fn: LossFunction) -> tuple[dict[str, Any], Profile]:
     """Return what `Profiler.profile_backward_pass` returns, and the recorded run that it counted."""
-    kept = value.grad
-    try:
+    with _own_gradient(value):
         latency = training_latency(model, value, loss_fn)
         value.grad = None
         profile = typical(lambda: record_training(model, value, loss_fn, timed=True))
-    finally:
-        value.grad = kept
     memory, states = training_memory(model, value, loss_fn)
     forward, backward = flops_of(profile, "forward"), flops_of(profile, "backward")
     phases = [event.phase for event in memory.run.events]

@@ -149,10 +149,8 @@ class Profiler:
         """
         known = self._known_ceilings()
         placed = None if known is None else placement.place_ops(self.run, known)
-        rows = breakdown.op_rows(
-            self.run, self._allocated(), self._timed, None if known is None else known.recorder.median, placed
-        )
-        return _longest_first(rows)
+        cost = None if known is None else known.recorder.median
+        return _longest_first(breakdown.op_rows(self.run, self._allocated(), self._timed, cost, placed))
 
     def attribution(self) -> list[OpRow]:
         """Return `key_averages` and a row for each thing that takes time outside of ops, so that shares sum to 1.
@@ -196,13 +194,10 @@ class Profiler:
         """
         if n < 1:
             raise ValueError(f"n must be at least 1, not {n}")
-        rows = self.attribution()
-        marked = (
-            [f"* marks ops shorter than {SHORT} times what recording costs"]
-            if any(row.short for row in rows[:n])
-            else []
-        )
-        print_table(rows[:n], _telling(_filled(OP_COLUMNS, self, rows), rows), [*self.notes(), *marked])
+        rows, notes = self.attribution(), self.notes()
+        if any(row.short for row in rows[:n]):
+            notes.append(f"* marks ops shorter than {SHORT} times what recording costs")
+        print_table(rows[:n], _telling(_filled(OP_COLUMNS, self, rows), rows), notes)
 
     def print_by_layer(self) -> None:
         """Print `by_layer`."""
@@ -325,8 +320,8 @@ class Profiler:
 
     def profile_layer(self, layer: Any, input_shape: Shape | Tensor | Array) -> dict[str, Any]:
         """Return ``layer_name`` and what `profile_forward_pass` returns, on zeros of ``input_shape`` or on an input."""
-        keys, run = passes.layer(layer, input_shape, self._ceilings)
-        return self._kept(keys, run)
+        keys, run = passes.forward_pass(layer, input_for(layer, input_shape), self._ceilings)
+        return {"layer_name": type(layer).__name__, **self._kept(keys, run)}
 
     def profile_forward_pass(self, model: Any, input_tensor: Tensor | Array) -> dict[str, Any]:
         """Return what a forward without gradients costs, and what bounds it.

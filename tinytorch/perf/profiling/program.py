@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import traceback
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -23,7 +24,7 @@ from typing import Any
 from tinytorch.core.dispatch import region
 from tinytorch.perf.events.call_tree import Frame
 from tinytorch.perf.events.stack_samples import StackSampler
-from tinytorch.perf.profiling.lines import Lines, plain
+from tinytorch.perf.profiling.lines import Lines
 from tinytorch.perf.profiling.profiler import Profiler
 from tinytorch.perf.profiling.torch_ops import TorchOps
 from tinytorch.perf.profiling.workers import Workers
@@ -135,11 +136,11 @@ class ProgramProfile:
             "layers": [asdict(row) for row in self.profiler.by_layer()],
             "looks": lines.looks,
             "looking_share": lines.cost,
-            "lines": [plain(row) for row in lines.lines],
-            "functions": [plain(row) for row in lines.functions],
-            "library_calls": [plain(row) for row in lines.calls],
-            "threads": [plain(row) for row in lines.threads],
-            "torch_ops": None if self.torch_ops is None else [plain(row) for row in self.torch_ops.rows],
+            "lines": [asdict(row) for row in lines.lines],
+            "functions": [asdict(row) for row in lines.functions],
+            "library_calls": [asdict(row) for row in lines.calls],
+            "threads": [asdict(row) for row in lines.threads],
+            "torch_ops": None if self.torch_ops is None else [asdict(row) for row in self.torch_ops.rows],
             "resident_bytes": [[(when - run.start) * 1e-9, held] for when, held in lines.samples[0].resident],
             "remarks": list(self.remarks),
         }
@@ -222,7 +223,7 @@ class _Main:
         else:
             what = "a folder without a __main__.py" if path.is_dir() else "no file"
             raise ValueError(f"{program.what} is {what}")
-        self._is_text = self._file is not None and self._file.is_file() and not _is_archive(self._file)
+        self._is_text = self._file is not None and self._file.is_file() and not zipfile.is_zipfile(self._file)
 
     def run(self) -> None:
         """Run it as the main module, and wait for the threads that it started."""
@@ -266,12 +267,6 @@ class _Main:
         module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
         module.__package__ = spec.parent
         return code, module, what if self._file else str(spec.origin), search
-
-
-def _is_archive(path: Path) -> bool:
-    import zipfile
-
-    return zipfile.is_zipfile(path)
 
 
 def _main_spec(name: str) -> ModuleSpec | None:
