@@ -1,10 +1,14 @@
 """What two frameworks' float32 results must agree to, and how weights pass from one to the other."""
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime
 import torch
 
+from tests.perf.drawn import drawn
 from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
@@ -14,11 +18,6 @@ torch.set_num_threads(1)
 #: Largest difference, relative to the largest element: some hundred roundings of float32, whose sums run in another
 #: order in each framework.
 TOLERANCE = 2e-5
-
-
-def drawn(*shape: int, seed: int = 0) -> Array:
-    """Return float32 numbers of a normal distribution."""
-    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
 
 
 def theirs(array: Array, requires_grad: bool = True) -> torch.Tensor:
@@ -36,6 +35,32 @@ def assert_close(ours: Any, other: torch.Tensor | None, tolerance: float = TOLER
     assert mine.dtype == expected.dtype
     scale = float(np.abs(expected).max(initial=0))
     np.testing.assert_allclose(mine, expected, rtol=0, atol=tolerance * max(scale, 1e-3))
+
+
+def compare(ours: Any, other: Any, *arrays: Array) -> None:
+    """Run two functions on the same arrays, send one gradient through both, and compare outputs and gradients."""
+    mine, their = [Tensor(array, requires_grad=True) for array in arrays], [theirs(array) for array in arrays]
+    made, expected = ours(*mine), other(*their)
+    assert_close(made, expected)
+    down = drawn(*made.shape, seed=7)
+    made.backward(down)
+    expected.backward(torch.tensor(down))
+    for one, same in zip(mine, their, strict=True):
+        assert_close(one.grad, same.grad)
+
+
+def runtime(file: Path | bytes, feed: Sequence[Any] | dict[str, Array], **how: Any) -> list[Array]:
+    """Return what ONNX Runtime answers to inputs by name, or in their order; ``how`` are its options."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    for name, value in how.items():
+        setattr(options, name, value)
+    source = file if isinstance(file, bytes) else str(file)
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    if not isinstance(feed, dict):
+        feed = {f"x{index}": each.numpy() for index, each in enumerate(feed)}
+    answers: list[Array] = session.run(None, {each.name: feed[each.name] for each in session.get_inputs()})
+    return answers
 
 
 def give(source: torch.nn.Parameter, target: Parameter | None, transposed: bool = False) -> None:

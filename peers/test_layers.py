@@ -1,4 +1,4 @@
-"""Every layer and activation against PyTorch's: output, gradient of the input, gradients of the parameters."""
+"""Every layer, activation and loss against PyTorch's: output, gradient of the input, gradients of the parameters."""
 
 from typing import Any
 
@@ -7,24 +7,30 @@ import pytest
 import torch
 from torch import nn
 
-from peers.agreement import assert_close, drawn, give, give_linear, give_plain, theirs
+from peers import agreement
+from peers.agreement import assert_close, give, give_linear, give_plain, theirs
+from tests.perf.drawn import drawn
 from tinytorch.core import activations, layers, spatial
 from tinytorch.core.attention import MultiHeadAttention
+from tinytorch.core.losses import CrossEntropyLoss, MSELoss
 from tinytorch.core.tensor import Tensor
 
 
 def compare(ours: Any, other: Any, x: Any, transposed: bool = False) -> None:
-    """Run both on ``x``, send one gradient through both, and compare all there is."""
-    mine, their = Tensor(x, requires_grad=True), theirs(x)
-    made, expected = ours(mine), other(their)
-    assert_close(made, expected)
-    down = drawn(*made.shape, seed=5)
-    made.backward(down)
-    expected.backward(torch.tensor(down))
-    assert_close(mine.grad, their.grad)
+    """Compare outputs, gradients of the input and those of all parameters."""
+    agreement.compare(ours, other, x)
     for (_, parameter), (name, their_parameter) in zip(ours.named_parameters(), other.named_parameters(), strict=True):
         gradient = their_parameter.grad
         assert_close(parameter.grad, gradient.T if transposed and name.endswith("weight") else gradient)
+
+
+def normed(ours: Any, other: Any) -> tuple[Any, Any]:
+    """Give both the same weight and bias, which are not 1 and 0."""
+    with torch.no_grad():
+        for seed, parameter in enumerate((other.weight, other.bias)):
+            parameter.copy_(torch.tensor(drawn(*parameter.shape, seed=seed)))
+    give_plain(other, ours)
+    return ours, other
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -70,11 +76,8 @@ def test_adaptive_pool(size: Any) -> None:
 
 @pytest.mark.parametrize("train", [True, False])
 def test_batch_norm_and_its_running_statistics(train: bool) -> None:
-    ours, other = spatial.BatchNorm2d(4, eps=1e-3, momentum=0.3), nn.BatchNorm2d(4, eps=1e-3, momentum=0.3)
-    with torch.no_grad():
-        other.weight.copy_(torch.tensor(drawn(4)))
-        other.bias.copy_(torch.tensor(drawn(4, seed=1)))
-    give_plain(other, ours)
+    how = {"eps": 1e-3, "momentum": 0.3}
+    ours, other = normed(spatial.BatchNorm2d(4, **how), nn.BatchNorm2d(4, **how))
     for seed in range(3):
         batch = drawn(5, 4, 6, 7, seed=seed) * (seed + 1) + seed
         ours(Tensor(batch))
@@ -87,12 +90,7 @@ def test_batch_norm_and_its_running_statistics(train: bool) -> None:
 
 
 def test_layer_norm() -> None:
-    ours, other = layers.LayerNorm(24, eps=1e-4), nn.LayerNorm(24, eps=1e-4)
-    with torch.no_grad():
-        other.weight.copy_(torch.tensor(drawn(24)))
-        other.bias.copy_(torch.tensor(drawn(24, seed=1)))
-    give_plain(other, ours)
-    compare(ours, other, drawn(3, 5, 24) * 3 + 2)
+    compare(*normed(layers.LayerNorm(24, eps=1e-4), nn.LayerNorm(24, eps=1e-4)), drawn(3, 5, 24) * 3 + 2)
 
 
 def test_embedding_with_repeated_indices() -> None:
@@ -135,15 +133,22 @@ def test_multi_head_attention(causal: bool) -> None:
     give(other.in_proj_bias, ours.qkv.bias)
     give_linear(other.out_proj, ours.projection)
     mask = nn.Transformer.generate_square_subsequent_mask(7) if causal else None
-    x = drawn(3, 7, 24)
-    mine, their = Tensor(x, requires_grad=True), theirs(x)
-    made = ours(mine)
-    expected, _ = other(their, their, their, attn_mask=mask, need_weights=False)
-    assert_close(made, expected)
-    down = drawn(3, 7, 24, seed=1)
-    made.backward(down)
-    expected.backward(torch.tensor(down))
-    assert_close(mine.grad, their.grad)
+    agreement.compare(ours, lambda x: other(x, x, x, attn_mask=mask, need_weights=False)[0], drawn(3, 7, 24))
     assert_close(ours.qkv.weight.grad, other.in_proj_weight.grad.T)
     assert_close(ours.qkv.bias.grad, other.in_proj_bias.grad)
     assert_close(ours.projection.weight.grad, other.out_proj.weight.grad.T)
+
+
+def test_mean_squared_error_and_both_gradients() -> None:
+    agreement.compare(MSELoss(), nn.MSELoss(), drawn(6, 5), drawn(6, 5, seed=1))
+
+
+@pytest.mark.parametrize("scale", [1, 50])
+@pytest.mark.parametrize("ignored", [None, 2, -100])
+def test_cross_entropy(ignored: int | None, scale: int) -> None:
+    labels = np.random.default_rng(0).integers(0, 7, 40)
+    if ignored == -100:
+        labels[::3] = -100
+    other = nn.CrossEntropyLoss() if ignored is None else nn.CrossEntropyLoss(ignore_index=ignored)
+    ours = CrossEntropyLoss(ignore_index=ignored)
+    agreement.compare(lambda x: ours(x, labels), lambda x: other(x, torch.tensor(labels)), drawn(40, 7) * scale)

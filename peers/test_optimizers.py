@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from peers.agreement import assert_close, drawn, theirs
+from peers.agreement import assert_close, theirs
+from tests.perf.drawn import drawn
 from tinytorch.core import optimizers
 from tinytorch.core.module import Parameter
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnxruntime
 import pytest
 import torch
@@ -19,8 +18,9 @@ from onnxruntime.quantization import (
 )
 from torch import nn
 
+from peers.agreement import runtime
 from peers.test_onnx import Bert, Recurrent, Vit, images, mask_of, mobilenet, resnet, tokens
-from tinytorch.core.dispatch import no_grad
+from tests.perf.onnx.graphs import answers, assert_same
 from tinytorch.core.op import Array
 from tinytorch.perf.onnx import from_onnx
 from tinytorch.perf.quantization.storage import QuantizedModule
@@ -62,14 +62,9 @@ class Batches(CalibrationDataReader):  # type: ignore[misc]
         return next(self.feeds, None)
 
 
-def runtime(path: Path, feed: dict[str, Array]) -> list[Array]:
-    """Return its answers node by node: what its fusions round otherwise is no concern of ours."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = 1  # each of several would quantize its own rows of an LSTM
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    return [np.asarray(each) for each in session.run(None, feed)]
+#: Its answers node by node, as what its fusions round otherwise is no concern of ours, by one thread: each of several
+#: would quantize its own rows of an LSTM.
+HOW = {"graph_optimization_level": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL, "intra_op_num_threads": 1}
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -88,9 +83,5 @@ def test_it_answers_as_onnx_runtime(name: str, how: str, tmp_path: Path, caplog:
     else:
         quantize_dynamic(str(ready), str(path), **DYNAMIC[how])
     model = from_onnx(path)
-    with no_grad():
-        made = model(*feed.values())
-    ours = [each.data for each in (made if isinstance(made, tuple) else (made,))]
-    for mine, theirs in zip(ours, runtime(path, feed), strict=True):
-        assert np.abs(mine - theirs).max() <= 1e-4 * np.abs(theirs).max()
+    assert_same(answers(model, *feed.values()), runtime(path, feed, **HOW), 1e-4)
     assert any(isinstance(module, QuantizedModule) for _, module in model.named_modules()) or "16" in how

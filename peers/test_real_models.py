@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from onnx import helper, numpy_helper, shape_inference
 
-from tests.perf.onnx.graphs import answers
+from peers.agreement import runtime
+from tests.perf.onnx.graphs import answers, assert_same
 from tinytorch.chapters.your_model import studies
-from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import accelerated
 from tinytorch.perf.acceleration.plans import plan
@@ -28,32 +27,15 @@ TOLERANCE = 1e-4
 NETS = ("resnet50", "densenet121", "inception_v1", "inception_v2", "shufflenet", "squeezenet")
 
 
-def runtime(path: Path, given: dict[str, Array]) -> list[Array]:
-    """Return what ONNX Runtime answers."""
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    made: list[Array] = session.run(None, given)
-    return made
-
-
-def assert_same(ours: list[Array], theirs: list[Array]) -> None:
-    assert len(ours) == len(theirs)
-    for mine, expected in zip(ours, theirs, strict=True):
-        assert (mine.shape, mine.dtype) == (expected.shape, expected.dtype)
-        scale = float(np.abs(expected).max(initial=0))
-        np.testing.assert_allclose(mine, expected, rtol=0, atol=TOLERANCE * scale)
-
-
 def test_the_page_s_model() -> None:
     """Op by op, on kernels and as a plan."""
     images = studies.lines()[:6]
     expected = runtime(studies.FILE, {"x": images})
     model = from_onnx(studies.FILE)
-    assert_same(answers(model, images), expected)
+    assert_same(answers(model, images), expected, TOLERANCE)
     with accelerated():
-        assert_same(answers(model, images), expected)
-    assert_same([plan(model, Tensor(images))(Tensor(images)).data], expected)
+        assert_same(answers(model, images), expected, TOLERANCE)
+    assert_same([plan(model, Tensor(images))(Tensor(images)).data], expected, TOLERANCE)
 
 
 def test_a_recognizer_of_files() -> None:
@@ -68,10 +50,10 @@ def test_a_recognizer_of_files() -> None:
         row[:1024][: len(text)] = np.frombuffer(text[:1024], np.uint8)
         row[1024:][-len(text) :] = np.frombuffer(text[-1024:], np.uint8)
     expected = runtime(path, {"bytes": given})
-    assert_same(answers(model, given), expected)
+    assert_same(answers(model, given), expected, TOLERANCE)
     assert len({int(row.argmax()) for row in expected[0]}) == 3  # three kinds of files
     with accelerated():
-        assert_same(answers(model, given), expected)
+        assert_same(answers(model, given), expected, TOLERANCE)
 
 
 @pytest.fixture(scope="module", params=NETS)
@@ -107,7 +89,7 @@ def test_nets_of_the_onnx_package(net: Path) -> None:
     image = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     ours, theirs = answers(model, image), runtime(net, {declared.name: image})
     assert float(theirs[0].std()) > 0
-    assert_same(ours, theirs)
+    assert_same(ours, theirs, TOLERANCE)
     assert FLOPCounter().count_model_forward(model, shape) == 2 * hand_count(net)
 
 
@@ -138,7 +120,7 @@ def test_models_of_onnx_runtime(name: str) -> None:
     (declared,) = model.inputs
     shape: Any = declared.shape
     x = np.random.default_rng(2).normal(size=shape).astype(np.float32)
-    assert_same(answers(model, x), runtime(path, {declared.name: x}))
+    assert_same(answers(model, x), runtime(path, {declared.name: x}), TOLERANCE)
 
 
 def test_a_model_that_is_no_net_is_named() -> None:
