@@ -9,7 +9,6 @@ which all of them need, measured in turns with it.
 import subprocess
 import sys
 import time
-from functools import partial
 from statistics import median
 
 from rich.console import Console
@@ -38,20 +37,15 @@ def import_seconds(module: str) -> float:
 def main() -> int:
     """Print the time of each import and its ratio to NumPy's; return 1 if one is above target."""
     rounds = [{name: import_seconds(name) for name in ("sys", "numpy", *TARGETS)} for _ in range(REPEATS)]
-    of = partial(_above_python, rounds)
+    of = {name: median(one[name] - one["sys"] for one in rounds) for name in ("numpy", *TARGETS)}
     table = Table("import", "milliseconds", "over NumPy", "target")
     missed = 0
     for name, target in TARGETS.items():
-        ratio = of(name) / of("numpy")
+        ratio = of[name] / of["numpy"]
         missed += ratio > target
-        table.add_row(name, f"{of(name) * 1e3:.0f}", f"{ratio:.1f}", f"{target:g}")
-    Console(width=110).print(f"NumPy: {of('numpy') * 1e3:.0f} ms", table)
+        table.add_row(name, f"{of[name] * 1e3:.0f}", f"{ratio:.1f}", f"{target:g}")
+    Console(width=110).print(f"NumPy: {of['numpy'] * 1e3:.0f} ms", table)
     return 1 if missed else 0
-
-
-def _above_python(rounds: list[dict[str, float]], name: str) -> float:
-    """Return the median over rounds of what the import takes beyond an empty Python."""
-    return median(one[name] - one["sys"] for one in rounds)
 
 
 if __name__ == "__main__":

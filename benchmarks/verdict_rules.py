@@ -1,20 +1,19 @@
 """How the tools of the field decide whether one program is faster than another, each as a function of two samples.
 
 Each rule takes the seconds of the baseline and of the candidate and returns 1 if it calls the candidate slower, -1
-if faster, 0 if neither. A rule comes from its package where that is installed, else from its documentation.
+if faster, 0 if neither. A rule comes from its package where it has one for Python, else from its documentation.
 """
 
 import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import mannwhitneyu, ttest_ind
 
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.judge import Verdict
@@ -38,13 +37,10 @@ class NamedRule:
     paired: bool = False
 
 
-def _package(module: str) -> tuple[ModuleType | None, str]:
-    """Return an installed module of a tool and its version in words, or None and that it is not installed."""
+def _package(module: str) -> tuple[ModuleType, str]:
+    """Return a module of a tool, which the peers' environment has, and its version in words."""
     name = module.partition(".")[0]
-    try:
-        return importlib.import_module(module), f"{name} {version(name)}"
-    except (ImportError, PackageNotFoundError):
-        return None, "its documentation"
+    return importlib.import_module(module), f"{name} {version(name)}"
 
 
 def _direction(before: float, after: float) -> int:
@@ -64,10 +60,7 @@ def pyperf() -> NamedRule:
     package, source = _package("pyperf._utils")
 
     def decide(baseline: Times, candidate: Times) -> int:
-        if package is not None:
-            significant = bool(package.is_significant(baseline.tolist(), candidate.tolist())[0])
-        else:
-            significant = bool(ttest_ind(baseline, candidate).pvalue <= 0.05)
+        significant, _ = package.is_significant(baseline.tolist(), candidate.tolist())
         return _direction(float(baseline.mean()), float(candidate.mean())) if significant else 0
 
     return NamedRule("pyperf compare_to", source, decide)
@@ -84,10 +77,7 @@ def asv(factor: float) -> NamedRule:
         before, after = float(np.median(baseline)), float(np.median(candidate))
         if max(before, after) < factor * min(before, after):
             return 0
-        if package is not None:
-            different = bool(package.is_different(baseline.tolist(), candidate.tolist(), None, None))
-        else:
-            different = bool(mannwhitneyu(baseline, candidate).pvalue < 0.002)
+        different = package.is_different(baseline.tolist(), candidate.tolist(), None, None)
         return _direction(before, after) if different else 0
 
     return NamedRule(f"asv compare, factor {factor:g}", source, decide)
@@ -136,15 +126,13 @@ def torch_compare() -> NamedRule:
     With ``trim_significant_figures`` it shows each median rounded to the figures that its interquartile range leaves.
     Source: torch/utils/benchmark/utils/common.py.
     """
-    common = importlib.import_module("torch.utils.benchmark.utils.common")
+    common, source = _package("torch.utils.benchmark.utils.common")
 
     def shown(times: Times) -> float:
         made = common.Measurement(1, times.tolist(), common.TaskSpec(stmt="", setup=""))
         return float(common.trim_sigfig(made.median, made.significant_figures))
 
-    return NamedRule(
-        "torch Compare, trimmed", _package("torch")[1], lambda before, after: _direction(shown(before), shown(after))
-    )
+    return NamedRule("torch Compare, trimmed", source, lambda before, after: _direction(shown(before), shown(after)))
 
 
 #: The source of rules that no tool has, but many people.

@@ -173,10 +173,9 @@ class Shares:
 
 @dataclass
 class Outcome:
-    """What was counted: by noise and pairs, by noise with plans, and of families and processes what was wrong."""
+    """What was counted: by noise and pairs, None for a plan's, and of families and processes what was wrong."""
 
-    shares: dict[tuple[str, int], Shares] = field(default_factory=dict)
-    planned: dict[str, Shares] = field(default_factory=dict)
+    shares: dict[tuple[str, int | None], Shares] = field(default_factory=dict)
     bounds: dict[int, float] = field(default_factory=dict)
     families: float = 0.0
     processes: float = 0.0
@@ -269,11 +268,7 @@ def count(trials: int, console: Console) -> Outcome:
     outcome = Outcome()
     cells = [(name, kind, pairs) for pairs in (*PAIRS, None) for name, kind in (KINDS | WITHOUT_TARGET).items()]
     for at, (name, kind, pairs) in enumerate(track(cells, "noise", console=console, disable=not console.is_terminal)):
-        found = judged_shares(kind, np.random.default_rng([at, pairs or 0]), trials, pairs)
-        if pairs is None:
-            outcome.planned[name] = found
-        else:
-            outcome.shares[name, pairs] = found
+        outcome.shares[name, pairs] = judged_shares(kind, np.random.default_rng([at, pairs or 0]), trials, pairs)
     outcome.bounds = {pairs: bound(np.random.default_rng([1, pairs]), pairs, DIFFERENCE / NOISE) for pairs in PAIRS}
     outcome.families = wrong_families(np.random.default_rng(2), trials)
     outcome.processes = wrong_processes(np.random.default_rng(3), trials)
@@ -284,12 +279,11 @@ def show(outcome: Outcome, trials: int, console: Console) -> None:
     """Print the tables."""
     table = Table(title=f"of {trials} series: wrong at a true ratio of 1, wrong at 1.03, and 3 % found")
     table.add_column("noise")
-    for pairs in PAIRS:
-        table.add_column(f"{pairs} pairs", justify="right")
-    for heading in ("planned for 3 %", "pairs at 1, 1.03", "none beyond 3 % found at 1"):
+    counts = (f"{pairs} pairs" for pairs in PAIRS)
+    for heading in (*counts, "planned for 3 %", "pairs at 1, 1.03", "none beyond 3 % found at 1"):
         table.add_column(heading, justify="right")
     for name in (*KINDS, *WITHOUT_TARGET):
-        made = [outcome.shares[name, pairs] for pairs in PAIRS] + [outcome.planned[name]]
+        made = [outcome.shares[name, pairs] for pairs in (*PAIRS, None)]
         cells = [f"{one.wrong[0]:.1%}  {one.wrong[1]:.1%}  {one.right[1]:.1%}" for one in made]
         cells += ["  ".join(f"{pairs:.0f}" for pairs in made[-1].pairs), f"{made[-1].right[0]:.1%}"]
         table.add_row(name if name in KINDS else f"{name} (no target)", *cells)
@@ -305,17 +299,16 @@ def show(outcome: Outcome, trials: int, console: Console) -> None:
 def misses(outcome: Outcome) -> list[str]:
     """Return what is not as it should be, a sentence each."""
     found = []
-    made = {f"{name}, {pairs} pairs": (name, one) for (name, pairs), one in outcome.shares.items()}
-    made |= {f"{name}, planned": (name, one) for name, one in outcome.planned.items()}
-    for what, (name, one) in made.items():
+    for (name, pairs), one in outcome.shares.items():
+        what = f"{name}, {f'{pairs} pairs' if pairs else 'planned'}"
         for ratio, share in zip(("1", "1.03"), one.wrong, strict=True):
             if name in KINDS and share > WRONG:
                 found.append(f"{share:.1%} wrong on {what}, at a ratio of {ratio}: above {WRONG:.0%}")
-    for pairs, most in outcome.bounds.items():
-        share = outcome.shares[NORMAL, pairs].right[1]
+    for number, most in outcome.bounds.items():
+        share = outcome.shares[NORMAL, number].right[1]
         if share < FOUND <= most:
-            found.append(f"3 % found in {share:.1%} of the series of {pairs} pairs: below {FOUND:.0%}")
-    for ratio, share in zip(("1", "1.03"), outcome.planned[NORMAL].right, strict=True):
+            found.append(f"3 % found in {share:.1%} of the series of {number} pairs: below {FOUND:.0%}")
+    for ratio, share in zip(("1", "1.03"), outcome.shares[NORMAL, None].right, strict=True):
         if share < FOUND:
             found.append(f"{share:.1%} decided by plan at a ratio of {ratio}: below {FOUND:.0%}")
     for what, share in (("families", outcome.families), ("few processes", outcome.processes)):

@@ -11,25 +11,25 @@ mended is said at the end.
 """
 
 import argparse
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 from rich.console import Console
 
-from scripts.building.display import display_of
 from scripts.building.full_disk import full_disk
-from scripts.building.one_at_a_time import only_build
 from scripts.building.settings import build_settings, write_startup
-from scripts.building.story import Story, counted, duration, sentence_of
+from scripts.building.story import Story, counted, display_of, duration, sentence_of
 
 ROOT = Path(__file__).resolve().parent.parent
 EVENTS = "TINYTORCH_BUILD_EVENTS"
@@ -88,22 +88,15 @@ def run_and_show(
     reading, writing = os.pipe()
     settings = {**settings, EVENTS: str(writing)}
     with (output / LOG).open("wb") as log, os.fdopen(reading, encoding="utf-8") as events:
+        said: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
         try:
-            started = subprocess.Popen(
-                command,
-                cwd=root,
-                env=settings,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(writing, lock),
-            )
+            started = subprocess.Popen(command, cwd=root, env=settings, pass_fds=(writing, lock), **said)
         finally:
             os.close(writing)
         try:
-            with display_of(story, console) as display:
+            with display_of(story, console) as take:
                 for line in events:
-                    display.take(json.loads(line))
+                    take(json.loads(line))
             return started.wait()
         finally:
             end_all(started)
@@ -121,6 +114,28 @@ def end_all(started: subprocess.Popen[bytes]) -> None:
                 ending(process)
         _, every = psutil.wait_procs(every, timeout=5)
     started.wait()
+
+
+@contextmanager
+def only_build(lock: Path, waiting: Callable[[str], None]) -> Iterator[int]:
+    """Hold the file `lock` while the body runs, and yield its descriptor; `waiting` is told once if another has it.
+
+    A process that inherits the descriptor holds the lock as well. So a build whose parent was killed keeps the
+    next one waiting until it has ended, too.
+    """
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
+            waiting(f"Another build is at work here (process {owner or 'unknown'}): waiting until it has ended.")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def last_words(log: Path) -> list[str]:
@@ -148,18 +163,23 @@ def build(root: Path, console: Console, command: Command, wanted: Wanted = EVERY
     settings |= {SELECTED: " ".join(wanted.pages), OUTCOME: wanted.outcome or ""}
     settings[PREPARATION] = json.dumps(preparation_command(output))
     output.mkdir(parents=True, exist_ok=True)
-    with only_build(
-        output / "build.lock", lambda said: console.print(said, markup=False, emoji=False, soft_wrap=True)
-    ) as lock:
-        return _build_alone(root, settings, output, lock, console, command)
 
-
-def _build_alone(
-    root: Path, settings: dict[str, str], output: Path, lock: int, console: Console, command: Command
-) -> int:
     def say(text: str) -> None:
         console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
+    with only_build(output / "build.lock", say) as lock:
+        return _build_alone(root, settings, output, lock, console, say, command(root, output))
+
+
+def _build_alone(
+    root: Path,
+    settings: dict[str, str],
+    output: Path,
+    lock: int,
+    console: Console,
+    say: Callable[[str], None],
+    command: list[str],
+) -> int:
     mark = output / "build-in-progress"
     start = time.monotonic()
     if mark.exists() and mark.read_text("utf-8") == _KEPT:
@@ -172,7 +192,7 @@ def _build_alone(
     mark.write_text("", "utf-8")
     write_startup(output)
     story = Story()
-    code = run_and_show(command(root, output), root, settings, output, lock, story, console)
+    code = run_and_show(command, root, settings, output, lock, story, console)
     took = duration(time.monotonic() - start)
     if code != 0:
         mark.write_text(_KEPT if story.kept else "", "utf-8")

@@ -20,21 +20,15 @@ TOOLS: Mapping[str, Sequence[str]] = {
 }
 
 
-def lint(tools: Mapping[str, Sequence[str]], root: Path) -> list[str]:
-    """Run all tools in the folder ``root``, and return the names of those that failed."""
-    folders = [str(root / "book" / "_ext"), str(root / "book" / "_checks")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-    failed = []
-    for name, command in tools.items():
-        print(f"{name}:", flush=True)
-        if subprocess.run(command, cwd=root, env=environment, check=False).returncode:
-            failed.append(name)
-    return failed
-
-
 def main() -> int:
     """Lint the checkout; return 1 if any tool failed."""
-    failed = lint(TOOLS, ROOT)
+    folders = [str(ROOT / "book" / "_ext"), str(ROOT / "book" / "_checks")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+    failed = []
+    for name, command in TOOLS.items():
+        print(f"{name}:", flush=True)
+        if subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode:
+            failed.append(name)
     mends = " (`make format` mends what ruff can mend)" if any(name.startswith("ruff") for name in failed) else ""
     print(f"\nFailed: {', '.join(failed)}{mends}." if failed else "\nAll passed.", flush=True)
     return int(bool(failed))

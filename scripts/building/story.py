@@ -1,11 +1,21 @@
-"""What a build tells while it runs and at its end, in words: which page, why, how long, what is left, what failed."""
+"""What a build tells while it runs and at its end, in words: which page, why, how long, what is left, what failed.
 
+On a terminal a bar stands below the lines.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
 #: Warnings that are shown at the end; of more the number is told.
 SHOWN = 20
+#: Times a second that the bar is drawn: rarely, as drawing takes time from the pages that measure.
+_REDRAWN = 1
 
 
 def duration(seconds: float) -> str:
@@ -47,21 +57,8 @@ class Story:
 
     def take(self, event: dict[str, Any]) -> str | None:
         """Take the next event; return a line that tells it, or None if there is nothing to say."""
-        tellers = {
-            "begun": self._begun,
-            "plan": self._plan,
-            "preparing": self._preparing,
-            "prepared-step": self._prepared_step,
-            "prepared": self._prepared,
-            "page": self._page,
-            "ran": self._ran,
-            "writing": self._writing,
-            "warning": self._warning,
-            "failed-cell": self._failed,
-            "failed": self._failed,
-            "kept": self._kept,
-        }
-        return tellers[event["event"]](event)
+        teller: Callable[[dict[str, Any]], str | None] = getattr(self, f"_{event['event'].replace('-', '_')}")
+        return teller(event)
 
     def rest(self) -> float | None:
         """Return the seconds that the pages left will run, as long as they did last time; None if unknown.
@@ -136,8 +133,10 @@ class Story:
         self.warnings.append(f"{place}: {event['text']}" if place else event["text"])
 
     def _failed(self, event: dict[str, Any]) -> None:
-        if self.failure is None or event["event"] == "failed-cell":
-            self.failure = event
+        self.failure = self.failure or event
+
+    def _failed_cell(self, event: dict[str, Any]) -> None:
+        self.failure = event
 
     def complaints(self) -> list[str]:
         """Return what must be mended, as lines: the warnings, then what ended the build."""
@@ -147,6 +146,29 @@ class Story:
         if self.failure is not None:
             lines += _failure_lines(self.failure)
         return lines
+
+
+@contextmanager
+def display_of(story: Story, console: Console) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Yield what takes each event of `story` and shows what it means."""
+    columns = (BarColumn(30), TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[rest]}"))
+    bar = Progress(*columns, console=console, refresh_per_second=_REDRAWN, transient=True)
+    task = bar.add_task("starting", total=None, rest="")
+
+    def take(event: dict[str, Any]) -> None:
+        line = story.take(event)
+        if line is not None:
+            console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
+        if story.preparing is not None:
+            step, done, steps = story.preparing
+            bar.update(task, total=steps, completed=done, description=step, rest="")
+            return
+        rest, doing = story.rest(), story.current or ("writing" if story.writing else "starting")
+        left = f"about {duration(rest)} left" if rest else ""
+        bar.update(task, total=len(story.pages) or None, completed=story.done, description=doing, rest=left)
+
+    with bar if console.is_terminal else nullcontext():
+        yield take
 
 
 def _short(place: str) -> str:

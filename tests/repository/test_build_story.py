@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from scripts.building.display import display_of
-from scripts.building.story import SHOWN, Story
+from scripts.building.story import SHOWN, Story, display_of
 
 
 def page(name: str, *, seconds: float | None = None, why: str | None = None, **facts: Any) -> dict[str, Any]:
@@ -91,13 +90,12 @@ def test_a_terminal_has_a_bar_and_a_log_has_not(terminal: bool) -> None:
     printed = io.StringIO()
     story = Story()
     console = Console(file=printed, force_terminal=terminal, width=100)
-    with display_of(story, console) as display:
+    with display_of(story, console) as take:
         for event in (PLAN, *PREPARING):
-            display.take(event)
-        if display._bar is not None:
-            display._bar.refresh()
+            take(event)
+    with display_of(story, console) as take:  # a bar is drawn at its end
         for event in ({"event": "prepared", "seconds": 1.0}, {"event": "page", "page": "machine"}):
-            display.take(event)
+            take(event)
     text = printed.getvalue()
     assert "Training and compiling what they need (3 steps)." in text
     assert ("kernels of loops" in text) is terminal
