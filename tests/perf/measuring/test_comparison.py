@@ -1,7 +1,6 @@
 """Verdicts on paired times: what they must not depend on, how often noise alone gets one, and what they rest on."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +30,6 @@ OPPOSITE = {one: one for one in Verdict} | {
     Verdict.FASTER: Verdict.SLOWER,
     Verdict.SLOWER: Verdict.FASTER,
 }
-TRIALS = 200
 
 
 def pairs(seed: int, ratio: float = 1.0, n: int = 40, noise: float = 0.01) -> tuple[Times, Times]:
@@ -83,15 +81,6 @@ def test_what_matters_turns_an_open_verdict_into_no_difference_and_no_other(
     else:
         ranks = [[Verdict.OPEN, Verdict.NO_DIFFERENCE].index(verdict) for verdict in verdicts]
         assert ranks == sorted(ranks)
-
-
-def test_noise_that_both_share_cancels_only_in_pairs() -> None:
-    draw = np.random.default_rng(3)
-    weather = np.exp(draw.normal(0, 0.5, 60))
-    baseline = 1.05 * weather * np.exp(draw.normal(0, 0.002, 60))
-    candidate = weather * np.exp(draw.normal(0, 0.002, 60))
-    assert compare_paired(baseline, candidate, 0.01).verdict == Verdict.FASTER
-    assert compare_paired(baseline, draw.permutation(candidate), 0.01).verdict == Verdict.OPEN
 
 
 @pytest.mark.parametrize(
@@ -200,21 +189,6 @@ def test_one_ratio_has_one_interval() -> None:
         assert wider or (made.interval.low, made.interval.high) == (plain.low, plain.high)
 
 
-def series(kind: str, draw: np.random.Generator, n: int) -> tuple[Times, Times]:
-    """Return times of the same code against itself: 2n moments of one machine, in pairs of random order."""
-    moment = np.arange(2 * n)
-    kinds: dict[str, Callable[[], Times]] = {
-        "independent": lambda: np.ones(2 * n),
-        "step": lambda: np.where(moment >= draw.integers(1, 2 * n), 1.3, 1.0),
-        "drift": lambda: 1 + 0.5 * moment / moment.size,
-        "autocorrelated": lambda: np.exp(0.05 * autoregressive(draw, 2 * n, 0.9)),
-        "bursts": lambda: np.where(autoregressive(draw, 2 * n, 0.8) > 1, 1.4, 1.0),
-    }
-    couples = (kinds[kind]() * np.exp(draw.normal(0, 0.01, 2 * n))).reshape(n, 2)
-    turned = draw.permuted(couples, axis=1)
-    return turned[:, 0], turned[:, 1]
-
-
 def autoregressive(draw: np.random.Generator, n: int, memory: float) -> Times:
     """Return AR(1) noise of variance 1."""
     steps = draw.normal(0, math.sqrt(1 - memory**2), n)
@@ -222,29 +196,12 @@ def autoregressive(draw: np.random.Generator, n: int, memory: float) -> Times:
     return np.asarray(lfilter([1.0], [1.0, -memory], steps))
 
 
-@pytest.mark.parametrize("kind", ["independent", "step", "drift", "autocorrelated", "bursts"])
-def test_a_machine_that_steps_drifts_or_remembers_raises_no_false_verdicts(kind: str) -> None:
-    draw = np.random.default_rng(11)
-    found = [compare_paired(*made, 0.01).verdict for made in (series(kind, draw, 60) for _ in range(TRIALS))]
-    assert sum(verdict in (Verdict.FASTER, Verdict.SLOWER) for verdict in found) <= 0.08 * TRIALS
-
-
-@pytest.mark.parametrize("change", ["step", "drift"])
-def test_a_ratio_that_changes_on_the_way_gets_no_verdict(change: str) -> None:
-    draw = np.random.default_rng(7)
-    alarms = 0
-    for _ in range(TRIALS):
-        by = np.linspace(0, 0.1, 60) if change == "drift" else 0.1 * (np.arange(60) >= draw.integers(15, 45))
-        alarms += compare_paired(np.exp(by + draw.normal(0, 0.01, 60)), np.ones(60), 0.01).verdict != Verdict.OPEN
-    assert alarms <= 0.02 * TRIALS
-
-
 def test_a_ratio_that_wanders_far_from_one_is_still_told_from_it() -> None:
     """Noise that wanders by a tenth does not make a program take half the time."""
-    drifts = np.exp(np.linspace(0.7, 0.8, 12))
-    assert compare_paired(drifts, np.ones(12), 0.01).verdict == Verdict.FASTER
-    assert compare_paired(np.ones(12), drifts, 0.01).verdict == Verdict.SLOWER
-    assert compare_paired(np.exp(np.linspace(-0.02, 0.08, 12)), np.ones(12), 0.01).verdict == Verdict.OPEN
+    for low, high, verdict in ((0.7, 0.8, Verdict.FASTER), (-0.8, -0.7, Verdict.SLOWER), (-0.02, 0.08, Verdict.OPEN)):
+        drifts = np.exp(np.linspace(low, high, 12))
+        assert compare_paired(drifts, np.ones(12), 0.01).verdict == verdict
+    assert "60 pairs are worth 0.1" in compare_paired(np.exp(np.linspace(0, 1, 60)), np.ones(60), 0.01).sentence()
 
 
 def test_few_quiet_looking_pairs_do_not_rule_out_noise_that_wanders() -> None:
@@ -273,8 +230,7 @@ def test_processes_are_independent_by_the_way_they_were_started() -> None:
     rising = Measurement("a / b", tuple(np.linspace(1.02, 1.08, 12)), "", Conditions(sample=Sample.PROCESSES))
     found = judged(rising, ("a", "b"), 0.01, 0.95, pairs_are="processes")
     assert (found.verdict, found.n, found.dependence.time) == (Verdict.FASTER, 12, 1)
-    series = Measurement("a / b", rising.samples, "")
-    assert judged(series, ("a", "b"), 0.01, 0.95).verdict == Verdict.OPEN
+    assert judged(replace(rising, conditions=Conditions()), ("a", "b"), 0.01, 0.95).verdict == Verdict.OPEN
     with pytest.raises(ValueError, match="ratios"):
         judged(Measurement("a / b", (0.0, 1.0), ""), ("a", "b"), 0, 0.95)
 

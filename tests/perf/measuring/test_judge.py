@@ -168,15 +168,6 @@ def test_a_claim_and_its_opposite_exclude_each_other(
         assert found(measurement, low=bound) == at_least
 
 
-def test_comparisons_that_are_taken_together_need_more_confidence() -> None:
-    draw, families, each_alone = np.random.default_rng(1), 0, 0
-    for rows in draw.normal(0, 0.02, (150, 8, 40)):
-        measured = [Measurement("ratio", tuple(row), "") for row in np.exp(rows)]
-        families += any(found(one, low=1, together=8) != Verdict.OPEN for one in measured)
-        each_alone += any(found(one, low=1) != Verdict.OPEN for one in measured)
-    assert families <= 0.09 * 150 < each_alone
-
-
 def test_all_of_several_are_refuted_by_one_with_correction_and_supported_by_all_without() -> None:
     draw, refuted = np.random.default_rng(2), 0
     for rows in draw.normal(0, 0.02, (150, 8, 40)):

@@ -339,15 +339,7 @@ def _died(live: dict[int, _Buffer], of_category: dict[Category, int], buffer: we
 
 
 #: A buffer that is several things is counted as the first of these.
-_ORDER: tuple[Category, ...] = (
-    "parameters",
-    "buffers",
-    "optimizer",
-    "gradients",
-    "inputs",
-    "activations",
-    "outputs",
-)
+_ORDER: tuple[Category, ...] = ("parameters", "buffers", "optimizer", "gradients", "inputs", "activations", "outputs")
 
 
 def _comes_first(one: Category, other: Category) -> bool:

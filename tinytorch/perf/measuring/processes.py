@@ -27,7 +27,7 @@ from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.comparison import Comparison, judged
 from tinytorch.perf.measuring.conditions import Conditions, of_processes, of_sides
-from tinytorch.perf.measuring.measurement import CONFIDENCE
+from tinytorch.perf.measuring.measurement import CONFIDENCE, Seconds
 from tinytorch.perf.measuring.planning import PILOT_PROCESSES, carried_out, checked_resolve, planned
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
@@ -127,7 +127,7 @@ class Fresh:
     """
 
     first: tuple[float, ...]
-    times: Mapping[str, Measurement]
+    times: Mapping[str, Seconds]
 
 
 def fresh_processes(
@@ -237,17 +237,12 @@ def of_process_pairs(baseline: Sequence[Measurement], candidate: Sequence[Measur
 def _run(reference: str, rounds: int, first: int, seed: int) -> Fresh:
     """Return what one fresh process timed."""
     arguments = ("-m", __name__, reference, str(rounds), str(first), str(seed), str(thread_limit()))
-    calls, times = json.loads(output_of(arguments, environment=_with_our_path()).splitlines()[-1])
-    return Fresh(tuple(calls), {one["name"]: _made(one) for one in times})
+    printed = output_of(arguments, environment=_with_our_path())
+    return from_json(json.loads(printed.splitlines()[-1]), Fresh, "a fresh process")
 
 
-def _made(one: Mapping[str, Any]) -> Measurement:
-    conditions = from_json(one["conditions"], Conditions, "conditions of a process")
-    return Measurement(one["name"], tuple(one["samples"]), "s", conditions)
-
-
-def _timed(reference: str, rounds: int, first: int, seed: int, threads: int) -> tuple[list[float], list[Any]]:
-    """Return the seconds of the first calls, and name, samples and conditions of all functions, in this process."""
+def _timed(reference: str, rounds: int, first: int, seed: int, threads: int) -> Fresh:
+    """Return what this process times."""
     calls = []
     with blas_threads(threads):
         functions = function_at(reference)()
@@ -256,11 +251,8 @@ def _timed(reference: str, rounds: int, first: int, seed: int, threads: int) -> 
             start = time.perf_counter_ns()
             foremost()
             calls.append((time.perf_counter_ns() - start) * 1e-9)
-        times = interleave(functions, repeats=rounds, seed=seed)
-    return calls, [
-        {"name": one.name, "samples": one.samples, "conditions": to_json(one.conditions)} for one in times.values()
-    ]
+        return Fresh(tuple(calls), interleave(functions, repeats=rounds, seed=seed))
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n" + json.dumps(_timed(sys.argv[1], *map(int, sys.argv[2:6]))))
+    sys.stdout.write("\n" + json.dumps(to_json(_timed(sys.argv[1], *map(int, sys.argv[2:6])))))

@@ -74,11 +74,7 @@ class WorkingSetsInTurn:
     def bound(self, function: Callable[[Any], Any]) -> Callable[[], Any]:
         """Return ``function`` on the set whose turn it is."""
         turns = self._turns
-
-        def call() -> Any:
-            return function(next(turns))
-
-        return call
+        return lambda: function(next(turns))
 
     def described(self) -> ColdSets:
         """Return what a measurement's conditions say of them."""
