@@ -127,4 +127,4 @@ def test_the_plain_call_answers_as_our_gpt_does_and_a_cache_keeps_its_tokens(
     take_one_step()
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(" asked")[0] for line in lines] == ["1", "64"]
-    assert all(", aten::" in line and line.endswith("same: True") for line in lines)
+    assert all("most in aten::" in line and line.endswith("same: True") for line in lines)
