@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 def _figures_drawn_once() -> Iterator[None]:
     """Draw the figures of pages once and write none: two layouts, each until its ticks fit, take half a second."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tinytorch.report.figures.both_layouts", _drawn_once)
+        patch.setattr("tinytorch.report.layouts.both_layouts", _drawn_once)
         yield
 
 

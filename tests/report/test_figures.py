@@ -21,21 +21,8 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.colors import color
-from tinytorch.report.figures import (
-    INK,
-    NARROW,
-    WIDE,
-    Layout,
-    alt_of,
-    both_layouts,
-    check_figure,
-    draw_bars,
-    draw_line,
-    laid_out,
-    page_svg,
-    settle,
-    subplots,
-)
+from tinytorch.report.figures import INK, alt_of, check_figure, draw_bars, draw_line, settle, subplots
+from tinytorch.report.layouts import NARROW, WIDE, Layout, both_layouts, laid_out, page_svg
 
 ALT = "Two bars; the first is twice as long."
 SVG = "{http://www.w3.org/2000/svg}"
@@ -53,7 +40,7 @@ def two_bars() -> Figure:
 
 
 def drawn(figure: Figure, key: str = "two") -> ET.Element:
-    return ET.fromstring(page_svg(figure, key=key, alt=ALT, ink=INK))
+    return ET.fromstring(page_svg(figure, key=key, alt=ALT))
 
 
 def test_it_follows_the_page_says_what_it_shows_and_reaches_nothing_else() -> None:
@@ -84,9 +71,9 @@ def test_its_ids_are_its_own_and_all_references_resolve() -> None:
 
 
 PROGRAM = """
-from tinytorch.report.figures import INK, page_svg
+from tinytorch.report.layouts import page_svg
 from test_figures import two_bars
-print(page_svg(two_bars(), key="two", alt="alt", ink=INK))
+print(page_svg(two_bars(), key="two", alt="alt"))
 """
 
 
@@ -95,7 +82,7 @@ def test_the_same_data_gives_the_same_bytes_in_another_process() -> None:
     options: dict[str, Any] = {"cwd": Path(__file__).parent, "env": {"PYTHONHASHSEED": "1"}, "text": True}
     other = subprocess.check_output([sys.executable, "-c", PROGRAM], **options)
     assert len(other) > 1000
-    assert other == page_svg(two_bars(), key="two", alt="alt", ink=INK) + "\n"
+    assert other == page_svg(two_bars(), key="two", alt="alt") + "\n"
 
 
 FINE: dict[str, Any] = {"xlabel": "length (tokens)", "ylabel": "ratio, unitless"}

@@ -3,18 +3,20 @@
 import io
 import math
 from html import escape
+from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup
 from PIL import Image
 
 from tests.report.made_numbers import bounded
-from tinytorch.perf.measuring import Measurement, Modelled
+from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page
-from tinytorch.report.figures import WIDE, draw_bars, subplots
+from tinytorch.report.figures import draw_bars, subplots
+from tinytorch.report.layouts import WIDE
 from tinytorch.report.notebook_view import BUILDING, Shown, view
 
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s", name="a <run>")
@@ -45,46 +47,50 @@ def test_a_number_is_found_by_the_name_that_prose_has(page: Page) -> None:
     assert shown.text.startswith("again: 1.12\u00a0ms (")
 
 
-def test_what_is_shown_by_its_ends_does_not_say_them_twice(page: Page) -> None:
-    wide = page.number("wide", bounded(1.05, 0.9, 9.0, name="gain"))
-    assert wide.text == "wide: between 0.9 and 9× (97% interval, n = 6)"
-    assert seen(wide) == "wide between 0.9 and 9× 97% interval, n = 6; gain"
-    bounds = Interval(-math.inf, math.inf, math.nan)
-    lost = page.number("lost", Statistic("gain", (1.0, 2.0), "", value=1.5, bounds=bounds))
-    assert lost.text == "lost: not resolved (n = 2)"
-    assert seen(lost) == "lost not resolved n = 2; gain"
+LOST = Statistic("gain", (1.0, 2.0), "", value=1.5, bounds=Interval(-math.inf, math.inf, math.nan))
 
 
-def test_where_no_interval_tells_much_the_samples_are_shown(page: Page) -> None:
-    few = page.number("few", Measurement("gain", (1.0, 1.2, 1.1), ""))
-    assert few.text.endswith("(samples: 1.00, 1.20 and 1.10×)")
-
-
-def test_a_modelled_number_says_so(page: Page) -> None:
-    shown = page.number("wish", Modelled(0.5, "s", "half of it", "a law"))
-    assert seen(shown) == "wish 500 ms modelled, not measured; half of it"
-    assert "modelled" in shown.text
+@pytest.mark.parametrize(
+    ("value", "text", "html"),
+    [
+        (  # what is shown by its ends does not say them twice
+            bounded(1.05, 0.9, 9.0, name="gain"),
+            "between 0.9 and 9× (97% interval, n = 6)",
+            "between 0.9 and 9× 97% interval, n = 6; gain",
+        ),
+        (LOST, "not resolved (n = 2)", "not resolved n = 2; gain"),
+        (
+            Measurement("gain", (1.0, 1.2, 1.1), ""),
+            "1.10× (samples: 1.00, 1.20 and 1.10×)",
+            "1.10× samples: 1.00, 1.20 and 1.10×; gain",
+        ),
+        (
+            Modelled(0.5, "s", "half of it", "a law"),
+            "modelled, 500 ms",
+            "500 ms modelled, not measured; half of it",
+        ),
+        (
+            Unmeasured("PyTorch is not <installed>."),
+            "Not measured in this build: PyTorch is not <installed>.",
+            "Not measured in this build: PyTorch is not <installed>.",
+        ),
+    ],
+)
+def test_a_number_says_how_sure_it_is(page: Page, value: Any, text: str, html: str) -> None:
+    shown = page.number("it", value)
+    assert shown.text.replace("\u00a0", " ") == f"it: {text}"
+    assert seen(shown) == f"it {html}"
 
 
 def test_numbers_stand_in_the_reasons_of_words_and_claims(page: Page) -> None:
     word = page.word("bound", "memory-bound", because="a run takes {latency}")
     assert "because a run takes 1.1" in seen(word)
     assert "{" not in word.text
-    claim = page.claim(
-        "slow",
-        statement="It is <run> slow.",
-        source="Folklore",
-        quote="It is slow.",
-        verdict=Judgement(Verdict.REFUTED),
-        evidence="It took {latency}, not {other:key}.",
-    )
+    evidence, refuted = "It took {latency}, not {other:key}.", Judgement(Verdict.REFUTED)
+    said: dict[str, Any] = {"statement": "It is <run> slow.", "source": "Folklore", "quote": "It is slow."}
+    claim = page.claim("slow", **said, verdict=refuted, evidence=evidence)
     assert "✗ refuted It is <run> slow. It took 1.1" in seen(claim)
     assert "not other:key. Source: Folklore" in seen(claim)
-
-
-def test_what_was_not_measured_says_why(page: Page) -> None:
-    (shown,) = page.absent("torch", reason="PyTorch is not <installed>.")
-    assert seen(shown) == "torch Not measured in this build: PyTorch is not <installed>."
 
 
 def test_the_machine_comes_first(page: Page) -> None:
@@ -96,11 +102,15 @@ def test_the_machine_comes_first(page: Page) -> None:
     assert "shared host: Binder, CPU quota 1.5 of" in shared
 
 
-def test_tables_and_figures_bring_their_style_and_name_no_colour(page: Page) -> None:
-    table = page.table("ops", [{"op": "linear", "time": RUN}], [("op", "Op"), ("time", "Time")], caption="Where")
+def one_bar(page: Page) -> Shown:
     figure, ax = subplots()
     draw_bars(ax, ["linear"], [RUN], quantity="latency", variants="numpy")
-    drawn = page.figure("bars", figure, caption="The message.", alt="One bar.")
+    return page.figure("bars", figure, caption="The message.", alt="One bar.")
+
+
+def test_tables_and_figures_bring_their_style_and_name_no_colour(page: Page) -> None:
+    table = page.table("ops", [{"op": "linear", "time": RUN}], [("op", "Op"), ("time", "Time")], caption="Where")
+    drawn = one_bar(page)
     for shown in (table, drawn):
         html = shown._repr_mimebundle_()["text/html"]
         style, _, rest = html.partition("</style>")
@@ -113,9 +123,7 @@ def test_tables_and_figures_bring_their_style_and_name_no_colour(page: Page) -> 
 
 def test_a_build_keeps_a_bitmap_of_a_figure_for_the_notebook(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BUILDING, "1")
-    figure, ax = subplots()
-    draw_bars(ax, ["linear"], [RUN], quantity="latency", variants="numpy")
-    drawn = page.figure("bars", figure, caption="The message.", alt="One bar.")
+    drawn = one_bar(page)
     assert drawn.png is not None
     image = Image.open(io.BytesIO(drawn.png)).convert("RGB")
     assert image.width == int(WIDE.width * 192)

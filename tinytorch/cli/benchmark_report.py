@@ -64,8 +64,7 @@ def _accuracy_words(change: Change) -> str | None:
     if change.accuracy is None:
         return None
     ends = (change.accuracy.interval.low, change.accuracy.interval.high)
-    shown = format_number(float(change.accuracy), "points", ends=ends)
-    return f"{change.accuracy}, {shown.cell_text} {shown.beside}".rstrip()
+    return f"{change.accuracy}, {format_number(float(change.accuracy), 'points', ends=ends).cell_with_interval}"
 
 
 def markdown_report(results: Sequence[Results]) -> str:
@@ -100,13 +99,14 @@ def _section(one: Results, key: str) -> str:
 
 
 def _figure(performances: Mapping[str, Performance], key: str) -> str:
-    from tinytorch.report.figures import INK, page_svg, settle  # with what draws, which takes a second to load
+    from tinytorch.report.figures import INK, settle  # with what draws, which takes a second to load
+    from tinytorch.report.layouts import page_svg
 
     figure = plot_performance_comparison(performances, ink=INK)
     settle(figure)
     names = ", ".join(performances)
     alt = f"Bars with error bars of time, peak memory and accuracy of {names}; the table above holds the numbers."
-    svg = page_svg(figure, key=key, alt=alt, ink=INK)
+    svg = page_svg(figure, key=key, alt=alt)
     return f"<figure>{svg}<figcaption>Time, peak memory and accuracy with 95 % intervals.</figcaption></figure>"
 
 

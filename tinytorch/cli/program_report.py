@@ -15,15 +15,16 @@ from tinytorch.perf.events.stream import OpKey, Profile
 from tinytorch.perf.events.trace import NOT_NAMED
 from tinytorch.perf.machine import Ceilings, identity
 from tinytorch.perf.profiling import Profiler
-from tinytorch.perf.profiling.breakdown import BETWEEN, MODULES, REGION, OpRow
+from tinytorch.perf.profiling.breakdown import BETWEEN, MODULES, REGION
 from tinytorch.perf.profiling.lines import at
 from tinytorch.perf.profiling.program import ProgramProfile
 from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.perf.roofline.placement import Placed, place_ops
 from tinytorch.report import tables
 from tinytorch.report.colors import color
-from tinytorch.report.figures import both_layouts, settle, subplots
+from tinytorch.report.figures import settle, subplots
 from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes, timeline_boxes
+from tinytorch.report.layouts import both_layouts
 from tinytorch.report.numbers import format_measurement, format_number
 from tinytorch.report.provenance import Fact, identity_rows
 from tinytorch.report.roofline_figure import roofline_figure
@@ -81,11 +82,10 @@ def html_report(
     if beside:
         parts.append(_section("Beside its origin", _facts(beside, "Both ran in turns, on the same inputs.", "beside")))
     if program is None or program.ran_ops:
+        recorded = "The median of several recorded runs." if facts else "One run."
         parts += [
             _section("What takes the most", _paragraphs([_largest(profiler, placed)])),
-            _section(
-                "Operations", _operations(profiler, "The median of several recorded runs." if facts else "One run.")
-            ),
+            _section("Operations", _operations(profiler, recorded)),
             _section("Modules and regions", _layers(profiler, model)),
         ]
     parts += [
@@ -118,20 +118,12 @@ def _program(program: ProgramProfile) -> list[str]:
     if not lines.lines:
         return [_section("Lines", _paragraphs(["The program was over before it could be looked at."]))]
     thread = [Column("thread", "thread")] if len(lines.threads) > 1 else []
+    place, function = Column("place", "line"), Column("function", "function")
+    called = [Column("library", "library"), Column("what", "call"), place, *_SPLIT[:2]]
     tabled: list[tuple[str, Sequence[Any], list[Column], str]] = [
-        ("Lines", lines.lines, [Column("place", "line"), *thread, *_SPLIT, Column("source", "source")], ""),
-        (
-            "Functions",
-            lines.functions,
-            [Column("function", "function"), Column("place", "line"), *_SPLIT, _WITH_CALLEES],
-            "",
-        ),
-        (
-            "Calls into libraries",
-            lines.calls,
-            [Column("library", "library"), Column("what", "call"), Column("place", "line"), *_SPLIT[:2]],
-            "",
-        ),
+        ("Lines", lines.lines, [place, *thread, *_SPLIT, Column("source", "source")], ""),
+        ("Functions", lines.functions, [function, place, *_SPLIT, _WITH_CALLEES], ""),
+        ("Calls into libraries", lines.calls, called, ""),
     ]
     if thread:
         tabled.append(("Threads", lines.threads, [*thread, *_SPLIT, Column("busiest", "busiest line")], ""))
@@ -203,10 +195,6 @@ def _largest(profiler: Profiler, placed: Mapping[OpKey, Placed]) -> str:
     return f"{said} {bound} What to do next: {REMEDIES[verdict.bottleneck]}."
 
 
-def _with_rate(row: OpRow) -> Row:
-    return asdict(row) | {"rate": row.gflops_per_second and row.gflops_per_second * 1e9}
-
-
 def _operations(profiler: Profiler, recorded: str) -> str:
     rows = profiler.attribution()
     columns = [
@@ -225,7 +213,9 @@ def _operations(profiler: Profiler, recorded: str) -> str:
         f'{recorded} Rows with the phase "{BETWEEN}" are regions, the Python of modules, the garbage collector, '
         f"and what has no name. All rows sum to the run{others}."
     )
-    return tables.to_html([*map(_with_rate, rows[:_OPS])], columns, caption=caption, key="operations")
+    rates = ({"rate": row.gflops_per_second and row.gflops_per_second * 1e9} for row in rows)
+    shown = [asdict(row) | rate for row, rate in zip(rows[:_OPS], rates, strict=False)]
+    return tables.to_html(shown, columns, caption=caption, key="operations")
 
 
 def _layers(profiler: Profiler, model: Module | None) -> str:
@@ -252,11 +242,9 @@ def _layers(profiler: Profiler, model: Module | None) -> str:
 
 
 def _flames(root: Frame) -> str:
-    how = (
-        "Width is time; what runs in a frame stands below it. A click or Enter zooms, Escape leaves, arrows walk, "
-        "and / searches."
-    )
-    return f"<p>{how}</p>\n{boxes_html(flame_boxes(root), key='flames', label='Flame graph of the run')}"
+    how = "Width is time; what runs in a frame stands below it. A click or Enter zooms, Escape leaves, arrows walk"
+    drawn = boxes_html(flame_boxes(root), key="flames", label="Flame graph of the run")
+    return f"<p>{how}, and / searches.</p>\n{drawn}"
 
 
 def _timelines(run: Profile, program: ProgramProfile | None) -> str:
@@ -384,11 +372,9 @@ def _remedies(placed: Sequence[Placed]) -> str:
 def _machine(ceilings: Ceilings | None) -> str:
     rows: list[Mapping[str, str]] = [fact._asdict() for fact in identity_rows(identity())]
     if ceilings is not None:
-        peak = format_measurement(ceilings.fp32_peak)
         threads = f"{ceilings.threads} thread" + "s" * (ceilings.threads > 1)
-        rows.append({"what": f"FP32 peak, {threads}", "value": f"{peak.cell_text} {peak.beside}".rstrip()})
-        for level in ceilings.levels:
-            read = format_measurement(level.read)
-            rows.append({"what": f"{level.name}, read", "value": f"{read.cell_text} {read.beside}".rstrip()})
+        shown = {f"FP32 peak, {threads}": ceilings.fp32_peak}
+        shown |= {f"{level.name}, read": level.read for level in ceilings.levels}
+        rows += [{"what": what, "value": format_measurement(one).cell_with_interval} for what, one in shown.items()]
     columns = [Column("what", "what"), Column("value", "value")]
     return tables.to_html(rows, columns, caption="Where this was recorded.", key="machine")

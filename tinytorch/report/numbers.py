@@ -138,6 +138,11 @@ class Formatted:
         return self.with_unit(self.cell)
 
     @property
+    def cell_with_interval(self) -> str:
+        """The number in a table, with its unit and what stands behind it: ``1.3 ms (0.9 to 1.8)``."""
+        return f"{self.cell_text} {self.beside}".rstrip()
+
+    @property
     def text(self) -> str:
         """The number in the middle of a sentence, with its unit."""
         return self.with_unit(self.prose)

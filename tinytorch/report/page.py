@@ -346,7 +346,7 @@ class Page:
             >>> print(Page("sample").figure("stored", chart, caption="Bytes follow bits.", alt="A rising line."))
             [figure stored: A rising line.] Bytes follow bits.
         """
-        from tinytorch.report import figures
+        from tinytorch.report import figures, layouts
 
         if isinstance(figure, Unmeasured):
             return self._unmeasured(key, figure, "figure")
@@ -355,7 +355,7 @@ class Page:
         figures.settle(figure)
         alt = figures.alt_of(figure, alt)
         body = figures.to_body(figure, caption=caption, alt=alt, key=key)
-        svg, png = figures.both_layouts(figure, key=key, alt=alt, bitmap=is_building())
+        svg, png = layouts.both_layouts(figure, key=key, alt=alt, bitmap=is_building())
         pyplot = sys.modules.get("matplotlib.pyplot")
         if pyplot is not None:
             pyplot.close(figure)  # else the notebook's backend shows it a second time, as a bitmap

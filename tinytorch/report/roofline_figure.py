@@ -22,9 +22,7 @@ _HEIGHT = 3.6
 _NAMES = 0.16
 
 
-def roofline_figure(
-    placed: Iterable[Placed], ceilings: Ceilings, *, variants: Sequence[str] | str = "measured"
-) -> Figure:
+def roofline_figure(placed: Iterable[Placed], ceilings: Ceilings) -> Figure:
     """Return the hierarchical roofline of ``ceilings`` with a named point for each of ``placed``.
 
     Axes are logarithmic: operations for each compulsory byte, and operations a second. Each level is a slope with
@@ -35,14 +33,12 @@ def roofline_figure(
     Args:
         placed: what to show; each did some arithmetic.
         ceilings: those that they were placed with.
-        variants: the name in `colors.VARIANTS` of each point, or one for all.
 
     Raises:
-        ValueError: if ``placed`` is empty, one did no arithmetic, the threads differ, or a variant is unknown.
+        ValueError: if ``placed`` is empty, one did no arithmetic, or the threads differ.
     """
     placed = list(placed)
-    looks = [variants] * len(placed) if isinstance(variants, str) else list(variants)
-    _check(placed, looks, ceilings)
+    _check(placed, ceilings)
     roofs = {("FP32", "reference"): ceilings.fp32_peak}
     if any(one.demand.integer for one in placed):  # whose operations count as FLOPs here
         roofs["INT8", "quantized"] = ceilings.int8_peak.scaled(1, "FLOP/s")
@@ -60,18 +56,16 @@ def roofline_figure(
     for name, slope in slopes.items():
         _draw_slope(ax, begin, slope, [peak.median for peak in roofs.values()], factor)
         name_point(ax, (begin, begin * slope.median / factor), name)
-    for one, look in zip(placed, looks, strict=True):
-        draw_line(ax, [one.demand.intensity], [one.attained], quantity="rate", variant=look, label=one.name)
+    for one in placed:
+        draw_line(ax, [one.demand.intensity], [one.attained], quantity="rate", variant="measured", label=one.name)
         name_point(ax, (one.demand.intensity, one.attained.median / factor), one.name)
     ax.set_xlabel("arithmetic intensity (FLOP/B)")
     return figure
 
 
-def _check(placed: Sequence[Placed], looks: Sequence[str], ceilings: Ceilings) -> None:
+def _check(placed: Sequence[Placed], ceilings: Ceilings) -> None:
     if not placed:
         raise ValueError("placed must hold at least one point")
-    if len(looks) != len(placed):
-        raise ValueError(f"variants must be as many as placed, but there are {len(looks)} and {len(placed)}")
     for one in placed:
         if not one.demand.operations:
             raise ValueError(f"placed must hold what does arithmetic, but {one.name} does none: leave it out")
