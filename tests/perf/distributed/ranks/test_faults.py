@@ -8,7 +8,7 @@ import pytest
 
 from tests.perf.distributed.ranks import fault_programs
 from tinytorch.perf.distributed.ranks.launch import RankError, launch
-from tinytorch.perf.distributed.ranks.watch import RankState, blame, within
+from tinytorch.perf.distributed.ranks.watch import RankState, blame
 
 #: Seconds that a rank may keep others waiting, and what a start of processes may take on a busy machine.
 LONGEST, START = 2.0, 60.0
@@ -45,7 +45,6 @@ def test_a_rank_that_stops_ends_the_run_by_its_name(how: str, told: str) -> None
     with pytest.raises(RankError, match=told) as caught:
         launch(fault_programs.fails, 2, {"rank": 1, "how": how}, longest_wait=LONGEST, timeout=START, threads=1)
     assert time.monotonic() - before < START, "the watch ended it, not the clock of the whole run"
-    assert within(LONGEST) == pytest.approx(2.8)
     assert ("no reason" in caught.value.trace) == (how == "raise")
     processes = re.findall(r"process (\d+)", str(caught.value))
     assert processes

@@ -48,7 +48,7 @@ def all_recordings(communicator: Communicator) -> dict[str, Any]:
 def read_clocks(communicator: Communicator) -> dict[str, Any]:
     """Return readings of true and of wrong clocks, and what rank 0's wrong clock shows at rank 1's reading."""
     rank = communicator.rank
-    true = align(communicator, trips=50)
+    true = align(communicator)
     first = align(communicator, clock=lambda: wrong(time.perf_counter_ns(), rank))
     Work(PRODUCTS)(Tensor(np.ones((512, 512), np.float32)))
     last = align(communicator, clock=lambda: wrong(time.perf_counter_ns(), rank))

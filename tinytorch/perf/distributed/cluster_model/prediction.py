@@ -102,8 +102,7 @@ class Prediction:
         computing: forward and backward.
         bubble: waiting while a pipeline fills and drains.
         tensor: sums of activations over the ranks of a tensor split.
-        handing: messages between stages, with the sum of
-            a tied parameter's gradients.
+        handing: messages between stages, with the sum of a tied parameter's gradients.
         gradients: summing them over the ranks of the data split, as far as nothing hides it, with the gathering of
             parameters that are shared out.
         hidden: what is hidden of it, which costs nothing.
@@ -166,10 +165,7 @@ class Group:
 
     def line(self, cluster: Cluster) -> Line:
         """Return the slowest link between neighbours of the group."""
-        return self._line(cluster, self.inside_node(cluster))
-
-    def _line(self, cluster: Cluster, near: int) -> Line:
-        return cluster.inside if near == self.members else cluster.between
+        return cluster.inside if self.inside_node(cluster) == self.members else cluster.between
 
     def all_reduce(self, nbytes: float, cluster: Cluster) -> float:
         """Return the seconds of the cheaper of an all-reduce over all alike, and one in two levels.
@@ -179,7 +175,7 @@ class Group:
         if self.members == 1:
             return 0.0
         near = self.inside_node(cluster)
-        flat = costs.all_reduce(nbytes, self.members, self._line(cluster, near))
+        flat = costs.all_reduce(nbytes, self.members, self.line(cluster))
         if near in (1, self.members):
             return flat
         far = costs.all_reduce(nbytes / near, self.members // near, cluster.between)
@@ -188,7 +184,7 @@ class Group:
     def all_gather(self, nbytes: float, cluster: Cluster) -> float:
         """Return the seconds of the cheaper all-gather to ``nbytes`` on each; a reduce-scatter costs the same."""
         near = self.inside_node(cluster)
-        flat = costs.all_gather(nbytes, self.members, self._line(cluster, near))
+        flat = costs.all_gather(nbytes, self.members, self.line(cluster))
         if near in (1, self.members):
             return flat
         far = costs.all_gather(nbytes / near, self.members // near, cluster.between)

@@ -124,7 +124,7 @@ def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int 
     conditions = of_all(known).within_bounds("line through the medians", "bootstrap over rounds")
     between = math.sqrt(np.mean([one.between_runs.deviation**2 if one.between_runs else 0.0 for one in known]))
     alpha_bounds, beta_bounds = (
-        _repeated(_widened(value, np.quantile(ends, _TAILS), misfit), value, between)
+        _bounds(value, np.quantile(ends, _TAILS), misfit, between)
         for value, ends, misfit in zip((alpha, beta), lines, misfits, strict=True)
     )
     return FittedLink(
@@ -192,11 +192,6 @@ def _checked(times: Mapping[int, Measurement]) -> tuple[Floats, Floats]:
     return np.array(sorted(times), np.float64), samples
 
 
-def _repeated(found: Interval, value: float, between: float) -> Interval:
-    """Return the interval widened by what repeats of the messages differ by; of a value of 0 as it is."""
-    return widened(found, value, between, CONFIDENCE) if between and value > 0 else found
-
-
 def _best_cut(times: Mapping[int, Measurement], pieces: int) -> list[list[int]]:
     """Return the sizes in ``pieces`` neighbouring groups whose lines have the smallest sum of squares."""
     sizes, samples = _checked(times)
@@ -242,6 +237,8 @@ def _misfits(sizes: Floats, medians: Floats, residuals: Floats, drawn: Floats) -
     return alpha, beta
 
 
-def _widened(value: float, ends: Floats, misfit: float) -> Interval:
+def _bounds(value: float, ends: Floats, misfit: float, between: float) -> Interval:
+    """Return the interval of resamples with the misfit added in squares, widened by what repeats differ by."""
     down, up = (math.hypot(max(0.0, distance), misfit) for distance in (value - ends[0], ends[1] - value))
-    return Interval(max(0.0, value - down), value + up, CONFIDENCE)
+    found = Interval(max(0.0, value - down), value + up, CONFIDENCE)
+    return widened(found, value, between, CONFIDENCE) if between and value > 0 else found

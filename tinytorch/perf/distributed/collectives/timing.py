@@ -115,7 +115,7 @@ def time_collectives(
     ``fewest``, when ``at_most_seconds`` are over. Kinds for which no two ranks exist are left out.
     """
     cases = _cases(communicator, kinds, even_sizes(sizes, communicator.size))
-    barrier = _Case("point to point", 0, lambda loops: _barriers(communicator, loops))
+    barrier = _Case("point to point", 0, lambda loops: _repeated(lambda _: communicator.raw.Barrier(), loops))
     for case in (*cases, barrier):
         _prepare(case, communicator)
     order = np.random.default_rng(seed)
@@ -197,11 +197,6 @@ def _back_and_forth(raw: Any, rank: int, pair: tuple[int, int], given: Array, ma
         for _ in range(loops // 2 or 1):
             raw.Recv(made, first)
             raw.Send(given, first)
-
-
-def _barriers(communicator: Communicator, loops: int) -> None:
-    for _ in range(loops):
-        communicator.raw.Barrier()
 
 
 def _prepare(case: _Case, communicator: Communicator) -> None:

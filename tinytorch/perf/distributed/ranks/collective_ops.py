@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, no_traffic
 
 if TYPE_CHECKING:
     from tinytorch.perf.distributed.ranks.communicator import Communicator, Pending
@@ -122,15 +122,6 @@ def _bytes_out(call: Call) -> int:
     return call.output.nbytes
 
 
-def _no_bytes(_: Call) -> int:
-    """Return 0: the message was counted when it began, or there is none."""
-    return 0
-
-
-def _no_work(_: Call) -> Work:
-    return Work()
-
-
 def _sum_work(call: Call) -> Work:
     ranks: int = call.params["ranks"]
     return Work(elementwise=call.inputs[0].size * (ranks - 1) // ranks)
@@ -141,7 +132,12 @@ def _no_gradient(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: 
     raise RuntimeError("communication between ranks has no gradient by itself: use the layers of tensor_parallel")
 
 
-def _op(name: str, run: _Run, traffic: Callable[[Call], int], work: Callable[[Call], Work] = _no_work) -> Op:
+def no_work(_: Call) -> Work:
+    """Return nothing: nothing is computed, or it is counted by another op."""
+    return Work()
+
+
+def _op(name: str, run: _Run, traffic: Callable[[Call], int], work: Callable[[Call], Work] = no_work) -> Op:
     def forward(keep: bool, *inputs: Array, **params: Any) -> tuple[Array, Saved]:
         del keep
         return run(*inputs, **params), ()
@@ -151,15 +147,15 @@ def _op(name: str, run: _Run, traffic: Callable[[Call], int], work: Callable[[Ca
 
 all_reduce = _op("all_reduce", _between(lambda raw, *both: raw.Allreduce(*both)), _bytes_in, _sum_work)
 broadcast = _op("broadcast", _broadcast, _bytes_in)
-barrier = _op("barrier", _barrier, _no_bytes)
+barrier = _op("barrier", _barrier, no_traffic)
 receive = _op("receive", _receive, _bytes_out)
 begin_all_reduce = _op("begin_all_reduce", _between(lambda raw, *both: raw.Iallreduce(*both)), _bytes_in, _sum_work)
 _begin_scatter = _between(lambda raw, *both: raw.Ireduce_scatter_block(*both))
 begin_reduce_scatter = _op("begin_reduce_scatter", _begin_scatter, _bytes_in, _sum_work)
 begin_all_gather = _op("begin_all_gather", _between(lambda raw, *both: raw.Iallgather(*both)), _bytes_out)
 begin_send = _op("begin_send", _send, _bytes_in)
-wait = _op("wait", _wait, _no_bytes)
-poll = _op("poll", _poll, _no_bytes)
+wait = _op("wait", _wait, no_traffic)
+poll = _op("poll", _poll, no_traffic)
 
 #: What begins, by the names of its events; what completes it is the `wait` of the same group and sequence.
 BEGINNINGS = frozenset({op.name for op in (begin_all_reduce, begin_reduce_scatter, begin_all_gather, begin_send)})

@@ -108,11 +108,6 @@ def blame(states: Sequence[RankState], still: Sequence[float], longest: float) -
     return None
 
 
-def within(longest: float) -> float:
-    """Return the seconds within which a run ends after a rank stops: the longest wait and four looks."""
-    return longest + 4 * interval(longest)
-
-
 def interval(longest: float) -> float:
     """Return the seconds between two looks."""
     return min(_AT_MOST, _SHARE * longest)

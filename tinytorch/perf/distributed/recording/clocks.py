@@ -102,25 +102,17 @@ def reading_of(trips: Sequence[RoundTrip]) -> Reading:
     return Reading(best.answered, twice / 2, (best.received - best.sent) / 2)
 
 
-def align(communicator: Communicator, *, trips: int = TRIPS, clock: Clock = time.perf_counter_ns) -> Clocks:
+def align(communicator: Communicator, *, clock: Clock = time.perf_counter_ns) -> Clocks:
     """Return how far each rank's clock is from rank 0's now; all ranks call it together and get the same.
 
-    Rank 0's own reading is exact: offset and error 0. It takes some milliseconds, and no op runs.
-
-    Args:
-        trips: questions that rank 0 asks each other rank; fewer if they take longer than 0.2 s.
-        clock: of this rank; that of recorded events by default.
-
-    Raises:
-        ValueError: if ``trips`` is below 1.
+    Rank 0's own reading is exact: offset and error 0. It takes some milliseconds, and no op runs. ``clock`` is that of
+    this rank; by default that of recorded events.
     """
-    if trips < 1:
-        raise ValueError(f"trips must be at least 1, not {trips}")
     apart = communicator.raw.Dup()  # or a question could be taken for a message of the program
     try:
         if communicator.rank == 0:
             found = [Reading(clock(), 0.0, 0.0)]
-            found += [reading_of(_ask(apart, rank, trips, clock)) for rank in range(1, communicator.size)]
+            found += [reading_of(_ask(apart, rank, clock)) for rank in range(1, communicator.size)]
         else:
             found = []
             _answer(apart, clock)
@@ -130,11 +122,11 @@ def align(communicator: Communicator, *, trips: int = TRIPS, clock: Clock = time
     return Clocks(tuple((Reading(*reading),) for reading in shared))
 
 
-def _ask(raw: Any, rank: int, trips: int, clock: Clock) -> list[RoundTrip]:
+def _ask(raw: Any, rank: int, clock: Clock) -> list[RoundTrip]:
     """Return the round trips of questions to a rank, and tell it when it was the last."""
     last, answer, found = np.zeros(1, np.int64), np.empty(1, np.int64), []
     until = time.monotonic() + _AT_MOST_SECONDS
-    for left in reversed(range(trips)):
+    for left in reversed(range(TRIPS)):
         last[0] = not left or time.monotonic() > until
         sent = clock()
         raw.Send(last, rank)

@@ -16,8 +16,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from tinytorch.core.dispatch import Observer, observed_by
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.perf.distributed.ranks.collective_ops import BEGINNINGS, COMMUNICATION
@@ -162,26 +160,12 @@ class RankRecording:
         if not self._ended:
             self._clocks = self._clocks.followed_by(align(communicator))
             self._ended = True
-        texts = _gathered(communicator, json.dumps(to_json(self.track)))
+        texts = communicator.raw.gather(json.dumps(to_json(self.track)))
         if texts is None:
             return None
         tracks = (from_json(json.loads(text), Track, "track") for text in texts)
         moved = tuple(on_rank_0(each, self._clocks) for each in tracks)
         return Timeline(moved, self._clocks)
-
-
-def _gathered(communicator: Communicator, text: str) -> list[str] | None:
-    """Return the text of each rank on rank 0, None on the others."""
-    own = np.frombuffer(text.encode(), np.uint8)
-    lengths = np.empty(communicator.size, np.int64)
-    communicator.raw.Gather(np.array([own.size], np.int64), lengths)
-    if communicator.rank:
-        communicator.raw.Gatherv(own, None)
-        return None
-    joined = np.empty(int(lengths.sum()), np.uint8)
-    communicator.raw.Gatherv(own, [joined, lengths])
-    ends = np.cumsum(lengths)
-    return [joined[end - n : end].tobytes().decode() for n, end in zip(lengths, ends, strict=True)]
 
 
 @contextmanager

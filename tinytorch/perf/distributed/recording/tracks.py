@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -61,22 +62,11 @@ def on_rank_0(track: Track, clocks: Clocks) -> Track:
     """Return the track with all times on rank 0's clock; ``self_ns`` of its events stay those of its own clock."""
     profile = track.profile
 
-    def moved(times: list[int]) -> list[int]:
-        return [int(when) for when in clocks.on_rank_0(track.rank, np.array(times, np.int64))]
+    def moved(timed: Sequence[Any]) -> tuple[Any, ...]:
+        own = np.array([(one.start, one.end) for one in timed], np.int64).reshape(-1, 2)
+        times = clocks.on_rank_0(track.rank, own).tolist()
+        return tuple(replace(one, start=start, end=end) for one, (start, end) in zip(timed, times, strict=True))
 
-    starts, ends = moved([e.start for e in profile.events]), moved([e.end for e in profile.events])
-    span_starts, span_ends = moved([s.start for s in profile.spans]), moved([s.end for s in profile.spans])
-    events = zip(profile.events, starts, ends, strict=True)
-    spans = zip(profile.spans, span_starts, span_ends, strict=True)
-    region_starts, region_ends = moved([r.start for r in profile.regions]), moved([r.end for r in profile.regions])
-    regions = zip(profile.regions, region_starts, region_ends, strict=True)
-    start, end = moved([profile.start, profile.end])
-    made = replace(
-        profile,
-        events=tuple(replace(event, start=first, end=last) for event, first, last in events),
-        spans=tuple(replace(span, start=first, end=last) for span, first, last in spans),
-        regions=tuple(replace(region, start=first, end=last) for region, first, last in regions),
-        start=start,
-        end=end,
-    )
-    return replace(track, profile=made)
+    (whole,) = moved([profile])
+    inner = {name: moved(getattr(profile, name)) for name in ("events", "spans", "regions")}
+    return replace(track, profile=replace(whole, **inner))

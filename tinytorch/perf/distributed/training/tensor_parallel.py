@@ -18,9 +18,10 @@ from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, no_traffic
+from tinytorch.core.op import Array, Gradients, Op, Saved, no_traffic
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import FeedForward
+from tinytorch.perf.distributed.ranks.collective_ops import no_work
 from tinytorch.perf.distributed.ranks.communicator import Communicator, check_agreement, model_facts
 
 
@@ -46,20 +47,18 @@ def _sum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
     return (gradient,)
 
 
-def _no_work(call: Call) -> Work:
-    """Return nothing: what a reduction adds is counted by the collective that runs inside."""
-    del call
-    return Work()
-
-
-copy_to_ranks = Op("copy_to_ranks", _copy_forward, _copy_backward, _no_work, no_traffic)
-sum_over_ranks = Op("sum_over_ranks", _sum_forward, _sum_backward, _no_work, no_traffic)
+copy_to_ranks = Op("copy_to_ranks", _copy_forward, _copy_backward, no_work, no_traffic)
+sum_over_ranks = Op("sum_over_ranks", _sum_forward, _sum_backward, no_work, no_traffic)
 
 
 def _own_part(whole: Array, communicator: Communicator) -> Array:
     """Return this rank's part of the last axis, a view."""
     part = whole.shape[-1] // communicator.size
     return whole[..., part * communicator.rank : part * (communicator.rank + 1)]
+
+
+def _own_parameter(whole: Parameter, communicator: Communicator) -> Parameter:
+    return Parameter(_own_part(whole.data, communicator), whole.requires_grad)
 
 
 def _check_division(name: str, length: int, communicator: Communicator) -> None:
@@ -76,12 +75,8 @@ class ColumnParallelLinear(Module):
 
     def __init__(self, whole: Linear, communicator: Communicator) -> None:
         _check_division("out_features", whole.out_features, communicator)
-        self.weight = Parameter(_own_part(whole.weight.data, communicator), whole.weight.requires_grad)
-        self.bias = (
-            None
-            if whole.bias is None
-            else Parameter(_own_part(whole.bias.data, communicator), whole.bias.requires_grad)
-        )
+        self.weight = _own_parameter(whole.weight, communicator)
+        self.bias = None if whole.bias is None else _own_parameter(whole.bias, communicator)
         self._communicator = communicator
 
     def forward(self, x: Tensor) -> Tensor:
