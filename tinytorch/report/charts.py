@@ -46,10 +46,6 @@ def _number(value: Any) -> float:
     return as_measurement(value).median if isinstance(value, Value) else float(value)
 
 
-def _unmeasured(rows: Any) -> Unmeasured | None:
-    return rows if isinstance(rows, Unmeasured) else None
-
-
 def _grouped(rows: Iterable[Any], attribute: str | None) -> dict[str, list[Any]]:
     """Return the rows by the text of an attribute, in the order of their first; all together without one."""
     groups: dict[str, list[Any]] = {}
@@ -157,8 +153,8 @@ def lines(
         >>> chart.axes[0].get_xlabel(), chart.axes[0].get_ylabel()
         ('width (count)', 'stored (B)')
     """
-    if (absent := _unmeasured(rows)) is not None:
-        return absent
+    if isinstance(rows, Unmeasured):
+        return rows
     _check_log(log)
     kinds = {y: ""} if isinstance(y, str) else dict(y)
     every = listed(rows)
@@ -230,8 +226,8 @@ def bars(
         >>> chart.axes[0].get_xlabel()
         'stored (KiB)'
     """
-    if (absent := _unmeasured(rows)) is not None:
-        return absent
+    if isinstance(rows, Unmeasured):
+        return rows
     every = listed(rows)
     names = [str(value_at(row, name)) for row in every]
     kinds = [str(value_at(row, each)) for row in every] if each else names
@@ -285,8 +281,8 @@ def arrows(
         >>> chart.axes[0].get_xlabel()
         'stored (KiB)'
     """
-    if (absent := _unmeasured(rows)) is not None:
-        return absent
+    if isinstance(rows, Unmeasured):
+        return rows
     every = listed(rows)
     shown = every[:upto]
     figure, axes = subplots(len(values), 1, height=(_BAR * len(shown) + _AROUND_BARS) * len(values), squeeze=False)
@@ -348,8 +344,8 @@ def dots(
         >>> chart.axes[0].get_ylabel()
         'right (%)'
     """
-    if (absent := _unmeasured(rows)) is not None:
-        return absent
+    if isinstance(rows, Unmeasured):
+        return rows
     _check_log(log)
     every = listed(rows)
     by_panel = _grouped(every, panels)
@@ -359,27 +355,18 @@ def dots(
         upwards, y_factor = _with_unit(ylabel, [value_at(row, y) for row in inside])
         best = []
         for row in inside:
-            at, x_reach = _reach(value_at(row, x), x_factor)
-            up, y_reach = _reach(value_at(row, y), y_factor)
+            height, words = value_at(row, y), str(value_at(row, name))
+            (at, x_reach), (up, y_reach) = _reach(value_at(row, x), x_factor), _reach(height, y_factor)
             look = "measured" if front is None or value_at(row, front) else "baseline"
-            ax.errorbar(
-                [at], [up], xerr=x_reach, yerr=y_reach, color=color(look), **_marked(value_at(row, y)), **INTERVAL
-            )
-            words = str(value_at(row, name))
+            ax.errorbar([at], [up], xerr=x_reach, yerr=y_reach, color=color(look), **_marked(height), **INTERVAL)
             name_point(ax, (at, up), textwrap.fill(words, 20))
-            remember(ax, Series(words, look, (at,), (value_at(row, y),)))
+            remember(ax, Series(words, look, (at,), (height,)))
             if front is not None and look == "measured":
                 best.append((at, up))
         if best:
             edge = np.array(sorted(best))
-            ax.step(
-                edge[:, 0],
-                np.maximum.accumulate(edge[:, 1]),
-                where="post",
-                color=color("measured"),
-                linewidth=4,
-                alpha=0.3,
-            )
+            heights = np.maximum.accumulate(edge[:, 1])
+            ax.step(edge[:, 0], heights, where="post", color=color("measured"), linewidth=4, alpha=0.3)
         if "x" in log:
             ax.set_xscale("log")
         if "y" in log:
@@ -410,9 +397,8 @@ def histogram(
         >>> chart.axes[0].get_xlabel()
         'time (ms)'
     """
-    if (absent := _unmeasured(measured)) is not None:
-        return absent
-    assert isinstance(measured, Measurement)
+    if isinstance(measured, Unmeasured):
+        return measured
     figure, ax = subplots(height=2.8)
     label, factor = _with_unit(xlabel, [measured])
     samples = np.array(measured.samples) / factor

@@ -23,7 +23,7 @@ WIDTH: Final = 480.0
 TEXT_SIZE: Final = 15.0
 _LINE = 18.0
 _ARROW = 7.0
-_TINT = "0.22"
+_TINTED = {"fill_opacity": 0.22, "stroke_width": 1.5}
 
 Anchor = Literal["start", "middle", "end"]
 Point = tuple[float, float]
@@ -45,6 +45,10 @@ def _number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
+def _paint(color: str | None) -> str:
+    return "currentColor" if color is None else color_of(color)
+
+
 class Drawing:
     """A drawing under construction: what is drawn later lies above.
 
@@ -58,17 +62,13 @@ class Drawing:
         self.height = height
         self._elements: list[ET.Element] = []
 
-    def _add(self, tag: str, **attributes: str) -> ET.Element:
-        element = ET.Element(f"{{{_SVG}}}{tag}", {name.replace("_", "-"): value for name, value in attributes.items()})
+    def _add(self, tag: str, **attributes: str | float) -> ET.Element:
+        written = {key: value if isinstance(value, str) else _number(value) for key, value in attributes.items()}
+        element = ET.Element(f"{{{_SVG}}}{tag}", {name.replace("_", "-"): value for name, value in written.items()})
         self._elements.append(element)
         return element
 
-    def _stroke(self, color: str | None, width: float) -> dict[str, str]:
-        return {"stroke": "currentColor" if color is None else color_of(color), "stroke_width": _number(width)}
-
-    def text(
-        self, x: float, y: float, text: str, *, anchor: Anchor = "middle", bold: bool = False, color: str | None = None
-    ) -> None:
+    def text(self, x: float, y: float, text: str, *, anchor: Anchor = "middle", bold: bool = False) -> None:
         """Write words whose baseline is at ``y``; several lines, of which each is set so, go downwards.
 
         Raises:
@@ -83,17 +83,10 @@ class Drawing:
                     f"text {line!r} must lie within {WIDTH:g} × {self.height:g} units, but takes {left:.0f} to "
                     f"{left + width:.0f} at a height of {baseline:.0f}"
                 )
-            element = self._add(
-                "text",
-                x=_number(x),
-                y=_number(baseline),
-                font_size=_number(TEXT_SIZE),
-                fill="currentColor" if color is None else color_of(color),
-                text_anchor=anchor,
-            )
+            element = self._add("text", x=x, y=baseline, font_size=TEXT_SIZE, fill="currentColor", text_anchor=anchor)
+            element.text = line
             if bold:
                 element.set("font-weight", "600")
-            element.text = line
 
     def box(self, x: float, y: float, width: float, height: float, text: str = "", *, color: str | None = None) -> None:
         """Draw a box with words in its middle: tinted with its colour, or only outlined.
@@ -101,17 +94,8 @@ class Drawing:
         Raises:
             ValueError: if the words are wider or higher than the box.
         """
-        self._add(
-            "rect",
-            x=_number(x),
-            y=_number(y),
-            width=_number(width),
-            height=_number(height),
-            rx="3",
-            fill="none" if color is None else color_of(color),
-            fill_opacity=_TINT,
-            **self._stroke(color, 1.5),
-        )
+        fill = "none" if color is None else color_of(color)
+        self._add("rect", x=x, y=y, width=width, height=height, rx=3, fill=fill, **_TINTED, stroke=_paint(color))
         if not text:
             return
         lines = text.split("\n")
@@ -166,20 +150,12 @@ class Drawing:
             drawn[-1] = neck
             half = (-across[1] * _ARROW / 2, across[0] * _ARROW / 2)
             head = [end, (neck[0] + half[0], neck[1] + half[1]), (neck[0] - half[0], neck[1] - half[1])]
-            self._add("polygon", points=_joined(head), fill="currentColor" if color is None else color_of(color))
-        self._add("polyline", points=_joined(drawn), fill="none", **self._stroke(color, width))
+            self._add("polygon", points=_joined(head), fill=_paint(color))
+        self._add("polyline", points=_joined(drawn), fill="none", stroke=_paint(color), stroke_width=width)
 
     def circle(self, x: float, y: float, radius: float, *, color: str) -> None:
         """Draw a circle around (x, y)."""
-        self._add(
-            "circle",
-            cx=_number(x),
-            cy=_number(y),
-            r=_number(radius),
-            fill=color_of(color),
-            fill_opacity=_TINT,
-            **self._stroke(color, 1.5),
-        )
+        self._add("circle", cx=x, cy=y, r=radius, fill=color_of(color), **_TINTED, stroke=color_of(color))
 
     def svg(self, *, key: str, alt: str) -> str:
         """Return the drawing as an ``<svg>`` element as wide as its place.

@@ -72,20 +72,6 @@ def package_provenance(folder: Path | None = None) -> Json:
     }
 
 
-def _machine(made: Identity) -> Json:
-    return {
-        "system": made.system,
-        "cpu": made.cpu,
-        "vectors": made.vectors,
-        "cores_physical": made.cores_physical,
-        "cores_logical": made.cores_logical,
-        "cores_usable": made.cores_usable,
-        "memory_bytes": made.memory_bytes,
-        "hosting": asdict(made.hosting),
-        "load": made.load,
-    }
-
-
 def hosting_words(hosting: Json, cores: int) -> str | None:
     """Return what a host grants in words: "Binder, CPU quota 1.5 of 8 cores, memory limit 2 GiB"; None if no limit.
 
@@ -198,8 +184,9 @@ def cautions(provenance: Json) -> list[str]:
 def provenance() -> Json:
     """Return where this process runs: the ``provenance`` of `record.schema.json` but for the time."""
     made = identity()
+    names = ("system", "cpu", "vectors", "cores_physical", "cores_logical", "cores_usable", "memory_bytes", "load")
     return {
-        "machine": _machine(made),
+        "machine": {name: getattr(made, name) for name in names} | {"hosting": asdict(made.hosting)},
         "blas": [asdict(blas) for blas in made.blas],
         "environment": made.environment,
         "package": package_provenance(),

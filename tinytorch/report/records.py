@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -107,13 +107,6 @@ def plain(value: Any, name: str) -> Any:
     raise TypeError(f"{name} must be text, numbers, lists or mappings, not {type(value).__name__}")
 
 
-def _interval_of(measurement: Measurement) -> Json | None:
-    interval = interval_of(measurement)
-    if interval is None:
-        return None
-    return {"low": interval.low, "high": interval.high, "confidence": interval.confidence}
-
-
 def _kind_of(value: Value, exact: bool) -> Json:
     """Return a value's kind, and what it was derived from, what modelled it or who published it."""
     match value:
@@ -161,12 +154,13 @@ def number_body(key: str, value: Value | int, *, unit: str | None = None, what: 
     """
     known = checked_value(repr(key), value, unit=unit, what=what)
     measured = as_measurement(known)
+    interval = interval_of(measured)
     exact = is_exact(measured)
     return {
         **_kind_of(known, exact),
         "value": int(measured.median) if exact else measured.median,
         "unit": known.unit,
-        "interval": _interval_of(measured),
+        "interval": interval and asdict(interval),
         "n": measured.n,
         "samples": list(measured.samples),
         "what": checked_text(what or (known.name if isinstance(known, Measurement) else known.what), "what", key),

@@ -118,15 +118,15 @@ def declared(
     """
     if unknown := sorted({*quoted, *totals, *totals.values()} - headings.keys()):
         raise ValueError(f"quoted and totals of table {key!r} must name its columns, not {', '.join(unknown)}")
-    cells = [{path: called(_cell_value(value_at(row, path)), words or {}) for path in headings} for row in listed(rows)]
+
+    def shown(value: Any) -> Any:
+        return called(_UNMEASURED if isinstance(value, Unmeasured) else value, words or {})
+
+    cells = [{path: shown(value_at(row, path)) for path in headings} for row in listed(rows)]
     return [
         _column(path, label, [row[path] for row in cells], path in quoted, totals.get(path))
         for path, label in headings.items()
     ], cells
-
-
-def _cell_value(value: Any) -> Any:
-    return _UNMEASURED if isinstance(value, Unmeasured) else value
 
 
 def _column(path: str, label: str, cells: Sequence[Any], quoted: bool, total: str | None) -> Column:
@@ -310,8 +310,11 @@ def _header_html(laid: Laid) -> str:
     return f'<th scope="col"{classes}>{label}</th>'
 
 
-def _head_text(laid: Laid) -> str:
-    return laid.column.label + (f" ({laid.unit})" if laid.unit else "")
+def _texts(laid: Sequence[Laid]) -> list[list[str]]:
+    """Return headings and then the rows' cells as text."""
+    heads = [one.column.label + (f" ({one.unit})" if one.unit else "") for one in laid]
+    rows = zip(*(one.cells for one in laid), strict=True)
+    return [heads, *([f"{cell.text} {cell.spread}".strip() for cell in row] for row in rows)]
 
 
 def _cell_html(cell: Cell, laid: Laid, first: bool, detail: Sequence[str]) -> str:
@@ -383,33 +386,24 @@ def number_html(number: str, label: str) -> str:
 def to_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str) -> str:
     """Return the table as text in a fixed-width font, numbers right-aligned, the caption below."""
     laid = laid_out(rows, columns)
-    lines: list[list[str]] = [[_head_text(c) for c in laid]]
-    lines += [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
-    return f"{aligned(lines, [c.numeric for c in laid])}\n\n{caption}"
+    return f"{aligned(_texts(laid), [one.numeric for one in laid])}\n\n{caption}"
 
 
 def to_markdown(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> str:
     """Return the table in GitHub's Markdown, numbers right-aligned, signs that Markdown reads escaped."""
     laid = laid_out(rows, columns)
-    head = [_head_text(c) for c in laid]
-    body = [[f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in laid] for i in range(len(rows))]
-    rule = ["---:" if c.numeric else "---" for c in laid]
-    escaped = ([cell.replace("\\", "\\\\").replace("|", "\\|") for cell in line] for line in [head, *body])
+    rule = ["---:" if one.numeric else "---" for one in laid]
+    escaped = ([cell.replace("\\", "\\\\").replace("|", "\\|") for cell in line] for line in _texts(laid))
     lines = [f"| {' | '.join(line)} |" for line in escaped]
     return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[1:]])
 
 
-#: What a column's record says besides, where it holds.
-_MARKS = ("modelled", "quoted", "judged", "total")
-
-
-def _column_body(column: Column) -> Json:
-    marks = {name: mark for name in _MARKS if (mark := getattr(column, name))}
-    return {"key": column.key, "label": column.label, "unit": column.unit, **marks}
-
-
 def to_body(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str, key: str) -> Json:
     """Return the body of the table's record: caption, columns, and rows whose numbers keep their samples."""
+
+    def described(column: Column) -> Json:
+        marks = {name: mark for name in ("modelled", "quoted", "judged", "total") if (mark := getattr(column, name))}
+        return {"key": column.key, "label": column.label, "unit": column.unit, **marks}
 
     def kept(value: Any, column: Column) -> Any:
         if column.judged and value is not None:
@@ -418,7 +412,7 @@ def to_body(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, cap
 
     return {
         "caption": caption,
-        "columns": [_column_body(column) for column in columns],
+        "columns": [*map(described, columns)],
         "rows": [{column.key: kept(row[column.key], column) for column in columns} for row in rows],
     }
 

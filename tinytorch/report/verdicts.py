@@ -27,7 +27,6 @@ from tinytorch.report.records import Json, checked_key, checked_text
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _REFERENCE = re.compile(r"(?:[\w./-]+:)?[a-z0-9]+(?:-[a-z0-9]+)*")
 
-
 #: What a page can say in the place of a verdict: what the judge returned, or a word that code chose from counts.
 Said = Judgement | Comparison | Verdict | str
 #: What a verdict comes to in a list of them.
@@ -259,10 +258,8 @@ class Claim:
 
     def __post_init__(self) -> None:
         checked_key(self.key)
-        checked_text(self.statement, "statement", self.key)
-        checked_text(self.source, "source", self.key)
-        checked_text(self.quote, "quote", self.key)
-        checked_text(self.evidence, "evidence", self.key)
+        for name in ("statement", "source", "quote", "evidence"):
+            checked_text(getattr(self, name), name, self.key)
         if self.verdict.verdict not in OF_CLAIMS:
             raise ValueError(
                 f"verdict of {self.key!r} must be one of {', '.join(OF_CLAIMS)}, not {self.verdict.verdict}"
