@@ -57,36 +57,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _module(name: str) -> ModuleType:
     """Return a command's module, which alone is loaded: what the others import would be waited for in vain."""
+    command: ModuleType
     match name:
         case "profile":
-            from tinytorch.cli import profile
-
-            return profile
+            from tinytorch.cli import profile as command
         case "diff":
-            from tinytorch.cli import diff
-
-            return diff
+            from tinytorch.cli import diff as command
         case "machine":
-            from tinytorch.cli import machine
-
-            return machine
+            from tinytorch.cli import machine as command
         case "bench":
-            from tinytorch.cli import bench
-
-            return bench
+            from tinytorch.cli import bench as command
         case "compare":
-            from tinytorch.cli import compare
-
-            return compare
+            from tinytorch.cli import compare as command
         case "report":
-            from tinytorch.cli import report
-
-            return report
+            from tinytorch.cli import report as command
         case "measure":
-            from tinytorch.cli import measure
-
-            return measure
+            from tinytorch.cli import measure as command
         case _:
-            from tinytorch.cli import links
-
-            return links
+            from tinytorch.cli import links as command
+    return command

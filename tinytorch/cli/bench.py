@@ -1,28 +1,23 @@
 """``tinytorch bench``: measure a suite, or a model of one's own, and keep the results."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn
 
 from tinytorch import models
 from tinytorch.cli.benchmark_report import conditions, performance_rows
-from tinytorch.cli.usage import Parser, UsageError, check_batch, check_folder, sizes
+from tinytorch.cli.usage import INTERRUPTED, Parser, UsageError, check_batch, check_folder, progress, sizes
 from tinytorch.perf.benchmarking import Results, load_results, save_results
 from tinytorch.perf.benchmarking.performance import compare_with_first
-from tinytorch.perf.benchmarking.results import Json, Plan
+from tinytorch.perf.benchmarking.results import Plan
 from tinytorch.perf.benchmarking.running import Side, continued, run, started
 from tinytorch.perf.benchmarking.zoo import subject_of
 from tinytorch.report import tables
 from tinytorch.report.provenance import package_provenance
-
-#: Exit code after an interruption, as shells have it: 128 and the number of the signal.
-INTERRUPTED = 130
 
 
 def add(bench: Parser) -> None:
@@ -122,15 +117,9 @@ def _batches(model: str | None) -> str:
     return "1,64"
 
 
-def _code(folder: Path | None) -> Json:
-    """Return what is known of the package, or of the one in ``folder``, as JSON gives it back."""
-    made: Json = json.loads(json.dumps(package_provenance(folder / "tinytorch" if folder else None)))
-    return made
-
-
 def _side(plan: Plan, path: str, folder: Path | None, resume: bool) -> Side:
     """Return what is to be measured and kept at ``path``: from the start, or from where it was interrupted."""
-    code = _code(folder)
+    code = package_provenance(folder / "tinytorch" if folder else None)
 
     def keep(results: Results) -> None:
         save_results(results, path)
@@ -143,11 +132,7 @@ def _side(plan: Plan, path: str, folder: Path | None, resume: bool) -> Side:
 @contextmanager
 def _progress(subject: str) -> Iterator[Callable[[int, int], None]]:
     """Give a function that shows how many processes are done: a bar on a terminal, nothing in a log."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    # Drawn between processes only: a thread that draws would run beside what is measured.
-    shown = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
-    with shown:
+    with progress(MofNCompleteColumn()) as shown:
         task = shown.add_task(subject)
         yield lambda done, planned: shown.update(task, completed=done, total=planned, refresh=True)
 

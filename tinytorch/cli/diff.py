@@ -5,7 +5,7 @@ import sys
 from html import escape
 
 from tinytorch.cli.compare import REGRESSION
-from tinytorch.cli.usage import Parser, UsageError, add_matters, check_folder, share
+from tinytorch.cli.usage import Parser, add_matters, check_above_zero, check_folder, share
 from tinytorch.perf.events.call_tree import Frame
 from tinytorch.perf.events.trace import NOT_NAMED, stack_text
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -46,19 +46,15 @@ def add(diff: Parser) -> None:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    if chosen.limit < 1:
-        raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
+    check_above_zero(chosen, "limit")
     check_folder("html", chosen.html)
     base, new = load_repeated(chosen.base), load_repeated(chosen.new)
     found = compare_profiles(base, new, share(chosen.matters))
     for warning in found.warnings:
         print(f"warning: {warning}", file=sys.stderr)
-    caption = _caption(chosen.matters)
-    limit = chosen.limit
-    for title, changes in (
-        ("operation", (found.whole, *found.ops[:limit])),
-        ("module or region", found.layers[:limit]),
-    ):
+    caption, limit = _caption(chosen.matters), chosen.limit
+    ops = (found.whole, *found.ops[:limit])
+    for title, changes in (("operation", ops), ("module or region", found.layers[:limit])):
         if changes:
             print(tables.to_text(_rows(changes), _COLUMNS, caption=f"By {title}. {caption}"))
             print()
@@ -81,16 +77,9 @@ def _caption(percent: float) -> str:
 
 
 def _rows(changes: tuple[Change, ...]) -> list[dict[str, object]]:
-    return [
-        {
-            "name": one.name,
-            "base": one.base,
-            "new": one.new,
-            "speedup": one.speedup.estimate,
-            "verdict": str(one.speedup),
-        }
-        for one in changes
-    ]
+    names = ("name", "base", "new", "speedup", "verdict")
+    cells = ((one.name, one.base, one.new, one.speedup.estimate, str(one.speedup)) for one in changes)
+    return [dict(zip(names, each, strict=True)) for each in cells]
 
 
 def html_diff(base: RepeatedProfile, new: RepeatedProfile, found: ProfileChange, percent: float) -> str:

@@ -3,13 +3,9 @@
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from types import SimpleNamespace
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-from tinytorch.cli.usage import Parser, check_folder
+from tinytorch.cli.usage import Parser, check_folder, progress
 from tinytorch.perf.host.identity import Identity
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.machine import Ceilings, ceilings, identity
@@ -32,35 +28,20 @@ def add(machine: Parser) -> None:
 
 def _run(chosen: argparse.Namespace) -> None:
     check_folder("json", chosen.json)
-    examined = examine(refresh=chosen.refresh)
+    examined = _examine(chosen.refresh)
     if chosen.json:
-        write_whole(chosen.json, json.dumps(examined.to_json(), allow_nan=False))
-    print_examination(examined)
+        write_whole(chosen.json, json.dumps(machine_document(*examined), allow_nan=False))
+    _print(*examined)
 
 
-@dataclass(frozen=True)
-class Examination:
-    """All that is shown: ceilings for one thread and, where there are more cores, for all; cautions with costs."""
+def _examine(refresh: bool) -> tuple[Identity, tuple[Ceilings, ...], tuple[Caution, ...], BusyNeighbour | None]:
+    """Return what this machine is, its ceilings on one thread and on all cores, cautions, and what a neighbour costs.
 
-    identity: Identity
-    ceilings: tuple[Ceilings, ...]
-    cautions: tuple[Caution, ...]
-    neighbour: BusyNeighbour | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the document that `machine_document` describes."""
-        return machine_document(self.identity, self.ceilings, self.cautions, self.neighbour)
-
-
-def examine(*, refresh: bool = False) -> Examination:
-    """Return what this machine is and can do, measuring what is not kept; a terminal is shown how far it is."""
+    What is not kept is measured; a terminal is shown how far it is.
+    """
     made, cores = identity(), len(usable_cores())
     threads = (1, cores) if cores > 1 else (1,)
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    # Drawn only between samples: a thread that draws by itself would run beside the probes.
-    shown = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
-    with shown:
+    with progress() as shown:
         task = shown.add_task("machine", total=len(threads) + 1)
 
         def ceilings_of(number: int) -> Ceilings:
@@ -74,45 +55,32 @@ def examine(*, refresh: bool = False) -> Examination:
         shown.update(task, description="BLAS", completed=len(threads), refresh=True)
         neighbour = busy_neighbour(cores) if cores > 1 else None
         cautions = (narrow_blas(made), collapsing_blas(neighbour) if neighbour else None)
-    return Examination(made, measured, tuple(one for one in cautions if one), neighbour)
+    return made, measured, tuple(one for one in cautions if one), neighbour
 
 
-def print_examination(examined: Examination) -> None:
-    """Print everything, each value with half of its 95 % interval."""
-    _print_rows(("", "This machine"), identity_rows(examined.identity))
-    heads = ["Ceiling", *(_threads(made) for made in examined.ceilings)]
-    print()
-    _print_rows(heads, _ceiling_rows(examined.ceilings), _sources(examined.ceilings))
-    for made in examined.ceilings:
-        print()
-        _print_rows(
-            _LEVEL_HEADS, _level_rows(made), [f"Levels of memory, {_threads(made)}; bandwidths of all together."]
-        )
-        print()
-        _print_rows(("Working set", *CURVES), _ladder_rows(made), [f"Ladder, {_threads(made)}."])
-    print()
-    for name, found in examined.ceilings[0].evidence.items():
+def _print(
+    made: Identity, measured: Sequence[Ceilings], cautions: Sequence[Caution], neighbour: BusyNeighbour | None
+) -> None:
+    """Print everything, each value with its 95 % interval."""
+    _print_rows(("", "This machine"), identity_rows(made))
+    _print_rows(["Ceiling", *map(_threads, measured)], _ceiling_rows(measured), _sources(measured))
+    for each in measured:
+        levels = f"Levels of memory, {_threads(each)}; bandwidths of all together."
+        _print_rows(_LEVEL_HEADS, _level_rows(each), [levels])
+        _print_rows(("Working set", *CURVES), _ladder_rows(each), [f"Ladder, {_threads(each)}."])
+    for name, found in measured[0].evidence.items():
         print(f"{name} ran on {', '.join(f'{count} × {what}' for what, count in found.items()) or 'no vectors'}")
-    if examined.neighbour and not any(one.what == "busy neighbour" for one in examined.cautions):
-        print(examined.neighbour.sentence())
-    for caution in examined.cautions:
+    if neighbour and not any(one.what == "busy neighbour" for one in cautions):
+        print(neighbour.sentence())
+    for caution in cautions:
         print(f"Warning: {caution.sentence}")
-
-
-@dataclass(frozen=True)
-class _Row:
-    cells: dict[str, str] = field(default_factory=dict)
-
-    def __getattr__(self, key: str) -> str:
-        try:
-            return self.cells[key]
-        except KeyError:
-            raise AttributeError(key) from None
 
 
 def _print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
     columns = [Column(f"cell_{i}", head, numeric=i > 0 and heads[0] != "") for i, head in enumerate(heads)]
-    print_table([_Row({f"cell_{i}": cell for i, cell in enumerate(row)}) for row in rows], columns, notes)
+    keys = [column.key for column in columns]
+    print_table([SimpleNamespace(**dict(zip(keys, row, strict=True))) for row in rows], columns, notes)
+    print()
 
 
 def _threads(made: Ceilings) -> str:
@@ -121,10 +89,7 @@ def _threads(made: Ceilings) -> str:
 
 def _shown(value: Measurement | None) -> str:
     """Return the value with the ends of its interval: "258.1 GFLOP/s (256.9 to 260.0)"."""
-    if value is None:
-        return "none"
-    shown = format_measurement(value)
-    return f"{shown.cell_text} {shown.beside}".rstrip()
+    return "none" if value is None else format_measurement(value).cell_with_interval
 
 
 def _ceiling_rows(all_made: Sequence[Ceilings]) -> list[list[str]]:
@@ -159,21 +124,14 @@ _LEVEL_HEADS = ("Level", "told by", "reported size", *CURVES)
 
 def _level_rows(made: Ceilings) -> list[list[str]]:
     return [
-        [
-            level.name,
-            level.told_by or "–",
-            bytes_text(level.capacity_reported),
-            *(_shown(getattr(level, curve)) for curve in CURVES),
-        ]
+        [level.name, level.told_by or "–", bytes_text(level.capacity_reported)]
+        + [_shown(getattr(level, curve)) for curve in CURVES]
         for level in made.levels
     ]
 
 
 def _ladder_rows(made: Ceilings) -> list[list[str]]:
     return [
-        [
-            bytes_text(made.curves["read"][step].working_set),
-            *(_shown(made.curves[curve][step].reached) for curve in CURVES),
-        ]
-        for step in range(len(made.curves["read"]))
+        [bytes_text(steps[0].working_set), *(_shown(step.reached) for step in steps)]
+        for steps in zip(*(made.curves[curve] for curve in CURVES), strict=False)
     ]

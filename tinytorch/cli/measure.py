@@ -8,11 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 from tinytorch.cli.page_runs import ChapterError, built_page, checkout, expected_seconds, measuring_pages, run_page
-from tinytorch.cli.usage import Parser, UsageError, check_folder
+from tinytorch.cli.usage import INTERRUPTED, Parser, UsageError, check_folder, progress
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report.measurements import as_text, document, page_entry, problems, read_measurements
@@ -24,8 +21,6 @@ from tinytorch.report.records import Json
 QUICK = ("machine", "roofline", "your_machine")
 #: Characters, as the schema has it.
 LONGEST_LABEL, LONGEST_NOTE = 80, 300
-#: Exit code after an interruption, as shells have it: 128 and the number of the signal.
-INTERRUPTED = 130
 
 
 def add(measure: Parser) -> None:
@@ -150,11 +145,7 @@ def _run_all(root: Path, names: list[str], keep: Callable[[Json], None]) -> bool
 @contextmanager
 def _progress(names: list[str]) -> Iterator[Callable[[str, int, int], None]]:
     """Yield what is told how far a page is; a terminal sees a bar, drawn only between cells."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal
-    ) as shown:
+    with progress() as shown:
         task = shown.add_task("", total=max(len(names), 1))
 
         def told(name: str, done: int, of: int) -> None:

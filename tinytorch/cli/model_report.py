@@ -45,8 +45,7 @@ def model_facts(done: ModelProfile, model: Module, inputs: Tensor, chosen: argpa
         found.append(Fact("FLOPs", f"{keys['batch_flops']:,}, of one sample {keys['flops']:,}"))
         times = {"latency": keys["latency"]}
     for name, measured in times.items():
-        shown = format_measurement(measured)
-        found.append(Fact(name, f"{shown.cell_text} {shown.beside}".rstrip() + f", {measured.n} runs"))
+        found.append(Fact(name, f"{format_measurement(measured).cell_with_interval}, {measured.n} runs"))
     found.append(Fact("memory at its peak", format_number(peak, "B").text))
     if kept := _kept_float(model):
         found.append(Fact("stays float", kept))
@@ -114,14 +113,12 @@ def beside(model: Module, inputs: Tensor, chosen: argparse.Namespace) -> list[Fa
     on = f"the arrays of {chosen.inputs}" if chosen.inputs else "normal random numbers"
     against = f"against {{}} of {Path(chosen.beside).name}"
     told = {name: format_measurement(each) for name, each in times.items()}
-    speed = format_measurement(change.estimate)
     return [
         Fact("weights", f"{_bytes(after)} {against.format(_bytes(before))}{fewer}"),
         Fact(
             "time",
-            f"{told['this'].cell_text} {against.format(told['origin'].cell_text)}: speedup {speed.cell_text} "
-            f"{speed.beside}".rstrip()
-            + f", {change}",
+            f"{told['this'].cell_text} {against.format(told['origin'].cell_text)}: speedup "
+            f"{format_measurement(change.estimate).cell_with_interval}, {change}",
         ),
         Fact("largest difference of outputs", f"{apart:.2%} of the largest output, on {on}"),
     ]

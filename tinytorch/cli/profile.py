@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tinytorch import models
-from tinytorch.cli.usage import Parser, UsageError, check_batch, check_folder, sizes
+from tinytorch.cli.usage import Parser, UsageError, check_above_zero, check_batch, check_folder, progress, sizes
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
@@ -128,14 +126,7 @@ def _is_of(option: str) -> bool:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    if chosen.batch is not None and chosen.batch < 1:
-        raise UsageError(f"--batch must be at least 1, not {chosen.batch}")
-    if chosen.seq_len is not None and chosen.seq_len < 1:
-        raise UsageError(f"--seq-len must be at least 1, not {chosen.seq_len}")
-    if chosen.limit < 1:
-        raise UsageError(f"--limit must be at least 1, not {chosen.limit}")
-    if chosen.repeats < 1:
-        raise UsageError(f"--repeats must be at least 1, not {chosen.repeats}")
+    check_above_zero(chosen, "batch", "seq_len", "limit", "repeats")
     if chosen.seconds is not None and not chosen.seconds > 0:
         raise UsageError(f"--seconds must be above 0, not {chosen.seconds:g}")
     if (chosen.model is None) == (chosen.module is None):
@@ -155,11 +146,9 @@ def _run(chosen: argparse.Namespace) -> int:
 
 def _run_script(chosen: argparse.Namespace) -> int:
     script = chosen.module or chosen.model
-    for option in ("backward", "seq_len", "input_shape", "given", "inputs", "beside"):
+    for option in ("batch", "backward", "seq_len", "input_shape", "given", "inputs", "beside"):
         if getattr(chosen, option):
             raise UsageError(f"--{option.replace('_', '-')} is for a model, and {script} is a script")
-    if chosen.batch is not None:
-        raise UsageError(f"--batch is for a model, and {script} is a script")
     _tell_of_options(script, chosen.arguments)
     run = partial(profile_program, script, chosen.arguments, module=bool(chosen.module), seconds=chosen.seconds)
     done = run(chosen.memory)
@@ -219,16 +208,13 @@ def _measure_ceilings() -> None:
     """Measure what this machine can do where that is not kept, which is told of, with how far it is on a terminal."""
     if store.kept_ceilings(thread_limit()) is not None:
         return
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    shown = Progress(*columns, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
     print("Measuring first, once, what this machine can do: up to a minute.", file=sys.stderr, flush=True)
-    with shown:
+    with progress() as shown:
         task, told = shown.add_task("machine", total=1.0), set[str]()
 
         def tell(stage: str, part: float) -> None:
             shown.update(task, description=stage, completed=part, refresh=True)
-            if stage not in told and not console.is_terminal:
+            if stage not in told and shown.disable:
                 print(f"  {part:.0%}: {stage}", file=sys.stderr, flush=True)
             told.add(stage)
 

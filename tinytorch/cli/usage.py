@@ -1,8 +1,16 @@
 """Parts that all commands share: their error, their parser, and checks of options."""
 
+from __future__ import annotations
+
 import argparse
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+#: Exit code after an interruption, as shells have it: 128 and the number of the signal.
+INTERRUPTED = 130
 
 
 class UsageError(Exception):
@@ -28,6 +36,27 @@ def check_folder(option: str, path: str | None) -> None:
     """Raise UsageError if ``path`` is in a folder that does not exist, so that nothing runs in vain."""
     if path and not Path(path).absolute().parent.is_dir():
         raise UsageError(f"--{option} {path} is in a folder that does not exist")
+
+
+def check_above_zero(chosen: argparse.Namespace, *options: str) -> None:
+    """Raise UsageError if one of these options, whole numbers, was given and is below 1."""
+    for option in options:
+        value = getattr(chosen, option)
+        if value is not None and value < 1:
+            raise UsageError(f"--{option.replace('_', '-')} must be at least 1, not {value}")
+
+
+def progress(*columns: ProgressColumn) -> Progress:
+    """Return what a terminal sees of how far a task is, a log nothing; it is drawn when it is told, never by itself.
+
+    A thread that draws by itself would run beside what is measured.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns, TimeElapsedColumn())
+    return Progress(*shown, console=console, transient=True, auto_refresh=False, disable=not console.is_terminal)
 
 
 def check_batch(option: str, batch: int, one: int) -> None:
