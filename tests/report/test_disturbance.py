@@ -155,11 +155,6 @@ def test_what_was_tested_withholds_its_verdict_whatever_row_and_reason_name(
     assert row["c"]["outcome"] == "decided"
 
 
-def test_a_word_rests_on_numbers_of_its_page() -> None:
-    with pytest.raises(ValueError, match="recorded"):
-        Page("busy").word("slow", "slow", because="it took long", numbers=["time"])
-
-
 def test_what_the_conditions_do_not_say_is_not_known() -> None:
     assert had_less_than_a_core(Conditions(blas_threads=1)) is None
     assert had_less_than_a_core(Conditions(cpu_per_wall=0.1)) is None

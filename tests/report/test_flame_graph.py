@@ -38,16 +38,8 @@ def test_boxes_of_one_row_do_not_overlap() -> None:
 
 def test_the_timeline_has_everything_where_it_ran() -> None:
     boxes = {(box.name, box.row): box for box in timeline_boxes(made_run())}
-    assert {name for name, _ in boxes} == {
-        "step",
-        "loading",
-        "Net",
-        "a",
-        "linear",
-        "relu",
-        "backward",
-        "linear backward",
-    }
+    names = ["step", "loading", "Net", "a", "linear", "relu", "backward", "linear backward"]
+    assert {name for name, _ in boxes} == {*names}
     assert boxes["a", 2].left == pytest.approx(0.2)
     assert boxes["linear", 3].width == pytest.approx(0.1)
     assert boxes["linear backward", 2].look == "op"

@@ -1,5 +1,7 @@
 """Claims: what they hold, and what is refused."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -17,23 +19,22 @@ def test_a_claim_gathers_its_numbers() -> None:
     assert claim.body()["numbers"] == ["c", "a", "other:b"]
 
 
-@pytest.mark.parametrize("field", ["statement", "source", "quote", "evidence"])
-def test_a_claim_has_no_empty_part(field: str) -> None:
-    parts = {"statement": "It is so.", "source": "Someone", "quote": "so", "evidence": "It took {a}."} | {field: "  "}
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        *[(field, "  ") for field in ("statement", "source", "quote", "evidence")],
+        ("verdict", Judgement(Verdict.FASTER)),
+        ("source_url", "javascript:alert(1)"),
+    ],
+)
+def test_a_claim_has_no_empty_part_one_of_its_verdicts_and_a_real_address(field: str, wrong: Any) -> None:
+    parts: dict[str, Any] = {"statement": "It is so.", "source": "Someone", "quote": "so", "evidence": "It took {a}."}
     with pytest.raises(ValueError, match=f"{field} of 'c'"):
-        Claim("c", parts["statement"], parts["source"], parts["quote"], SUPPORTED, parts["evidence"])
-
-
-def test_a_claim_has_one_of_its_verdicts_and_a_real_address() -> None:
-    with pytest.raises(ValueError, match="verdict"):
-        Claim("c", "It is so.", "Someone", "so", Judgement(Verdict.FASTER), "It took {a}.")
-    with pytest.raises(ValueError, match="source_url"):
-        Claim("c", "It is so.", "Someone", "so", SUPPORTED, "It took {a}.", source_url="javascript:alert(1)")
+        Claim(key="c", **parts | {"verdict": SUPPORTED, field: wrong})
 
 
 def test_text_is_split_at_its_numbers() -> None:
-    assert split_at_placeholders("It took {a}.") == [("It took ", "a"), (".", None)]
-    assert split_at_placeholders("{a}{b:c}") == [("", "a"), ("", "b:c"), ("", None)]
+    assert split_at_placeholders("{a}, {b:c}.") == [("", "a"), (", ", "b:c"), (".", None)]
     assert placeholders("no numbers", "k") == []
 
 
