@@ -12,6 +12,7 @@ class Recorder(Observer):
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.arrays: list[tuple[Any, Any, Any]] = []
         self.modules: list[tuple[str, str]] = []
         self.started = 0
 
@@ -20,8 +21,9 @@ class Recorder(Observer):
         self.started += 1
 
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
-        """Keep the call."""
+        """Keep the call, its operands and results, and what it saved."""
         self.calls.append(call)
+        self.arrays.append((inputs, outputs, saved))
 
     def enter_module(self, path: str, module: Module) -> None:
         """Keep that a module began."""

@@ -35,6 +35,14 @@ class Branches(Module):
         return last * self.scale
 
 
+class Outer(Module):
+    def __init__(self, inner: Module) -> None:
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Any:
+        return self.inner(x)
+
+
 class Double(Module):
     def forward(self, x: Tensor) -> Tensor:
         return x * 2
@@ -64,20 +72,13 @@ def test_observers_see_both_phases_with_the_path_of_the_module() -> None:
 
 
 def test_a_module_that_the_outer_one_does_not_hold_is_named_below_its_caller() -> None:
-    class Outer(Module):
-        def __init__(self) -> None:
-            self.inner = Inner()
-
-        def forward(self, x: Tensor) -> Any:
-            return self.inner(x)
-
     class Inner(Module):
         def forward(self, x: Tensor) -> Any:
             return Double()(x)
 
     recorder = Recorder()
     with observed_by(recorder):
-        Outer()(Tensor([1.0]))
+        Outer(Inner())(Tensor([1.0]))
         Double()(Tensor([1.0]))
     assert recorder.seen() == [("multiply", "forward", "inner.Double"), ("multiply", "forward", "")]
 
@@ -109,23 +110,19 @@ def test_an_event_says_what_ran() -> None:
 
 
 def test_arrays_that_observers_are_given() -> None:
-    seen: list[Any] = []
-
-    class Keep(Observer):
-        def after_op(self, call: Any, inputs: Any, outputs: Any, saved: Any) -> None:
-            seen.append((call.phase, inputs, outputs, saved))
-
+    recorder = Recorder()
     x, frozen = Tensor(normal(2, 3), requires_grad=True), Tensor(normal(2, 3))
-    with observed_by(Keep()):
+    with observed_by(recorder):
         made = x * frozen
         made.backward(np.ones((2, 3)))
         _ = frozen * frozen
-    assert seen[0][1][0] is x.data
-    assert seen[0][2][0] is made.data
-    assert any(kept is frozen.data for kept in seen[0][3])
-    np.testing.assert_array_equal(seen[1][2][0], frozen.data)
-    assert seen[1][2][1] is None
-    assert seen[2][3] == ()
+    (inputs, outputs, saved), (_, gradients, _), (_, _, nothing) = recorder.arrays
+    assert inputs[0] is x.data
+    assert outputs[0] is made.data
+    assert any(kept is frozen.data for kept in saved)
+    np.testing.assert_array_equal(gradients[0], frozen.data)
+    assert gradients[1] is None
+    assert nothing == ()
 
 
 def test_a_forward_without_observers_is_described_when_its_backward_has_one() -> None:
@@ -164,14 +161,10 @@ def test_observers_come_and_go_with_the_body() -> None:
 
 @pytest.mark.parametrize("method", ["enter_module", "leave_module", "after_op", "before_op"])
 def test_an_observer_that_raises_leaves_the_seam_as_it_was(method: str) -> None:
-    class Broken(Observer):
-        pass
-
     def fail(self: Any, *arguments: Any) -> None:
         raise OSError("broken")
 
-    setattr(Broken, method, fail)
-    with pytest.raises(OSError, match="broken"), observed_by(Broken()):
+    with pytest.raises(OSError, match="broken"), observed_by(type("Broken", (Observer,), {method: fail})()):
         Branches()(Tensor(np.ones((1, 2), np.float32)))
     recorder = Recorder()
     with observed_by(recorder):
@@ -181,16 +174,9 @@ def test_an_observer_that_raises_leaves_the_seam_as_it_was(method: str) -> None:
 
 
 def test_a_module_that_raises_is_left_and_its_path_with_it() -> None:
-    class Fails(Module):
-        def __init__(self) -> None:
-            self.inner = Linear(2, 2, seed=0)
-
-        def forward(self, x: Tensor) -> Any:
-            return self.inner(x)
-
     recorder = Recorder()
     with observed_by(recorder), pytest.raises(ValueError, match="features"):
-        Fails()(Tensor([1.0]))
+        Outer(Linear(2, 2, seed=0))(Tensor([1.0]))
     assert recorder.modules == [("enter", ""), ("enter", "inner"), ("leave", "inner"), ("leave", "")]
     assert (dispatch._state.path, dispatch._state.paths) == ("", {})
 

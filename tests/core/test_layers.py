@@ -1,17 +1,12 @@
 """Layers of vectors and activations: what they start from, what they return, and the arguments they refuse."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.special
 
-from tests.core.cases import normal
-from tinytorch.core import activations
 from tinytorch.core.layers import Dropout, Embedding, Flatten, Linear
-from tinytorch.core.module import Module
 from tinytorch.core.random import generator_from, manual_seed
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
@@ -78,23 +73,3 @@ def test_dropout_drops_in_train_mode_only_and_by_its_seed() -> None:
 
 def test_flatten() -> None:
     assert Flatten()(Tensor(np.zeros((2, 3, 4, 5)))).shape == (2, 60)
-
-
-@pytest.mark.parametrize(
-    ("module", "expected"),
-    [
-        (activations.ReLU(), lambda x: np.where(x > 0, x, 0)),
-        (activations.LeakyReLU(), lambda x: np.where(x > 0, x, 0.01 * x)),
-        (activations.LeakyReLU(0.3), lambda x: np.where(x > 0, x, 0.3 * x)),
-        (activations.Sigmoid(), scipy.special.expit),
-        (activations.Tanh(), lambda x: (np.exp(x) - np.exp(-x)) / (np.exp(x) + np.exp(-x))),
-        (activations.SiLU(), lambda x: x / (1 + np.exp(-x))),
-        (activations.GELU(), lambda x: x * scipy.special.expit(2 * np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))),
-        (activations.Softmax(), lambda x: scipy.special.softmax(x, axis=-1)),
-        (activations.Softmax(dim=0), lambda x: scipy.special.softmax(x, axis=0)),
-    ],
-    ids=lambda value: repr(value) if not callable(value) or isinstance(value, Module) else "",
-)
-def test_activations(module: Any, expected: Callable[[Any], Any]) -> None:
-    x = normal(5, 6)
-    np.testing.assert_allclose(module(Tensor(x)).data, expected(x), rtol=1e-12, atol=1e-14)

@@ -212,6 +212,11 @@ def test_forward_must_be_defined() -> None:
         Module()(1)
 
 
+class Holder(Module):
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
 def _nested() -> dict[str, Any]:
     """Return containers of two layers of five parameters that are deep inside of them."""
     one, two = Linear(4, 1, seed=0), Linear(4, 1, seed=1)
@@ -228,11 +233,7 @@ def _nested() -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", _nested())
 def test_modules_in_nested_containers_are_counted_saved_trained_and_switched(kind: str) -> None:
-    class Holder(Module):
-        def __init__(self) -> None:
-            self.held = _nested()[kind]
-
-    model = Holder().eval()
+    model = Holder(_nested()[kind]).eval()
     layers = [module for _, module in model.named_modules() if isinstance(module, Linear)]
     assert len(layers) == 2
     assert [layer.training for layer in layers] == [False, False]
@@ -244,10 +245,6 @@ def test_modules_in_nested_containers_are_counted_saved_trained_and_switched(kin
 
 
 def test_a_set_of_modules_is_refused_by_name() -> None:
-    class Holder(Module):
-        def __init__(self, held: Any) -> None:
-            self.held = held
-
     with pytest.raises(TypeError, match=r"held\.0"):
         Holder([{Linear(2, 2)}]).parameters()
     assert Holder([{1, 2}]).parameters() == []

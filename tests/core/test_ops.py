@@ -1,13 +1,13 @@
 """What holds for every op: gradients, ownership of memory, dtypes, and that observing changes nothing."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.core.cases import CASES, Case
 from tests.core.gradients import check_gradients
+from tests.core.recording import Recorder
 from tinytorch.core import ops
 from tinytorch.core.dispatch import Observer, no_grad, observed_by
 from tinytorch.core.op import Array, Op
@@ -63,18 +63,12 @@ def test_gradient_is_made_only_for_operands_that_need_it(case: Case) -> None:
     positions = case.differentiable()
     for count in range(1, len(positions) + 1):
         for wanted in itertools.combinations(positions, count):
-            seen: list[tuple[tuple[bool, ...], list[bool]]] = []
-
-            class Watch(Observer):
-                def after_op(self, call: Any, inputs: Any, outputs: Any, saved: Any, seen: list[Any] = seen) -> None:
-                    if call.phase == "backward":
-                        seen.append((call.needs, [made is not None for made in outputs]))
-
-            tensors = case.tensors(wanted=wanted)
-            with observed_by(Watch()):
+            recorder, tensors = Recorder(), case.tensors(wanted=wanted)
+            with observed_by(recorder):
                 some = _gradients(case, tensors)
             expected = tuple(index in wanted for index in range(len(tensors)))
-            assert seen == [(expected, list(expected))]
+            (_, backward), (_, (_, made, _)) = recorder.calls, recorder.arrays
+            assert backward.needs == tuple(each is not None for each in made) == expected
             for index, (one, all_of_them) in enumerate(zip(some, everything, strict=True)):
                 if index in wanted:
                     np.testing.assert_array_equal(one, all_of_them)

@@ -41,10 +41,7 @@ def checked_prompt(function: Callable[P, R], what: str) -> Callable[P, R]:
 
 
 class _Context(contextlib._GeneratorContextManager[R]):
-    """A context of `contextmanager`."""
-
     def __call__(self, func: Callable[P, Any]) -> Callable[P, Any]:  # type: ignore[override, unused-ignore]
-        """Return ``func`` run within this context, made anew for each call."""
         return super().__call__(checked_prompt(func, f"@{self.func.__name__}()"))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ContextDecorator
+from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -257,19 +257,7 @@ def observed_by(*observers: Observer) -> Iterator[None]:
         yield
 
 
-class _Unseen:
-    """A region that nobody observes: one object for all of them."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        """Do nothing."""
-
-    def __exit__(self, *raised: object) -> None:
-        """Do nothing."""
-
-
-class _Seen:
+class _Seen(AbstractContextManager[None]):
     """A region whose beginning and end the observers of its beginning are told of."""
 
     __slots__ = ("_name", "_observers")
@@ -287,10 +275,11 @@ class _Seen:
             observer.leave_region(self._name)
 
 
-_UNSEEN = _Unseen()
+#: A region that nobody observes.
+_UNSEEN = nullcontext()
 
 
-def region(name: str) -> _Seen | _Unseen:
+def region(name: str) -> AbstractContextManager[None]:
     """Return a context that gives the time of its body a name: ``with region("augment"):``.
 
     Observers see where it begins and ends; ops and modules in it keep their own time. Regions nest. Without an

@@ -31,7 +31,6 @@ def pair(value: Size, name: str, least: int = 1) -> tuple[int, int]:
 
 
 def _one_of(batch: Tensor) -> Tensor:
-    """Return the image of a batch of one."""
     return batch.reshape(*batch.shape[1:])
 
 

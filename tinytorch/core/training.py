@@ -97,40 +97,26 @@ def fit(
         raise TypeError(f"batches must be a DataLoader or a list of (inputs, targets), not a {type(batches).__name__}")
     if not len(batches):
         raise ValueError("batches must hold at least one pair of (inputs, targets)")
-    rate = optimizer.lr
+    rate, done, total = optimizer.lr, 0, epochs * len(batches)
+    history, console = History(), Console(stderr=True)
+    model.train()
+    bar = Progress(console=console, transient=True, disable=not console.is_terminal)
     try:
-        with region("training loop"):
-            return _fit(model, batches, loss, optimizer, epochs, schedule, name)
+        with region("training loop"), bar as progress:
+            task = progress.add_task(name, total=total)
+            for epoch in range(epochs):
+                summed, examples = 0.0, 0
+                for inputs, targets in batches:
+                    optimizer.lr = rate * schedule(done / total) if schedule else rate
+                    try:
+                        found = train_step(model, inputs, targets, loss, optimizer)
+                    except FloatingPointError as error:
+                        raise FloatingPointError(f"in epoch {epoch + 1}, {error}") from None
+                    summed, examples, done = summed + found * len(inputs), examples + len(inputs), done + 1
+                    with region("progress bar"):
+                        progress.advance(task)
+                history.losses.append(summed / examples)
     finally:
         optimizer.lr = rate
         model.eval()
-
-
-def _fit(
-    model: Module,
-    batches: DataLoader | Sequence[tuple[Any, Any]],
-    loss: Callable[[Tensor, Any], Tensor],
-    optimizer: Optimizer,
-    epochs: int,
-    schedule: Callable[[float], float] | None,
-    name: str,
-) -> History:
-    history = History()
-    rate, done, total = optimizer.lr, 0, epochs * len(batches)
-    model.train()
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task(name, total=total)
-        for epoch in range(epochs):
-            summed, examples = 0.0, 0
-            for inputs, targets in batches:
-                optimizer.lr = rate * schedule(done / total) if schedule else rate
-                try:
-                    found = train_step(model, inputs, targets, loss, optimizer)
-                except FloatingPointError as error:
-                    raise FloatingPointError(f"in epoch {epoch + 1}, {error}") from None
-                summed, examples, done = summed + found * len(inputs), examples + len(inputs), done + 1
-                with region("progress bar"):
-                    progress.advance(task)
-            history.losses.append(summed / examples)
     return history

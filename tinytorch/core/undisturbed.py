@@ -134,7 +134,6 @@ class _Keeper:
 
 
 def _bound(function: Any) -> list[Any]:
-    """Return what a function is bound to."""
     if isinstance(function, MethodType):
         return [function.__self__]
     if isinstance(function, functools.partial):

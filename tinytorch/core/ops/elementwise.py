@@ -50,7 +50,6 @@ def column_sums(rows: Array, others: Array | None = None) -> Array:
 
 
 def _blocks(rows: Array) -> Array:
-    """Return (n, m) as (n / addends, addends, m)."""
     return rows.reshape(-1, ADDENDS, rows.shape[1])
 
 
@@ -270,7 +269,6 @@ def _leaky_relu_forward(keep: bool, x: Array, *, slope: float) -> tuple[Array, S
 
 
 def _factor_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    """Multiply by the slope that the forward saved."""
     return (np.multiply(gradient, saved[0], out=gradient if owned else None),)
 
 

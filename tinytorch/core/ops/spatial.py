@@ -309,7 +309,6 @@ def _conv2d_work(call: Call) -> Work:
 
 
 def _pool_work(call: Call) -> Work:
-    """One operation for each tap of each output."""
     high, wide = call.params["kernel"]
     return Work(elementwise=call.output.size * high * wide)
 

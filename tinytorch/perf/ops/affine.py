@@ -138,21 +138,24 @@ def extremes(x: Array, scheme: Scheme, name: str = "x") -> tuple[Array, Array]:
     Raises:
         ValueError: if one is NaN, infinite or beyond float32, or groups are asked of anything but a matrix.
     """
-    if scheme.per == "group":
-        if x.ndim != 2:
-            raise ValueError(f"{name} must be a matrix to be quantized per group, but its shape is {x.shape}")
-        along = packing_axis(2, scheme)
-        starts = np.arange(0, x.shape[along], scheme.group)
-        low, high = np.minimum.reduceat(x, starts, along), np.maximum.reduceat(x, starts, along)
-    elif scheme.per == "channel":
-        if not -x.ndim <= scheme.axis < x.ndim:
-            raise ValueError(f"{name} must have the axis {scheme.axis} of the channels, but its shape is {x.shape}")
-        others = tuple(axis for axis in range(x.ndim) if axis != scheme.axis % x.ndim)
-        low, high = x.min(axis=others, keepdims=True), x.max(axis=others, keepdims=True)
-    else:
-        low, high = np.asarray(x.min()), np.asarray(x.max())
+    if scheme.per == "group" and x.ndim != 2:
+        raise ValueError(f"{name} must be a matrix to be quantized per group, but its shape is {x.shape}")
+    if scheme.per == "channel" and not -x.ndim <= scheme.axis < x.ndim:
+        raise ValueError(f"{name} must have the axis {scheme.axis} of the channels, but its shape is {x.shape}")
+    low, high = _joined(np.minimum, x, scheme), _joined(np.maximum, x, scheme)
     check_finite(low, high, name)
     return low, high
+
+
+def _joined(by: np.ufunc, x: Array, scheme: Scheme) -> Array:
+    """Return what ``by`` makes of whatever shares a scale, in the shape of `Quantized.scale`."""
+    if scheme.per == "group":
+        along = packing_axis(2, scheme)
+        return np.asarray(by.reduceat(x, np.arange(0, x.shape[along], scheme.group), along))
+    axes = None
+    if scheme.per == "channel":
+        axes = tuple(axis for axis in range(x.ndim) if axis != scheme.axis % x.ndim)
+    return np.asarray(by.reduce(x, axis=axes, keepdims=axes is not None))
 
 
 def check_finite(low: Array, high: Array, name: str) -> None:
@@ -309,24 +312,13 @@ def _narrowed(x: Array, low: Array, high: Array, scheme: Scheme) -> tuple[Array,
     for factor in _FACTORS.astype(np.float32):
         scale, zero_point = spread(*range_parameters(low * factor, high * factor, scheme), x.shape, scheme)
         error = decode(encode(x, scale, zero_point, scheme), scale, zero_point).astype(np.float64) - x
-        total = _summed(error * error, scheme)
+        total = _joined(np.add, error * error, scheme)
         better = total < least
         least = np.where(better, total, least)
         best_low = np.where(better, low * factor, best_low)
         best_high = np.where(better, high * factor, best_high)
     constant = low == high
     return np.where(constant, low, best_low), np.where(constant, high, best_high)
-
-
-def _summed(values: Array, scheme: Scheme) -> Array:
-    """Return sums over whatever shares a scale, in the shape of `Quantized.scale`."""
-    if scheme.per == "group":
-        along = packing_axis(2, scheme)
-        return np.asarray(np.add.reduceat(values, np.arange(0, values.shape[along], scheme.group), along))
-    if scheme.per == "channel":
-        others = tuple(axis for axis in range(values.ndim) if axis != scheme.axis % values.ndim)
-        return np.asarray(values.sum(axis=others, keepdims=True))
-    return np.asarray(values.sum())
 
 
 def quantize_int8(tensor: Any) -> tuple[Tensor, float, int]:

@@ -32,31 +32,31 @@ def _copied_traffic(call: Call) -> int:
     return call.inputs[0].nbytes + call.output.nbytes
 
 
-def _gather_forward(keep: bool, x: Array, indices: Array, *, axis: int) -> tuple[Array, Saved]:
-    return np.take(x, indices, axis=axis), (x.shape, indices, axis) if keep else ()
+def _picked(keep: bool, x: Array, where: tuple[Any, ...], output: Array) -> tuple[Array, Saved]:
+    return output, (x.shape, where) if keep else ()
 
 
-def _gather_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    shape, indices, axis = saved
+def _picked_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    shape, where = saved
     down = np.zeros(shape, gradient.dtype)
-    axis %= len(shape)
-    np.add.at(down, (*[slice(None)] * axis, indices), gradient)
+    np.add.at(down, where, gradient)
     return down, None
+
+
+def _gather_forward(keep: bool, x: Array, indices: Array, *, axis: int) -> tuple[Array, Saved]:
+    return _picked(keep, x, (*[slice(None)] * (axis % x.ndim), indices), np.take(x, indices, axis=axis))
+
+
+def _places_along(indices: Array, axis: int) -> tuple[Array, ...]:
+    where: list[Array] = list(np.indices(indices.shape, sparse=True))
+    where[axis] = indices
+    return tuple(where)
 
 
 def _along_forward(keep: bool, x: Array, indices: Array, *, axis: int) -> tuple[Array, Saved]:
     # NumPy would repeat an axis of one index; ONNX and PyTorch take just as many as there are.
     x_part = x[tuple(slice(None) if i == axis % x.ndim else slice(n) for i, n in enumerate(indices.shape))]
-    return np.take_along_axis(x_part, indices, axis), (x.shape, indices, axis) if keep else ()
-
-
-def _along_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    shape, indices, axis = saved
-    down = np.zeros(shape, gradient.dtype)
-    where = list(np.indices(indices.shape, sparse=True))
-    where[axis] = indices
-    np.add.at(down, tuple(where), gradient)
-    return down, None
+    return _picked(keep, x, _places_along(indices, axis), np.take_along_axis(x_part, indices, axis))
 
 
 def _tuples(indices: Array, batch_dims: int) -> tuple[Array, ...]:
@@ -67,14 +67,7 @@ def _tuples(indices: Array, batch_dims: int) -> tuple[Array, ...]:
 
 def _gather_tuples_forward(keep: bool, x: Array, indices: Array, *, batch_dims: int) -> tuple[Array, Saved]:
     where = _tuples(indices, batch_dims)
-    return np.asarray(x[where]), (x.shape, where) if keep else ()
-
-
-def _gather_tuples_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    shape, where = saved
-    down = np.zeros(shape, gradient.dtype)
-    np.add.at(down, where, gradient)
-    return down, None
+    return _picked(keep, x, where, np.asarray(x[where]))
 
 
 #: How what is scattered meets what is there.
@@ -98,9 +91,7 @@ def _scatter_tuples_forward(keep: bool, x: Array, indices: Array, updates: Array
 def _scatter_along_forward(
     keep: bool, x: Array, indices: Array, updates: Array, *, axis: int, how: str
 ) -> tuple[Array, Saved]:
-    along: list[Array] = list(np.indices(indices.shape, sparse=True))
-    along[axis] = indices
-    where = tuple(along)
+    where = _places_along(indices, axis)
     return _scattered(x, where, updates, how), (where, how) if keep else ()
 
 
@@ -203,11 +194,11 @@ def _blend_work(call: Call) -> Work:
 
 
 #: Elements of x at ``indices``, whole numbers of any shape, along one axis.
-gather = Op("gather", _gather_forward, _gather_backward, _added_back, _picked_traffic)
+gather = Op("gather", _gather_forward, _picked_backward, _added_back, _picked_traffic)
 #: For each of ``indices``, as many axes as x, the element of x at this place along the axis.
-gather_along = Op("gather_along", _along_forward, _along_backward, _added_back, _picked_traffic)
+gather_along = Op("gather_along", _along_forward, _picked_backward, _added_back, _picked_traffic)
 #: Parts of x: each tuple in the last axis of ``indices`` says where, behind the first ``batch_dims`` axes of both.
-gather_tuples = Op("gather_tuples", _gather_tuples_forward, _gather_tuples_backward, _added_back, _picked_traffic)
+gather_tuples = Op("gather_tuples", _gather_tuples_forward, _picked_backward, _added_back, _picked_traffic)
 #: x with parts replaced by ``updates``, or joined to them by ``how``, where `gather_tuples` would pick them.
 scatter_tuples = Op("scatter_tuples", _scatter_tuples_forward, _scatter_backward, _scattered_work, _scattered_traffic)
 #: x with elements replaced by ``updates``, or joined to them by ``how``, where `gather_along` would pick them.

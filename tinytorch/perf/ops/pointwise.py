@@ -66,7 +66,6 @@ def _cos_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
 
 
 def _times_slope(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    """Multiply by the slope that the forward saved."""
     return (gradient * saved[0],)
 
 
