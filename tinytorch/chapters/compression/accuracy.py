@@ -1,7 +1,6 @@
 """What compressed models get right: over seeds, in patterns, of lower rank, taught, and all steps together."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace as Row
 from typing import Any
@@ -162,49 +161,36 @@ def harm(one: Row, other: Row, what: str) -> Derived:
     return one.outputs.over(other.outputs, what)
 
 
-@dataclass(frozen=True)
-class Method:
-    """Versions of the MLP of several seeds against the whole ones: bytes and time of theirs, accuracy and its change.
-
-    ``change`` is of each seed from its whole model, which was trained for as long.
-    """
-
-    stored: Counted
-    time: Measurement
-    speedup: Measurement
-    score: Measurement
-    change: Measurement
-
-
 def methods_of(
     whole: Sequence[Module], versions: Mapping[str, Sequence[Module]], two_of_four: str, repeats: int = 30
-) -> dict[str, Method]:
+) -> dict[str, Row]:
     """Return what each way to a smaller MLP takes and gives; one seed's models are timed, on 64 images.
 
-    The weights of the version ``two_of_four`` count in their compact form.
+    The weights of the version ``two_of_four`` count in their compact form. A ``change`` is of each seed from its whole
+    model, which was trained for as long.
     """
     firsts = {name: each[0] for name, each in versions.items()}
     gains = model_speedups(whole[0], firsts, models.example("mlp", 64), repeats)
     right = scores(whole, "test accuracy of the whole model")
 
-    def method(name: str) -> Method:
+    def method(name: str) -> Row:
         score, inverse = scores(versions[name], f"test accuracy, {name}"), 1 / np.array(gains[name].samples)
         time = Measurement(f"time over that of the whole, {name}", tuple(inverse.tolist()), "%", gains[name].conditions)
         first = firsts[name]
         weights = [layer.weight.data for layer in chosen_layers(first).values()] if name == two_of_four else []
         spared = sum(weight.nbytes - compact_n_m(weight).nbytes for weight in weights)
-        return Method(
-            share(stored_bytes(first) - spared, stored_bytes(whole[0]), "bytes of the whole model's"),
-            time,
-            gains[name],
-            score,
-            gain(score, right, f"change of test accuracy, {name}"),
+        return Row(
+            stored=share(stored_bytes(first) - spared, stored_bytes(whole[0]), "bytes of the whole model's"),
+            time=time,
+            speedup=gains[name],
+            score=score,
+            change=gain(score, right, f"change of test accuracy, {name}"),
         )
 
     return {name: method(name) for name in versions}
 
 
-def points_of(methods: Mapping[str, Method], stored: str, time: str) -> Iterator[Row]:
+def points_of(methods: Mapping[str, Row], stored: str, time: str) -> Iterator[Row]:
     """Yield each method twice, under these words: by its bytes and by its time."""
     for name, each in methods.items():
         yield Row(what=stored, name=name, left=each.stored, score=each.score)
@@ -212,7 +198,7 @@ def points_of(methods: Mapping[str, Method], stored: str, time: str) -> Iterator
         yield Row(what=time, name=name, left=each.time, score=each.score)
 
 
-def best_of(methods: Mapping[str, Method], loss: float) -> str:
+def best_of(methods: Mapping[str, Row], loss: float) -> str:
     """Return the methods that store less, are proven faster, and are proven to lose less than ``loss``."""
     best = [
         name

@@ -219,41 +219,29 @@ def bytes_break_even(width: int) -> Counted:
     return Counted(1 - left / size, "%", f"sparsity from which CSR takes fewer bytes, {width:,} by {width:,}, exact")
 
 
-@dataclass(frozen=True)
-class Thinner:
-    """A model without some of its units: fewer FLOPs, which promise a speedup, what it gains, and its score."""
-
-    model: str
-    ratio: Counted
-    promised: Counted
-    gain: Measurement
-    smaller: Counted
-    score: Counted
-
-
 def thinner_versions(
     trained: Mapping[str, Module],
     thin: Mapping[str, Mapping[float, Module]],
     gains: Mapping[str, Mapping[float, Measurement]],
-) -> dict[tuple[str, float], Thinner]:
+) -> dict[tuple[str, float], Row]:
     """Return what each model of the zoo promises and gives without some units, by its name and the ratio removed."""
 
-    def thinner(name: str, removed: float, version: Module) -> Thinner:
+    def thinner(name: str, removed: float, version: Module) -> Row:
         shape, what = models.entry(name).example_input(1).shape, f"FLOPs of the {name.upper()} over those without"
         before, after = (Profiler().count_flops(each, shape) for each in (trained[name], version))
-        return Thinner(
-            name.upper(),
-            Counted(removed, "%", "share of units"),
-            Counted(before / after, "", f"{what} {removed:.0%} of its units"),
-            gains[name][removed],
-            fewer_bytes(trained[name], version),
-            Counted(models.accuracy(version, name), "%", "share of the test set that is right"),
+        return Row(
+            model=name.upper(),
+            ratio=Counted(removed, "%", "share of units"),
+            promised=Counted(before / after, "", f"{what} {removed:.0%} of its units"),
+            gain=gains[name][removed],
+            smaller=fewer_bytes(trained[name], version),
+            score=Counted(models.accuracy(version, name), "%", "share of the test set that is right"),
         )
 
     return {(name, removed): thinner(name, removed, each) for name in thin for removed, each in thin[name].items()}
 
 
-def short_of_promise(found: Sequence[Thinner]) -> str:
+def short_of_promise(found: Sequence[Row]) -> str:
     """Return which models are proven to gain less than their FLOPs promise."""
     tested = {
         each.model: verdict_between(each.gain, low=each.promised.value, together=len(found)).verdict for each in found

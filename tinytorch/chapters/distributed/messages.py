@@ -1,7 +1,6 @@
 """Messages of the page on several ranks: what they take, the lines fitted to them, and all-reduces by formulas."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace as Row
 
 from tinytorch.perf.distributed.cluster_model.collective_costs import Line, halving_all_reduce, ring_all_reduce
@@ -10,7 +9,6 @@ from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.machine import ceilings
 from tinytorch.perf.measuring import Counted, Derived, Modelled, Unmeasured, quotient
-from tinytorch.perf.measuring.measurement import Statistic
 
 _BYTES = ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"))
 #: Sizes in the table of messages.
@@ -24,19 +22,7 @@ def size_words(size: int) -> str:
     return f"{size / factor:.3g} {unit}"
 
 
-@dataclass(frozen=True)
-class LinkRow:
-    """A fitted line, without bandwidth where no cost of bytes can be told, and how far off the worst median is."""
-
-    name: str
-    alpha: Statistic
-    bandwidth: Statistic | None
-    smallest: str
-    largest: str
-    worst: Derived
-
-
-def link_rows(talk: Collectives) -> list[LinkRow] | Unmeasured:
+def link_rows(talk: Collectives) -> list[Row] | Unmeasured:
     """Return the lines of each kind that was measured, for each range of sizes."""
     if talk.oversubscribed:
         return Unmeasured(BECAUSE)
@@ -44,7 +30,8 @@ def link_rows(talk: Collectives) -> list[LinkRow] | Unmeasured:
     for link in (link for kind in talk.kinds for link in fit_pieces(talk.of(kind))):
         smallest, largest = map(size_words, link.sizes)
         off = Derived(link.worst, "%", "distance from the line", (link.alpha, link.beta), "it is a largest one")
-        rows.append(LinkRow(link.name, link.alpha, link.bandwidth, smallest, largest, off))
+        named = {"name": link.name, "alpha": link.alpha, "bandwidth": link.bandwidth}
+        rows.append(Row(**named, smallest=smallest, largest=largest, worst=off))
     return rows
 
 
@@ -83,33 +70,21 @@ def _by_formula(value: float, unit: str = "", what: str = "a ring all-reduce") -
     return Modelled(value, unit, what, _RING)
 
 
-@dataclass(frozen=True)
-class RingCost:
-    """All-reduces by formulas: what a rank sends of the array in a ring, a ring's and a tree's seconds, and growth."""
-
-    ranks: int
-    sent: Modelled
-    small: Modelled
-    tree: Modelled
-    large: Modelled
-    small_growth: Modelled
-    large_growth: Modelled
-
-
-def ring_costs(counts: Sequence[int], few: float, many: float, line: Line) -> list[RingCost]:
+def ring_costs(counts: Sequence[int], few: float, many: float, line: Line) -> list[Row]:
     """Return all-reduces by number of ranks, rising, of few and of many bytes; growth is over the fewest ranks.
 
     The tree is the one of recursive halving, which sends as many bytes as the ring.
     """
     few_of, many_of = ({p: ring_all_reduce(nbytes, p, line) for p in counts} for nbytes in (few, many))
     return [
-        RingCost(
-            p,
-            _by_formula(2 * (p - 1) / p, "", "numbers sent over those of the array"),
-            _by_formula(few_of[p], "s"),
-            _by_formula(halving_all_reduce(few, p, line), "s", "an all-reduce by halving"),
-            _by_formula(many_of[p], "s"),
-            *(_by_formula(each[p] / each[counts[0]]) for each in (few_of, many_of)),
+        Row(
+            ranks=p,
+            sent=_by_formula(2 * (p - 1) / p, "", "numbers sent over those of the array"),
+            small=_by_formula(few_of[p], "s"),
+            tree=_by_formula(halving_all_reduce(few, p, line), "s", "an all-reduce by halving"),
+            large=_by_formula(many_of[p], "s"),
+            small_growth=_by_formula(few_of[p] / few_of[counts[0]]),
+            large_growth=_by_formula(many_of[p] / many_of[counts[0]]),
         )
         for p in counts
     ]

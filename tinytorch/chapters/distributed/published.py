@@ -63,24 +63,16 @@ def published_results() -> tuple[PublishedResult, ...]:
     return (*imagenet_2017(), *megatron_2019(), *megatron_2021())
 
 
-@dataclass(frozen=True)
-class Study:
-    """How far the model is from the results of one study that were not given, upwards or downwards."""
-
-    study: str
-    quantity: str
-    assumed: str
-    runs: int
-    middle: Modelled
-    worst: Modelled
-
-
-def studies() -> list[Study]:
+def studies() -> list[Row]:
     """Return how far the model is from what was published, by study."""
     found: dict[tuple[str, str, str], list[PublishedResult]] = {}
     for one in published_results():
         found.setdefault((one.study, one.predicted.what, one.assumed), []).append(one)
-    return [Study(*named, len([one for one in own if not one.given]), *errors(own)) for named, own in found.items()]
+    rows = []
+    for (study, quantity, assumed), own in found.items():
+        (middle, worst), runs = errors(own), sum(not one.given for one in own)
+        rows.append(Row(study=study, quantity=quantity, assumed=assumed, runs=runs, middle=middle, worst=worst))
+    return rows
 
 
 def errors(results: Sequence[PublishedResult] | None = None) -> tuple[Modelled, Modelled]:

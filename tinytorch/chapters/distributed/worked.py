@@ -1,6 +1,5 @@
 """Worked numbers of the page on several ranks: what it ran on, GPT-3 against that, and the answers to its questions."""
 
-from dataclasses import dataclass
 from types import SimpleNamespace as Row
 
 from tinytorch.chapters.gpt2 import GPT2, NUMBER
@@ -57,19 +56,11 @@ def walls(cores: int, seconds: Measurement, state_bytes: float) -> Row:
     )
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What must be larger than the link's ridge by a formula so that arithmetic takes longer than messages do."""
+def rules(cluster: Cluster, flops: float) -> list[Row]:
+    """Return the rule of each way to split, in a node of the cluster and between nodes, for numbers of two bytes.
 
-    way: str
-    what: str
-    formula: str
-    near: Modelled
-    far: Modelled
-
-
-def rules(cluster: Cluster, flops: float) -> list[Rule]:
-    """Return the rule of each way to split, in a node of the cluster and between nodes, for numbers of two bytes."""
+    A rule says what must be larger than the link's ridge by a formula so that arithmetic takes longer than messages.
+    """
     near, far = (flops * line.beta_s_per_byte for line in (cluster.inside, cluster.between))
     ways = (
         ("data, whole or sharded", "tokens of a rank", "R", 1.0),
@@ -79,7 +70,13 @@ def rules(cluster: Cluster, flops: float) -> list[Rule]:
         ("pipeline", "layers of a stage × width", "R / 12", 1 / 12),
     )
     return [
-        Rule(way, what, formula, *(_by_arithmetic(share * ridge, "1", what) for ridge in (near, far)))
+        Row(
+            way=way,
+            what=what,
+            formula=formula,
+            near=_by_arithmetic(share * near, "1", what),
+            far=_by_arithmetic(share * far, "1", what),
+        )
         for way, what, formula, share in ways
     ]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
 from types import SimpleNamespace as Row
 from typing import Any
 
@@ -129,18 +128,9 @@ def protecting(inputs: Array, weight: Array, bits: int) -> Array:
     return min(scales, key=error)
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """A way to round a layer: what is in codes, how, and the error of its outputs on inputs that it has not seen."""
-
-    codes: str
-    how: str
-    error: Counted
-
-
 def remedies(
     labels: Mapping[str, tuple[str, str]], width: int = 768, columns: int = 6, times: float = 20.0
-) -> dict[str, Remedy]:
+) -> dict[str, Row]:
     """Return what each way does to a made layer of GPT-2's shape, d to 4d, with outliers planted in its inputs.
 
     Args:
@@ -157,7 +147,11 @@ def remedies(
         "salient": (unseen / salient.T) @ grouped(weight * salient, 4),
     }
     return {
-        key: Remedy(*labels[key], Counted(relative_error(truth, each), "%", f"error of the outputs, {key}"))
+        key: Row(
+            codes=labels[key][0],
+            how=labels[key][1],
+            error=Counted(relative_error(truth, each), "%", f"error of the outputs, {key}"),
+        )
         for key, each in found.items()
     }
 

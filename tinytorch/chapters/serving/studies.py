@@ -213,16 +213,7 @@ def reused_prompt(model: GPT, kept: int, new: int) -> dict[str, Measurement]:
     return times
 
 
-@dataclass(frozen=True)
-class Products:
-    """Products of so many rows with all weights: by NumPy, and by a kernel whose panels were made before."""
-
-    rows: int
-    numpy: Measurement
-    panels: Measurement
-
-
-def products_of(model: GPT, rows: Sequence[int], repeats: int = 18) -> dict[int, Products]:
+def products_of(model: GPT, rows: Sequence[int], repeats: int = 18) -> dict[int, Row]:
     """Return products of so many rows with all weights of linear layers, all in turns."""
     weights = [one.weight.data for _, one in model.named_modules() if isinstance(one, Linear)]
     panels = [pack(weight) for weight in weights]
@@ -239,10 +230,10 @@ def products_of(model: GPT, rows: Sequence[int], repeats: int = 18) -> dict[int,
     ways = {"NumPy": by_numpy, "panels": by_panels}
     runs = {f"{name}, {count} rows": partial(way, count) for name, way in ways.items() for count in rows}
     times = interleave(runs, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
-    return {count: Products(count, *(times[f"{name}, {count} rows"] for name in ways)) for count in rows}
+    return {count: Row(numpy=times[f"NumPy, {count} rows"], panels=times[f"panels, {count} rows"]) for count in rows}
 
 
-def guess_gain(products: Mapping[int, Products], guesses: int, right: float) -> Modelled:
+def guess_gain(products: Mapping[int, Row], guesses: int, right: float) -> Modelled:
     """Return what guesses gain that are free and each as often ``right``, in a call that is nothing but products.
 
     One row is multiplied by NumPy, and the guesses behind it by panels, whichever serves each best.
