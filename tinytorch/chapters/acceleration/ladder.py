@@ -252,7 +252,7 @@ def width_beyond(machine: Ceilings) -> int:
 
 
 def second_core() -> Row | Unmeasured:
-    """Return the rate of BLAS on two threads, 2,048 wide, and its gain over one, or why that cannot be measured here."""
+    """Return the rate of BLAS on two threads, 2,048 wide, and its gain over one, or why there is none here."""
     if identity().cores_usable < 2:
         return Unmeasured(ONE_CORE)
     if limited_blas_threads(2) != 2:

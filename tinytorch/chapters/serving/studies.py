@@ -230,7 +230,10 @@ def products_of(model: GPT, rows: Sequence[int], repeats: int = 18) -> dict[int,
     ways = {"NumPy": by_numpy, "panels": by_panels}
     runs = {f"{name}, {count} rows": partial(way, count) for name, way in ways.items() for count in rows}
     times = interleave(runs, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
-    return {count: Row(numpy=times[f"NumPy, {count} rows"], panels=times[f"panels, {count} rows"]) for count in rows}
+    return {
+        count: Row(rows=count, numpy=times[f"NumPy, {count} rows"], panels=times[f"panels, {count} rows"])
+        for count in rows
+    }
 
 
 def guess_gain(products: Mapping[int, Row], guesses: int, right: float) -> Modelled:
