@@ -20,7 +20,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import accelerated
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.events.flops import FLOPCounter, record_forward
-from tinytorch.perf.onnx import OnnxModel, UntranslatedError, count_onnx, from_onnx
+from tinytorch.perf.onnx import OnnxModel, UntranslatedError, count_onnx, from_onnx, from_torch
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import quantize_model, stored_bytes
 
@@ -337,11 +337,17 @@ def test_a_weight_that_several_nodes_read_is_one_parameter(form: str, tmp_path: 
     assert parameter.grad[2, 1] == pytest.approx((near[0] - near[1]) / (2 * step), rel=1e-2, abs=1e-3)
 
 
-def test_without_the_onnx_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_the_packages_it_says_how_to_get_or_do_without_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What from_torch does where PyTorch is, peers/test_from_torch.py holds."""
     path = mlp().file(tmp_path)
-    monkeypatch.setitem(sys.modules, "onnx", None)
+    for package in ("onnx", "torch"):
+        monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(RuntimeError, match="install"):
         from_onnx(path)
+    with pytest.raises(RuntimeError, match=r"torch\.onnx\.export"):
+        from_torch(object(), object())
 
 
 @pytest.mark.parametrize(
