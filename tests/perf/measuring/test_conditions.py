@@ -19,7 +19,7 @@ from tinytorch.chapters.profiling.studies import seconds_by_law
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import rows_at_twice
 from tinytorch.perf.distributed.collectives.link_fit import fit
-from tinytorch.perf.machine.time_bound import added, at_cost, at_rate
+from tinytorch.perf.machine.time_bound import TimeBound, added, at_cost, at_rate
 from tinytorch.perf.measuring import Measurement, difference, quotient, ratio
 from tinytorch.perf.measuring.codec import conditions_schema, from_json, to_json
 from tinytorch.perf.measuring.conditions import (
@@ -66,6 +66,14 @@ class Kept:
     seconds: Seconds
 
 
+def part_of_all(one: Measurement) -> Measurement:
+    return replace(one.scaled(1 / 3, "%"), conditions=replace(one.conditions, part_of="all"))
+
+
+def reach(*parts: TimeBound) -> Measurement:
+    return added(parts).statistic("reach")
+
+
 TWO: dict[str, Callable[[Measurement, Measurement], Any]] = {
     "ratio": ratio,
     "difference": lambda one, other: difference(one, other, "difference"),
@@ -77,16 +85,10 @@ TWO: dict[str, Callable[[Measurement, Measurement], Any]] = {
         "sides", SAMPLES, "", of_sides({"one": one.conditions, "other": other.conditions})
     ),
     "break-even": lambda one, other: time_break_even((0.01, 0.999), [one.scaled(0.001), other.scaled(1.1)], "even"),
-    "sum at costs": lambda one, other: added((at_cost(2, one), at_cost(3, other).longer(at_cost(1, other)))).statistic(
-        "reach"
-    ),
-    "sum at rates": lambda one, other: added((at_rate(2, one.per(1, "/s")), at_rate(3, other.per(1, "/s")))).statistic(
-        "reach"
-    ),
+    "sum at costs": lambda one, other: reach(at_cost(2, one), at_cost(3, other).longer(at_cost(1, other))),
+    "sum at rates": lambda one, other: reach(at_rate(2, one.per(1, "/s")), at_rate(3, other.per(1, "/s"))),
     # A gain near 1 would hide the share's spread.
-    "Amdahl's law": lambda one, other: predicted_speedup(
-        Measurement("share", tuple(each / 3 for each in SAMPLES), "%", one.conditions), other.scaled(5.0), "law"
-    ),
+    "Amdahl's law": lambda one, other: predicted_speedup(part_of_all(one), other.scaled(5.0), "law"),
     "line through messages": lambda one, other: fit({8: one, 1000: other.scaled(1.5), 2000: one.scaled(2.0)}).alpha,
     "gain over the product of gains": lambda one, other: kept_of_product(
         gains({each.name: each for each in (one, other)}, one.name), (other.name,), other.name

@@ -206,16 +206,12 @@ def _borders(ends: Ends, sizes: Sequence[int], known: Mapping[int, int]) -> Ends
 
 def _highest(curve: Sequence[Point], inner: int, end: int) -> Measurement:
     """Return the highest bandwidth between the ends of two levels."""
-    return max(_clear(curve, inner, end), key=_median).reached
+    return max(_clear(curve, inner, end), key=lambda point: point.reached.median).reached
 
 
 def _lowest(curve: Sequence[Point], inner: int, end: int) -> Measurement:
     """Return the lowest latency between the ends of two levels."""
-    return min(_clear(curve, inner, end), key=_median).reached
-
-
-def _median(point: Point) -> float:
-    return point.reached.median
+    return min(_clear(curve, inner, end), key=lambda point: point.reached.median).reached
 
 
 def _clear(curve: Sequence[Point], inner: int, end: int) -> Sequence[Point]:

@@ -197,7 +197,7 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     from tinytorch.perf.machine.measured_ceilings import measured_ceilings  # and the compiler, which takes seconds
 
     one = kept_ceilings(1) if threads > 1 else None
-    made = measured_ceilings(threads, on_progress or _untold, one)
+    made = measured_ceilings(threads, on_progress or (lambda *_: None), one)
     made = replace(made, taken=replace(made.taken, note=note))
     document = {"schema": _SCHEMA, "schema_version": _VERSION, "of": facts, "ceilings": to_json(made)}
     _in_process[name] = made
@@ -229,10 +229,6 @@ def _is_settled(found: Ceilings) -> bool:
 
 def _own_spread(one: Measurement) -> float:
     return replace(one, conditions=replace(one.conditions, between_runs=None)).spread
-
-
-def _untold(_stage: str, _part: float) -> None:
-    """Where nobody wants to know how far it is."""
 
 
 def kept_ceilings(threads: int | None = 1) -> Ceilings | None:

@@ -339,8 +339,8 @@ class LayoutRandomizer:
 
 
 def _prepare(function: Callable[..., Any], warmup_seconds: float, cold: WorkingSetsInTurn | None) -> _Sampler:
-    checked_prompt(function, "measure")
     """Return the sampler of a function that now is warm; with ``cold`` its data are not."""
+    checked_prompt(function, "measure")
     if cold is None:
         warmup = _warmed_up(function, warmup_seconds, 0)
         return _Sampler(function, warmup, _calibrated(function, warmup.fastest))

@@ -58,7 +58,20 @@ class Counted(Measurement):
 
 
 @dataclass(frozen=True)
-class Derived:
+class _Told:
+    """A finite number with its unit, and what it is, in words."""
+
+    value: float
+    unit: str
+    what: str
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.value):
+            raise ValueError(f"{self.what!r} must be finite, not {self.value}: a page cannot show it")
+
+
+@dataclass(frozen=True)
+class Derived(_Told):
     """What was computed from others, each of which has a name, and has no interval of its own.
 
     Args:
@@ -78,14 +91,11 @@ class Derived:
         True
     """
 
-    value: float
-    unit: str
-    what: str
     of: tuple[Measurement | Derived, ...]
     no_interval: str | None = None
 
     def __post_init__(self) -> None:
-        _check(self.value, self.what)
+        super().__post_init__()
         if not self.of:
             raise ValueError(f"{self.what!r} must be derived from something: time it with measure() or interleave()")
         if self.no_interval is None and (timed := [one.name for one in self.measured if one.n > 1]):
@@ -107,7 +117,7 @@ class Derived:
 
 
 @dataclass(frozen=True)
-class Modelled:
+class Modelled(_Told):
     """What a model says, not what was observed.
 
     Args:
@@ -126,14 +136,8 @@ class Modelled:
         1.6
     """
 
-    value: float
-    unit: str
-    what: str
     model: str
     carried: Measurement | None = None
-
-    def __post_init__(self) -> None:
-        _check(self.value, self.what)
 
     @classmethod
     def by(cls, model: str, carried: Measurement, what: str | None = None) -> Modelled:
@@ -142,7 +146,7 @@ class Modelled:
 
 
 @dataclass(frozen=True)
-class Quoted:
+class Quoted(_Told):
     """What others published.
 
     Args:
@@ -160,13 +164,7 @@ class Quoted:
         'FLOP/s'
     """
 
-    value: float
-    unit: str
-    what: str
     source: str
-
-    def __post_init__(self) -> None:
-        _check(self.value, self.what)
 
 
 @dataclass(frozen=True)
@@ -217,8 +215,3 @@ def as_measurement(value: Value) -> Measurement:
         return value
     carried = value.carried if isinstance(value, Modelled) else None
     return carried or Measurement(value.what, (float(value.value),), value.unit)
-
-
-def _check(value: float, what: str) -> None:
-    if not math.isfinite(value):
-        raise ValueError(f"{what!r} must be finite, not {value}: a page cannot show it")

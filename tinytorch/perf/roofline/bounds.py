@@ -71,17 +71,13 @@ WORDS = (*(words([one]) for one in BOUNDS), words([]), *OPEN_WORDS)
 
 def best_bandwidth(level: Level) -> Measurement:
     """Return the largest of a level's bandwidths, of read, copy and triad, in B/s: the slope of its roof."""
-    return max((level.read, level.copy, level.triad), key=_median)
+    return max((level.read, level.copy, level.triad), key=lambda one: one.median)
 
 
 def reported(level: Level) -> Counted | None:
     """Return the bytes that a level is reported to hold; None where the system does not say."""
     size = level.capacity_reported
     return None if size is None else Counted(size, "B", f"bytes that {level.name} is reported to hold")
-
-
-def _median(measurement: Measurement) -> float:
-    return measurement.median
 
 
 @dataclass(frozen=True, slots=True)
