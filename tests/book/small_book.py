@@ -4,7 +4,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Tag
 
 from tests.book.sphinx_process import SphinxProcess
 
@@ -223,7 +223,7 @@ class Build:
 class Book:
     """A book in a folder of its own, with a package that it measures."""
 
-    def __init__(self, folder: Path, sphinx: SphinxProcess) -> None:
+    def __init__(self, folder: Path, sphinx: SphinxProcess, configuration: str = CONFIGURATION) -> None:
         self.folder = folder
         self.sphinx = sphinx
         self.source = folder / "book"
@@ -233,7 +233,7 @@ class Book:
         (folder / "package" / "module.py").write_text("x = 1\n", "utf-8")
         (folder / "requirements.lock").write_text("numpy==2\n", "utf-8")
         (self.source / "references.bib").write_text(REFERENCES, "utf-8")
-        (self.source / "conf.py").write_text(CONFIGURATION, "utf-8")
+        (self.source / "conf.py").write_text(configuration, "utf-8")
 
     def write(self, name: str, text: str) -> None:
         """Write the source of a page."""
@@ -254,6 +254,21 @@ class Book:
             shutil.rmtree(self.folder / "_build" / name, ignore_errors=True)
 
 
+def whole_book(folder: Path, sphinx: SphinxProcess) -> Book:
+    """Return the small book with its three pages."""
+    book = Book(folder, sphinx)
+    for name, source in (("index", INDEX), ("first", HEADER + FIRST), ("second", HEADER + SECOND)):
+        book.write(name, source)
+    return book
+
+
+def one(within: Tag, selector: str) -> Tag:
+    """Return the element that a CSS selector finds first; it must find one."""
+    found = within.select_one(selector)
+    assert found is not None, selector
+    return found
+
+
 @dataclass
 class Story:
     """The builds of one book, in the order in which they were made."""
@@ -268,10 +283,7 @@ class Story:
 
 def tell(folder: Path, sphinx: SphinxProcess) -> Story:
     """Build a small book in ``folder`` five times; each step changes one thing."""
-    book = Book(folder, sphinx)
-    book.write("index", INDEX)
-    book.write("first", HEADER + FIRST)
-    book.write("second", HEADER + SECOND)
+    book = whole_book(folder, sphinx)
     fresh = book.build()
     unchanged = book.build()
     book.forget()

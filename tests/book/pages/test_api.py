@@ -8,15 +8,15 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bs4 import BeautifulSoup, Tag
+from bs4 import Tag
 from measured_book.pages.api import Names, Target, entries_in, parameters_of
 from measured_book.state import BookState, Outline
 
+from tests.book.small_book import Book, Build, one
 from tests.book.sphinx_process import SphinxProcess
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch import course
@@ -47,9 +47,12 @@ def named(full: str) -> Any:
     return getattr(importlib.import_module(module), name)
 
 
+NAMED = {full: named(full) for full in NAMES}
+
+
 def failures(full: str) -> str:
     """Return what the example of an entry does otherwise than it says; empty if nothing."""
-    entry, said = named(full), list[str]()
+    entry, said = NAMED[full], list[str]()
     for what in (entry, *(getattr(entry, member) for member in MEMBERS[full])):
         test = doctest.DocTestParser().get_doctest(inspect.getdoc(what) or "", {}, full, None, 0)
         if what is entry:
@@ -75,36 +78,30 @@ def test_the_examples_that_take_ranks_do_what_they_say() -> None:
     assert (done.stdout, done.returncode) == ("", 0), done.stderr
 
 
-def test_no_example_is_left_out_of_the_tests() -> None:
-    defined = {f"{named(full).__module__}.{named(full).__qualname__}" for full in NAMES}
+def test_no_example_is_left_out_of_the_tests_and_no_name_is_listed_twice() -> None:
+    defined = {f"{what.__module__}.{what.__qualname__}" for what in NAMED.values()}
     found = set()
     for path in (ROOT / "tinytorch").rglob("*.py"):
-        text = path.read_text("utf-8")
-        if ">>> " not in text:
-            continue
-        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        kinds = (ast.FunctionDef, ast.ClassDef)
-        owners = [node for node in ast.parse(text).body if isinstance(node, kinds)]
-        found |= {f"{module}.{one.name}" for one in owners if ">>> " in ast.unparse(one)}
+        if ">>> " in (text := path.read_text("utf-8")):
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            owners = [one for one in ast.parse(text).body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+            found |= {f"{module}.{one.name}" for one in owners if ">>> " in ast.unparse(one)}
     assert found == defined
+    assert len(NAMED) == len(NAMES)
 
 
-def test_each_name_is_listed_once() -> None:
-    assert sorted(set(NAMES)) == sorted(NAMES)
-
-
-@pytest.mark.parametrize("full", [*EXPORTS, *(f"tinytorch.course.{name}" for name in course.__all__)])
-def test_each_exported_name_is_an_entry(full: str) -> None:
+def test_each_exported_name_is_an_entry() -> None:
     """An entry's example is run above, and one without an example fails there."""
-    listed = {id(named(entry)) for entry in NAMES}
-    assert id(named(full)) in listed, f"{full} is exported: list it in book/reference/*.md, with an example"
+    listed = {id(what) for what in NAMED.values()}
+    exported = [*EXPORTS, *(f"tinytorch.course.{name}" for name in course.__all__)]
+    assert [full for full in exported if id(named(full)) not in listed] == [], "list them in book/reference/*.md"
 
 
 def made_names() -> Names:
     """Return the names of the whole reference as the pages list them."""
     state = BookState()
     for page, module, name, members in LISTED:
-        what = getattr(importlib.import_module(module), name)
+        what = NAMED[f"{module}.{name}"]
         entries = state.of(f"reference/{page}").entries
         entries[f"{module}.{name}"] = (f"{module}.{name}", f"{what.__module__}.{what.__qualname__}")
         entries |= {f"{module}.{name}.{one}": (f"{module}.{name}.{one}",) for one in members}
@@ -113,10 +110,9 @@ def made_names() -> Names:
 
 def test_every_tool_of_a_chapter_leads_to_an_entry() -> None:
     names, missing = made_names(), []
+    tools_of = re.compile(r"^## The (?:tools|instruments)\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
     for path in sorted((ROOT / "book").glob("*.md")):
-        table = re.search(
-            r"^## The (?:tools|instruments)\n.*?(?=^## )", path.read_text("utf-8"), re.MULTILINE | re.DOTALL
-        )
+        table = tools_of.search(path.read_text("utf-8"))
         for row in re.findall(r"^\| (`.+?) \|", table[0] if table else "", re.MULTILINE):
             codes = re.findall(r"`([^`]+)`", row)
             first = names.find(codes[0], path.stem)
@@ -129,7 +125,7 @@ def test_docstrings_of_entries_name_entries_alone() -> None:
     """Code between single backticks is a name of this package: a reader of the reference must be able to follow it."""
     names, missing = made_names(), []
     for page, module, name, members in LISTED:
-        what, own = named(f"{module}.{name}"), Target(f"reference/{page}", f"{module}.{name}")
+        what, own = NAMED[f"{module}.{name}"], Target(f"reference/{page}", f"{module}.{name}")
         for documented in (what, *(inspect.getattr_static(what, member) for member in members)):
             text = (inspect.getdoc(documented) or "").partition("Examples:")[0]
             for code in re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text):
@@ -149,19 +145,13 @@ def test_docstrings_of_entries_name_entries_alone() -> None:
         ("products.tiled_matmul(a, b, tile_size)", "acceleration", "perf.acceleration.tiled_matmul"),
         ("quantize(x, Scheme(bits, symmetric))", "index", "perf.quantization.quantize"),
         ("count_attention", "profiling", "perf.profiling.FLOPCounter.count_attention"),
+        *((code, "profiling", None) for code in ("np.mean(x)", "torch.matmul", "advance", "x @ w")),
+        *((code, "profiling", None) for code in ("tinytorch profile", "{}", "--html")),
     ],
 )
-def test_code_as_readers_type_it_leads_to_its_entry(code: str, page: str, anchor: str) -> None:
+def test_code_as_readers_type_it_leads_to_its_entry_if_it_names_one(code: str, page: str, anchor: str | None) -> None:
     found = made_names().find(code, page)
-    assert found is not None
-    assert found.anchor == f"tinytorch.{anchor}"
-
-
-@pytest.mark.parametrize(
-    "code", ["np.mean(x)", "torch.matmul", "advance", "x @ w", "tinytorch profile", "{}", "--html"]
-)
-def test_code_that_names_no_entry_leads_nowhere(code: str) -> None:
-    assert made_names().find(code, "profiling") is None
+    assert (found and found.anchor) == (anchor and f"tinytorch.{anchor}")
 
 
 def test_of_two_entries_of_one_name_a_chapter_means_that_of_its_own_room() -> None:
@@ -208,17 +198,8 @@ def test_a_signature_has_types_as_the_source_has_them() -> None:
     def function(a: int, /, b: list[str] | None = None, *, c: int = 1, d: Any = links) -> dict[str, float]:
         return {str(a): c}
 
-    assert parameters_of(function) == (
-        [
-            ("a", ": int"),
-            ("/", ""),
-            ("b", ": list[str] | None = None"),
-            ("*", ""),
-            ("c", ": int = 1"),
-            ("d", ": Any = links"),
-        ],
-        "dict[str, float]",
-    )
+    types = {"a": ": int", "/": "", "b": ": list[str] | None = None", "*": "", "c": ": int = 1", "d": ": Any = links"}
+    assert parameters_of(function) == ([*types.items()], "dict[str, float]")
     assert parameters_of(int) is None, "what has no signature that can be looked at"
     assert parameters_of(property(lambda self: 1)) == ([], "")
 
@@ -262,57 +243,39 @@ A `t.elapsed` and an `np.elapsed`.
 """
 
 
-@dataclass(frozen=True)
-class Site:
-    """A built site in its folder."""
-
-    folder: Path
-
-    def page(self, name: str) -> BeautifulSoup:
-        """Return a page, parsed."""
-        return BeautifulSoup((self.folder / f"{name}.html").read_text("utf-8"), "html.parser")
-
-
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> Site:
+def site(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> Build:
     """Return a site with a chapter and a reference; warnings are errors."""
-    source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("built")
-    (source / "references.bib").write_text("", "utf-8")
-    (source / "conf.py").write_text(CONFIGURATION, "utf-8")
-    (source / "index.md").write_text("# Book\n\n```{toctree}\nchapter\nreference/rooms\n```\n", "utf-8")
-    (source / "chapter.md").write_text(CHAPTER, "utf-8")
-    (source / "reference").mkdir()
-    (source / "reference" / "rooms.md").write_text(REFERENCE, "utf-8")
-    code, said = sphinx.build(source, built)
-    assert code == 0, said
-    return Site(built)
+    book = Book(tmp_path_factory.mktemp("reference"), sphinx, CONFIGURATION)
+    (book.source / "reference").mkdir()
+    book.write("index", "# Book\n\n```{toctree}\nchapter\nreference/rooms\n```\n")
+    book.write("chapter", CHAPTER)
+    book.write("reference/rooms", REFERENCE)
+    build = book.build()
+    assert build.code == 0, build.output
+    return build
 
 
 def links(tag: Tag) -> list[tuple[str, str]]:
     return [(link.get_text(), str(link["href"]).rpartition(".")[2]) for link in tag.select("a:has(code)")]
 
 
-def test_a_chapter_s_code_leads_to_entries_once_a_section_and_always_in_tables(site: Site) -> None:
-    page = site.page("chapter")
-    first, table = next(one for one in page.select("p") if one.get_text().startswith("It is")), page.find("table")
-    assert isinstance(table, Tag)
+def test_a_chapter_s_code_leads_to_entries_once_a_section_and_always_in_tables(site: Build) -> None:
+    page = site.page("chapter.html")
+    first = next(each for each in page.select("p") if each.get_text().startswith("It is"))
     assert links(first) == [("Dropout(0.5)", "Dropout")]
-    assert links(table) == [("Dropout", "Dropout"), ("forward", "forward")]
+    assert links(one(page, "table")) == [("Dropout", "Dropout"), ("forward", "forward")]
     assert page.select("h2 a:has(code)") == []
     assert ("t.elapsed", "elapsed") in links(page)
     assert "np.elapsed" not in dict(links(page))
 
 
-def test_an_entry_is_a_section_with_signature_fields_members_and_example(site: Site) -> None:
-    entry = site.page("reference/rooms").find(id="tinytorch.core.layers.Dropout")
-    assert isinstance(entry, Tag)
-    assert entry.name == "section"
-    heading, line = entry.find("h2"), entry.find("dt")
-    assert isinstance(heading, Tag)
-    assert isinstance(line, Tag)
-    assert heading.get_text().startswith("Dropout")
-    assert line.get_text() == "\nclass Dropout(p: float = 0.5, seed: Seed = None)"
+def test_an_entry_is_a_section_with_signature_fields_members_and_example(site: Build) -> None:
+    page = site.page("reference/rooms.html")
+    entry = one(page, "section[id='tinytorch.core.layers.Dropout']")
+    assert one(entry, "h2").get_text().startswith("Dropout")
+    assert one(entry, "dt").get_text() == "\nclass Dropout(p: float = 0.5, seed: Seed = None)"
     assert entry.find(id="tinytorch.core.layers.Dropout.forward") is not None
     assert ">>> " in entry.get_text()
     assert links(entry) == [], "neither its own parameters nor its own members"
-    assert site.page("reference/rooms").find(string=re.compile("Wall time of the body")) is not None
+    assert page.find(string=re.compile("Wall time of the body")) is not None

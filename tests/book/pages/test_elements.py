@@ -7,6 +7,8 @@ from docutils import nodes
 from measured_book.pages.elements import close_hidden_cell, open_hidden_cell
 from myst_nb.sphinx_ import HideCodeCellNode
 
+from tests.book.small_book import one
+
 
 def test_a_hidden_cell_opens_with_a_line_of_text() -> None:
     node = HideCodeCellNode(prompt_show="Show <code>", prompt_hide="Hide", classes=["above-input"])
@@ -17,10 +19,7 @@ def test_a_hidden_cell_opens_with_a_line_of_text() -> None:
     close_hidden_cell(writer, node)
     page = BeautifulSoup("".join(writer.body), "html.parser")
     assert page.select_one("details.hide.above-input > pre") is not None
-    summary = page.select_one("details > summary")
-    assert summary is not None
-    assert [(part.name, part.get_text()) for part in summary.find_all(True)] == [
-        ("span", "Show <code>"),
-        ("span", "Hide"),
-    ]
+    summary = one(page, "details > summary")
+    parts = [(part.name, part.get_text()) for part in summary.find_all(True)]
+    assert parts == [("span", "Show <code>"), ("span", "Hide")]
     assert not summary.attrs

@@ -1,6 +1,7 @@
 """The card that ends a page, what it says of noise, and a report of a mismatch, which holds it."""
 
 import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -13,6 +14,7 @@ from measured_book.records.card import card_html, card_text, issue_address, mism
 from measured_book.records.store import PageRecords, Place, Widened
 from measured_book.site.repository import Repository
 
+from tests.book.small_book import one
 from tests.perf.made_blas import load
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Counted, Measurement
@@ -24,51 +26,49 @@ from tinytorch.perf.quantization.tradeoff import accuracy_change
 from tinytorch.report import Column, Page
 from tinytorch.report.records import page_file, schema
 
-SUPPORTED, REFUTED, OPEN = (Judgement(one) for one in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN))
-
-
-def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
-    page = Page("page")
-    page.number("latency", Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s"))
-    lost = PairedAccuracy(2000, 0.99, 0.9905, 1, 2, Interval(-0.002, 0.003, 0.95), 1.0)
-    page.number("change", accuracy_change(lost, "share right"))
-    said = card_text(PageRecords("page", {record.key: record.to_json() for record in page.records}, 1.5))
-    # The latency and the noise floor that every page begins with.
-    assert re.search(r"half-widths of 2 intervals: .* in the median, .* at worst \(a run\)", said), said
-
-
-def test_the_widest_interval_in_a_table_has_its_own_name_and_not_the_table_s() -> None:
-    page = Page("page")
-    wide = Measurement("a <slow> run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s")
-    page.table("runs", [{"time": wide}], [Column("time", "Time")], caption="All that there is to say of many runs.")
-    found = PageRecords("page", {record.key: record.to_json() for record in page.records}, 1.5)
-    assert "at worst (a <slow> run, in the table runs)" in card_text(found)
-    assert "(a &lt;slow&gt; run, in the table <code>runs</code>)" in card_html(found, [])
-
-
-def test_threads_that_a_blas_does_not_tell_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    load(monkeypatch, framework=object())
-    page = Page("page")
-    Draft202012Validator(schema()).validate(page_file("page", page.records))
-    records = {record.key: record.to_json() for record in page.records}
-    assert "BLAS: accelerate, threads not known" in card_text(PageRecords("page", records, 1.5)).splitlines()
-
-
-def lines_of(page: PageRecords) -> dict[str, str]:
-    """Return what each line of the card says, by its name."""
-    return dict(line.split(": ", 1) for line in card_text(page).splitlines() if ": " in line)
+SUPPORTED, REFUTED, OPEN = (Judgement(each) for each in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN))
+RUN = Measurement("a <slow> run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s")
+CLAIM: dict[str, Any] = {"statement": "So.", "source": "S.", "quote": "So."}
 
 
 def records_of(page: Page) -> PageRecords:
     return PageRecords(page.name, {record.key: record.to_json() for record in page.records}, 1.5)
 
 
+def lines_of(page: Page | PageRecords) -> dict[str, str]:
+    """Return what each line of the card says, by its name."""
+    found = records_of(page) if isinstance(page, Page) else page
+    return dict(line.split(": ", 1) for line in card_text(found).splitlines() if ": " in line)
+
+
+def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
+    page = Page("page")
+    page.number("latency", RUN)
+    lost = PairedAccuracy(2000, 0.99, 0.9905, 1, 2, Interval(-0.002, 0.003, 0.95), 1.0)
+    page.number("change", accuracy_change(lost, "share right"))
+    # The latency and the noise floor that every page begins with.
+    assert re.search(r"half-widths of 2 intervals: .* in the median, .* at worst \(a", card_text(records_of(page)))
+
+
+def test_the_widest_interval_in_a_table_has_its_own_name_and_not_the_table_s() -> None:
+    page = Page("page")
+    page.table("runs", [{"time": RUN}], [Column("time", "Time")], caption="All that there is to say of many runs.")
+    assert "at worst (a <slow> run, in the table runs)" in card_text(records_of(page))
+    assert "(a &lt;slow&gt; run, in the table <code>runs</code>)" in card_html(records_of(page), [])
+
+
+def test_threads_that_a_blas_does_not_tell_are_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    load(monkeypatch, framework=object())
+    page = Page("page")
+    Draft202012Validator(schema()).validate(page_file("page", page.records))
+    assert "BLAS: accelerate, threads not known" in card_text(records_of(page)).splitlines()
+
+
 def judging(monkeypatch: pytest.MonkeyPatch, others: float) -> Page:
     """Return a page with a number that had half of a core, while others used so many."""
     monkeypatch.setattr(BackgroundLoad, "cores", lambda _: others)
     page = Page("page")
-    conditions = Conditions(cpu_per_wall=0.5, blas_threads=1)
-    short = Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s", conditions)
+    short = replace(RUN, conditions=Conditions(cpu_per_wall=0.5, blas_threads=1))
     page.number("short", short)
     page.word("bound", "memory-bound", because="it takes {short}")
     page.word("open", OPEN, because="it takes {short}")
@@ -81,48 +81,44 @@ def judging(monkeypatch: pytest.MonkeyPatch, others: float) -> Page:
     columns = [Column("name", "Name"), Column("time", "Time"), Column("verdict", "Verdict", judged=True)]
     page.table("all", rows, columns, caption="All")
     page.absent("other", reason="It is not here.")
-    page.claim("c", statement="So.", source="S.", quote="So.", verdict=OPEN, evidence="It takes {other}.")
-    page.claim("d", statement="So.", source="S.", quote="So.", verdict=SUPPORTED, evidence="It takes {short}.")
+    page.claim("c", **CLAIM, verdict=OPEN, evidence="It takes {other}.")
+    page.claim("d", **CLAIM, verdict=SUPPORTED, evidence="It takes {short}.")
     return page
 
 
 def test_verdicts_that_decide_nothing_are_counted_by_what_withholds_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lines_of(records_of(judging(monkeypatch, others=1.0)))["Verdicts"] == (
+    assert lines_of(judging(monkeypatch, others=1.0))["Verdicts"] == (
         "7 in all: 1 decided, 2 open, 3 withheld, as other programs took this machine's time, "
         "1 on what was not measured in this build"
     )
-    assert lines_of(records_of(judging(monkeypatch, others=0.0)))["Verdicts"] == (
+    assert lines_of(judging(monkeypatch, others=0.0))["Verdicts"] == (
         "7 in all: 4 decided, 2 open, 1 on what was not measured in this build"
     )
 
 
 def test_verdicts_that_were_counted_are_told_apart_and_a_page_without_any_is_silent() -> None:
     page = Page("page")
-    assert "Verdicts" not in lines_of(records_of(page))
+    assert "Verdicts" not in lines_of(page)
     page.number("total", 3, unit="ops", what="operations")
     page.word("many", "many", because="there are {total}")
-    assert lines_of(records_of(page))["Verdicts"] == "1 in all: 1 counted, which no measurement could change"
+    assert lines_of(page)["Verdicts"] == "1 in all: 1 counted, which no measurement could change"
     page.number("time", Measurement("a run", (0.5, 0.6), "s"))
     page.word("bound", "slow", because="it takes {time}")
     page.word("same", Verdict.NO_DIFFERENCE, because="it takes {time}")
-    assert lines_of(records_of(page))["Verdicts"] == (
+    assert lines_of(page)["Verdicts"] == (
         "3 in all: 1 decided, 1 without a difference that matters, 1 counted, which no measurement could change"
     )
 
 
 def test_claims_that_are_counted_and_measured_are_told_apart() -> None:
     page = Page("page")
-    assert "Claims" not in lines_of(records_of(page))
+    assert "Claims" not in lines_of(page)
     page.number("total", 3, unit="ops", what="operations")
     for key in ("a", "b"):
-        page.claim(
-            key, statement="So.", source="S.", quote="So.", verdict=SUPPORTED, evidence="It has {total}.", counted=True
-        )
-    page.number("latency", Measurement("a run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s"))
-    page.claim("c", statement="So.", source="S.", quote="So.", verdict=REFUTED, evidence="It takes {latency}.")
-    assert lines_of(records_of(page))["Claims"] == (
-        "2 counted, true or false wherever it is built; 1 measured on this machine"
-    )
+        page.claim(key, **CLAIM, verdict=SUPPORTED, evidence="It has {total}.", counted=True)
+    page.number("latency", RUN)
+    page.claim("c", **CLAIM, verdict=REFUTED, evidence="It takes {latency}.")
+    assert lines_of(page)["Claims"] == ("2 counted, true or false wherever it is built; 1 measured on this machine")
 
 
 def test_calls_that_contradict_those_of_other_pages_are_counted() -> None:
@@ -145,9 +141,9 @@ def test_factors_that_do_not_multiply_to_their_totals_are_told() -> None:
         steps = [{"step": "first", "gain": two, "all": two}, {"step": "second", "gain": three, "all": both}]
         made.table(key, steps, columns, caption="Steps")
         if key == "right":
-            said = lines_of(records_of(made))["Factors"]
+            said = lines_of(made)["Factors"]
             assert said == "right: they multiply to their totals within their intervals"
-    assert lines_of(records_of(made))["Factors"] == (
+    assert lines_of(made)["Factors"] == (
         "right: they multiply to their totals within their intervals; "
         "wrong: they do not multiply to their totals within their intervals"
     )
@@ -161,8 +157,7 @@ def repository(provider: str) -> Repository:
 
 
 def page() -> PageRecords:
-    made = Page("page")
-    return PageRecords("page", {record.key: record.to_json() for record in made.records}, 1.5)
+    return records_of(Page("page"))
 
 
 @given(title=TEXT, text=TEXT)
@@ -186,11 +181,6 @@ def test_without_a_host_that_takes_issues_there_is_no_form(known: Repository | N
     assert issue_address(known, "title", "text") is None
 
 
-def test_a_text_too_long_for_an_address_is_left_out() -> None:
-    address = str(issue_address(repository("github"), "title", "é" * 5000))
-    assert parse_qs(urlsplit(address).query) == {"title": ["title"]}
-
-
 def test_the_text_holds_the_card() -> None:
     measured = page()
     text = mismatch_text("A title", "page", measured)
@@ -200,16 +190,13 @@ def test_the_text_holds_the_card() -> None:
     assert "<" not in text
 
 
-def test_a_real_card_fits_into_an_address() -> None:
-    address = str(issue_address(repository("github"), "Mismatch: A title", mismatch_text("A title", "page", page())))
-    assert "body" in parse_qs(urlsplit(address).query)
+def test_a_real_card_fits_into_an_address_and_a_text_too_long_is_left_out() -> None:
+    for text, names in ((mismatch_text("A title", "page", page()), {"title", "body"}), ("é" * 5000, {"title"})):
+        assert parse_qs(urlsplit(str(issue_address(repository("github"), "title", text))).query).keys() == names
 
 
 def test_the_page_shows_a_link_or_a_folded_text() -> None:
     linked = BeautifulSoup(mismatch_html(repository("github"), "A title", "page", page()), "html.parser")
-    assert linked.a is not None
-    assert str(linked.a["href"]).startswith("https://github.com/owner/name/issues/new?title=Mismatch")
+    assert str(one(linked, "a")["href"]).startswith("https://github.com/owner/name/issues/new?title=Mismatch")
     folded = BeautifulSoup(mismatch_html(None, "A <b>title</b>", "page", None), "html.parser")
-    assert folded.details is not None
-    assert folded.pre is not None
-    assert folded.pre.get_text() == mismatch_text("A <b>title</b>", "page", None)
+    assert one(folded, "details pre").get_text() == mismatch_text("A <b>title</b>", "page", None)

@@ -5,10 +5,11 @@ from typing import Any
 from bs4 import BeautifulSoup, Tag
 from measured_book.records.ledger import Row, ledger_html
 
+from tests.book.small_book import one
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
 
-SUPPORTED, REFUTED, OPEN = (Judgement(one) for one in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN))
+SUPPORTED, REFUTED, OPEN = (Judgement(each) for each in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN))
 
 
 def made() -> BeautifulSoup:
@@ -26,7 +27,9 @@ def made() -> BeautifulSoup:
 def ledger_of(page: Page) -> BeautifulSoup:
     """Return the ledger of a page's claims."""
     claims = [record.to_json() for record in page.records if record.kind == "claim"]
-    return BeautifulSoup(ledger_html([Row(one, "It has 3.", "The page", "page.html") for one in claims]), "html.parser")
+    return BeautifulSoup(
+        ledger_html([Row(each, "It has 3.", "The page", "page.html") for each in claims]), "html.parser"
+    )
 
 
 def words(tag: Tag) -> str:
@@ -35,10 +38,8 @@ def words(tag: Tag) -> str:
 
 def test_what_is_counted_stands_apart_and_both_are_summed() -> None:
     counted, measured = made().select("table")
-    assert [caption.get_text() for caption in (*counted.select("caption"), *measured.select("caption"))] == [
-        "Counted: true or false wherever it is built",
-        "Measured on this machine",
-    ]
+    assert one(counted, "caption").get_text() == "Counted: true or false wherever it is built"
+    assert one(measured, "caption").get_text() == "Measured on this machine"
     assert [row["id"] for row in counted.select("tr[id]")] == ["ledger-page-c"]
     assert [words(line) for line in made().select(".ledger-counts")] == [
         "1 claim counted: 1 supported.",
@@ -52,9 +53,7 @@ def test_claims_of_one_source_stand_below_it() -> None:
     assert groups == [["X"], ["Y"]]
     rows = [[row["id"] for row in body.select("tr[id]")] for body in measured.select("tbody")]
     assert rows == [["ledger-page-a", "ledger-page-d"], ["ledger-page-b"]]
-    link = measured.select_one("th[scope=rowgroup] a")
-    assert link is not None
-    assert link["href"] == "https://y.org/b"
+    assert one(measured, "th[scope=rowgroup] a")["href"] == "https://y.org/b"
 
 
 def test_files_of_one_source_stand_together_each_by_its_name() -> None:
@@ -69,8 +68,7 @@ def test_files_of_one_source_stand_together_each_by_its_name() -> None:
 
 
 def test_a_row_can_be_linked_to_and_shows_the_sources_words() -> None:
-    row = made().find(id="ledger-page-a")
-    assert isinstance(row, Tag)
+    row = one(made(), "#ledger-page-a")
     assert [link["href"] for link in row.select("a")] == ["#ledger-page-a", "page.html#claim-a"]
     assert [quote.get_text() for quote in row.select("q")] == ["is, on hardware"]
     assert words(row).startswith("A <is>. # is, on hardware")
