@@ -18,10 +18,6 @@ def problems(folder: Path, body: str, head: str = "") -> list[str]:
     return [problem for found in check_site(folder, ["index.html"]).values() for problem in found]
 
 
-def test_a_good_page_has_no_problem(tmp_path: Path) -> None:
-    assert problems(tmp_path, GOOD) == []
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -38,10 +34,7 @@ def test_a_good_page_has_no_problem(tmp_path: Path) -> None:
         ('<svg role="img" aria-labelledby="x"><desc id="x"> </desc></svg>', "a drawing has no alt text"),
         ('<figure class="measured-figure"><svg role="img" aria-label="A plot"></svg></figure>', "has no caption"),
         ('<div class="measured-table" id="table-a"></div>', "table-a has no number that leads to it"),
-        (
-            '<div class="math-block" id="equation-1"><a class="eqno" href="#equation-2">(1)</a></div>',
-            "equation-1 has no",
-        ),
+        ('<div class="math-block" id="equation-1"><a class="eqno" href="#a">(1)</a></div>', "equation-1 has no"),
         ('<script src="https://cdn.example.org/x.js"></script>', "comes from another host"),
         ('<script src="//cdn.example.org/x.js"></script>', "comes from another host"),
         ("<style>@import 'https://example.org/a.css';</style>", "comes from another host"),
@@ -58,20 +51,19 @@ def test_each_fault_is_found(tmp_path: Path, body: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("head", "count"),
+    ("body", "head", "count"),
     [
-        ('<link rel="stylesheet" href="https://example.org/a.css">', 1),
-        ('<link rel="preconnect" href="https://fonts.example.org">', 1),
-        ('<link rel="canonical" href="https://example.org/">', 0),
+        ("", '<link rel="stylesheet" href="https://example.org/a.css">', 1),
+        ("", '<link rel="preconnect" href="https://fonts.example.org">', 1),
+        ("", '<link rel="canonical" href="https://example.org/">', 0),
+        ('<a href="https://example.org/paper">x</a>', "", 0),
+        ('<table><tr><td class="numeric">–</td></tr></table>', "", 0),
     ],
 )
-def test_only_links_that_a_browser_fetches_count(tmp_path: Path, head: str, count: int) -> None:
-    assert len(problems(tmp_path, GOOD, head)) == count
-
-
-def test_links_to_other_sites_and_gaps_in_tables_are_fine(tmp_path: Path) -> None:
-    body = '<a href="https://example.org/paper">x</a><table><tr><td class="numeric">–</td></tr></table>'
-    assert problems(tmp_path, body) == []
+def test_only_links_that_a_browser_fetches_count_and_a_gap_in_a_table_is_fine(
+    tmp_path: Path, body: str, head: str, count: int
+) -> None:
+    assert len(problems(tmp_path, GOOD + body, head)) == count
 
 
 def test_styles_and_records_are_read_too(tmp_path: Path) -> None:

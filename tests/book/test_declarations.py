@@ -15,6 +15,7 @@ DECLARATIONS = [
     "page.number('rows', study.rows(machine.one, signal['a'].items()).count)",
     "page.printed('in-pytorch', printed_by(in_pytorch.quantize_mlp))",
     "%matplotlib inline",
+    "from tinytorch.chapters import quantization as study\nparts = study.split(model)",  # no method of a string
 ]
 LOGIC = [
     ("if wide:\n    page.number('a', a)", "no if;"),
@@ -63,11 +64,6 @@ def test_logic_in_a_hidden_cell_is_found_with_its_line_and_the_remedy(code: str,
     assert first.line == 6
     assert first.message.startswith("a hidden cell must be a declaration: " + what)
     assert first.message.endswith("put it into the chapter's module, which returns a value")
-
-
-def test_a_method_of_a_string_is_told_from_a_study_of_its_name() -> None:
-    imports = "from tinytorch.chapters import quantization as study\n"
-    assert check_source(CELL % ("remove-cell", f"{imports}parts = study.split(model)")) == []
 
 
 @pytest.mark.parametrize("tag", ["hide-input", "hide-cell", "remove-input", "remove-cell"])

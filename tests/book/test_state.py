@@ -20,13 +20,9 @@ def test_references(reference: str, expected: tuple[str, str]) -> None:
 
 
 def test_titles_are_short_unless_two_pages_would_be_called_alike() -> None:
-    titles = {
-        "one": "Acceleration: one product",
-        "model": "Acceleration: a whole model",
-        "kept": "Memoization: the KV cache",
-    }
+    titles = {"one": "Acceleration: one", "model": "Acceleration: a model", "kept": "Memoization: the KV cache"}
     env: Any = SimpleNamespace(titles={name: nodes.title("", title) for name, title in titles.items()})
-    assert short_titles(env, ["one", "kept"]) == ["Acceleration: one product", "Memoization"]
+    assert short_titles(env, ["one", "kept"]) == ["Acceleration: one", "Memoization"]
 
 
 OUTLINE = Outline((("page", "A page"),), (("page", ("figure-a",)),), None)
@@ -98,6 +94,4 @@ def test_a_record_is_found_by_page_key_and_kind_and_on_a_page_that_was_left_out_
     assert book.find("total", "page", "claim") is None
     assert book.find("other", "page", "counted") is None
     assert book.find("nowhere:total", "page", "counted") is None
-    absent = book.find("total", "left", "counted", ABSENT)
-    assert absent is not None
-    assert absent["kind"] == ABSENT
+    assert (book.find("total", "left", "counted", ABSENT) or {})["kind"] == ABSENT

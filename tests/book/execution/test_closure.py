@@ -70,16 +70,11 @@ def test_what_other_code_found_is_found_anew(tmp_path: Path, monkeypatch: pytest
     assert SourcePackage(tmp_path / "ship", wrong).may_import(["import ship.engine"]) == expected
 
 
-def test_docstrings_and_unrelated_code_import_nothing(tmp_path: Path) -> None:
+def test_unrelated_code_imports_nothing_and_a_magic_line_all_if_it_names_the_package(tmp_path: Path) -> None:
     package = made(tmp_path, engine='"""See `ship.sail`."""', sail="")
     assert package.may_import(["import ship.engine"]) == {"ship", "ship.engine"}
-    assert package.may_import(["import numpy", "steamship = 1", "shipping.engine"]) == set()
-
-
-def test_a_cell_with_a_magic_line_may_import_all_if_it_names_the_package(tmp_path: Path) -> None:
-    package = made(tmp_path, engine="", sail="")
+    assert package.may_import(["import numpy", "steamship = 1", "shipping.engine", "%matplotlib inline"]) == set()
     assert package.may_import(["%timeit ship.sail.hoist()"]) == {"ship", "ship.engine", "ship.sail"}
-    assert package.may_import(["%matplotlib inline"]) == set()
 
 
 def test_a_folder_that_is_no_package_is_refused(tmp_path: Path) -> None:
@@ -106,10 +101,8 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "tinytorch"))
     ],
 )
 def test_never_fewer_than_python_loads(code: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", RUN.format(code=code)], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    command = [sys.executable, "-c", RUN.format(code=code)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     expected = SourcePackage(ROOT / "tinytorch").may_import([code])
     assert len(loaded) > 5

@@ -15,44 +15,32 @@ TRACEBACK = (
 )
 
 
-def failed(cause: Exception, folder: Path) -> dict[str, object]:
-    source = folder / "page.md"
-    source.write_text(PAGE)
+FAILED = {"page": "page", "source": "page.md"}
+DIVIDED = {"error": "ZeroDivisionError: division by zero", "cell": 2, "line": 2, "code": "x / y", "source_line": 9}
+TWICE = (
+    TRACEBACK.replace("In[2]", "In[1]").replace("line 2", "line 1").replace("----> 2\x1b[39m x / y", "----> 1 x = 1")
+)
+
+
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [
+        (CellExecutionError(TRACEBACK, "ZeroDivisionError", "division by zero"), DIVIDED),
+        (
+            CellExecutionError(TWICE, "E", "v"),
+            {"error": "E: v", "cell": 1, "line": 1, "code": "x = 1", "source_line": None},
+        ),
+        (CellTimeoutError("A cell timed out."), {"error": "CellTimeoutError: A cell timed out."}),
+    ],
+    ids=["an error", "a line that stands on the page twice", "a cell that took too long"],
+)
+def test_a_failing_cell_is_named_with_its_line_and_the_line_of_the_page_where_these_are_known(
+    tmp_path: Path, cause: Exception, told: dict[str, object]
+) -> None:
+    (tmp_path / "page.md").write_text(PAGE)
     error = RuntimeError("notebook")
     error.__cause__ = cause
-    return failing_cell(error, "page", source)
-
-
-def test_a_failing_cell_is_named_with_its_line_and_the_line_of_the_page(tmp_path: Path) -> None:
-    cause = CellExecutionError(TRACEBACK, "ZeroDivisionError", "division by zero")
-    assert failed(cause, tmp_path) == {
-        "page": "page",
-        "source": "page.md",
-        "error": "ZeroDivisionError: division by zero",
-        "cell": 2,
-        "line": 2,
-        "code": "x / y",
-        "source_line": 9,
-    }
-
-
-def test_a_line_that_stands_on_the_page_twice_is_not_guessed(tmp_path: Path) -> None:
-    text = (
-        TRACEBACK.replace("In[2]", "In[1]")
-        .replace("line 2", "line 1")
-        .replace("----> 2\x1b[39m x / y", "----> 1 x = 1")
-    )
-    found = failed(CellExecutionError(text, "E", "v"), tmp_path)
-    assert (found["cell"], found["code"], found["source_line"]) == (1, "x = 1", None)
-
-
-def test_a_cell_that_took_too_long_has_no_line(tmp_path: Path) -> None:
-    found = failed(CellTimeoutError("A cell timed out after 600 seconds."), tmp_path)
-    assert found == {
-        "page": "page",
-        "source": "page.md",
-        "error": "CellTimeoutError: A cell timed out after 600 seconds.",
-    }
+    assert failing_cell(error, "page", tmp_path / "page.md") == {**FAILED, **told}
 
 
 def test_a_listener_that_is_gone_does_not_stop_the_build(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,10 +108,7 @@ def test_sentences_that_read_well_are_left_alone(text: str) -> None:
         ("In the the end.", "'the' stands twice: “In the the end.”"),
         ("It is a *a* word.", "'a' stands twice"),
         ("Is\nis it?", "'Is' stands twice"),
-        (
-            "[techniques] techniques win somewhere.",
-            "'techniques' stands twice: “3 techniques techniques win somewhere.”",
-        ),
+        ("[techniques] techniques win.", "'techniques' stands twice: “3 techniques techniques win.”"),
         ("It took [other] the time.", "what was not measured leaves a hole: “It took not measured in this build the"),
         ("Its time: [other], and so on.", "leaves a hole"),
         ("It is [bound].", "perhaps nothing' cannot stand in the place of 'memory-bound': “It is memory-bound.”"),
@@ -142,7 +139,7 @@ def test_the_place_of_a_word_is_judged_and_not_the_word_that_a_build_shows() -> 
             assert (found_in(frame.format(f"[{key}]")) == []) is is_right
 
 
-def test_all_prose_is_read_and_cells_of_tables_hold_many_numbers() -> None:
+def test_all_prose_but_code_is_read_and_cells_of_tables_hold_many_numbers() -> None:
     text = "It takes [one], [two] and [three]."
     item = nodes.bullet_list("", nodes.list_item("", line(text)))
     for node in (item, nodes.block_quote("", line(text)), nodes.definition("", line(text))):
@@ -150,9 +147,6 @@ def test_all_prose_is_read_and_cells_of_tables_hold_many_numbers() -> None:
         assert said.startswith("3 measured numbers")
     row = nodes.row("", nodes.entry("", line("[one] [two] [three] [bound] and")), nodes.entry("", line("and")))
     assert said_of(nodes.table("", nodes.tgroup("", nodes.tbody("", row)))) == []
-
-
-def test_what_code_and_formulas_say_is_no_prose() -> None:
     assert said_of(nodes.literal_block("", "the the"), nodes.math_block("", "x x"), nodes.comment("", "a a")) == []
 
 
@@ -177,23 +171,21 @@ def laid(text: str, value: float | None, spread: str = "") -> Exhibit:
 
 
 @pytest.mark.parametrize(
-    ("text", "value", "spread", "is_wrong"),
+    ("text", "value", "spread", "fault"),
     [
-        ("0", 0.0, "", False),
-        ("0×", 2.93, "", True),
-        ("0", -0.0047, "(−11 to 5)", True),
-        ("2.93", 2.93, "(0 to 5)", False),
-        ("0 to 3", 2.93, "", False),
-        ("5.0 × 10⁻¹³", 5e-13, "", False),
+        ("a day day", None, "", "'day' stands twice"),
+        ("0×", 2.93, "", "is shown as zero"),
+        ("0", -0.0047, "(−11 to 5)", "is shown as zero"),
+        ("0", 0.0, "", ""),
+        ("2.93", 2.93, "(0 to 5)", ""),
+        ("0 to 3", 2.93, "", ""),
+        ("5.0 × 10⁻¹³", 5e-13, "", ""),
     ],
 )
-def test_a_cell_that_is_not_zero_does_not_say_so(text: str, value: float, spread: str, is_wrong: bool) -> None:
-    assert any("is shown as zero" in said for said in said_of(laid(text, value, spread))) is is_wrong
-
-
-def test_a_word_stands_twice_in_a_cell_as_well() -> None:
-    [said] = said_of(laid("a day day", None))
-    assert "'day' stands twice" in said
+def test_a_cell_is_read_and_says_zero_of_zero_alone(text: str, value: float | None, spread: str, fault: str) -> None:
+    found = "\n".join(said_of(laid(text, value, spread)))
+    assert fault in found
+    assert bool(fault) == bool(found)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

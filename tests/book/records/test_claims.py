@@ -12,16 +12,7 @@ from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
 
 BIBLIOGRAPHY = Path(__file__).parents[3] / "book" / "references.bib"
-LINES = [
-    "> Eight bits",
-    "> are enough.",
-    "",
-    "Eight bits",
-    "suffice.",
-    "",
-    "They kept {measured}`signal-eight`.",
-    "So.",
-]
+LINES = "> Eight bits\n> are enough.\n\nEight bits\nsuffice.\n\nThey kept {measured}`signal-eight`.\nSo.".splitlines()
 NOISY = Measurement("gain", (0.8, 1.3, 0.9, 1.2, 0.7, 1.4, 1.0, 1.1), "")
 
 

@@ -1,5 +1,6 @@
 """The HTML of numbers: what it shows, and that it may stand in a paragraph."""
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -19,8 +20,9 @@ from measured_book.records.html import (
     verdict_slot,
 )
 
+from tests.book.small_book import one
 from tests.report.made_numbers import bounded
-from tinytorch.perf.measuring import Derived, Measurement, Modelled, Quoted
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted
 from tinytorch.perf.measuring.comparison import Comparison, Quantity, compare_paired, compared_by
 from tinytorch.perf.measuring.conditions import BetweenRuns, Caches, Conditions, Planned, Ranks, Sample, of_sides
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_between_all, verdict_of_all
@@ -40,66 +42,63 @@ def record(value: Value | int, unit: str | None = None) -> Json:
     return Page("page").number("key", value, unit=unit, what=what).record.to_json()
 
 
+def shown(value: Value | Json | int, unit: str | None = None) -> BeautifulSoup:
+    """Return what a page shows of a number."""
+    made = value if isinstance(value, dict) else record(value, unit)
+    return BeautifulSoup(number_slot(made, Idents())["html"], "html.parser")
+
+
+def told(value: Value | Json) -> list[str]:
+    """Return the lines behind a number."""
+    lines = detail_lines(value if isinstance(value, dict) else record(value))
+    return [line.replace("\u00a0", " ") for line in lines]
+
+
 @pytest.fixture(scope="module")
 def latency() -> Json:
     return record(bounded(1.12e-3, 1.0e-3, 1.3e-3, "s", name="a <run>"))
 
 
-def test_what_is_not_known_of_the_conditions_is_said_so() -> None:
-    samples = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3)
-    made = record(Measurement("a run", samples, "s", Conditions(blas_threads="unknown")))
-    assert "The BLAS does not say its number of threads." in detail_lines(made)
-
-
 def test_first_it_says_between_which_ends_a_number_lies_and_what_that_means(latency: Json) -> None:
-    lines = [line.replace("\u00a0", " ") for line in detail_lines(latency)]
-    assert lines == ["97% interval: 1.00 to 1.30 ms.", "Measured: median of 6 samples.", "What ran: a <run>."]
+    assert told(latency) == ["97% interval: 1.00 to 1.30 ms.", "Measured: median of 6 samples.", "What ran: a <run>."]
 
 
 @pytest.mark.parametrize(
     ("samples", "said"),
     [
         ((1.2e-3, 0.9e-3, 1.0e-3), "1.20, 0.900 and 1.00 ms"),
-        (
-            tuple(i * 1e-3 for i in range(1, 10)),
-            "9 samples between 1.00 and 9.00 ms, half of them between 3.00 and 7.00 ms",
-        ),
+        ([i * 1e-3 for i in range(1, 10)], "9 samples between 1.00 and 9.00 ms, half of them between 3.00 and 7.00 ms"),
     ],
 )
 def test_where_an_interval_would_reach_less_than_ninety_per_cent_the_samples_are_shown(
-    latency: Json, samples: tuple[float, ...], said: str
+    latency: Json, samples: Sequence[float], said: str
 ) -> None:
     made = {**latency, "samples": samples, "interval": {**latency["interval"], "confidence": 0.89}}
-    line = detail_lines(made)[0].replace("\u00a0", " ")
-    assert line == f"No interval reaches 90%. The samples: {said}."
+    assert told(made)[0] == f"No interval reaches 90%. The samples: {said}."
 
 
 def test_what_is_shown_by_its_ends_and_what_is_not_resolved_say_so() -> None:
     wide = record(bounded(1.05, 0.9, 9.0))
-    assert BeautifulSoup(number_slot(wide, Idents())["html"], "html.parser").button.get_text() == "between 0.9 and 9×"  # type: ignore[union-attr]
-    assert detail_lines(wide)[0].endswith("% interval: 0.9 to 9×.")
+    assert one(shown(wide), "button").get_text() == "between 0.9 and 9×"
+    assert told(wide)[0].endswith("% interval: 0.9 to 9×.")
     unknown = {**wide, "interval": None}
-    button = BeautifulSoup(number_slot(unknown, Idents())["html"], "html.parser").button
-    assert button is not None
-    assert button.get_text() == "not resolved"
-    assert button.get_attribute_list("class") == ["measured", "unresolved"]
-    assert detail_lines(unknown)[0] == "Not resolved: the samples do not tell between which ends it lies."
-    assert detail_lines(unknown)[1] == "Measured: median of 6 samples."
+    button = one(shown(unknown), "button")
+    assert (button.get_text(), button["class"]) == ("not resolved", ["measured", "unresolved"])
+    assert told(unknown)[0] == "Not resolved: the samples do not tell between which ends it lies."
+    assert told(unknown)[1] == "Measured: median of 6 samples."
 
 
 def test_one_sample_has_no_interval_and_equal_samples_have_one_end() -> None:
-    once = record(Measurement("a run", (0.25,), "s"))
-    assert detail_lines(once)[0] == "Measured: 250\u00a0ms in one sample, so there is no interval."
-    alike = record(bounded(2.5, 2.5, 2.5))
-    assert detail_lines(alike)[0].endswith(": 2.500×.")
+    once = Measurement("a run", (0.25,), "s")
+    assert told(once)[0] == "Measured: 250 ms in one sample, so there is no interval."
+    assert told(bounded(2.5, 2.5, 2.5))[0].endswith(": 2.500×.")
 
 
 def test_conditions_are_told_once_and_of_a_side_what_it_has_of_its_own() -> None:
     old = Conditions(inner_loops=3, blas_threads=1, between_runs=BetweenRuns(0.021))
     new = Conditions(inner_loops=1, blas_threads=1, page_faults_per_call=2150.4, note="By a kernel.")
     both = replace(of_sides({"old": old, "new": new}), cpu_per_wall=0.9731)
-    (said,) = detail_lines(record(Measurement("a run", (1.0, 1.1), "s", both)))[3:]
-    assert said.replace("\u00a0", " ") == (
+    assert told(Measurement("a run", (1.0, 1.1), "s", both))[3] == (
         "1 thread for BLAS; 0.973 s of CPU time in each second; between runs it differs by 2.10 % (standard "
         "deviation). Old: 3 calls in a sample. New: 1 call in a sample; 2,150 page faults in a call. By a kernel."
     )
@@ -107,8 +106,8 @@ def test_conditions_are_told_once_and_of_a_side_what_it_has_of_its_own() -> None
 
 def test_of_a_part_of_a_whole_it_is_the_odds_that_vary() -> None:
     conditions = Conditions(part_of="the run's time", between_runs=BetweenRuns(0.05))
-    (said,) = detail_lines(record(Measurement("a part", (0.9, 0.91), "%", conditions)))[3:]
-    assert said == "Between runs its odds differ by 5.00\u00a0% (standard deviation); a part of the run's time."
+    said = told(Measurement("a part", (0.9, 0.91), "%", conditions))[3]
+    assert said == "Between runs its odds differ by 5.00 % (standard deviation); a part of the run's time."
 
 
 def test_every_condition_is_told() -> None:
@@ -125,7 +124,7 @@ def test_every_condition_is_told() -> None:
             "collector_off": True,
         }.get(field.name, 1 if {"int", "float", "BlasThreads"} & set(str(field.type).split(" | ")) else "words")
         made = Measurement("a run", (0.5, 0.6), "%", replace(Conditions(), **{field.name: value}))
-        assert len(detail_lines(record(made))) == 4, field.name
+        assert len(told(made)) == 4, field.name
 
 
 @pytest.mark.parametrize(
@@ -137,15 +136,30 @@ def test_every_condition_is_told() -> None:
 )
 def test_what_was_planned_is_told_with_what_came_of_it(reached: float | None, ended: bool, said: str) -> None:
     plan = Planned(0.03, 0.9, 10, 0.03, 40, 0.01, reached, ended)
-    line = detail_lines(record(Measurement("a run", (0.5, 0.6), "s", Conditions(planned=plan))))[3]
-    assert line.replace("\u00a0", " ") == f"Planned to find a difference of 3 % in 90 % of repeats, {said}"
+    line = told(Measurement("a run", (0.5, 0.6), "s", Conditions(planned=plan)))[3]
+    assert line == f"Planned to find a difference of 3 % in 90 % of repeats, {said}"
 
 
-def test_an_exact_count_says_its_digits_behind_its_prefix() -> None:
-    count = record(7_372_800, "B")
-    page = BeautifulSoup(number_slot(count, Idents())["html"], "html.parser")
-    assert page.button.get_text() == "7.031\u00a0MiB"  # type: ignore[union-attr]
-    assert "Counted, not timed: 7,372,800\u00a0B." in page.get_text()
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (Measurement("a run", (1, 1.1), "s", Conditions(blas_threads="unknown")), "does not say its number of threads"),
+        (Counted(7_372_800, "B", "bytes"), "Counted, not timed: 7,372,800 B."),
+        (Modelled.by("Amdahl's law", Measurement("wish", (1.0, 1.1), "s")), "Modelled, not measured, by Amdahl's law"),
+        (
+            Derived(2, "1", "runs", tuple(Measurement(f"run {at}", (1.0, 2.0), "s") for at in range(5)), "it counts"),
+            "Computed from “run 0”, “run 1” and 3 more, without an interval of its own, as it counts: 2.",
+        ),
+    ],
+    ids=["threads", "count", "model", "derived"],
+)
+def test_behind_a_number_stands_what_it_is(value: Value, said: str) -> None:
+    assert said in shown(value).get_text().replace("\u00a0", " ")
+
+
+def test_a_count_has_a_prefix_and_a_model_is_named_one() -> None:
+    assert one(shown(7_372_800, "B"), "button").get_text() == "7.031\u00a0MiB"
+    assert "model" in one(shown(Modelled.by("a law", Measurement("wish", (1.0, 1.1), "s"))), "button").get_text()
 
 
 def test_it_is_phrasing_content_with_ids_of_its_own(latency: Json) -> None:
@@ -160,46 +174,24 @@ def test_it_is_phrasing_content_with_ids_of_its_own(latency: Json) -> None:
 
 
 def test_without_styles_and_popovers_it_reads_as_sentences(latency: Json) -> None:
-    page = BeautifulSoup(number_slot(latency, Idents())["html"], "html.parser")
-    lines = [line.get_text() for line in page.select(".line")]
-    assert all(line.endswith(".") for line in lines)
+    assert all(line.get_text().endswith(".") for line in shown(latency).select(".line"))
 
 
-def test_a_modelled_number_says_so_in_words() -> None:
-    wish = Modelled.by("Amdahl's law", Measurement("wish", (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "s"))
-    html = number_slot(record(wish), Idents())["html"]
-    page = BeautifulSoup(html, "html.parser")
-    assert "model" in page.button.get_text()  # type: ignore[union-attr]
-    assert "Modelled, not measured, by Amdahl's law" in page.get_text()
-
-
-def test_a_derived_number_names_what_it_came_from_and_why_it_has_no_interval() -> None:
-    runs = tuple(Measurement(f"run {at}", (1.0, 2.0), "s") for at in range(5))
-    html = number_slot(record(Derived(2, "1", "runs that were faster", runs, "it is a count")), Idents())["html"]
-    said = "Computed from “run 0”, “run 1” and 3 more, without an interval of its own, as it is a count: 2."
-    assert said in BeautifulSoup(html, "html.parser").get_text()
-
-
-def test_a_quoted_number_has_its_source_beside_it() -> None:
-    html = number_slot(record(Quoted(2.0, "s", "their run", "Someone <https://example.org/paper>")), Idents())["html"]
-    page = BeautifulSoup(html, "html.parser")
+def test_a_quoted_number_has_its_source_beside_it_and_in_a_table_behind_it() -> None:
+    quoted = Quoted(2.0, "s", "their run", "Someone <https://example.org/paper>")
+    page = shown(quoted)
     assert page.get_text() == "2.00\u00a0s (Someone)"
     assert [link["href"] for link in page.select("a")] == ["https://example.org/paper"]
-
-
-def test_behind_a_quoted_number_of_a_table_stand_its_source_and_what_it_is() -> None:
-    said = detail_lines(record(Quoted(2.0, "s", "their run", "Someone <https://example.org/paper>")))
-    assert said == ["Quoted from Someone: their run."]
+    assert told(quoted) == ["Quoted from Someone: their run."]
 
 
 def test_what_could_not_be_decided_is_set_apart_from_its_sentence() -> None:
     for outcome in OUTCOMES:
         body = {"word": "a word", "outcome": outcome, "fixed": False, "tests": []}
         slot = verdict_slot({"page": "page", "key": "key", "kind": "verdict", **body}, "it is so", Idents())
-        button = BeautifulSoup(slot["html"], "html.parser").button
-        assert button is not None
+        button = one(BeautifulSoup(slot["html"], "html.parser"), "button")
         apart = [] if outcome in (DECIDED, NO_DIFFERENCE) else ["undecided"]
-        assert (button.get_text(), button.get_attribute_list("class")) == ("a word", ["measured", "verdict", *apart])
+        assert (button.get_text(), button["class"]) == ("a word", ["measured", "verdict", *apart])
 
 
 def lines_of(said: Said) -> list[str]:
@@ -216,37 +208,23 @@ TESTED = "The rule: decided if all of the interval passes the test, or all of it
 
 
 @pytest.mark.parametrize(
-    ("measurement", "low", "high", "said"),
+    ("middle", "unit", "n", "low", "high", "said"),
     [
-        (spread(1.0), 0.5, None, "it: 1.00× (96% interval 0.92 to 1.08×, n = 9); the test asks for at least 0.500×."),
-        (
-            spread(0.002, "s"),
-            None,
-            0.001,
-            "it: 2.00 ms (96% interval 1.85 to 2.15 ms, n = 9); the test asks for at most 1.00 ms.",
-        ),
-        (spread(1.0), 0.5, 2, "it: 1.00× (96% interval 0.92 to 1.08×, n = 9); the test asks for 0.500× to 2.00×."),
-        (
-            spread(0.001, "s"),
-            0.00101,
-            None,
-            "it: 1.00 ms (96% interval 0.92 to 1.08 ms, n = 9); the test asks for at least 1.01 ms. "
-            "It is open, as its interval holds 1.01 ms; about 507 samples in all would decide it.",
-        ),
-        (
-            spread(1.0, n=3),
-            0.5,
-            None,
-            "it: 1.00×, without an interval, from 0.900, 1.00 and 1.10×; the test asks for at least 0.500×. "
-            "It is open, as it takes 6 samples to judge by, but there are 3.",
-        ),
+        (1.0, "", 9, 0.5, None, "1.00× (96% interval 0.92 to 1.08×, n = 9); the test asks for at least 0.500×."),
+        (0.002, "s", 9, None, 0.001, "2.00 ms (96% interval 1.85 to 2.15 ms, n = 9); the test asks for at most 1"),
+        (1.0, "", 9, 0.5, 2, "1.00× (96% interval 0.92 to 1.08×, n = 9); the test asks for 0.500× to 2.00×."),
+        (0.001, "s", 9, 0.00101, None, "as its interval holds 1.01 ms; about 507 samples in all would decide it."),
+        (1.0, "", 3, 0.5, None, "1.00×, without an interval, from 0.900, 1.00 and 1.10×; the test asks"),
+        (1.0, "", 3, 0.5, None, "It is open, as it takes 6 samples to judge by, but there are 3."),
     ],
-    ids=["above", "below", "between", "open", "few"],
 )
 def test_a_test_says_value_interval_confidence_and_n_and_what_it_asks_for(
-    measurement: Measurement, low: float | None, high: float | None, said: str
+    middle: float, unit: str, n: int, low: float | None, high: float | None, said: str
 ) -> None:
-    assert lines_of(verdict_between(measurement, low, high)) == [said, TESTED]
+    line, rule = lines_of(verdict_between(spread(middle, unit, n), low, high))
+    assert line.startswith("it: ")
+    assert said in line
+    assert rule == TESTED
 
 
 def compared(low: float, high: float, matters: float, quantity: Quantity = Quantity.TIME) -> Comparison:
@@ -256,10 +234,10 @@ def compared(low: float, high: float, matters: float, quantity: Quantity = Quant
     return compared_by(estimate, ("a", "b"), matters, quantity, bounds)
 
 
-ONE_SIDE = "if all of the interval lies on one side of"
-OF_TIMES = f"The rule: faster or slower {ONE_SIDE} 1"
-WITHIN = "no difference if it holds {} and stays within what matters"
-OF_ANSWERS = f"The rule: better or worse {ONE_SIDE} 0; {WITHIN.format(0)}; otherwise open."
+OF_TIMES = "The rule: faster or slower if all of the interval lies on one side of 1"
+WITHIN = "no difference if it holds {} and stays within what matters; otherwise open."
+MATTERS = f"{OF_TIMES}; {WITHIN.format(1)}"
+OF_ANSWERS = f"The rule: better or worse if all of the interval lies on one side of 0; {WITHIN.format(0)}"
 
 
 @pytest.mark.parametrize(
@@ -268,12 +246,12 @@ OF_ANSWERS = f"The rule: better or worse {ONE_SIDE} 0; {WITHIN.format(0)}; other
         (
             compared(1.2, 1.4, 0.05),
             "a / b: 1.30× (97% interval 1.20 to 1.40×, n = 8); a difference of 5 % matters here.",
-            f"{OF_TIMES}; {WITHIN.format(1)}; otherwise open.",
+            MATTERS,
         ),
         (
             compared(1.01, 1.2, 0.05),
             "a / b: 1.10× (97% interval 1.01 to 1.20×, n = 8); faster, perhaps by less than the 5 % that matters here.",
-            f"{OF_TIMES}; {WITHIN.format(1)}; otherwise open.",
+            MATTERS,
         ),
         (
             compared(0.9, 1.2, 0),
@@ -290,7 +268,7 @@ OF_ANSWERS = f"The rule: better or worse {ONE_SIDE} 0; {WITHIN.format(0)}; other
             compare_paired([1.0, 1.1, 1.2], [1.0, 1.0, 1.0], 0.05),
             "baseline / candidate: 1.10×, without an interval, from 1.00, 1.10 and 1.20×; "
             "a difference of 5 % matters here.",
-            f"{OF_TIMES}; {WITHIN.format(1)}; otherwise open.",
+            MATTERS,
         ),
     ],
     ids=["decided", "by little", "each difference", "points", "few"],
@@ -312,33 +290,32 @@ def test_what_no_interval_decided_says_so() -> None:
     assert lines_of(Verdict.WITHHELD) == []
 
 
-def test_a_claim_s_card_has_its_test_and_the_rule() -> None:
+@pytest.mark.parametrize("verdict", [verdict_between(spread(1.0), 0.5), Judgement(Verdict.OPEN)])
+def test_a_claim_s_card_has_its_test_and_the_rule(verdict: Judgement) -> None:
     page = Page("page")
     page.number("it", spread(1.0))
-    said: dict[str, Any] = {"statement": "So.", "source": "Me", "quote": "so", "evidence": "It is {it}."}
-    for key, verdict, shown in (
-        ("test", verdict_between(spread(1.0), 0.5), lines_of(verdict_between(spread(1.0), 0.5))),
-        ("none", Judgement(Verdict.OPEN), []),
-    ):
-        record = page.claim(key, verdict=verdict, **said).record.to_json()
-        card = BeautifulSoup(claim_html(record, "It is so.", [], None), "html.parser")
-        assert [line.get_text().replace("\u00a0", " ") for line in card.select(".claim-test")] == [
-            " ".join(shown)
-        ] * bool(shown)
+    made = page.claim(
+        "key", statement="So.", source="Me", quote="so", evidence="It is {it}.", verdict=verdict
+    ).record.to_json()
+    card = BeautifulSoup(claim_html(made, "It is so.", [], None), "html.parser")
+    said = [line.get_text().replace("\u00a0", " ") for line in card.select(".claim-test")]
+    assert said == ([" ".join(lines_of(verdict))] if verdict.tests else [])
 
 
 def seven(_: str) -> Slot:
     return Slot("", record={"kind": "counted"}, text="7", lines=[], html="<b>7</b>")
 
 
-def test_punctuation_stays_with_the_number() -> None:
-    assert line_html(filled_line("so ({key}), and", seven)) == 'so <span class="keep">(<b>7</b>),</span> and'
-    assert line_html(filled_line("so {key} and", seven)) == "so <b>7</b> and"
-
-
-def test_what_is_too_long_for_a_line_of_a_phone_holds_nothing() -> None:
-    line = filled_line("it is {key}.", lambda _: Slot("", **{**seven("").attributes, "text": "slower " * 5}))
-    assert line_html(line) == "it is <b>7</b>."
+@pytest.mark.parametrize(
+    ("line", "shown", "html"),
+    [
+        ("so ({key}), and", "7", 'so <span class="keep">(<b>7</b>),</span> and'),
+        ("so {key} and", "7", "so <b>7</b> and"),
+        ("it is {key}.", "slower " * 5, "it is <b>7</b>."),  # too long for a line of a phone: it holds nothing
+    ],
+)
+def test_punctuation_stays_with_the_number(line: str, shown: str, html: str) -> None:
+    assert line_html(filled_line(line, lambda _: Slot("", **{**seven("").attributes, "text": shown}))) == html
 
 
 @given(st.text(alphabet="ab ().,;!?<&", max_size=12), st.text(alphabet="ab ().,;!?<&", max_size=12))
@@ -351,15 +328,15 @@ def test_no_character_is_lost_or_doubled(before: str, after: str) -> None:
 
 def test_a_number_says_which_statistic_it_is_and_how_it_was_made(latency: Json) -> None:
     calls = Measurement("calls", tuple(float(i) for i in range(1, 401)), "s", Conditions(warmup_steady=False))
-    tail = " ".join(detail_lines(record(calls.tail(99))))
+    tail = " ".join(told(calls.tail(99)))
     assert "percentile 99 of 400 samples" in tail
     assert "The warm-up ended before calls stopped getting faster" in tail
     assert "statistic" not in tail
-    assert "median of 6 samples" in " ".join(detail_lines(latency))
+    assert "median of 6 samples" in " ".join(told(latency))
 
 
 def test_quoted_numbers_are_escaped_and_have_their_source() -> None:
     page = BeautifulSoup(quoted_html("< 3 %", "A & B 2009 <https://example.org/?a=1&b=2>"), "html.parser")
     assert page.get_text() == "< 3 % (A & B 2009)"
-    assert page.a["href"] == "https://example.org/?a=1&b=2"  # type: ignore[index]
+    assert one(page, "a")["href"] == "https://example.org/?a=1&b=2"
     assert BeautifulSoup(quoted_html("3 %", "A book"), "html.parser").a is None

@@ -95,17 +95,21 @@ def test_what_a_shown_cell_prints_on_purpose_and_what_page_made_stays(output: nb
     assert found(output, code=code) == []
 
 
-def test_a_hidden_cell_prints_no_number_but_a_check_and_a_snippet_of_pytorch() -> None:
-    said = printed("12 rows\n")
-    assert found(said, "remove-input") == [NUMBER]
-    assert found(printed("twelve rows\n"), "remove-input") == []
-    assert found(said, "remove-input", code="page.printed('k', printed_by(f))") == []
-    assert found(result("'f: passed. the ratio is 7.175000'"), "check") == []
-
-
-def test_a_cell_that_is_tagged_so_prints_what_it_likes() -> None:
-    assert found(printed("0.012345678\n"), "prints") == []
-    assert found(PNG, "prints") == [PLOT]
+@pytest.mark.parametrize(
+    ("output", "tag", "code", "faulty"),
+    [
+        (printed("12 rows\n"), "remove-input", "show()", [NUMBER]),
+        (printed("twelve rows\n"), "remove-input", "show()", []),
+        (printed("12 rows\n"), "remove-input", "page.printed('k', printed_by(f))", []),
+        (result("'f: passed. the ratio is 7.175000'"), "check", "show()", []),
+        (printed("0.012345678\n"), "prints", "show()", []),
+        (PNG, "prints", "show()", [PLOT]),
+    ],
+)
+def test_what_a_cell_may_print_depends_on_its_tag(
+    output: nbformat.NotebookNode, tag: str, code: str, faulty: list[str]
+) -> None:
+    assert found(output, tag, code=code) == faulty
 
 
 PAGE = f"""{HEADER}

@@ -24,28 +24,25 @@ def test_what_the_book_needs(latex: str, element: str) -> None:
     root = ET.fromstring(to_mathml(latex, block=True))
     assert root.tag == f"{NAMESPACE}math"
     assert root.get("display") == "block"
+    assert ET.fromstring(to_mathml("n < m", block=False)).get("display") == "inline"
     assert root.get("alttext") == latex
     assert root.find(f".//{NAMESPACE}{element}") is not None
 
 
 def test_words_are_names_beside_which_a_sign_keeps_its_space() -> None:
     root = ET.fromstring(to_mathml(r"\text{all bytes} + \text{B} \longrightarrow 0", block=True))
-    assert [(each.text, each.get("mathvariant")) for each in root.iter(f"{NAMESPACE}mi")] == [
-        ("all\xa0bytes", None),
-        ("B", "normal"),
-    ]
+    names = [(each.text, each.get("mathvariant")) for each in root.iter(f"{NAMESPACE}mi")]
+    assert names == [("all\xa0bytes", None), ("B", "normal")]
     assert [each.text for each in root.iter(f"{NAMESPACE}mo")] == ["+", "⟶"]
     assert root.find(f".//{NAMESPACE}mtext") is None
-
-
-def test_within_a_line_it_is_inline() -> None:
-    assert ET.fromstring(to_mathml("n < m", block=False)).get("display") == "inline"
 
 
 @pytest.mark.parametrize("latex", [r"\nosuchcommand", r"x_{1", r"\frac{a}", r"a & b"])
 def test_what_cannot_be_written_is_said(latex: str) -> None:
     with pytest.raises(MathError, match="cannot write"):
         to_mathml(latex, block=False)
+    with pytest.raises(MathError, match="cannot write"):
+        lines_html(f"a = {latex}")
 
 
 @pytest.mark.parametrize(
@@ -68,11 +65,8 @@ def test_of_a_long_formula_the_outer_brackets_do_not_stretch() -> None:
 
 
 def test_formulas_side_by_side_are_apart_and_signs_at_the_begin_of_a_line_no_prefixes() -> None:
-    assert line_parts(r"a = 1, \qquad\text{and}\qquad b = 2") == [
-        ("a = 1,", False),
-        (r"\text{and}", True),
-        ("b = 2", True),
-    ]
+    parts = [("a = 1,", False), (r"\text{and}", True), ("b = 2", True)]
+    assert line_parts(r"a = 1, \qquad\text{and}\qquad b = 2") == parts
     assert lines_html(r"a = 1, \qquad b = 2").count('<span class="side">') == 2
     html = lines_html(r"a - \text{what is long enough for two lines}")
     assert html.count("<math ") == 2
@@ -103,8 +97,3 @@ def test_rows_of_formulas_are_a_grid(latex: str, kind: str, cells: int) -> None:
 )
 def test_what_is_no_grid_stays_whole(latex: str) -> None:
     assert lines_html(latex) == to_mathml(latex, block=True)
-
-
-def test_what_cannot_be_written_in_parts_is_said_too() -> None:
-    with pytest.raises(MathError, match="cannot write"):
-        lines_html(r"a = \nosuchcommand")
