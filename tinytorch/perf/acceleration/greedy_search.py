@@ -24,6 +24,8 @@ Chosen = Mapping[Op, Implementation]
 Calls = Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
 #: Samples of what each op takes, whose median says which takes most.
 _SHARES = 21
+#: How both sides of a comparison are sampled.
+_PLAN: dict[str, Any] = {"repeats": 30, "at_most_seconds": 2.0, "warmup_seconds": 0.2}
 
 
 @dataclass(frozen=True)
@@ -178,14 +180,7 @@ def under(run: Callable[[], Any], chosen: Chosen) -> Callable[[], Any]:
     return selected
 
 
-def climb(
-    run: Callable[[], Any],
-    ways: Mapping[Op, Sequence[Implementation]],
-    *,
-    least_share: float = 0.02,
-    repeats: int = 30,
-    at_most_seconds: float = 2.0,
-) -> Climb:
+def climb(run: Callable[[], Any], ways: Mapping[Op, Sequence[Implementation]], *, least_share: float = 0.02) -> Climb:
     """Return the moves that lead from the first way of every op to the best, the largest share of time first.
 
     A move takes the op that most of the time goes to, among those with a way left, times both ways on the operands of
@@ -196,8 +191,6 @@ def climb(
         run: without backward and always with the same operands, such as a forward pass within `no_grad`.
         ways: implementations of each op, from the one to begin with to the last to be tried.
         least_share: of the whole's time, below which an op is left alone.
-        repeats: samples of each comparison.
-        at_most_seconds: for them.
 
     Raises:
         ValueError: if an op has no way, or ``least_share`` is not between 0 and 1.
@@ -215,7 +208,6 @@ def climb(
         raise ValueError(f"ways must hold an implementation of each op, but has none of {', '.join(empty)}")
     chosen = {op: each[0] for op, each in ways.items()}
     left = {op: list(each[1:]) for op, each in ways.items()}
-    plan: dict[str, Any] = {"repeats": repeats, "at_most_seconds": at_most_seconds, "warmup_seconds": 0.2}
     calls = ops_of(under(run, chosen))
     moves: list[Move] = []
     stages = {"as it began": under(run, dict(chosen))}
@@ -223,9 +215,9 @@ def climb(
         shares = _shares(run, chosen, calls, [op for op in left if left[op] and op in calls])
         largest = max(shares, key=lambda op: shares[op].median, default=None)
         if largest is None or shares[largest].median < least_share:
-            return Climb(tuple(moves), tuple(interleave(stages, **plan).values()))
+            return Climb(tuple(moves), tuple(interleave(stages, **_PLAN).values()))
         after = left[largest].pop(0)
-        move = _moved(run, chosen, largest, after, calls[largest], shares[largest], plan)
+        move = _moved(run, chosen, largest, after, calls[largest], shares[largest])
         moves.append(move)
         if move.kept:
             chosen[largest] = after
@@ -247,18 +239,12 @@ def _shares(
 
 
 def _moved(
-    run: Callable[[], Any],
-    chosen: Chosen,
-    op: Op,
-    after: Implementation,
-    calls: Calls,
-    share: Measurement,
-    plan: Mapping[str, Any],
+    run: Callable[[], Any], chosen: Chosen, op: Op, after: Implementation, calls: Calls, share: Measurement
 ) -> Move:
     before = chosen[op]
-    parts = interleave({"before": replayed(before, calls), "after": replayed(after, calls)}, **plan)
+    parts = interleave({"before": replayed(before, calls), "after": replayed(after, calls)}, **_PLAN)
     alone = ratio(parts["before"], parts["after"], f"speedup of {op.name} by itself")
-    wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **plan)
+    wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **_PLAN)
     gained = compare_paired(wholes["before"], wholes["after"], matters=0.1)
     return Move(op.name, before.name, after.name, share, alone, foreseen(share, alone), gained)
 

@@ -148,22 +148,17 @@ def try_techniques(workload: str, model: Module, inputs: Any, *, at_most_seconds
         >>> list(found.times)
         ['NumPy', 'compiled kernels', 'a plan', '8-bit layers']
     """
-    with undisturbed(model):
-        return _tried(workload, model, inputs, 0.05, at_most_seconds)
-
-
-def _tried(workload: str, model: Module, inputs: Any, resolve: float, at_most_seconds: float) -> Tried:
-    plain = forward_pass(model, inputs)
     makes: dict[str, Callable[[], Module]] = {
         FUSED: lambda: plan(model, inputs),
         CODES: lambda: quantize_model(model),
     }
-    with blas_threads(1):
+    with undisturbed(model), blas_threads(1):
+        plain = forward_pass(model, inputs)
         made = {name: _made(make, inputs) for name, make in makes.items()}
         runs = {BASELINE: with_references(plain), KERNELS: with_kernels(plain)}
         runs |= {name: forward_pass(one, inputs) for name, (one, _) in made.items()}
         outputs = {name: run().data for name, run in runs.items()}
-        times = interleave(runs, resolve=resolve, at_most_seconds=at_most_seconds, warmup_seconds=0.1)
+        times = interleave(runs, resolve=0.05, at_most_seconds=at_most_seconds, warmup_seconds=0.1)
         built = {
             name: measure(make, f"making of {name}, {workload}", repeats=9, at_most_seconds=0.3, warmup_seconds=0.0)
             for name, make in makes.items()
