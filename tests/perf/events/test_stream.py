@@ -15,7 +15,7 @@ from tinytorch.core.losses import MSELoss
 from tinytorch.core.op import Array, Op, Saved, Work
 from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.events.stream import Profile, Recorder, counted, profiler_overhead, recording
+from tinytorch.perf.events.stream import Columns, Profile, Recorder, counted, profiler_overhead, recording
 from tinytorch.perf.events.trace import trace_text
 from tinytorch.perf.measuring.memory import MemoryTracker
 
@@ -158,3 +158,4 @@ def test_calls_of_other_cost_are_other_kinds() -> None:
     assert [kind.output.shape for kind in kinds] == [(2, 6), (3, 6), (6,), (2, 6), (6,), (4,)]
     assert [count for _, count in counted(done.profile.events)] == [1, 1, 2, 2, 1, 1]
     assert sum(count for _, count in counted(list(done.profile.events))) == 8
+    assert Columns.of(tuple(done.profile.events)) == done.profile.events
