@@ -27,14 +27,3 @@ def test_a_place_that_cannot_be_written_costs_no_result_and_is_told(
     monkeypatch.setattr(models, "train", lambda name, seed=0: models.entry(name).make(seed))
     with pytest.warns(UserWarning, match="directory"):
         assert models.trained("mlp").parameters()
-
-
-def test_a_model_that_was_cut_off_is_trained_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "WEIGHTS", tmp_path)
-    monkeypatch.setattr(models, "train", lambda name, seed=0: models.entry(name).make(seed))
-    models.trained("mlp")
-    (file,) = tmp_path.iterdir()
-    whole = file.read_bytes()
-    file.write_bytes(whole[:1000])
-    models.trained("mlp")
-    assert file.read_bytes() == whole

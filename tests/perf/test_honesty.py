@@ -25,10 +25,7 @@ from tinytorch.perf.compression import (
 )
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.profiling import Profiler
-from tinytorch.perf.quantization import (
-    dequantize_int8,
-    quantize_int8,
-)
+from tinytorch.perf.quantization import dequantize_int8, quantize_int8
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 
@@ -97,32 +94,23 @@ def test_pruning_that_writes_zeros_and_reports_a_smaller_model(tmp_path: Path) -
     assert sum(row.stored_bytes for row in layer_sparsity(zeros)) == 2 * 256 * 256 * 4
     counted = Profiler().count_flops
     assert counted(zeros, (1, 256)) == counted(model, (1, 256))
-    sizes = {}
-    for name, each in {
-        "model": model,
-        "zeros": zeros,
-        "csr": sparse_model(zeros),
-        "small": structured_prune(model),
-    }.items():
-        each.save(tmp_path / f"{name}.npz")
-        reported = sum(row.stored_bytes for row in layer_sparsity(each))
-        sizes[name] = (tmp_path / f"{name}.npz").stat().st_size
-        assert 0 <= sizes[name] - reported < 5_000, "what is reported is what a file takes, but for biases and names"
-    assert sizes["zeros"] == pytest.approx(sizes["model"], abs=100)
-    assert sizes["csr"] < 0.2 * sizes["model"]
-    assert sizes["small"] < 0.51 * sizes["model"]
+    sizes = []
+    for each in (model, zeros, sparse_model(zeros), structured_prune(model)):
+        each.save(tmp_path / "model.npz")
+        sizes.append((tmp_path / "model.npz").stat().st_size)
+        beside = sizes[-1] - sum(row.stored_bytes for row in layer_sparsity(each))
+        assert 0 <= beside < 5_000, "what is reported is what a file takes, but for biases and names"
+    whole, zeroed, csr, small = sizes
+    assert zeroed == pytest.approx(whole, abs=100)
+    assert csr < 0.2 * whole
+    assert small < 0.51 * whole
     assert counted(sparse_model(zeros), (1, 256)) == pytest.approx(0.1 * counted(model, (1, 256)), rel=1e-3)
 
 
 @pytest.mark.parametrize(
     "values",
-    [
-        pytest.param([100.0, 100.5, 101.0], id="all-positive"),
-        pytest.param([-7.25, -7.0, -6.5], id="all-negative"),
-        pytest.param([3.7, 3.7, 3.7], id="constant"),
-        pytest.param([0.0, 2e-10, 1e-9], id="tiny-range"),
-        pytest.param([1e-42, -3e-42, 2e-42], id="subnormal"),
-    ],
+    [[100.0, 100.5, 101.0], [-7.25, -7.0, -6.5], [3.7, 3.7, 3.7], [0.0, 2e-10, 1e-9], [1e-42, -3e-42, 2e-42]],
+    ids=["all-positive", "all-negative", "constant", "tiny-range", "subnormal"],
 )
 def test_quantization_to_garbage(values: list[float]) -> None:
     """Each number comes back within half a step of a range that holds 0, and a constant comes back as it is."""

@@ -91,8 +91,10 @@ MODELS: dict[str, Callable[[], tuple[Module, Any]]] = {
 def state_of(value: Any, seen: set[int] | None = None) -> Any:
     """Return all that a value holds as nested tuples, each object once; caches as they are seen from outside."""
     seen = set() if seen is None else seen
-    if isinstance(value, (int, float, str, type(None))) or id(value) in seen:
-        return value if isinstance(value, (int, float, str)) else id(value)
+    if isinstance(value, (int, float, str)):
+        return value
+    if value is None or id(value) in seen:
+        return id(value)
     seen.add(id(value))
     inner = functools.partial(state_of, seen=seen)
     if isinstance(value, np.ndarray):
@@ -103,20 +105,16 @@ def state_of(value: Any, seen: set[int] | None = None) -> Any:
         return str(value.bit_generator.state)
     if isinstance(value, random.Random):
         return value.getstate()
-    if isinstance(value, Module):
-        return id(value), value.training, [(name, inner(each)) for name, each in vars(value).items()]
-    if isinstance(value, dict):
-        return id(value), [(key, inner(each)) for key, each in value.items()]
-    if isinstance(value, (list, tuple)):
-        return id(value), [inner(each) for each in value]
-    return id(value)
+    held = {"training": value.training, **vars(value)} if isinstance(value, Module) else value
+    if isinstance(held, dict):
+        return id(value), [(key, inner(each)) for key, each in held.items()]
+    return id(value), [inner(each) for each in value] if isinstance(value, (list, tuple)) else None
 
 
 def everything(model: Module) -> Any:
-    cache = cache_of(model) if isinstance(model, GPT) else None
-    held = (
-        None if cache is None else (cache.seq_pos, cache.user is model, *(each.data.tobytes() for each in cache.get(0)))
-    )
+    held: Any = None
+    if isinstance(model, GPT) and (cache := cache_of(model)) is not None:
+        held = cache.seq_pos, cache.user is model, *(each.data.tobytes() for each in cache.get(0))
     process = random.getstate(), str(np.random.get_state()), state_of(generator_from(None))
     return state_of(model), held, process
 
@@ -125,31 +123,23 @@ def profiler() -> Profiler:
     return Profiler(ceilings=made_ceilings())
 
 
-def shape(x: Any) -> tuple[int, ...]:
-    return tuple(x.shape)
-
-
-def total(output: Any) -> Any:
-    return output.sum()
-
-
 def array(x: Any) -> np.ndarray:
     return x.data if isinstance(x, Tensor) else x
 
 
 ANALYSES: dict[str, Callable[[Module, Any], Any]] = {
     "count_parameters": lambda m, x: profiler().count_parameters(m),
-    "count_flops": lambda m, x: count_flops(m, shape(x)),
-    "count_flops of a method": lambda m, x: count_flops(m.forward, shape(x)),
-    "count_flops of a function": lambda m, x: count_flops(lambda _: m(x), shape(x)),
-    "count_model_forward": lambda m, x: FLOPCounter().count_model_forward(m, shape(x)),
-    "count_model_backward": lambda m, x: FLOPCounter().count_model_backward(m, shape(x)),
-    "measure_memory": lambda m, x: profiler().measure_memory(m, shape(x)),
+    "count_flops": lambda m, x: count_flops(m, x.shape),
+    "count_flops of a method": lambda m, x: count_flops(m.forward, x.shape),
+    "count_flops of a function": lambda m, x: count_flops(lambda _: m(x), x.shape),
+    "count_model_forward": lambda m, x: FLOPCounter().count_model_forward(m, x.shape),
+    "count_model_backward": lambda m, x: FLOPCounter().count_model_backward(m, x.shape),
+    "measure_memory": lambda m, x: profiler().measure_memory(m, x.shape),
     "latency": lambda m, x: profiler().measure_latency(m, array(x), 1, 3),
-    "profile_layer": lambda m, x: profiler().profile_layer(m, shape(x)),
+    "profile_layer": lambda m, x: profiler().profile_layer(m, x.shape),
     "profile_forward_pass": lambda m, x: profiler().profile_forward_pass(m, array(x)),
     "profile_backward_pass": lambda m, x: profiler().profile_backward_pass(m, array(x)),
-    "profile_model": lambda m, x: profile_model(m, Tensor(array(x)), "it", backward=True, loss_fn=total),
+    "profile_model": lambda m, x: profile_model(m, Tensor(array(x)), "it", backward=True, loss_fn=lambda y: y.sum()),
     "quantize_model": lambda m, x: quantize_model(m, x),
     "layer_report": lambda m, x: layer_report(m, quantize_model(m), x, repeats=6),
     "sensitivity_scan": lambda m, x: sensitivity_scan(m, x, Plan("static")),

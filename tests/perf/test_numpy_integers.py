@@ -32,6 +32,7 @@ def counted(*layers: Module, shape: tuple[Any, ...]) -> tuple[int, int, Any]:
     return Profiler().count_flops(model, shape), counter.total_flops, counter.total_elementwise
 
 
+GPT_3 = {"layers": 96, "width": 12_288, "heads": 96, "positions": 2048, "vocabulary": 50_257, "examples": 1000}
 #: What is asked, with the way in which its integers are given.
 DOORS: dict[str, Callable[[Integer], Any]] = {
     "count_linear": lambda n: FLOPCounter().count_linear(n(100_000), n(100_000), n(100)),
@@ -43,13 +44,7 @@ DOORS: dict[str, Callable[[Integer], Any]] = {
     "low_rank_model": lambda n: counted(low_rank_model(Sequential(Linear(8, 8)), {"0": n(2)}), shape=(n(2), n(8))),
     "ring_cost": lambda n: ring_cost(n(2_000_000_000), n(8), GivenLink(1e-6, 1e-9)),
     "transformer_workload": lambda n: transformer_workload(
-        layers=n(96),
-        width=n(12_288),
-        heads=n(96),
-        positions=n(2048),
-        vocabulary=n(50_257),
-        examples=n(1000),
-        flops_per_second=1e12,
+        **{name: n(value) for name, value in GPT_3.items()}, flops_per_second=1e12
     ),
     "KVCache": lambda n: KVCache(n(1), n(8), n(2), n(2), n(4)).get_memory_usage(),
     "Linear": lambda n: counted(Linear(n(8), n(4)), shape=(n(2), n(8))),
@@ -83,6 +78,5 @@ class Slices(Module):
 @pytest.mark.parametrize("kind", [np.int16, np.int32, np.int64, np.uint32])
 @pytest.mark.parametrize("door", DOORS)
 def test_numpy_integers_are_the_integers_that_they_are(door: str, kind: type[np.integer[Any]]) -> None:
-    ask = DOORS[door]
-    given = ask(lambda value: kind(value) if value <= np.iinfo(kind).max else value)
-    assert given == ask(int)
+    given = DOORS[door](lambda value: kind(value) if value <= np.iinfo(kind).max else value)
+    assert given == DOORS[door](int)
