@@ -38,8 +38,8 @@ class FittedLink:
     Attributes:
         name: what was measured.
         alpha: seconds of a message without bytes.
-        beta: seconds that each byte adds ("s/B"). Their samples are the
-            lines of single rounds; value and interval are those of the line through the medians.
+        beta: seconds that each byte adds ("s/B"). Their samples are the lines of single rounds; value and interval
+            are those of the line through the medians.
         residuals: by size in bytes, (measured - line) / measured.
     """
 

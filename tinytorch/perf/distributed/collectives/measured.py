@@ -226,10 +226,7 @@ def save_collectives(collectives: Collectives, path: str | Path) -> Path:
     kept = {
         "schema": SCHEMA,
         "schema_version": VERSION,
-        "ranks": collectives.ranks,
-        "hosts": collectives.hosts,
-        "library": collectives.library,
-        "oversubscribed": collectives.oversubscribed,
+        **{name: getattr(collectives, name) for name in ("ranks", "hosts", "library", "oversubscribed")},
         "times": times,
         "barrier": _written(collectives.barrier),
     }

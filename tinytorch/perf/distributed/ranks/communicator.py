@@ -17,6 +17,7 @@ import sys
 import termios
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -125,10 +126,9 @@ class Communicator:
     @property
     def oversubscribed(self) -> bool:
         """Whether some host has more ranks than cores for them: times taken then say nothing about scaling."""
-        hosts: dict[str, list[Place]] = {}
-        for place in self.places:
-            hosts.setdefault(place.host, []).append(place)
-        return any(len(there) > len({core for one in there for core in one.cores}) for there in hosts.values())
+        ranks = Counter(place.host for place in self.places)
+        cores = Counter(host for host, _ in {(place.host, core) for place in self.places for core in place.cores})
+        return any(count > cores[host] for host, count in ranks.items())
 
     def all_reduce(self, array: Array, out: Array | None = None) -> Array:
         """Return the sum of every rank's ``array``, elementwise, in ``out``, which may be ``array``, or a new array.

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -165,15 +166,10 @@ def _run(command: list[str], printed: Path, timeout: float) -> tuple[int | None,
 
 def _kill_tree(process: subprocess.Popen[bytes]) -> None:
     """Kill what is left of a process and of all that it started."""
-    try:
-        children = psutil.Process(process.pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        children = []
-    for child in children:
-        try:
-            child.kill()
-        except psutil.NoSuchProcess:
-            continue
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
     process.kill()
     process.wait()
 
@@ -182,13 +178,11 @@ def _end_ranks(folder: Path) -> None:
     """Kill ranks that outlived their mpiexec, and return when they are gone."""
     left = []
     for state in read_states(folder).values():
-        try:
+        with suppress(psutil.NoSuchProcess):
             process = psutil.Process(state.process)
             if str(folder) in process.cmdline():  # and not another process that got its number
                 process.kill()
                 left.append(process)
-        except psutil.NoSuchProcess:
-            continue
     psutil.wait_procs(left, timeout=_GOODBYE)
 
 

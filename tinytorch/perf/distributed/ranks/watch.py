@@ -58,12 +58,8 @@ class RankState:
         ended = f"its last op was {self.last_op}" if self.last_op else "no op of it has ended"
         if self.finished:
             return f"its program has ended; {ended}"
-        where = (
-            f"it is in {self.in_call}, call {self.calls}"
-            if self.in_call
-            else f"it is between calls, {self.calls} of them made"
-        )
-        return f"{where}; {ended}"
+        between = f"it is between calls, {self.calls} of them made"
+        return f"{f'it is in {self.in_call}, call {self.calls}' if self.in_call else between}; {ended}"
 
 
 def write_state(folder: Path, state: RankState) -> None:
