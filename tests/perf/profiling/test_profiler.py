@@ -97,18 +97,6 @@ def test_layers_are_called_as_the_model_names_them() -> None:
     assert flops["Sequential"] == 11 * 8
 
 
-def test_backward_of_two_steps_is_two_stretches(tmp_path: Path) -> None:
-    model = Linear(3, 3, seed=0)
-    with Profiler() as profiler:
-        for _ in range(2):
-            model(Tensor(np.ones((1, 3), np.float32))).backward(np.ones((1, 3), np.float32))
-    events = events_of(profiler.export_chrome_trace(tmp_path / "trace.json"))
-    backward = [event for event in events if event.get("cat") == "module backward"]
-    ops = [event for event in events if event.get("cat") == "backward"]
-    assert [(event["ts"], event["dur"]) for event in backward] == [(event["ts"], event["dur"]) for event in ops]
-    assert len(ops) == 2
-
-
 def test_the_table_shows_what_the_rows_hold_and_no_column_that_says_the_same_of_all(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -247,35 +247,24 @@ if "say" in sys.argv:
 """
 
 
-@pytest.fixture
-def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def test_a_script_runs_as_the_main_module_with_its_arguments(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
     (tmp_path / "beside_of_the_test.py").write_text("SIZE = 4\n")
     monkeypatch.delitem(sys.modules, "beside_of_the_test", raising=False)
-    return str(tmp_path / "train.py")
-
-
-def test_a_script_runs_as_the_main_module_with_its_arguments(script: str, capsys: pytest.CaptureFixture[str]) -> None:
-    done = profile_program(script, ["--epochs", "3"])
-    assert capsys.readouterr().out == "__main__ --epochs 3\n"
+    script = str(tmp_path / "train.py")
+    done = profile_program(script, ["--epochs", "3"], memory=True)
+    assert capsys.readouterr().out == "__main__ --epochs 3\n" * 2, "memory takes a second run"
+    assert done.profiler.memory.highest["parameters"] == 4 * (4 * 2 + 2)
     assert (done.exit_code, done.name) == (0, f"{script} --epochs 3")
     rows = {row.op: row for row in done.profiler.attribution()}
     assert rows.keys() >= {"linear", "augment", IMPORT, NOT_NAMED}
     assert rows["augment"].calls == 1
     assert rows["linear"].flops == 2 * 3 * 4 * 2
     assert sum(row.share or 0 for row in rows.values()) == pytest.approx(1)
-
-
-def test_what_ran_until_an_exit_is_recorded(script: str, capsys: pytest.CaptureFixture[str]) -> None:
     done = profile_program(script, ["say"])
-    assert done.exit_code == 1
+    assert (done.exit_code, [event.op for event in done.profiler.run.events]) == (1, ["linear"])
     assert "no such thing" in capsys.readouterr().err
-    assert [event.op for event in done.profiler.run.events] == ["linear"]
-
-
-def test_memory_takes_a_second_run(script: str, capsys: pytest.CaptureFixture[str]) -> None:
-    done = profile_program(script, memory=True)
-    assert capsys.readouterr().out.count("__main__") == 2
-    assert done.profiler.memory.highest["parameters"] == 4 * (4 * 2 + 2)
     with pytest.raises(ValueError, match="file"):
         profile_program(f"{script}.none")
