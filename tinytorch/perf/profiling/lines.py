@@ -26,20 +26,32 @@ NO_LINE = "no line of the program"
 
 
 @dataclass(frozen=True, slots=True)
-class LineRow:
-    """One line of the program in one thread, and the time in which it was the innermost of the program's lines.
+class Shares:
+    """Time in which a line of the program was the innermost one of it, and shares of the run's wall time, 0 to 1.
 
-    Shares are of the wall time of the run, 0 to 1, so that those of one thread sum to the part that it lived.
+    Attributes:
+        seconds: own, compiled and library time together.
+        share: of ``seconds``.
+        own_share: of the program's own Python.
+        compiled_share: of compiled code that it called itself, such as a product of NumPy.
+        library_share: of Python of libraries that it called, with what that called.
+    """
+
+    seconds: float
+    share: float
+    own_share: float
+    compiled_share: float
+    library_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class LineRow(Shares):
+    """One line of the program in one thread; the shares of those of one thread sum to the part that it lived.
 
     Attributes:
         thread: its name, with the process if that is another one.
         file, line, function: where it is; the file "" and 0 where no line of the program ran.
         source: its text.
-        seconds: own, compiled and library time together.
-        share: of ``seconds``.
-        own_share: of the line's own Python.
-        compiled_share: of compiled code that the line called itself, such as a product of NumPy.
-        library_share: of Python of libraries that the line called, with what that called.
         with_callees: share with the program's own functions that the line called; calls of itself count once.
     """
 
@@ -48,26 +60,16 @@ class LineRow:
     line: int
     function: str
     source: str
-    seconds: float
-    share: float
-    own_share: float
-    compiled_share: float
-    library_share: float
     with_callees: float
 
 
 @dataclass(frozen=True, slots=True)
-class FunctionRow:
+class FunctionRow(Shares):
     """One function of the program: as `LineRow`, of all threads and lines of it; ``line`` is where it begins."""
 
     file: str
     line: int
     function: str
-    seconds: float
-    share: float
-    own_share: float
-    compiled_share: float
-    library_share: float
     with_callees: float
 
 
@@ -88,15 +90,10 @@ class CallRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadRow:
+class ThreadRow(Shares):
     """One thread: how long it lived while the program ran, how it spent that, and its busiest line."""
 
     thread: str
-    seconds: float
-    share: float
-    own_share: float
-    compiled_share: float
-    library_share: float
     busiest: str
 
 
@@ -182,9 +179,8 @@ class Lines:
         rows = []
         for (thread, file, line, function), sums in found.items():
             source = linecache.getline(file, line).strip() if file else ""
-            rows.append(
-                LineRow(thread, file, line, function, source, *self._shares(sums), sums.get("all", 0) / self._whole)
-            )
+            with_callees = sums.get("all", 0) / self._whole
+            rows.append(LineRow(*self._shares(sums), thread, file, line, function, source, with_callees))
         return sorted(rows, key=lambda row: -row.seconds)
 
     @cached_property
@@ -193,7 +189,7 @@ class Lines:
         found = self._summed(lambda _, place: (place.file, place.first, place.function) if place else ("", 0, NO_LINE))
         rows = []
         for (file, line, function), sums in found.items():
-            rows.append(FunctionRow(file, line, function, *self._shares(sums), sums.get("all", 0) / self._whole))
+            rows.append(FunctionRow(*self._shares(sums), file, line, function, sums.get("all", 0) / self._whole))
         return sorted(rows, key=lambda row: -row.seconds)
 
     @cached_property
@@ -220,7 +216,7 @@ class Lines:
         for line in self.lines:
             busiest.setdefault(line.thread, line)
         return [
-            ThreadRow(thread, *self._shares(sums), at(busiest[thread].file, busiest[thread].line))
+            ThreadRow(*self._shares(sums), thread, at(busiest[thread].file, busiest[thread].line))
             for (thread,), sums in found.items()
         ]
 

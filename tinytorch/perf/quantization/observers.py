@@ -38,7 +38,8 @@ class MomentHistogram:
         if self.reach == 0 and largest > 0:
             self.reach = math.ldexp(1.0, math.frexp(largest)[1])
         while largest > self.reach:
-            self._moments = _merged(self._moments)
+            pairs = self._moments[:, ::2] + self._moments[:, 1::2]  # bins of twice the width, in the middle
+            self._moments = np.pad(pairs, ((0, 0), (BINS // 4, BINS // 4)))
             self.reach *= 2
         width = self.width or 1.0
         index = np.minimum(np.floor(flat / width).astype(np.int64) + BINS // 2, BINS - 1)
@@ -68,14 +69,6 @@ class MomentHistogram:
         inside = below[index + 1] - below[index]
         part = (wanted - below[index]) / inside if inside else 0.0
         return (index - BINS // 2 + part) * self.width
-
-
-def _merged(moments: Array) -> Array:
-    """Return the bins of twice the width, the same place in the middle."""
-    pairs = moments[:, ::2] + moments[:, 1::2]
-    wide = np.zeros_like(moments)
-    wide[:, BINS // 4 : BINS // 4 + BINS // 2] = pairs
-    return wide
 
 
 class RangeObserver:
