@@ -74,12 +74,9 @@ def each(seconds: float) -> Arrival:
 
 
 def under_load(model: GPT, closed: str, opened: str) -> dict[str, Loop]:
-    """Return what two loops of requests to a GPT find, by their names, while neighbours come and go in either.
+    """Return what two loops of requests to the zoo's GPT find, by name, while neighbours come and go in either.
 
-    Args:
-        model: of the zoo, which sorts digits.
-        closed: the loop that waits for each answer.
-        opened: the loop whose requests arrive at even distances.
+    The loop ``closed`` waits for each answer; the requests of the one ``opened`` arrive at even distances.
     """
     prompts = datasets.sorting().test_inputs[:_BATCH, : datasets.SORT_LENGTH + 1]
     cores = len(usable_cores())

@@ -57,12 +57,9 @@ def waits(machine: Ceilings) -> Row:
 
 
 def every(numbers: npt.NDArray[np.int32], strides: Sequence[int], machine: Ceilings) -> dict[int, Row]:
-    """Return a pass over a matrix for each stride, taken in turns; each row of it is walked in these strides.
+    """Return a pass over a matrix for each of the ascending strides, which divide its rows, taken in turns.
 
-    Args:
-        numbers: much larger than any cache, and a view of a wider matrix, so that one compiled body takes all strides.
-        strides: ascending; a stride divides the length of a row.
-        machine: says how fast memory is read.
+    It is much larger than any cache, and a view of a wider matrix, so that one compiled body takes all strides.
 
     Returns:
         stride: how far one number is from the next.

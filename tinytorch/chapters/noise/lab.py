@@ -24,6 +24,8 @@ from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence,
 _LEVEL = 0.05
 #: The least seconds of a call beside neighbours: a slice of the system or more.
 _SECONDS = 0.005
+#: Families of comparisons that are drawn, and pairs of each comparison.
+_FAMILIES, _PAIRS = 4000, 15
 Said = tuple[bool, float]
 
 
@@ -39,13 +41,13 @@ def alarms(rule: str, said: Sequence[Said]) -> Row:
 
 
 def against_itself(
-    function: Callable[[], Any], trials: int, runs: int = 10, seed: int = 0, beside: Neighbours | None = None
+    function: Callable[[], Any], trials: int, runs: int = 10, beside: Neighbours | None = None
 ) -> tuple[Row, Row, Row]:
     """Return what rules say of the same times of one function: a t-test on halves and on pairs, the book's on pairs.
 
     A trial times 2 ``runs`` calls one after the other, after five that do not count. The first rule takes the former
     half for one program and the latter for another, and asks Student's test at 5 %. The others deal neighbours to the
-    two, in an order drawn by ``seed``, and ask that test and `compare_paired`. No difference is too small for any.
+    two, in a drawn order, and ask that test and `compare_paired`. No difference is too small for any.
     Processes ``beside`` are held up or let go before each half, by a coin.
 
     Raises:
@@ -53,7 +55,7 @@ def against_itself(
     """
     if trials < 1 or runs < FEWEST_FOR_INTERVAL:
         raise ValueError(f"trials must be at least 1 and runs at least {FEWEST_FOR_INTERVAL}, not {trials} and {runs}")
-    order = np.random.default_rng(seed)
+    order = np.random.default_rng(0)
     in_sequence, by_mean, in_turns = [], [], []
     with collector_off():
         for _ in range(trials):
@@ -121,32 +123,23 @@ def rare_enough(rate: Measurement, *, asked_for: float, passes: float) -> Judgem
     return wanted if wanted.verdict is Verdict.REFUTED else verdict_between(rate, high=passes)
 
 
-def families(
-    calls: Measurement, intervals: dict[str, int], comparisons: int, pairs: int = 15, count: int = 4000, seed: int = 0
-) -> dict[str, Row]:
+def families(calls: Measurement, intervals: dict[str, int], comparisons: int) -> dict[str, Row]:
     """Return how often families of so many ``comparisons`` of a program with itself raise a false alarm.
 
-    Each comparison deals calls, drawn anew from one process, to ``pairs`` pairs, and makes an interval of their ratios.
-
-    Args:
-        calls: times of one program.
-        intervals: for each name how many samples it leaves outside on each side.
-        comparisons: in a family.
-        pairs: of a comparison.
-        count: of families.
-        seed: of what is drawn.
+    Each comparison deals calls, drawn anew from one process, to `_PAIRS` pairs, and makes an interval of their ratios,
+    which leaves as many samples outside on each side as ``intervals`` says by name.
 
     Returns:
         name: the interval of each comparison.
         missed: by the coin, how often one interval misses.
         predicted, found: how often at least one of the family does.
     """
-    draw = np.random.default_rng(seed)
-    first, second = draw.choice(np.asarray(calls.samples), (2, count, comparisons, pairs))
+    draw = np.random.default_rng(0)
+    first, second = draw.choice(np.asarray(calls.samples), (2, _FAMILIES, comparisons, _PAIRS))
     ratios = np.sort(first / second, axis=-1)
     found = {}
     for name, outside in intervals.items():
-        missed = 2 * sum(math.comb(pairs, k) for k in range(outside + 1)) / 2**pairs
+        missed = 2 * sum(math.comb(_PAIRS, k) for k in range(outside + 1)) / 2**_PAIRS
         alarm = ((ratios[..., outside] > 1) | (ratios[..., -1 - outside] < 1)).any(axis=-1)
         shared = f"false alarm in a family of {comparisons}, {name}"
         conditions = Conditions(sample=Sample.TRIALS, statistic="share", interval_by="Clopper and Pearson")

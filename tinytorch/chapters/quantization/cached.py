@@ -67,13 +67,8 @@ def keys_and_values(
 ) -> dict[tuple[str, int], Row]:
     """Return what codes of keys alone and of values alone do to the outputs of the zoo's GPT, by what and bits.
 
-    Args:
-        gpt: the trained model.
-        keys, stretched, values: what they are called; ``stretched`` keys have a channel that is ``outlier`` times as
-            large, which changes no output.
-        bits: of a code.
-        outlier: how many times as large.
-        examples: of the test set.
+    They are called ``keys`` and ``values``; ``stretched`` keys have a channel that is ``outlier`` times as large, which
+    changes no output. Outputs are those of so many test ``examples``.
     """
     tokens = models.entry("gpt").data().test_inputs[:examples]
     heads = gpt.blocks[0].attention.num_heads

@@ -133,8 +133,7 @@ def remedies(
 ) -> dict[str, Row]:
     """Return what each way does to a made layer of GPT-2's shape, d to 4d, with outliers planted in its inputs.
 
-    Args:
-        labels: by the keys "inputs", "moved", "weights" and "salient", what is in codes, and how.
+    By "inputs", "moved", "weights" and "salient" the ``labels`` say what is in codes, and how.
     """
     seen, unseen = (rows_with_outliers(1024, width, columns, times, seed) for seed in (1, 2))
     weight = (0.02 * np.random.default_rng(0).standard_normal((width, 4 * width))).astype(np.float32)
