@@ -102,3 +102,8 @@ def test_sums_of_two_are_exact_and_all_ranks_get_the_same(asked: dict[str, Any])
 def test_differences_are_counted_and_weighed_by_the_largest_number() -> None:
     one, other = np.array([1, 2, -4], np.float32), np.array([1, 3, -4], np.float32)
     assert differing(one, other) == [3, 1, 0.25]
+
+
+def test_memory_is_that_of_the_fullest_rank() -> None:
+    found = studies.fullest([{"parameters": 1000, "optimizer_state": state} for state in (504, 500)])
+    assert (found.optimizer_state.value, found.kept.value) == (504, 1504)

@@ -20,7 +20,7 @@ def _bits(what: str, told: Sequence[float]) -> Row:
     )
 
 
-def _fullest(ranks: Sequence[Mapping[str, int]]) -> Row:
+def fullest(ranks: Sequence[Mapping[str, int]]) -> Row:
     """Return the bytes of each kind, and in all, that the fullest of some ranks keeps from one step to the next."""
     kinds = {kind: max(rank[kind] for rank in ranks) for kind in ranks[0]}
     kinds["kept"] = max(sum(rank.values()) for rank in ranks)
@@ -48,5 +48,5 @@ def trained(name: str, batch: int, ranks: int, rows: Mapping[str, str]) -> Train
     """
     step_programs.check_batch(batch, ranks)
     found = launch(step_programs.kept_memory, ranks, {"name": name, "batch": batch}, threads=1)
-    whole, sharded = (_fullest([one[way] for one in found]) for way in ("whole", "sharded"))
+    whole, sharded = (fullest([one[way] for one in found]) for way in ("whole", "sharded"))
     return Trained(whole, sharded, [_bits(words, found[0]["bits"][key]) for key, words in rows.items()])
