@@ -4,9 +4,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bs4 import BeautifulSoup, Tag
+from bs4 import BeautifulSoup
 
-from tests.book.small_book import HEADER, SMALL_FLOOR, Book, Build
+from tests.book.small_book import HEADER, SMALL_FLOOR, Book, Build, one
 from tests.book.sphinx_process import SphinxProcess
 
 STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
@@ -16,15 +16,14 @@ CELL = """
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring import Counted
-from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
 FLOOR
 page = Page("index")
 told = Conditions(statistic="median")
-page.number("gain", Statistic("speedup", (1.91,) * 8, "", told, value=1.91, bounds=Interval(1.8, 2.05, 0.97)))
-ends = Interval(1e-3, 1.3e-3, 0.97)
+ends, wide = Interval(1e-3, 1.3e-3, 0.97), Interval(1.8, 2.05, 0.97)
+page.number("gain", Statistic("speedup", (1.91,) * 8, "", told, value=1.91, bounds=wide))
 page.number("latency", Statistic("a run", (1.12e-3,) * 7, "s", told, value=1.12e-3, bounds=ends))
 page.number("share", Counted(0.4, "%", "a share"))
 page.number("parameters", 12345, unit="parameters", what="weights and biases")
@@ -141,61 +140,55 @@ def page(builds: tuple[Build, Build]) -> BeautifulSoup:
     return builds[0].page("index.html")
 
 
-def _question(page: BeautifulSoup, number: int) -> Tag:
-    return page.select("div.predict")[number - 1]
+def _answer(page: BeautifulSoup, number: int) -> str:
+    return " ".join(page.select("div.predict")[number - 1].select("details p")[0].get_text().split())
 
 
 def test_the_question_is_seen_and_the_answer_folded(page: BeautifulSoup) -> None:
-    first = _question(page, 1)
+    first = page.select("div.predict")[0]
     assert "How many times faster?" in first.get_text()
     (fold,) = first.select("details.predict-answer")
     assert not fold.has_attr("open")
-    said = " ".join(fold.select_one("p").get_text().split())  # type: ignore[union-attr]
-    assert said.startswith("It is 1.91×")
-    assert "interval 1.80 to 2.05" in said
+    assert "interval 1.80 to 2.05" in _answer(page, 1)
     assert "Because of" in fold.get_text()
-    assert first.select("form")[0].has_attr("hidden")
-    assert not first.select("form")[0].has_attr("action")
+    assert [form.has_attr("hidden") and not form.has_attr("action") for form in first.select("form")] == [True]
+    assert page.select(".predict-label")[1].get_text() == "Question 1"
 
 
-def test_a_label_and_a_verdicts_reason_are_shown(page: BeautifulSoup) -> None:
-    assert _question(page, 2).select(".predict-label")[0].get_text() == "Question 1"
-    answer = _question(page, 5).select("details p")[0].get_text()
-    assert answer.startswith("It is slower, because it gains 1.91×")
-    claim = _question(page, 6).select("details p")[0].get_text()
-    assert claim.startswith("Refuted. It took 1.1")
-
-
-def test_a_word_that_was_withheld_is_told_as_such(page: BeautifulSoup) -> None:
-    answer = _question(page, 9).select("details p")[0].get_text()
-    assert answer == "Found: withheld, as other programs were at work, because other programs were at work."
+@pytest.mark.parametrize(
+    ("number", "begins"),
+    [
+        (1, "It is 1.91×"),
+        (5, "It is slower, because it gains 1.91×"),
+        (6, "Refuted. It took 1.1"),
+        (9, "Found: withheld, as other programs were at work, because other programs were at work."),
+    ],
+)
+def test_an_answer_gives_the_number_or_the_verdict_with_its_reason(
+    page: BeautifulSoup, number: int, begins: str
+) -> None:
+    assert _answer(page, number).startswith(begins)
 
 
 def test_what_was_not_measured_says_so_and_asks_for_no_guess(page: BeautifulSoup) -> None:
-    for number in (7, 8):
-        question = _question(page, number)
+    for question in page.select("div.predict")[6:8]:
         assert not question.select("form")
         assert "The other engine is not here" in question.get_text()
-        assert "not measure" in question.select("details")[0].get_text()
+        assert "not measure" in one(question, "details").get_text()
 
 
 def test_the_units_order_does_not_give_the_answer_away(page: BeautifulSoup) -> None:
-    options = _question(page, 2).select("option")
+    options = page.select("div.predict")[1].select("option")
     assert [option.get_text() for option in options] == ["ns", "µs", "ms", "s", "min"]
     assert [option.get_text() for option in options if option.has_attr("selected")] == ["ms"]
 
 
-def _one(page: BeautifulSoup, selector: str) -> Tag:
-    (found,) = page.select(selector)
-    return found
-
-
 def test_the_page_shows_the_empty_function_and_its_check_and_folds_the_solution(page: BeautifulSoup) -> None:
-    exercise = _one(page, "div.exercise")
+    exercise = one(page, "div.exercise")
     code = [block.get_text().strip() for block in exercise.select("div.highlight")]
     assert code[0] == 'def add(a, b):\n    raise NotImplementedError("write add")'
     assert code[1].startswith('"add: passed" if add(2, 3)')
-    fold = _one(page, "div.exercise details.exercise-solution")
+    fold = one(page, "div.exercise details.exercise-solution")
     assert fold.select("div.highlight")[0].get_text().strip() == "def add(a, b):\n    return a + b"
     assert "add: passed" in fold.select(".cell_output")[0].get_text()
     assert len(exercise.select(".cell_output")) == 1
@@ -203,11 +196,8 @@ def test_the_page_shows_the_empty_function_and_its_check_and_folds_the_solution(
 
 
 def test_what_follows_stays_behind_and_the_style_is_loaded(page: BeautifulSoup) -> None:
-    exercise = _one(page, "div.exercise")
-    after = exercise.find_next_sibling()
-    assert after is not None
-    assert after.get_text() == "Behind it."
-    assert any("exercise.css" in str(link["href"]) for link in page.select("link[rel=stylesheet]"))
+    assert one(page, "div.exercise + *").get_text() == "Behind it."
+    assert page.select("link[rel=stylesheet][href*='exercise.css']")
 
 
 def test_what_is_wrong_fails_the_build_and_is_told(builds: tuple[Build, Build]) -> None:

@@ -87,26 +87,30 @@ def changed(**changes: Any) -> bytes:
     return json.dumps({**BOOK, **changes}).encode()
 
 
-def test_a_good_file_is_shown_beside_the_book_s(tab: Tab) -> None:
+def own() -> tuple[Any, Any]:
+    """Return a reader's measurements, as the book's are, and their records by key."""
     mine = copy.deepcopy(BOOK)
-    mine["label"] = "Mine"
-    records = {record["key"]: record for record in mine["pages"][0]["records"]}
+    return mine, {record["key"]: record for record in mine["pages"][0]["records"]}
+
+
+def beside(tab: Tab, mine: Any) -> dict[str, list[str]]:
+    """Return by name what the cells of the page say beside the rows of all tables."""
+    give(tab, json.dumps(mine).encode())
+    tab.locator("details.beside-page").evaluate("part => part.open = true")
+    rows = [row.locator("th, td").all_inner_texts() for row in tab.locator("details tbody tr").all()]
+    return {name: [" ".join(cell.split()) for cell in cells] for name, *cells in rows}
+
+
+def test_a_good_file_is_shown_beside_the_book_s(tab: Tab) -> None:
+    mine, records = own()
     records["latency"]["value"] *= 2
     records["latency"]["interval"] = {"low": 1.8e-3, "high": 2.2e-3, "confidence": 0.95}
     records["slow"]["verdict"] = "supported"
-    assert "Of 1 claim both judge 0 alike and 1 differently." in give(tab, json.dumps(mine).encode())
-    tab.locator("details.beside-page").evaluate("part => part.open = true")
-    row = tab.locator("tr", has=tab.get_by_role("rowheader", name="made", exact=True)).first.inner_text()
-    row = row.replace("\u00a0", " ")
-    assert "1.00 ms" in row
-    assert "(0.90 to 1.10)" in row
-    assert "2.0 ms" in row
-    assert "2.0 times as slow\n(1.7 to 2.4)" in row
-    claim = (
-        tab.locator("details tr", has=tab.get_by_role("rowheader", name="Slow.", exact=True)).inner_text().split("\t")
-    )
-    assert [cell.strip() for cell in claim] == ["Slow.", "refuted", "supported", "differ"]
-    assert "the same" in tab.locator("tr", has_text="weights").inner_text()
+    said = beside(tab, mine)
+    assert "Of 1 claim both judge 0 alike and 1 differently." in said_by(tab.locator(".your-machine-status"))
+    assert said["made"] == ["1.00 ms (0.90 to 1.10)", "2.0 ms (1.8 to 2.2)", "2.0 times as slow (1.7 to 2.4)"]
+    assert said["Slow."] == ["refuted", "supported", "differ"]
+    assert said["weights"][-1] == "the same"
 
 
 REFUSED = [
@@ -143,21 +147,8 @@ def hostile(value: Any, name: str = "") -> Any:
         return {key: hostile(item, key) for key, item in value.items()}
     if isinstance(value, list):
         return [hostile(item, name) for item in value]
-    free = (
-        "label",
-        "note",
-        "what",
-        "word",
-        "statement",
-        "reason",
-        "caption",
-        "rows",
-        "cpu",
-        "system",
-        "version",
-        "python",
-    )
-    return HOSTILE[:80] if isinstance(value, str) and name in free else value
+    free = ("label", "note", "what", "word", "statement", "reason", "caption", "rows", "cpu", "system")
+    return HOSTILE[:80] if isinstance(value, str) and name in (*free, "version", "python") else value
 
 
 def test_a_label_turns_no_other_words(tab: Tab) -> None:
@@ -180,24 +171,8 @@ def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 def test_the_browser_and_the_command_agree_on_what_can_be_used(tab: Tab) -> None:
     chance = random.Random(0)
-    values: list[Any] = [
-        None,
-        True,
-        -1,
-        0,
-        0.5,
-        1e200,
-        "",
-        " ",
-        HOSTILE,
-        "x" * 5000,
-        [],
-        {},
-        [[]],
-        {"kind": "measured"},
-        "-",
-        "a-b",
-    ]
+    ends: list[Any] = [None, True, -1, 0, 0.5, 1e200, "", " ", HOSTILE, "x" * 5000, "-", "a-b"]
+    values = [*ends, [], {}, [[]], {"kind": "measured"}]
     places = [place for place in _places(BOOK) if place]
     files = []
     for _ in range(400):
@@ -228,81 +203,61 @@ def test_the_browser_and_the_command_agree_on_what_can_be_used(tab: Tab) -> None
 
 def test_numbers_look_as_they_do_in_the_book(tab: Tab) -> None:
     chance = random.Random(1)
-    cases: list[dict[str, Any]] = []
-    for unit in ("s", "B", "FLOP/s", "B/s", "%", "points", "", "1", "items/s"):
-        for _ in range(150):
-            value = chance.choice((1, 1, -1)) * chance.uniform(1, 10) * 10 ** chance.randint(-9, 13)
-            below, above = (chance.choice((0.0, 10 ** chance.uniform(-6, 2))) * abs(value) for _ in range(2))
-            interval = None if chance.random() < 0.2 else {"low": value - below, "high": value + above}
-            cases.append(
-                {"kind": "measured", "value": value, "unit": unit, "interval": interval, "n": 1 + bool(interval)}
-            )
-    for value, ends in (
-        (0.0, None), (999.6e-6, None), (0.0, (0.0, 0.1)), (2.93, (0.0029, 1308.0)), (999.6e-6, (998e-6, 1001e-6))
-    ):  # fmt: skip
-        interval = None if ends is None else {"low": ends[0], "high": ends[1]}
-        cases += [
-            {"kind": "measured", "value": value, "unit": unit, "interval": interval, "n": 7} for unit in ("s", "")
-        ]
-    for kind, value, unit in (
-        ("counted", 12345, "1"), ("counted", 7_372_800, "B"), ("counted", 1000, "B"), ("derived", 12345, "positions"),
-        ("derived", 0.25, "s"), ("modelled", 1234.5, "B/s"),
-    ):  # fmt: skip
-        cases.append({"kind": kind, "value": value, "unit": unit, "interval": None, "n": 1})
-    shown = tab.evaluate("cases => cases.map(machines.numberText)", cases)
-    for case, made in zip(cases, shown, strict=True):
+    cases: list[tuple[str, float, str, tuple[float, float] | None]] = [
+        ("counted", 12345, "1", None), ("counted", 7_372_800, "B", None), ("counted", 1000, "B", None),
+        ("derived", 12345, "positions", None), ("derived", 0.25, "s", None), ("modelled", 1234.5, "B/s", None),
+    ]  # fmt: skip
+    for unit in ("s", ""):
+        cases += [("measured", 0.0, unit, ends) for ends in (None, (0.0, 0.1))]
+        cases += [("measured", 999.6e-6, unit, ends) for ends in (None, (998e-6, 1001e-6))]
+        cases.append(("measured", 2.93, unit, (0.0029, 1308.0)))
+    for unit in ("s", "B", "FLOP/s", "B/s", "%", "points", "", "1", "items/s") * 150:
+        value = chance.choice((1, 1, -1)) * chance.uniform(1, 10) * 10 ** chance.randint(-9, 13)
+        below, above = (chance.choice((0.0, 10 ** chance.uniform(-6, 2))) * abs(value) for _ in range(2))
+        cases.append(("measured", value, unit, None if chance.random() < 0.2 else (value - below, value + above)))
+    records = [
+        {"kind": kind, "value": value, "unit": unit, "n": 7 if ends else chance.choice((1, 7))}
+        | {"interval": ends and {"low": ends[0], "high": ends[1]}}
+        for kind, value, unit, ends in cases
+    ]
+    shown = tab.evaluate("cases => cases.map(machines.numberText)", records)
+    for case, made in zip(records, shown, strict=True):
         like = format_record(case)
         expected = {"text": like.text, "cell": like.cell_text, "beside": like.beside, "interval": like.interval}
         assert made == expected, case
     assert sum(made["text"].startswith("between") for made in shown) > 100
-    assert sum(made["text"] == "not resolved" for made in shown) == 4
+    assert sum(made["text"] == "not resolved" for made in shown) > 100
 
 
 def test_what_is_not_resolved_is_no_roof_no_point_and_no_ratio(tab: Tab) -> None:
-    mine = copy.deepcopy(BOOK)
-    mine["label"] = "Mine"
-    records = {record["key"]: record for record in mine["pages"][0]["records"]}
-    records["latency"]["interval"] = None
-    for row in records["roofs"]["rows"]:
-        for cell in row:
-            if isinstance(cell, dict) and cell["kind"] == "measured":
-                cell["interval"] = None
-    give(tab, json.dumps(mine).encode())
-    tab.locator("details.beside-page").evaluate("part => part.open = true")
-    row = tab.locator("tr", has=tab.get_by_role("rowheader", name="made", exact=True)).first
-    assert [said.replace("\u00a0", " ") for said in row.locator("td").all_inner_texts()][1:] == ["not resolved", "–"]
+    mine, records = own()
+    cells = [cell for row in records["roofs"]["rows"] for cell in row if isinstance(cell, dict)]
+    for one in (records["latency"], *(cell for cell in cells if cell["kind"] == "measured")):
+        one["interval"] = None
+    assert beside(tab, mine)["made"][1:] == ["not resolved", "–"]
     assert tab.evaluate("made => machines.roofline(made, 'Mine', 'yours')", mine) is None
 
 
-def beside(tab: Tab, mine: Any) -> dict[str, str]:
-    """Return by name what the page says of the rows of all tables: its last cell."""
-    give(tab, json.dumps(mine).encode())
-    tab.locator("details.beside-page").evaluate("part => part.open = true")
-    rows = tab.locator("details tbody tr")
-    names, last = rows.locator("th").all_inner_texts(), rows.locator("td:last-child").all_inner_texts()
-    return {name: " ".join(said.split()) for name, said in zip(names, last, strict=True)}
-
-
 def test_threads_are_compared_with_as_many_and_two_rows_of_one_name_with_none(tab: Tab) -> None:
-    mine = copy.deepcopy(BOOK)
-    roofs = next(record for record in mine["pages"][0]["records"] if record["key"] == "roofs")
-    for row in roofs["rows"]:
+    mine, records = own()
+    rows = records["roofs"]["rows"]
+    for row in rows:
         rate, factor = row[3], {1: 1, 2: 4}[row[1]["value"]]
         rate["value"] *= factor
         rate["interval"] = {**rate["interval"], **{end: rate["interval"][end] * factor for end in ("low", "high")}}
-    roofs["rows"].reverse()
+    rows.reverse()
     said = beside(tab, mine)
-    assert said["FP32, Threads 1, arithmetic: At most"].endswith("between 7 % slower and 8 % faster")
-    assert said["FP32, Threads 2, arithmetic: At most"] == "4.0 times as fast (3.7 to 4.3)"
-    assert said["L1, Threads 2, memory: At most"].startswith("4.0 times")
+    assert said["FP32, Threads 1, arithmetic: At most"][-1].endswith("between 7 % slower and 8 % faster")
+    assert said["FP32, Threads 2, arithmetic: At most"][-1] == "4.0 times as fast (3.7 to 4.3)"
+    assert said["L1, Threads 2, memory: At most"][-1].startswith("4.0 times")
     chart = str(tab.locator(".beside-ratios svg").get_attribute("aria-label"))
     assert "FP32, Threads 1, arithmetic: At most: 1.00×" in chart
     assert "FP32, Threads 2, arithmetic: At most: 4.00 times as fast" in chart
-    for row in roofs["rows"]:
+    for row in rows:
         row[1]["value"] = 2
     said = beside(tab, mine)
-    assert said["FP32, Threads 2, arithmetic"] == "not compared: several rows have this name"
-    assert said["FP32, Threads 1, arithmetic"] == "not in your file"
+    assert said["FP32, Threads 2, arithmetic"][-1] == "not compared: several rows have this name"
+    assert said["FP32, Threads 1, arithmetic"][-1] == "not in your file"
     assert tab.locator(".beside-ratios").count() == 0
 
 
@@ -339,33 +294,32 @@ def test_the_ratio_of_two_machines_covers_the_true_one_as_often_as_it_says(tab: 
     assert 0.93 < covered < 0.97
     once = {"kind": "derived", "value": 0.5, "unit": "s", "interval": None}
     share = {**once, "unit": "%", "interval": {"low": 0.4, "high": 0.6}}
-    compared = tab.evaluate(
-        "pairs => pairs.map(([a, b]) => machines.ratio(a, b))", [[once, pairs[0][0]], [share, share]]
-    )
-    assert compared == [None, None], "without intervals, or of shares"
+    without = [[once, pairs[0][0]], [share, share]]  # intervals, and other units than of shares
+    assert tab.evaluate("pairs => pairs.map(([a, b]) => machines.ratio(a, b))", without) == [None, None]
 
 
 @pytest.mark.parametrize(
-    ("ratio", "unit", "said"),
+    ("value", "low", "high", "unit", "said"),
     [
-        ({"value": 0.294, "low": 0.277, "high": 0.313}, "FLOP/s", "3.4 times as slow (3.1 to 3.7)"),
-        ({"value": 3.4, "low": 3.2, "high": 3.6}, "items/s", "3.4 times as fast (3.2 to 3.6)"),
-        ({"value": 3.4, "low": 3.2, "high": 3.6}, "s", "3.4 times as slow (3.2 to 3.6)"),
-        ({"value": 0.5, "low": 0.4, "high": 0.6}, "s", "2.0 times as fast (1.6 to 2.5)"),
+        (0.294, 0.277, 0.313, "FLOP/s", "3.4 times as slow (3.1 to 3.7)"),
+        (3.4, 3.2, 3.6, "items/s", "3.4 times as fast (3.2 to 3.6)"),
+        (3.4, 3.2, 3.6, "s", "3.4 times as slow (3.2 to 3.6)"),
+        (0.5, 0.4, 0.6, "s", "2.0 times as fast (1.6 to 2.5)"),
     ],
 )
-def test_a_speed_is_a_factor_above_one(tab: Tab, ratio: Any, unit: str, said: str) -> None:
+def test_a_speed_is_a_factor_above_one(tab: Tab, value: float, low: float, high: float, unit: str, said: str) -> None:
+    ratio = {"value": value, "low": low, "high": high}
     shown = tab.evaluate("([ratio, unit]) => machines.speed(ratio, unit)", [ratio, unit])
     assert f"{shown['said']} {shown['beside']}" == said
 
 
 def test_a_busy_machine_wide_intervals_and_single_recordings_are_told(tab: Tab) -> None:
-    mine = copy.deepcopy(BOOK)
-    mine["pages"][0]["provenance"]["machine"]["load"] = 0.9
+    mine, records = own()
+    machine = mine["pages"][0]["provenance"]["machine"]
+    machine["load"] = 0.9
     give(tab, json.dumps(mine).encode())
     assert tab.locator(".your-machine-results .card-caution").count() == 0
-    mine["pages"][0]["provenance"]["machine"]["load"] = 3.2
-    records = {record["key"]: record for record in mine["pages"][0]["records"]}
+    machine["load"] = 3.2
     records["latency"]["interval"] = None
     for cell in (cell for row in records["roofs"]["rows"] for cell in row if isinstance(cell, dict)):
         if cell["kind"] == "measured":
@@ -433,10 +387,12 @@ def test_a_kernel_is_judged_by_the_roofs(tab: Tab) -> None:
         assert tab.locator(".spot.kernel").count() == 1
 
 
-def test_what_is_no_number_is_said_beside_its_field(tab: Tab) -> None:
-    tab.locator("#roofline-bytes").fill("many")
+@pytest.mark.parametrize(("typed", "hint"), [("many", "many is no number: write a number above 0"), ("1e-308", "")])
+def test_what_is_no_number_is_said_beside_its_field(tab: Tab, typed: str, hint: str) -> None:
+    tab.locator("#roofline-operations").fill("2 G")
+    tab.locator("#roofline-bytes").fill(typed)
     assert tab.locator("#roofline-bytes").get_attribute("aria-invalid") == "true"
-    assert "many is no number: write a number above 0" in tab.locator("#roofline-bytes-hint").inner_text()
+    assert hint in tab.locator("#roofline-bytes-hint").inner_text()
 
 
 @pytest.mark.parametrize(
@@ -454,8 +410,7 @@ def test_what_is_no_number_is_said_beside_its_field(tab: Tab) -> None:
     ],
 )
 def test_a_number_may_have_its_unit(tab: Tab, text: str, unit: str, value: float) -> None:
-    typed = tab.evaluate("given => machines.typedNumber(...given)", [text, unit])
-    assert typed == {"value": pytest.approx(value)}
+    assert tab.evaluate("given => machines.typedNumber(...given)", [text, unit]) == {"value": pytest.approx(value)}
 
 
 @pytest.mark.parametrize(
@@ -499,12 +454,6 @@ def test_what_a_reader_chose_stays_in_the_address(browser: Browser, site: Path) 
         assert tab.locator("#roofline-arithmetic").input_value() == "INT8"
         tab.goto(f"{base}/{site.name}?bytes=many")
         assert tab.locator("#roofline-bytes").get_attribute("aria-invalid") == "true"
-
-
-def test_numbers_that_no_paper_holds_are_refused(tab: Tab) -> None:
-    tab.locator("#roofline-operations").fill("2 G")
-    tab.locator("#roofline-bytes").fill("1e-308")
-    assert tab.locator("#roofline-bytes").get_attribute("aria-invalid") == "true"
 
 
 def test_one_press_shows_the_book_s_own_file_and_a_headline(tab: Tab) -> None:
