@@ -33,16 +33,7 @@ def test_a_table_is_one_stop_of_the_keyboard_and_arrows_lead_on(browser: Browser
     made = made_page(tmp_path, [], ["tables.js"], f"<article>{NUMBERS}</article>")
     with opened_page(browser, made) as page:
         here = []
-        for key in (
-            "Tab",
-            "ArrowRight",
-            "ArrowDown",
-            "ArrowDown",
-            "ArrowRight",
-            "ArrowRight",
-            "ArrowLeft",
-            "ArrowLeft",
-        ):
+        for key in ("Tab", *(f"Arrow{way}" for way in ("Right", "Down", "Down", "Right", "Right", "Left", "Left"))):
             page.keyboard.press(key)
             here.append(page.evaluate("document.activeElement.textContent"))
         assert here == ["Name", "Time", "1", "2", "3", "3", "2", "b"]
