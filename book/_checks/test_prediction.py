@@ -115,15 +115,16 @@ def test_what_is_no_number_is_asked_for_again(tab: Tab, guess: str) -> None:
 
 def test_a_choice_is_judged_and_a_reload_keeps_it(tab: Tab) -> None:
     question = tab.locator("div.predict").nth(4)
-    question.get_by_role("button", name="Check").click()
-    assert question.get_by_role("status").inner_text() == "Choose one of the answers."
+    said, check = question.get_by_role("status"), question.get_by_role("button", name="Check")
+    check.click()
+    assert said.inner_text() == "Choose one of the answers."
     question.get_by_label("faster").check()
-    question.get_by_role("button", name="Check").click()
-    assert question.get_by_role("status").inner_text() == "You said “faster”: this build found another."
+    check.click()
+    assert said.inner_text() == "You said “faster”: this build found another."
     question.get_by_label("slower").check()
-    question.get_by_role("button", name="Check").click()
+    check.click()
     tab.reload()
-    assert question.get_by_role("status").inner_text() == "You said “slower”: right."
+    assert said.inner_text() == "You said “slower”: right."
     assert question.get_by_label("slower").is_checked()
 
 
