@@ -372,17 +372,8 @@ def _adjoint_passes(geometry: Geometry) -> tuple[Pass, ...]:
     chunk = _chunk(images, floats)
     passes = []
     for phase in np.ndindex(*geometry.stride):
-        down, right = (
-            _axis_taps(
-                length,
-                geometry.weight[2 + axis],
-                geometry.stride[axis],
-                geometry.padding[axis],
-                geometry.dilation[axis],
-                phase[axis],
-            )
-            for axis, length in enumerate((height, width))
-        )
+        axes = zip((height, width), (high, wide), *geometry[3:6], phase, strict=True)
+        down, right = (_axis_taps(*axis) for axis in axes)
         chosen = down[2] * right[2]
         if not chosen or not down[5] or not right[5]:
             continue

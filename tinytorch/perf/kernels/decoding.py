@@ -321,15 +321,8 @@ def step(
             attend(packed, count, held, None, made, None, normal)
         else:
             rest = output[logits + 2 * size :].reshape(2, layers, batch, heads)
-            attend(
-                packed,
-                count,
-                held,
-                (scales[0][layer], scales[1][layer]),
-                made,
-                (rest[0, layer], rest[1, layer]),
-                normal,
-            )
+            of_held, of_made = (scales[0][layer], scales[1][layer]), (rest[0, layer], rest[1, layer])
+            attend(packed, count, held, of_held, made, of_made, normal)
         multiply(normal, table, at + 8, coding, added)
         add_line(x.reshape(-1), added.reshape(-1))
         normalize_rows(x, table, at + 12, epsilons[2 * layer + 1], normal)

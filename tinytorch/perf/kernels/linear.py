@@ -153,17 +153,9 @@ def _fused_forward(
 
 
 def _finish(output: Array, bias: Array | None, residual: Array | None, activation: Activation, slope: Any) -> None:
-    """Apply what follows a product to its rows."""
-    threads.split(
-        finish_rows,
-        len(output),
-        output.shape[1] * _FINISH_NS,
-        output,
-        NOTHING if slope is None else slope,
-        NO_BIAS if bias is None else writable(bias),
-        NOTHING if residual is None else writable(residual),
-        ACTIVATIONS[activation],
-    )
+    added = NO_BIAS if bias is None else writable(bias), NOTHING if residual is None else writable(residual)
+    made = output, NOTHING if slope is None else slope
+    threads.split(finish_rows, len(output), output.shape[1] * _FINISH_NS, *made, *added, ACTIVATIONS[activation])
 
 
 IMPLEMENTATIONS = {

@@ -73,13 +73,8 @@ def adam_share(start: Any, stop: Any, pieces: Any, places: Any, numbers: Any) ->
     for piece in range(start, stop):
         which, offset, count = pieces[piece, 0], pieces[piece, 1], pieces[piece, 2]
         values, gradient = floats_at(places[which, 0] + offset, count), floats_at(places[which, 1] + offset, count)
-        adam_line(
-            values,
-            gradient,
-            floats_at(places[which, 2] + offset, count),
-            floats_at(places[which, 3] + offset, count),
-            numbers,
-        )
+        first, second = floats_at(places[which, 2] + offset, count), floats_at(places[which, 3] + offset, count)
+        adam_line(values, gradient, first, second, numbers)
 
 
 @kernel

@@ -47,7 +47,6 @@ def _share(of_one: Any, name: str, takes_numbers: bool = False) -> Any:
     of_one = of_elements(of_one, name)
 
     def share(start: Any, stop: Any, x: Any, output: Any) -> None:
-        """Fill ``output[start:stop]``."""
         x, output = x[start:stop], output[start:stop]
         for i in range(x.size):
             output[i] = of_one(x[i])
@@ -69,13 +68,11 @@ def _backward_share(slope: Any, name: str, takes_numbers: bool = False) -> Any:
     slope = of_elements(slope, f"{name}_slope")
 
     def backward_share(start: Any, stop: Any, gradient: Any, kept: Any, down: Any) -> None:
-        """Fill ``down[start:stop]``."""
         gradient, kept, down = gradient[start:stop], kept[start:stop], down[start:stop]
         for i in range(kept.size):
             down[i] = gradient[i] * slope(kept[i])
 
     def backward_share_with(start: Any, stop: Any, gradient: Any, kept: Any, down: Any, *numbers: Any) -> None:
-        """Fill ``down[start:stop]``; as `backward_share`."""
         gradient, kept, down = gradient[start:stop], kept[start:stop], down[start:stop]
         for i in range(kept.size):
             down[i] = gradient[i] * slope(kept[i], *numbers)

@@ -236,7 +236,6 @@ def _max_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
 
 
 def _mean_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: Pair) -> tuple[Array, Saved]:
-    """(N, C, H, W) to (N, C, oh, ow)."""
     if not _is_ours(x, kernel, 2 if keep else _FEW):
         output, saved = ops.avg_pool2d.reference.forward(keep, x, kernel=kernel, stride=stride, padding=padding)
         return output, (None, saved) if keep else ()
@@ -244,7 +243,6 @@ def _mean_forward(keep: bool, x: Array, *, kernel: Pair, stride: Pair, padding: 
 
 
 def _cells_forward(keep: bool, x: Array, *, size: Pair) -> tuple[Array, Saved]:
-    """(N, C, H, W) to (N, C, *size)."""
     if not _is_ours(x, (1, 1), 1 if keep else _FEW):
         output, saved = ops.adaptive_avg_pool2d.reference.forward(keep, x, size=size)
         return output, (None, saved) if keep else ()

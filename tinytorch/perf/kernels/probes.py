@@ -54,7 +54,6 @@ def read(lanes: int) -> Any:
         return vectors.sum_of_lanes(builder, [builder.load(slot) for slot in sums])
 
     def kernel(source: Any, rounds: Any) -> Any:
-        """Return the sum."""
         return add_all(source, source.size, rounds)
 
     return vectors.compiled(kernel, types.float32(_STREAM, types.intp))
@@ -73,7 +72,6 @@ def copy(lanes: int) -> Any:
                 vectors.store(builder, value, target, place)
 
     def kernel(target: Any, source: Any, rounds: Any) -> None:
-        """Copy."""
         copy_all(target, source, source.size, rounds)
 
     return vectors.compiled(kernel, types.void(_STREAM, _STREAM, types.intp))
@@ -97,7 +95,6 @@ def triad(lanes: int) -> Any:
                 vectors.store(builder, vectors.fused_multiply_add(builder, y, times, x), target, place)
 
     def kernel(target: Any, left: Any, right: Any, factor: Any, rounds: Any) -> None:
-        """Fill the target."""
         combine(target, left, right, factor, target.size, rounds)
 
     return vectors.compiled(kernel, types.void(_STREAM, _STREAM, _STREAM, types.float32, types.intp))
@@ -113,7 +110,6 @@ def random_cycle() -> Any:
     """
 
     def kernel(following: Any, seed: Any) -> None:
-        """Write the cycle."""
         line = types.uint64(LINE_ELEMENTS)
         lines = types.uint64(len(following)) // line
         for i in range(lines):
@@ -138,7 +134,6 @@ def chase() -> Any:
     """Return the kernel ``f(following, start, steps)``: go from line to line and return the index it ends at."""
 
     def kernel(following: Any, start: Any, steps: Any) -> Any:
-        """Return the last index."""
         at = start
         for _ in range(steps):
             at = following[at]
@@ -180,7 +175,6 @@ def multiply_add(lanes: int, per_element: int) -> Any:
                 vectors.store(builder, value, block, place)
 
     def kernel(block: Any, rounds: Any, factor: Any, addend: Any) -> None:
-        """Run the rounds."""
         sweep_block(block, block.size, rounds, factor, addend)
 
     return vectors.compiled(kernel, types.void(_STREAM, types.intp, types.float32, types.float32))
@@ -225,7 +219,6 @@ def int8_dots(dot: Dot) -> Any:
             vectors.store(builder, builder.load(slot), words[2], place)
 
     def kernel(left: Any, right: Any, sums: Any, rounds: Any) -> None:
-        """Run the rounds."""
         add_products(left, right, sums, rounds)
 
     return vectors.compiled(kernel, types.void(types.uint8[::1], types.int8[::1], types.int32[::1], types.intp))
@@ -270,7 +263,6 @@ def integer_chain() -> Any:
     """
 
     def kernel(start: Any, addend: Any, mask: Any, rounds: Any) -> Any:
-        """Return the last x."""
         x = start
         for _ in range(rounds):
             x = (x + addend) ^ mask

@@ -101,18 +101,8 @@ def _slopes(
         for down in downs:
             down[:] = 0
         return
-    _run(
-        attend_backward,
-        batch * heads,
-        macs,
-        _scratch(keys, depth, True),
-        *arrays,
-        output.reshape(-1),
-        np.ascontiguousarray(gradient, np.float32).reshape(-1),
-        statistics,
-        *downs,
-        *plans,
-    )
+    given = output.reshape(-1), np.ascontiguousarray(gradient, np.float32).reshape(-1), statistics
+    _run(attend_backward, batch * heads, macs, _scratch(keys, depth, True), *arrays, *given, *downs, *plans)
 
 
 @lru_cache(maxsize=256)
@@ -129,7 +119,6 @@ def _numpy_trains(rows: int, keys: int, causal: bool) -> bool:
 
 
 def _self_attention_forward(keep: bool, packed: Array, *, heads: int, causal: bool) -> tuple[Array, Saved]:
-    """(B, T, 3 H D) to (B, T, H D)."""
     if packed.dtype != FLOAT32 or packed.ndim != 3 or packed.shape[2] % (3 * heads):
         return ops.self_attention.reference.forward(keep, packed, heads=heads, causal=causal)
     batch, length, width = packed.shape

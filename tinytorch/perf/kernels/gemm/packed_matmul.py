@@ -227,21 +227,10 @@ def product_items(
                 elif last > columns:
                     pack_panel(b, b_transposed, first, last, own)
         first_row, last_row = chunk * _CHUNK, min(rows, (chunk + 1) * _CHUNK)
+        some, of = (first_row, last_row), (first_panel, last_panel)
         for block in range(blocks):
             depth = (inner * block // blocks, inner * (block + 1) // blocks)
-            multiply_group(
-                a,
-                a_transposed,
-                b,
-                packed,
-                own,
-                place,
-                out,
-                (first_row, last_row),
-                (first_panel, last_panel),
-                depth,
-                edge,
-            )
+            multiply_group(a, a_transposed, b, packed, own, place, out, some, of, depth, edge)
         finish(out, slope, bias, residual, first_row, last_row, first_column, min(columns, last_column), activation)
 
 

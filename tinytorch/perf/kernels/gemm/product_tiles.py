@@ -74,7 +74,6 @@ def tile_kernel(rows: int, width: int) -> Any:
     add_up = tile(rows, width, LANES)
 
     def product(a: int, ar: int, at: int, b: int, bt: int, c: int, cr: int, count: int, add: int) -> None:
-        """Run the tile; see `tile`."""
         add_up(a, ar, at, b, bt, c, cr, count, add)
 
     return kernel(product, f"of_{rows}x{width}")

@@ -272,7 +272,6 @@ def _tile_adder(bits: int) -> Any:
         to: Any,
         columns: Any,
     ) -> None:
-        """Add to the output; arguments are those of `add_tile`, whose first four are constants."""
         ahead = scale_at + columns
         if many and wide:
             add_tile(bits, 4, 1, 0, codes, at, stride, count, x, x_at, inner, scale, zero, scale_at, ahead, output, to, columns)  # fmt: skip  # noqa: E501

@@ -331,6 +331,19 @@ def joined_axes(
     return [1] * missing + lengths, [[0] * missing + each for each in strides]
 
 
+def constant_of(operand: Any) -> Array | None:
+    """Return the array of an operand that is constant."""
+    return operand.array if isinstance(operand, Value) else None
+
+
+def filled_up(array: Array | None, floats: int) -> Array:
+    """Return `aligned` ``floats``: those of ``array``, if there is one, and zeros behind."""
+    made = np.zeros(floats, np.float32)
+    if array is not None:
+        made[: array.size] = array
+    return aligned(made)
+
+
 def aligned(array: Array) -> Array:
     """Return a copy of an array, flat and in C order; of floats one that begins a cache line, with zeros behind."""
     if array.dtype != np.float32:

@@ -85,7 +85,6 @@ def entry_of(share: Any, items: int, arrays: Any, name: str) -> Entry:
     """
 
     def run(row: int) -> None:
-        """Do the row's share of the items."""
         w = words_at(row, WORDS)
         first, last = part(w, w[items])
         share(first, last, *arrays(row))

@@ -49,7 +49,6 @@ def _pair(of_two: Any, name: str) -> Entry:
     of_two = of_elements(of_two, name)
 
     def pair(row: int) -> None:
-        """Write all elements, line by line."""
         w = words_at(row, WORDS)
         n, a_step, b_step, target = w[7], w[11], w[15], w[3]
         for i in range(w[4]):
@@ -173,7 +172,6 @@ def _bind_getitem(node: RecordedOp, binder: Binder) -> View:
 
 
 def _bind_concatenate(node: RecordedOp, binder: Binder) -> View:
-    """Copy each part to its place."""
     output, start = binder.new(node.output.shape), 0
     axis = node.params.get("axis", 0) % len(output.shape)
     for operand in node.operands:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from tinytorch.perf.kernels.gemm.packed_matmul import (
 from tinytorch.perf.kernels.gemm.packing import pack, padded
 from tinytorch.perf.kernels.gemm.product_tiles import LANES
 from tinytorch.perf.kernels.gemm.row_products import row_product
-from tinytorch.perf.kernels.plan_ops.binding import Binder, RecordedOp, Value, View, aligned, row_strides
+from tinytorch.perf.kernels.plan_ops.binding import Binder, RecordedOp, View, constant_of, filled_up, row_strides
 from tinytorch.perf.kernels.plan_ops.driver import WORDS, Entry, part
 from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, words_at
 from tinytorch.perf.ops.fused import fused_linear
@@ -104,23 +103,11 @@ def _packed(weight: Array, order: Array | None) -> Array:
     return pack(np.ascontiguousarray(weight if order is None else weight[order], np.float32))
 
 
-def _bias(bias: Array | None, columns: int) -> Array:
-    """Return a bias filled up to whole vectors; zeros if there is none."""
-    made = np.zeros(padded(columns), np.float32)
-    if bias is not None:
-        made[:columns] = bias
-    return aligned(made)
-
-
-def _constant(operand: Any) -> Array | None:
-    return operand.array if isinstance(operand, Value) else None
-
-
 def _bind_linear(node: RecordedOp, binder: Binder) -> View:
     """Bind `linear` and `fused_linear` of a constant weight and bias: (x, weight, bias, residual)."""
     x_operand, weight_operand, *rest = node.operands
     bias_operand, residual_operand = (*rest, None, None)[:2]
-    weight, bias = _constant(weight_operand), _constant(bias_operand)
+    weight, bias = constant_of(weight_operand), constant_of(bias_operand)
     if weight is None or (bias_operand is not None and bias is None):
         raise binder.refuse("has a weight that depends on the input")
     x, order = _rows_of(binder, binder.view(x_operand))
@@ -128,7 +115,7 @@ def _bind_linear(node: RecordedOp, binder: Binder) -> View:
     rows = x.size // inner
     how = ("panels", None if order is None else order.tobytes())
     panels = binder.prepared(how, weight, lambda: _packed(weight, order))
-    added = binder.prepared(("bias", columns), bias, lambda: _bias(bias, columns))
+    added = binder.prepared(("bias", columns), bias, lambda: filled_up(bias, padded(columns)))
     residual = None if residual_operand is None else binder.contiguous(binder.view(residual_operand))
     activation = ACTIVATIONS[node.params.get("activation", "none")]
     output = binder.new(node.output.shape)
@@ -218,7 +205,7 @@ def _places(view: View, front: tuple[int, ...]) -> Array:
 
 def _bind_embedding(node: RecordedOp, binder: Binder) -> View:
     """Bind rows of a constant table by integers of the input."""
-    indices, table = binder.view(node.operands[0]), _constant(node.operands[1])
+    indices, table = binder.view(node.operands[0]), constant_of(node.operands[1])
     if table is None or not indices.is_contiguous or indices.itemsize != 8:
         raise binder.refuse("picks rows of a table that is not constant, or by indices that were computed")
     rows = binder.view(node.operands[1])

@@ -38,7 +38,6 @@ def row_product(
     total, *parts = vectors.variables(builder, _FLOATS, 1 + max(2, len(places)))
 
     def turn(begin: Any, offset: Any, number: Any, which: int) -> None:
-        """Add the products of 16 bytes."""
         number = builder.add(begin, number)
         here = builder.add(at, builder.mul(number, index(LANES)))
         for place, value in zip(places, packed_numbers(builder, codes, here, bits), strict=True):
