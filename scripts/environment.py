@@ -7,8 +7,6 @@ The stamp is removed first and written last: whatever interrupts the work leaves
 one, which the next run removes and makes anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

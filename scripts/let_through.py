@@ -6,8 +6,6 @@ other tool needs decides what is measured, tested or installed. What the pages' 
 `scripts.building.settings`; what steers results is in the key of each page (`measured_book.execution.key`).
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

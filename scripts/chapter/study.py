@@ -1,7 +1,5 @@
 """Additions of growing length, for a draft of a chapter: what a call costs beside its numbers."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the rules of the chapters' sources find: typed numbers, silent figures, long cells, half an exercise."""
 
-from __future__ import annotations
-
 import pytest
 from sources import check_module, check_source
 

@@ -1,7 +1,5 @@
 """Activations as modules."""
 
-from __future__ import annotations
-
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.module import Module

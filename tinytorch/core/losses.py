@@ -1,7 +1,5 @@
 """Losses as modules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tinytorch.core import ops

@@ -15,7 +15,6 @@ MODULES = {
     "chapters/__init__": "",
     "chapters/tour/__init__": "from ship.chapters.tour.parts import Engine, begin",
     "chapters/tour/parts": """
-from __future__ import annotations
 from ship import perf
 from ship.perf import sail
 from ship.perf.engine import Engine as Power

@@ -1,7 +1,5 @@
 """Ops that treat every element alike, with NumPy's broadcasting."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

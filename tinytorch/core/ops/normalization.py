@@ -1,7 +1,5 @@
 """Layer and batch normalization."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums, means, maxima and softmax along axes."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fused functions to call by name on arrays or Tensors: one pass over memory, no temporaries."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, TypeVar
 

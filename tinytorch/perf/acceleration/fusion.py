@@ -1,7 +1,5 @@
 """Fusion over a model: a new model in which layers that follow each other are one op."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """A run of a benchmark as one value, with its JSON, checked field by field when it is read."""
 
-from __future__ import annotations
-
 import json
 import uuid
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 python -m tinytorch.perf.engines.snippets MODULE:FUNCTION
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Lines, functions and calls into libraries: where the time of any program goes, read off samples of its stacks."""
 
-from __future__ import annotations
-
 import ast
 import linecache
 import sysconfig

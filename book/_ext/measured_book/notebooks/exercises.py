@@ -4,8 +4,6 @@ They are made of a page's cells, of the executed page in a build and of the page
 gets them by ``python -m measured_book.notebooks.exercises FOLDER``. So nothing here needs Sphinx.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

@@ -1,7 +1,5 @@
 """Tables and figures of a page, as nodes of its document tree: of cells, written from their records, and drawings."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from html import escape

@@ -1,7 +1,5 @@
 """Link fitted to measured messages: alpha + beta x bytes with intervals, residuals and the sizes where it holds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

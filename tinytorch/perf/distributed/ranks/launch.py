@@ -1,7 +1,5 @@
 """Launch: run a function on several ranks of this machine, in processes of their own, and return what each returned."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

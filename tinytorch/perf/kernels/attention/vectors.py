@@ -1,7 +1,5 @@
 """Steps of attention in vectors: the online softmax of columns, forward and backward."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from llvmlite import ir

@@ -1,7 +1,5 @@
 """The kernels of quantized linear layers and convolutions at the seam."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
