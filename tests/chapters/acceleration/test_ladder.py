@@ -16,6 +16,7 @@ from tinytorch.chapters.acceleration.ladder import (
     Ladder,
     Rung,
     Step,
+    TwoCores,
     matmul_ladder,
 )
 from tinytorch.chapters.acceleration.tiles import drawn
@@ -131,6 +132,6 @@ def test_a_second_core_is_held_against_one(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(chapter, "limited_blas_threads", lambda count: count)
     monkeypatch.setattr(chapter, "interleave", lambda runs, **_: in_turns({"1": flops / 80e9, "2": flops / 120e9}))
     found = chapter.second_core()
-    assert not isinstance(found, Unmeasured)
+    assert isinstance(found, TwoCores)
     assert found.rate.median == pytest.approx(120e9)
     assert found.gain.median == pytest.approx(1.5)

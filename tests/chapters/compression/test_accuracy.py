@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from tests.chapters.made_turns import made
 from tests.perf.quantization.small_zoo import make
 from tinytorch import models
 from tinytorch.chapters.compression import accuracy as chapter
+from tinytorch.chapters.compression.accuracy import Method
 from tinytorch.core.module import Module
 from tinytorch.perf.compression import Compression, low_rank_model, n_m_prune, structured_prune
 from tinytorch.perf.compression.compress import StepReport
@@ -129,8 +129,8 @@ def around(score: float, apart: float = 0.001) -> Measurement:
 def test_the_best_methods_store_less_run_faster_and_lose_less_than_a_point(
     stored: float, speed: float, change: float, word: str
 ) -> None:
-    half = Row(stored=Counted(stored, "%", "bytes"), speedup=made(speed), change=around(change))
-    methods = {"half": half, "slow": Row(**{**vars(half), "speedup": made(0.5)})}
+    half = Method(Counted(stored, "%", "bytes"), made(1 / speed), made(speed), around(0.9), around(change))
+    methods = {"half": half, "slow": replace(half, speedup=made(0.5))}
     assert chapter.best_of(methods, loss=0.01) == word
 
 

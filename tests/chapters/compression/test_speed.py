@@ -1,7 +1,5 @@
 """What the studies of speed and bytes compute, and how they time it."""
 
-from types import SimpleNamespace as Row
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from tests.chapters.made_turns import made
 from tests.perf.quantization.small_zoo import make
 from tinytorch import models
 from tinytorch.chapters.compression import speed as chapter
-from tinytorch.chapters.compression.speed import Line, crossing, line_through, time_break_even
+from tinytorch.chapters.compression.speed import Line, Thinner, crossing, line_through, time_break_even
 from tinytorch.core.layers import Linear
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.compression import LowRankLinear, csr_nbytes, magnitude_prune, sparse_model, structured_prune
@@ -129,9 +127,9 @@ def test_thinner_versions_promise_what_their_flops_do() -> None:
     ],
 )
 def test_models_short_of_their_promise_are_named(gains: tuple[float, ...], noise: float, word: str) -> None:
-    three = Counted(3.0, "", "FLOPs over FLOPs")
+    one, three = Counted(0.5, "%", "share"), Counted(3.0, "", "FLOPs over FLOPs")
     found = [
-        Row(model=name, promised=three, gain=made(gain, noise=noise))
+        Thinner(name, one, three, made(gain, noise=noise), three, one)
         for name, gain in zip(("MLP", "CNN", "GPT"), gains, strict=True)
     ]
     assert chapter.short_of_promise(found) == word

@@ -49,6 +49,14 @@ def test_a_rank_keeps_its_shard_of_the_state_and_no_gradients(told: Told) -> Non
         assert parameters <= sharded["optimizer_state"] < 1.01 * parameters
 
 
+def test_memory_is_that_of_the_fullest_rank() -> None:
+    ranks = [{"parameters": 1000, "gradients": 0, "optimizer_state": state} for state in (504, 500)]
+    fullest = studies.RankMemory.fullest(ranks)
+    assert (fullest.optimizer_state.value, fullest.kept.value) == (504, 1504)
+    whole = studies.RankMemory.fullest([{"parameters": 1000, "gradients": 1000, "optimizer_state": 2000}])
+    assert studies.Trained(whole, fullest, ()).ratio.value == pytest.approx(1504 / 4000)
+
+
 def test_memory_that_several_arrays_look_into_counts_once_and_whole() -> None:
     whole, other = np.zeros(10, np.float32), np.zeros(3)
     assert owned_bytes([whole[2:4], whole[5:].reshape(5, 1), other, other]) == 40 + 24
@@ -102,8 +110,3 @@ def test_sums_of_two_are_exact_and_all_ranks_get_the_same(asked: dict[str, Any])
 def test_differences_are_counted_and_weighed_by_the_largest_number() -> None:
     one, other = np.array([1, 2, -4], np.float32), np.array([1, 3, -4], np.float32)
     assert differing(one, other) == [3, 1, 0.25]
-
-
-def test_memory_is_that_of_the_fullest_rank() -> None:
-    found = studies.fullest([{"parameters": 1000, "optimizer_state": state} for state in (504, 500)])
-    assert (found.optimizer_state.value, found.kept.value) == (504, 1504)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace as Row
 
 import numpy as np
 import pytest
@@ -166,7 +165,7 @@ def test_the_edge_gains_four_and_two_where_memory_is_the_limit(
     one = Counted(1, "", "one")
     made_row = replace(
         found,
-        deep={"8 bits": Row(gain=made(gain, noise=noise))},
+        deep={"8 bits": replace(found.deep["8 bits"], gain=made(gain, noise=noise))},
         smaller=Counted(smaller, "", "many").over(one, "bytes"),
         is_memory_bound=replace(found.is_memory_bound, verdict=bound),
     )

@@ -1,7 +1,6 @@
 """What the page on serving times, counts and simulates, against closed forms and small servers worked by hand."""
 
 from dataclasses import replace
-from types import SimpleNamespace as Row
 
 import numpy as np
 import pytest
@@ -125,7 +124,7 @@ def test_products_of_a_few_rows_are_taken_in_turns_with_those_of_one() -> None:
 
 def test_guesses_gain_what_they_write_for_each_step_that_they_take() -> None:
     one, few = in_turns({"one": 0.05, "few": 0.06}, noise={"one": 0.01, "few": 0.01}).values()
-    products = {rows: Row(numpy=one, panels=few) for rows in (1, 3)}
+    products = {1: studies.Products(1, one, few), 3: studies.Products(3, one, few)}
     assert studies.guess_gain(products, guesses=2, right=0.5).value == pytest.approx((1 + 0.5 + 0.25) / 1.2, rel=0.05)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -251,8 +250,16 @@ def width_beyond(machine: Ceilings) -> int:
     return next((width for width in range(960, 5760, 960) if 4 * width**2 >= 2 * last), 5760)
 
 
-def second_core() -> Row | Unmeasured:
-    """Return the rate of BLAS on two threads, 2,048 wide, and its gain over one, or why there is none here."""
+@dataclass(frozen=True)
+class TwoCores:
+    """A product 2,048 wide by BLAS on two threads: its rate, and its gain over one."""
+
+    rate: Measurement
+    gain: Measurement
+
+
+def second_core() -> TwoCores | Unmeasured:
+    """Return what a second core brings to BLAS, in turns with one, or the reason why that cannot be measured here."""
     if identity().cores_usable < 2:
         return Unmeasured(ONE_CORE)
     if limited_blas_threads(2) != 2:
@@ -260,9 +267,9 @@ def second_core() -> Row | Unmeasured:
     a, b = square_matrices(_WIDE)
     runs = {str(count): with_threads(lambda: np.matmul(a, b), count) for count in (1, 2)}
     times = interleave(runs, repeats=9, at_most_seconds=2, warmup_seconds=0.2)
-    return Row(
-        rate=times["2"].per(2 * _WIDE**3, "FLOP/s", "rate of BLAS on two threads, 2048 wide"),
-        gain=ratio(times["1"], times["2"], "time of BLAS with one thread over two, 2048 wide"),
+    return TwoCores(
+        times["2"].per(2 * _WIDE**3, "FLOP/s", "rate of BLAS on two threads, 2048 wide"),
+        ratio(times["1"], times["2"], "time of BLAS with one thread over two, 2048 wide"),
     )
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -54,6 +53,18 @@ def operations(rows: int = ROWS, vectors: int = VECTORS) -> Counted:
 
 
 @dataclass(frozen=True)
+class Shape:
+    """A tile of rows by vectors with its operands in the nearest cache: what it needs, and its rate."""
+
+    shape: str
+    sums: int
+    registers: int
+    fits: str
+    predicted: Modelled
+    rate: Measurement
+
+
+@dataclass(frozen=True)
 class Shapes:
     """Seconds of `_STEPS` steps of each of `SHAPES`, in turns."""
 
@@ -66,16 +77,16 @@ class Shapes:
         name = f"rate of a tile of {rows} × {vectors} vectors"
         return self.seconds[shape].per(2 * rows * vectors * LANES * _STEPS, "FLOP/s", name)
 
-    def rows(self, fits: str, does_not: str) -> list[Row]:
+    def rows(self, fits: str, does_not: str) -> list[Shape]:
         """Return each tile, with the words for whether it fits the registers."""
         return [
-            Row(
-                shape=f"{rows} × {vectors}",
-                sums=rows * vectors,
-                registers=needed(rows, vectors),
-                fits=fits if needed(rows, vectors) <= REGISTERS else does_not,
-                predicted=self._predicted(rows * vectors),
-                rate=self.rate((rows, vectors)),
+            Shape(
+                f"{rows} × {vectors}",
+                rows * vectors,
+                needed(rows, vectors),
+                fits if needed(rows, vectors) <= REGISTERS else does_not,
+                self._predicted(rows * vectors),
+                self.rate((rows, vectors)),
             )
             for rows, vectors in self.seconds
         ]
@@ -152,7 +163,19 @@ def bound_by(level: Level, rows: int = 1) -> Modelled:
     return Modelled.by(_BYTES, level.read.scaled(0.5 * rows, "FLOP/s", what))
 
 
-def caches(machine: Ceilings, holds: Sequence[str]) -> list[Row]:
+@dataclass(frozen=True)
+class Cache:
+    """A level of memory, the bounds that it sets to i k j and to the tile of this CPU, and what a block has in it."""
+
+    level: str
+    read: Measurement
+    loops: Modelled
+    tile: Modelled
+    holds: str
+    most: Counted | None
+
+
+def caches(machine: Ceilings, holds: Sequence[str]) -> list[Cache]:
     """Return the caches and memory of one core; ``holds`` says what lies in each cache: a panel, strips, a block."""
     found = []
     for at, level in enumerate(machine.levels):
@@ -161,16 +184,7 @@ def caches(machine: Ceilings, holds: Sequence[str]) -> list[Row]:
             what = f"rows or columns of a block of which half of {level.name} is full"
             most = Counted(_most(level.capacity, at, machine), "1", what)
         word = holds[at] if most is not None else "–"
-        found.append(
-            Row(
-                level=level.name,
-                read=level.read,
-                loops=bound_by(level),
-                tile=bound_by(level, ROWS),
-                holds=word,
-                most=most,
-            )
-        )
+        found.append(Cache(level.name, level.read, bound_by(level), bound_by(level, ROWS), word, most))
     return found
 
 
@@ -252,6 +266,14 @@ _HUGE = "columns first, large pages"
 
 
 @dataclass(frozen=True)
+class Difference:
+    """How many times as fast one difference made a product, and all up to it."""
+
+    gained: Measurement
+    so_far: Measurement
+
+
+@dataclass(frozen=True)
 class Apart:
     """What a packed product gains over the tile in registers, taken apart: one difference at a time."""
 
@@ -262,13 +284,13 @@ class Apart:
         return ratio(self.seconds[before], self.seconds[after], what)
 
     @property
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> dict[str, Difference]:
         """What the "order" of loops, the "places" of numbers and the "copy" itself change, one after the other."""
         ways = {"order": (IN_PLACE, COLUMNS), "places": (COLUMNS, READY), "copy": (READY, PACKED)}
         return {
-            name: Row(
-                gained=self.gain(before, after, f"{before} over {after}"),
-                so_far=self.gain(IN_PLACE, after, f"{IN_PLACE} over {after}"),
+            name: Difference(
+                self.gain(before, after, f"{before} over {after}"),
+                self.gain(IN_PLACE, after, f"{IN_PLACE} over {after}"),
             )
             for name, (before, after) in ways.items()
         }

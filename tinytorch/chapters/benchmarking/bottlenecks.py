@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import SimpleNamespace as Row
 
 import numpy as np
 
@@ -33,6 +32,15 @@ _RIGHT = 1.5
 
 
 @dataclass(frozen=True)
+class Part:
+    """Seconds of a part of a run: recorded, and with the fix, by the law or if all time between operations stays."""
+
+    recorded: Measurement
+    predicted: Modelled
+    stays: Modelled
+
+
+@dataclass(frozen=True)
 class Forecast:
     """Amdahl's law for a fix: a run of two parts, the time in operations and that between them, without and with it.
 
@@ -53,7 +61,7 @@ class Forecast:
         return Counted(self.operations[0] / self.operations[1], "", "operations before over after")
 
     @property
-    def parts(self) -> dict[str, Row]:
+    def parts(self) -> dict[str, Part]:
         """Both parts of the run, and their sum."""
         between, (inside, fixed) = self.between, self.inside
         less = between.scaled(1 / self.fewer.value, name="time between operations, by their number")
@@ -61,11 +69,7 @@ class Forecast:
         whole, after = _sum("recorded run", between, inside), _sum("run as predicted", less, fixed)
         seconds["both"] = (whole, after, _sum("run if the time between operations stayed", between, fixed))
         return {
-            name: Row(
-                recorded=recorded,
-                predicted=Modelled.by(_LAW, predicted),
-                stays=Modelled.by("time between operations that stays", stays),
-            )
+            name: Part(recorded, Modelled.by(_LAW, predicted), Modelled.by("time between operations that stays", stays))
             for name, (recorded, predicted, stays) in seconds.items()
         }
 

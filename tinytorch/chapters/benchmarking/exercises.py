@@ -1,8 +1,7 @@
 """Checks for the exercises on benchmarking: each passes or fails a reader's function, and says on what it failed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from types import SimpleNamespace as Row
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 import numpy as np
@@ -14,15 +13,25 @@ from tinytorch.perf.measuring.conditions import Caches, Conditions
 FlawName = Literal["order", "threads", "caches", "statistic", "baseline"]
 
 
-def reports(seed: int = 0) -> list[tuple[Row, FlawName | None]]:
-    """Return made-up reports, each with at most one flaw, and its name: what `check_flaw` asks about.
+@dataclass(frozen=True)
+class Report:
+    """A published speedup.
 
-    Returns:
+    Attributes:
         baseline, candidate: times; their conditions say how many ``blas_threads`` there were, whether ``caches``
             were warm or cold, and what they were ``interleaved_with``.
         statistics: what was divided by what: "median" or "minimum" of baseline and candidate.
         best_known: median seconds of the fastest version that its readers know of.
     """
+
+    baseline: Measurement
+    candidate: Measurement
+    statistics: tuple[str, str]
+    best_known: float
+
+
+def reports(seed: int = 0) -> list[tuple[Report, FlawName | None]]:
+    """Return made-up reports, each with at most one flaw, and its name: what `check_flaw` asks about."""
     draw = np.random.default_rng(seed)
     names: Final[tuple[FlawName | None, ...]] = ("order", "threads", "caches", "statistic", "baseline", None)
     made = []
@@ -39,11 +48,11 @@ def reports(seed: int = 0) -> list[tuple[Row, FlawName | None]]:
             one, other = replace(one, interleaved_with=("candidate",)), replace(other, interleaved_with=("baseline",))
         made.append(
             (
-                Row(
-                    baseline=_times("baseline", seconds, one, draw),
-                    candidate=_times("candidate", seconds / 1.3, other, draw),
-                    statistics=("median", "minimum") if flaw == "statistic" else ("median", "median"),
-                    best_known=seconds * (0.2 if flaw == "baseline" else 1.0),
+                Report(
+                    _times("baseline", seconds, one, draw),
+                    _times("candidate", seconds / 1.3, other, draw),
+                    ("median", "minimum") if flaw == "statistic" else ("median", "median"),
+                    seconds * (0.2 if flaw == "baseline" else 1.0),
                 ),
                 flaw,
             )
@@ -63,7 +72,7 @@ def _shown(times: Measurement) -> str:
 
 
 @exercise_check
-def check_flaw(function: Callable[[Row], FlawName | None]) -> None:
+def check_flaw(function: Callable[[Report], FlawName | None]) -> None:
     """Return "... passed" if ``function(report)`` names the flaw of each report, and None of those that have none.
 
     The names are "order" (not in turns), "threads", "caches", "statistic" (another for each), and "baseline" (more
@@ -75,8 +84,18 @@ def check_flaw(function: Callable[[Row], FlawName | None]) -> None:
         assert answer == truth, f"the flaw is {truth!r}, not {answer!r}: {shown}, best known {report.best_known:.3g} s"
 
 
+@dataclass(frozen=True)
+class Option:
+    """A variant to choose: seconds of a call with their interval, bytes, and the share of right answers."""
+
+    name: str
+    seconds: Measurement
+    nbytes: int
+    accuracy: float
+
+
 @exercise_check
-def check_choose(function: Callable[[Sequence[Row], float, int], str | None]) -> None:
+def check_choose(function: Callable[[Sequence[Option], float, int], str | None]) -> None:
     """Return "... passed" if ``function(options, seconds, nbytes)`` names the most accurate within both budgets.
 
     The upper end of its interval must be within the time, since a median alone may be luck; None if there is none.
@@ -84,11 +103,11 @@ def check_choose(function: Callable[[Sequence[Row], float, int], str | None]) ->
     draw = np.random.default_rng(0)
     for case in range(60):
         options = [
-            Row(
-                name=f"variant {number}",
-                seconds=_times(f"variant {number}", float(draw.uniform(1e-3, 1e-2)), Conditions(), draw),
-                nbytes=int(draw.integers(10_000, 1_000_000)),
-                accuracy=float(draw.uniform(0.8, 0.99)),
+            Option(
+                f"variant {number}",
+                _times(f"variant {number}", float(draw.uniform(1e-3, 1e-2)), Conditions(), draw),
+                int(draw.integers(10_000, 1_000_000)),
+                float(draw.uniform(0.8, 0.99)),
             )
             for number in range(5)
         ]

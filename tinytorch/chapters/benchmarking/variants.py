@@ -1,13 +1,14 @@
 """The suite of all variants: three numbers of each from one run, who is on a front, and whether gains multiply."""
 
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace as Row
+from dataclasses import dataclass
 
 import numpy as np
 
 from tinytorch.perf.benchmarking import ParetoFront, Performance
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.measuring import Counted, Derived, Measurement, ratio
+from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import of_sides
 
 #: By model of the zoo: what was measured of each variant, by name.
@@ -18,23 +19,41 @@ BATCH = 64
 MATTERS = 0.2
 
 
+@dataclass(frozen=True)
+class Row:
+    """A variant in batches of 64; ``speedup`` is its time against that of the baseline, which has none."""
+
+    name: str
+    rate: Measurement
+    speedup: Comparison | None
+    memory: Measurement
+    right: Measurement
+
+
 def against_baseline(measured: Mapping[str, Performance]) -> list[Row]:
     """Return what each variant takes and gives, and what it changed from the first."""
     changed = compare_with_first(measured, matters=MATTERS)
     changes = {name: change.speedups[BATCH] for name, change in changed.items()}
     return [
-        Row(name=name, rate=one.throughput[BATCH], speedup=changes.get(name), memory=one.memory, right=one.accuracy)
-        for name, one in measured.items()
+        Row(name, one.throughput[BATCH], changes.get(name), one.memory, one.accuracy) for name, one in measured.items()
     ]
 
 
-def gains(times: Mapping[str, Measurement], baseline: str) -> dict[str, Row]:
+@dataclass(frozen=True)
+class Gain:
+    """What a change brings: the time without any over that with it, in turns."""
+
+    name: str
+    speedup: Measurement
+
+
+def gains(times: Mapping[str, Measurement], baseline: str) -> dict[str, Gain]:
     """Return what each change brings, from times that were taken in turns; ``baseline`` is without any."""
     before = times[baseline]
-    return {name: Row(name=name, speedup=ratio(before, each)) for name, each in times.items() if name != baseline}
+    return {name: Gain(name, ratio(before, each)) for name, each in times.items() if name != baseline}
 
 
-def kept_of_product(gained: Mapping[str, Row], parts: Sequence[str], combined: str) -> Measurement:
+def kept_of_product(gained: Mapping[str, Gain], parts: Sequence[str], combined: str) -> Measurement:
     """Return the speedup of ``combined`` over the product of its ``parts``' speedups: 1 if their gains multiply.
 
     Each sample is made of times that are neighbours.
@@ -59,16 +78,21 @@ def on_fronts(results: Results, fronts: Mapping[str, ParetoFront]) -> tuple[Deri
     return on_one, Counted(len(timed), "1", "variants of the two models")
 
 
-def places(results: Results, fronts: Mapping[str, ParetoFront]) -> list[Row]:
+@dataclass(frozen=True)
+class Place:
+    """Where a variant lies between time and accuracy, and whether it is on the front of its model."""
+
+    model: str
+    name: str
+    seconds: Measurement
+    right: Measurement
+    on_front: bool
+
+
+def places(results: Results, fronts: Mapping[str, ParetoFront]) -> list[Place]:
     """Return each variant's time and share of right answers."""
     return [
-        Row(
-            model=model.upper(),
-            name=name,
-            seconds=one.seconds(BATCH),
-            right=one.accuracy,
-            on_front=name in fronts[model].front,
-        )
+        Place(model.upper(), name, one.seconds(BATCH), one.accuracy, name in fronts[model].front)
         for model, measured in results.items()
         for name, one in measured.items()
     ]

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -45,18 +44,40 @@ def ruled_out(stage: Stage, which: str) -> Derived:
     return Derived(out, "row" if out == 1 else "rows", f"steps that rule out {which}", _gains(stage.trials), _COUNTS)
 
 
-def pairs_taken(ladders: Iterable[Ladder]) -> list[Row] | Unmeasured:
+@dataclass(frozen=True)
+class Pair:
+    """A pair that was taken, for so many questions, and the trial of its first step alone in the turn before."""
+
+    questions: str
+    taken: Trial
+    alone: Trial
+
+
+def pairs_taken(ladders: Iterable[Ladder]) -> list[Pair] | Unmeasured:
     """Return the pairs that were taken where no single step passed."""
     found = []
     for ladder in ladders:
         for before, stage in pairwise(ladder.stages):
             if stage.taken and len(stage.taken.move) > 1:
                 alone = next(one for one in before.trials if one.move == stage.taken.move[:1])
-                found.append(Row(questions=str(ladder.workload.questions), taken=stage.taken, alone=alone))
+                found.append(Pair(str(ladder.workload.questions), stage.taken, alone))
     return found or Unmeasured("in this run no pair was taken after another step")
 
 
-def choices(ladders: Iterable[Ladder], background: BackgroundLoad) -> Row:
+@dataclass(frozen=True)
+class Choices:
+    """Turns that took something, those in which law and roof are proven right; and how far predictions were off."""
+
+    turns: Derived
+    right: Derived
+    by_roof: Derived
+    trials: Counted
+    typical: Derived
+    largest: Derived
+    worst: str
+
+
+def choices(ladders: Iterable[Ladder], background: BackgroundLoad) -> Choices:
     """Return how well predictions chose; nothing is proven where other programs took the time from a gain."""
     stages = [stage for ladder in ladders for stage in ladder.stages]
     trials = [trial for stage in stages for trial in stage.trials]
@@ -69,16 +90,14 @@ def choices(ladders: Iterable[Ladder], background: BackgroundLoad) -> Row:
         return one.verdict is Verdict.SUPPORTED and not judge.is_disturbed(tested, background.cores())
 
     gains = _gains(trials)
-    return Row(
-        turns=Derived(len(by_law), "1", "turns", gains, _COUNTS),
-        right=Derived(sum(map(is_right, by_law)), "1", "right turns", gains, _COUNTS),
-        by_roof=Derived(sum(map(is_right, by_roof)), "1", "turns in which the roof was right", gains, _COUNTS),
-        trials=Counted(len(trials), "1", "moves that were predicted and measured"),
-        typical=Derived(
-            math.exp(np.median(off)) - 1, "%", "median error", gains, "predictions of one profile err together"
-        ),
-        largest=Derived(math.exp(off.max()), "", "largest error", gains, "it is a largest one"),
-        worst=trials[int(off.argmax())].name,
+    return Choices(
+        Derived(len(by_law), "1", "turns", gains, _COUNTS),
+        Derived(sum(map(is_right, by_law)), "1", "right turns", gains, _COUNTS),
+        Derived(sum(map(is_right, by_roof)), "1", "turns in which the roof was right", gains, _COUNTS),
+        Counted(len(trials), "1", "moves that were predicted and measured"),
+        Derived(math.exp(np.median(off)) - 1, "%", "median error", gains, "predictions of one profile err together"),
+        Derived(math.exp(off.max()), "", "largest error", gains, "it is a largest one"),
+        trials[int(off.argmax())].name,
     )
 
 

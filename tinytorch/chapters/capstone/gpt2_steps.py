@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,8 @@ from tinytorch.perf.acceleration.techniques import forward_pass, with_kernels
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.time_bound import TimeBound, added, at_rate
 from tinytorch.perf.measuring import Counted, Modelled, interleave, judge
-from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.judge import Judgement
 from tinytorch.perf.quantization import Plan, Scheme, quantize_model
 from tinytorch.perf.quantization.convert import stored_bytes
 
@@ -23,7 +23,16 @@ from tinytorch.perf.quantization.convert import stored_bytes
 _TIMED = 3
 
 
-def codes_for_floats() -> Row:
+@dataclass(frozen=True)
+class Codes:
+    """What weights in eight-bit codes gain for a token, what their bytes allow, and whether it is that at most."""
+
+    gained: Comparison
+    allowed: Counted
+    kept: Judgement
+
+
+def codes_for_floats() -> Codes:
     """Return what codes gain in three untrained blocks of GPT-2's shape, by compiled kernels, in several places."""
     token = Tensor(np.random.default_rng(0).standard_normal((1, 1, GPT2.width), dtype=np.float32))
     held: dict[str, Module] = {}
@@ -40,7 +49,7 @@ def codes_for_floats() -> Row:
     allowed = stored_bytes(held["floats"]) / stored_bytes(held["codes"])
     words = {"none": (None, 1.0), "kept": (1.0, allowed), "more": (allowed, None)}
     what = "bytes of three blocks' weights in float32 over those in codes of 8 bits"
-    return Row(gained=gained, allowed=Counted(allowed, "", what), kept=judge.word_between(gained.estimate, words))
+    return Codes(gained, Counted(allowed, "", what), judge.word_between(gained.estimate, words))
 
 
 @dataclass(frozen=True)

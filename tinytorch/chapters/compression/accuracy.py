@@ -1,8 +1,8 @@
 """What compressed models get right: over seeds, in patterns, of lower rank, taught, and all steps together."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,17 @@ def times(one: Measurement, other: Measurement, what: str = "of each seed, the o
     return Measurement(what, tuple(parts), "", Conditions(sample=Sample.SEEDS))
 
 
-def pruned_mlps(cut: Mapping[float, Sequence[Module]], tuned: Mapping[float, Sequence[Module]]) -> dict[float, Row]:
+@dataclass(frozen=True)
+class Pruned:
+    """MLPs of several seeds with a share of zeros: accuracy at once and fine-tuned, and its change from no zeros."""
+
+    zeros: Counted
+    at_once: Measurement
+    tuned: Measurement | Unmeasured
+    change: Measurement | Unmeasured
+
+
+def pruned_mlps(cut: Mapping[float, Sequence[Module]], tuned: Mapping[float, Sequence[Module]]) -> dict[float, Pruned]:
     """Return the accuracy of MLPs that were pruned, and of those fine-tuned, by share of zeros, rising from none."""
     later = {zeros: scores(each, f"{zeros:.0%} pruned and trained on") for zeros, each in tuned.items()}
     absent = Unmeasured("these were not fine-tuned")
@@ -87,17 +97,25 @@ def pruned_mlps(cut: Mapping[float, Sequence[Module]], tuned: Mapping[float, Seq
         return gain(later[zeros], later[0], what) if zeros in later else absent
 
     return {
-        zeros: Row(
-            zeros=Counted(zeros, "%", "share of zeros"),
-            at_once=scores(each, f"{zeros:.0%} pruned"),
-            tuned=later.get(zeros, absent),
-            change=change(zeros),
+        zeros: Pruned(
+            Counted(zeros, "%", "share of zeros"),
+            scores(each, f"{zeros:.0%} pruned"),
+            later.get(zeros, absent),
+            change(zeros),
         )
         for zeros, each in cut.items()
     }
 
 
-def patterns(whole: Sequence[Module], versions: Mapping[str, Sequence[Module]]) -> dict[str, Row]:
+@dataclass(frozen=True)
+class Pattern:
+    """A share of the weights of MLPs of several seeds removed in a pattern, without training: what that does."""
+
+    left: Counted
+    error: Measurement
+
+
+def patterns(whole: Sequence[Module], versions: Mapping[str, Sequence[Module]]) -> dict[str, Pattern]:
     """Return the errors of the outputs of each pattern's versions, and the share of weights that they keep."""
     truth = [_logits(each) for each in whole]
 
@@ -110,7 +128,7 @@ def patterns(whole: Sequence[Module], versions: Mapping[str, Sequence[Module]]) 
         return Measurement(f"error of the outputs, {name}", tuple(found), "%", Conditions(sample=Sample.SEEDS))
 
     return {
-        name: Row(left=Counted(weights_left(versions[name][0]), "%", "share of the weights left"), error=errors(name))
+        name: Pattern(Counted(weights_left(versions[name][0]), "%", "share of the weights left"), errors(name))
         for name in versions
     }
 
@@ -126,79 +144,120 @@ def in_blocks(model: Module, share: float, block: int) -> Module:
     return with_masks(model, {name: gone(weight) for name, weight in layers.items() if weight.shape[1] % block == 0})
 
 
-def spectra(weights: Mapping[str, Array], lost: Callable[[Array, int], float]) -> Iterator[Row]:
+@dataclass(frozen=True)
+class Lost:
+    """What a share of its ranks leaves out of a weight, relative, by its singular values."""
+
+    weight: str
+    ranks: Counted
+    lost: Modelled
+
+
+def spectra(weights: Mapping[str, Array], lost: Callable[[Array, int], float]) -> Iterator[Lost]:
     """Yield what each eighth of its ranks leaves out of each weight, by ``lost`` of the weight and a rank."""
     for name, weight in weights.items():
         for kept in np.arange(0, 8) / 8:
             error = lost(weight, int(kept * min(weight.shape)))
-            yield Row(
-                weight=name,
-                ranks=Counted(float(kept), "%", "share of the ranks"),
-                lost=Modelled(
-                    error, "%", f"relative error of a weight, {name}", "the singular values that are left out"
-                ),
+            yield Lost(
+                name,
+                Counted(float(kept), "%", "share of the ranks"),
+                Modelled(error, "%", f"relative error of a weight, {name}", "the singular values that are left out"),
             )
 
 
-def cut_at(mlp: Module, name: str, rank: int, lost: Callable[[Array, int], float]) -> Row:
+@dataclass(frozen=True)
+class Cut:
+    """An MLP of which one weight has a lower rank: that weight's error, predicted and found, and the outputs'."""
+
+    rank: Counted
+    predicted: Modelled
+    error: Counted
+    outputs: Counted
+    stored: Counted
+
+
+def cut_at(mlp: Module, name: str, rank: int, lost: Callable[[Array, int], float]) -> Cut:
     """Return what it does to the MLP to give its layer of that name a lower rank, without training."""
     weight = dict(mlp.named_parameters())[f"{name}.weight"].data
     version = low_rank_model(mlp, {name: rank})
     factors = dict(version.named_parameters())
     what = f"rank {rank} of layer {name}"
     found = relative_error(weight, factors[f"{name}.left"].data @ factors[f"{name}.right"].data)
-    return Row(
-        rank=Counted(rank, "1", what),
-        predicted=Modelled(lost(weight, rank), "%", f"relative error, {what}", "the singular values that are left out"),
-        error=Counted(found, "%", f"relative error, {what}"),
-        outputs=Counted(relative_error(_logits(mlp), _logits(version)), "%", f"error of the outputs, {what}"),
-        stored=share(stored_bytes(version), stored_bytes(mlp), "bytes of the dense model's"),
+    return Cut(
+        Counted(rank, "1", what),
+        Modelled(lost(weight, rank), "%", f"relative error, {what}", "the singular values that are left out"),
+        Counted(found, "%", f"relative error, {what}"),
+        Counted(relative_error(_logits(mlp), _logits(version)), "%", f"error of the outputs, {what}"),
+        share(stored_bytes(version), stored_bytes(mlp), "bytes of the dense model's"),
     )
 
 
-def harm(one: Row, other: Row, what: str) -> Derived:
+def harm(one: Cut, other: Cut, what: str) -> Derived:
     """Return the error of the outputs by one cut over that by another."""
     return one.outputs.over(other.outputs, what)
 
 
+@dataclass(frozen=True)
+class Method:
+    """Versions of the MLP of several seeds against the whole ones: bytes and time of theirs, accuracy and its change.
+
+    ``change`` is of each seed from its whole model, which was trained for as long.
+    """
+
+    stored: Counted
+    time: Measurement
+    speedup: Measurement
+    score: Measurement
+    change: Measurement
+
+
 def methods_of(
     whole: Sequence[Module], versions: Mapping[str, Sequence[Module]], two_of_four: str, repeats: int = 30
-) -> dict[str, Row]:
+) -> dict[str, Method]:
     """Return what each way to a smaller MLP takes and gives; one seed's models are timed, on 64 images.
 
-    The weights of the version ``two_of_four`` count in their compact form. A ``change`` is of each seed from its whole
-    model, which was trained for as long.
+    The weights of the version ``two_of_four`` count in their compact form.
     """
     firsts = {name: each[0] for name, each in versions.items()}
     gains = model_speedups(whole[0], firsts, models.example("mlp", 64), repeats)
     right = scores(whole, "test accuracy of the whole model")
 
-    def method(name: str) -> Row:
+    def method(name: str) -> Method:
         score, inverse = scores(versions[name], f"test accuracy, {name}"), 1 / np.array(gains[name].samples)
         time = Measurement(f"time over that of the whole, {name}", tuple(inverse.tolist()), "%", gains[name].conditions)
         first = firsts[name]
         weights = [layer.weight.data for layer in chosen_layers(first).values()] if name == two_of_four else []
         spared = sum(weight.nbytes - compact_n_m(weight).nbytes for weight in weights)
-        return Row(
-            stored=share(stored_bytes(first) - spared, stored_bytes(whole[0]), "bytes of the whole model's"),
-            time=time,
-            speedup=gains[name],
-            score=score,
-            change=gain(score, right, f"change of test accuracy, {name}"),
+        return Method(
+            share(stored_bytes(first) - spared, stored_bytes(whole[0]), "bytes of the whole model's"),
+            time,
+            gains[name],
+            score,
+            gain(score, right, f"change of test accuracy, {name}"),
         )
 
     return {name: method(name) for name in versions}
 
 
-def points_of(methods: Mapping[str, Row], stored: str, time: str) -> Iterator[Row]:
+@dataclass(frozen=True)
+class Point:
+    """A way to a smaller MLP: what is left of the whole model's bytes or time, and its accuracy."""
+
+    what: str
+    name: str
+    left: Measurement
+    score: Measurement
+
+
+def points_of(methods: Mapping[str, Method], stored: str, time: str) -> Iterator[Point]:
     """Yield each method twice, under these words: by its bytes and by its time."""
     for name, each in methods.items():
-        yield Row(what=stored, name=name, left=each.stored, score=each.score)
+        yield Point(stored, name, each.stored, each.score)
     for name, each in methods.items():
-        yield Row(what=time, name=name, left=each.time, score=each.score)
+        yield Point(time, name, each.time, each.score)
 
 
-def best_of(methods: Mapping[str, Row], loss: float) -> str:
+def best_of(methods: Mapping[str, Method], loss: float) -> str:
     """Return the methods that store less, are proven faster, and are proven to lose less than ``loss``."""
     best = [
         name
@@ -210,9 +269,20 @@ def best_of(methods: Mapping[str, Row], loss: float) -> str:
     return "; ".join(best) or "none"
 
 
+@dataclass(frozen=True)
+class CnnStep:
+    """The CNN after a step: bytes, times, accuracy, and its change, paired."""
+
+    stored: Counted
+    seconds: Measurement
+    speedup: Measurement
+    score: Counted
+    change: Statistic
+
+
 def cnn_steps(
     combined: Compression, longer: Module, names: Sequence[str]
-) -> tuple[Mapping[str, object], Sequence[Row]]:
+) -> tuple[Mapping[str, object], Sequence[CnnStep]]:
     """Return rows for the CNN as it was, the same trained as long, and its three steps, by these names; and the steps.
 
     The second step fine-tunes: it and the third are compared with ``longer``, the first with the CNN as it was.
@@ -229,12 +299,12 @@ def cnn_steps(
         names[1]: {"stored": stored, "seconds": None, "speedup": None, "score": _score(rival), "change": None},
     }
     steps = {
-        name: Row(
-            stored=Counted(size, "B", f"bytes of the CNN, {name}"),
-            seconds=took,
-            speedup=faster,
-            score=_score(right),
-            change=_change(before, right, f"change of the CNN's accuracy, {name}"),
+        name: CnnStep(
+            Counted(size, "B", f"bytes of the CNN, {name}"),
+            took,
+            faster,
+            _score(right),
+            _change(before, right, f"change of the CNN's accuracy, {name}"),
         )
         for name, (size, took, faster, right), before in zip(names[2:], after, (whole, rival, rival), strict=True)
     }

@@ -1,9 +1,10 @@
 """Speed and bytes of compressed layers: zeros in dense products, sparse storage, fewer units, lower rank."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace as Row
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,7 +66,18 @@ def _input(rows: int, width: int) -> Tensor:
     return Tensor(np.random.default_rng(1).standard_normal((rows, width), dtype=np.float32))
 
 
-def zeros_in_dense(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> dict[float, Row]:
+@dataclass(frozen=True)
+class WithZeros:
+    """A layer with a share of zeros: speed, bytes and work of a row, and ``kept``, its bytes of those without zeros."""
+
+    share: Counted
+    speed: Measurement
+    stored: Counted
+    kept: Counted
+    flops: Counted
+
+
+def zeros_in_dense(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> dict[float, WithZeros]:
     """Return what zeros alone bring a square linear layer: the speed is its time without any over that with a share.
 
     Where an array happens to lie can matter more than what is in it, so each share has `_COPIES` of its layer, which
@@ -83,15 +95,40 @@ def zeros_in_dense(width: int, rows: int, sparsities: Sequence[float], repeats: 
         seconds = interleave(runs, repeats=repeats, warmup_seconds=0.2)
     stored = {each: stored_bytes(layer) for each, layer in pruned.items()}
     return {
-        each: Row(
-            share=Counted(each, "%", "share of zeros"),
-            speed=ratio(seconds["0.0"], seconds[str(each)], f"no zeros over {each:.0%}"),
-            stored=Counted(stored[each], "B", "state of the layer"),
-            kept=share(stored[each], stored[0.0], f"bytes of the layer with {each:.0%} zeros, of those without"),
-            flops=Counted(Profiler().count_flops(pruned[each], (1, width)), "FLOP", "work of a row"),
+        each: WithZeros(
+            Counted(each, "%", "share of zeros"),
+            ratio(seconds["0.0"], seconds[str(each)], f"no zeros over {each:.0%}"),
+            Counted(stored[each], "B", "state of the layer"),
+            share(stored[each], stored[0.0], f"bytes of the layer with {each:.0%} zeros, of those without"),
+            Counted(Profiler().count_flops(pruned[each], (1, width)), "FLOP", "work of a row"),
         )
         for each in sparsities
     }
+
+
+@dataclass(frozen=True)
+class SparseLayer:
+    """A layer in compressed sparse rows: its bytes, and the dense time over ours and SciPy's, which adds no bias."""
+
+    zeros: Counted
+    stored: Counted
+    ours: Measurement
+    scipy: Measurement
+
+
+@dataclass(frozen=True)
+class SparseSpeed:
+    """A square layer in compressed sparse rows by share of zeros, and from which share on it is faster.
+
+    ``line`` goes through the first share that was tried and the last but one; ``predicted`` is where it breaks even,
+    ``far`` the speedup that it gives at the last share.
+    """
+
+    levels: Mapping[float, SparseLayer]
+    break_even: Statistic | Unmeasured
+    line: Line
+    predicted: Modelled
+    far: Modelled
 
 
 @dataclass(frozen=True)
@@ -128,12 +165,8 @@ def line_through(fuller: float, full: Measurement, sparser: float, sparse: Measu
     )
 
 
-def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> Row:
-    """Return the speed of sparse storage at three or more rising sparsities, in turns with the dense layer.
-
-    ``line`` goes through the first share that was tried and the last but one; ``predicted`` is where it breaks even,
-    ``far`` the speedup that it gives at the last share.
-    """
+def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> SparseSpeed:
+    """Return the speed of sparse storage at three or more rising sparsities, in turns with the dense layer."""
     pruned = [magnitude_prune(Linear(width, width, seed=0), each) for each in sparsities]
     twins = dict(zip(sparsities, map(SparseLinear, pruned), strict=True))
     x = _input(rows, width)
@@ -147,11 +180,11 @@ def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: in
     layers = {_DENSE: pruned[0], **{f"CSR {each}": twin for each, twin in twins.items()}}
     seconds = in_turns(layers, x, repeats, theirs, warmup_seconds=_WARMUP)
     levels = {
-        each: Row(
-            zeros=Counted(each, "%", "share of zeros"),
-            stored=share(twin.weight_nbytes, 4 * width * width, f"bytes of CSR with {each:.0%} zeros, of the dense"),
-            ours=ratio(seconds[_DENSE], seconds[f"CSR {each}"], f"dense over CSR, {each:.0%} zeros"),
-            scipy=ratio(seconds[_DENSE], seconds[f"SciPy {each}"], f"dense over SciPy, {each:.0%}"),
+        each: SparseLayer(
+            Counted(each, "%", "share of zeros"),
+            share(twin.weight_nbytes, 4 * width * width, f"bytes of CSR with {each:.0%} zeros, of the dense"),
+            ratio(seconds[_DENSE], seconds[f"CSR {each}"], f"dense over CSR, {each:.0%} zeros"),
+            ratio(seconds[_DENSE], seconds[f"SciPy {each}"], f"dense over SciPy, {each:.0%}"),
         )
         for each, twin in twins.items()
     }
@@ -159,16 +192,16 @@ def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: in
     first, *_, near, last = gains
     line = line_through(first, gains[first], near, gains[near])
     what = f"{rows} row" if rows == 1 else f"{rows} rows"
-    return Row(
-        levels=levels,
-        break_even=time_break_even(sparsities, list(gains.values()), f"sparsity from which CSR is faster, {what}"),
-        line=line,
-        predicted=line.break_even(f"sparsity from which CSR is faster, predicted, {what}"),
-        far=line.speedup(last, f"speedup of CSR with {last:.0%} zeros, predicted, {what}"),
+    return SparseSpeed(
+        levels,
+        time_break_even(sparsities, list(gains.values()), f"sparsity from which CSR is faster, {what}"),
+        line,
+        line.break_even(f"sparsity from which CSR is faster, predicted, {what}"),
+        line.speedup(last, f"speedup of CSR with {last:.0%} zeros, predicted, {what}"),
     )
 
 
-def beside(one: Row, many: Row) -> list[dict[str, Row]]:
+def beside(one: SparseSpeed, many: SparseSpeed) -> list[dict[str, SparseLayer]]:
     """Return the same layers, run on few rows and on many, side by side."""
     return [{"one": one.levels[each], "many": layer} for each, layer in many.levels.items()]
 
@@ -219,29 +252,41 @@ def bytes_break_even(width: int) -> Counted:
     return Counted(1 - left / size, "%", f"sparsity from which CSR takes fewer bytes, {width:,} by {width:,}, exact")
 
 
+@dataclass(frozen=True)
+class Thinner:
+    """A model without some of its units: fewer FLOPs, which promise a speedup, what it gains, and its score."""
+
+    model: str
+    ratio: Counted
+    promised: Counted
+    gain: Measurement
+    smaller: Counted
+    score: Counted
+
+
 def thinner_versions(
     trained: Mapping[str, Module],
     thin: Mapping[str, Mapping[float, Module]],
     gains: Mapping[str, Mapping[float, Measurement]],
-) -> dict[tuple[str, float], Row]:
+) -> dict[tuple[str, float], Thinner]:
     """Return what each model of the zoo promises and gives without some units, by its name and the ratio removed."""
 
-    def thinner(name: str, removed: float, version: Module) -> Row:
+    def thinner(name: str, removed: float, version: Module) -> Thinner:
         shape, what = models.entry(name).example_input(1).shape, f"FLOPs of the {name.upper()} over those without"
         before, after = (Profiler().count_flops(each, shape) for each in (trained[name], version))
-        return Row(
-            model=name.upper(),
-            ratio=Counted(removed, "%", "share of units"),
-            promised=Counted(before / after, "", f"{what} {removed:.0%} of its units"),
-            gain=gains[name][removed],
-            smaller=fewer_bytes(trained[name], version),
-            score=Counted(models.accuracy(version, name), "%", "share of the test set that is right"),
+        return Thinner(
+            name.upper(),
+            Counted(removed, "%", "share of units"),
+            Counted(before / after, "", f"{what} {removed:.0%} of its units"),
+            gains[name][removed],
+            fewer_bytes(trained[name], version),
+            Counted(models.accuracy(version, name), "%", "share of the test set that is right"),
         )
 
     return {(name, removed): thinner(name, removed, each) for name in thin for removed, each in thin[name].items()}
 
 
-def short_of_promise(found: Sequence[Row]) -> str:
+def short_of_promise(found: Sequence[Thinner]) -> str:
     """Return which models are proven to gain less than their FLOPs promise."""
     tested = {
         each.model: verdict_between(each.gain, low=each.promised.value, together=len(found)).verdict for each in found
@@ -250,12 +295,20 @@ def short_of_promise(found: Sequence[Row]) -> str:
     return " and ".join(filter(None, (", ".join(short[:-1]), *short[-1:]))) or "none of them"
 
 
-def low_rank_speedups(width: int, rows: int, ranks: Sequence[int], repeats: int = 30) -> dict[int, Row]:
+@dataclass(frozen=True)
+class LowRankLayer:
+    """A square layer as two of a lower rank: how many times fewer FLOPs and bytes it has, and its speedup."""
+
+    promised: Counted
+    gain: Measurement
+
+
+def low_rank_speedups(width: int, rows: int, ranks: Sequence[int], repeats: int = 30) -> dict[int, LowRankLayer]:
     """Return what a square linear layer promises and gains as a `LowRankLinear` of each rank."""
     layer = Linear(width, width, seed=0)
     widest = LowRankLinear(layer, max(ranks))
     gains = model_speedups(layer, {rank: widest.cut(rank) for rank in ranks}, _input(rows, width), repeats)
     return {
-        rank: Row(promised=Counted(width / (2 * rank), "", "FLOPs before over after"), gain=gain)
+        rank: LowRankLayer(Counted(width / (2 * rank), "", "FLOPs before over after"), gain)
         for rank, gain in gains.items()
     }

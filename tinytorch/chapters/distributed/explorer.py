@@ -6,7 +6,6 @@ Nothing of them was measured here. The grid is all that the page's script knows:
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import SimpleNamespace as Row
 from typing import Any
 
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, Line
@@ -117,19 +116,31 @@ def fitting(workload: Workload, cluster: ClusterPreset, ranks: int, examples_per
     return best_splits(wanted, cluster.links, ranks, memory_bytes=cluster.memory_bytes, sharding=SHARDING)
 
 
-def split_row(found: Prediction, one: Prediction) -> Row:
+@dataclass(frozen=True)
+class SplitRow:
+    """A split: its step, its efficiency against one rank, a rank's memory, and the shares of bubble and messages."""
+
+    split: str
+    seconds: Modelled
+    efficiency: Modelled
+    memory: Modelled
+    bubble: Modelled
+    messages: Modelled
+
+
+def split_row(found: Prediction, one: Prediction) -> SplitRow:
     """Return a split beside one rank, whose memory may be larger than any."""
-    return Row(
-        split=f"{found.split.data} × {found.split.tensor} × {found.split.pipeline}",
-        seconds=modelled(found.seconds, "s", "a step"),
-        efficiency=modelled(found.efficiency(one), "%", "efficiency"),
-        memory=modelled(found.memory.total, "B", "memory of a rank"),
-        bubble=modelled(found.bubble / found.seconds, "%", "time in the bubble"),
-        messages=modelled(found.messages / found.seconds, "%", "time of messages"),
+    return SplitRow(
+        f"{found.split.data} × {found.split.tensor} × {found.split.pipeline}",
+        modelled(found.seconds, "s", "a step"),
+        modelled(found.efficiency(one), "%", "efficiency"),
+        modelled(found.memory.total, "B", "memory of a rank"),
+        modelled(found.bubble / found.seconds, "%", "time in the bubble"),
+        modelled(found.messages / found.seconds, "%", "time of messages"),
     )
 
 
-def fastest(best: Sequence[Prediction], one: Prediction) -> list[Row]:
+def fastest(best: Sequence[Prediction], one: Prediction) -> list[SplitRow]:
     """Return the first splits of those that fit, the fastest first."""
     return [split_row(each, one) for each in best[:_SHOWN]]
 

@@ -1,12 +1,13 @@
 """Study of faults: a training that loses a rank, what is told then, and what a restart ends with."""
 
+from __future__ import annotations
+
 import os
 import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace as Row
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -34,11 +35,20 @@ class Trained:
 
     weights: dict[str, Array]
 
-    def difference(self, other: Self) -> Counted:
+    def difference(self, other: Trained) -> Counted:
         """Return the largest difference of any weight to the other's, relative to the largest weight."""
         largest = max(float(abs(weight).max()) for weight in self.weights.values())
         apart = max(float(abs(weight - other.weights[name]).max()) for name, weight in self.weights.items())
         return Counted(apart / largest, "1", "largest difference of a weight, relative to the largest weight")
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A lost rank: what was told, the steps that its last checkpoint holds, and seconds from its death to the end."""
+
+    message: str
+    steps: Counted
+    seconds: Measurement
 
 
 def sort_digits(communicator: Communicator, folder: str, dies: bool) -> dict[str, Any]:
@@ -65,7 +75,7 @@ def sort_digits(communicator: Communicator, folder: str, dies: bool) -> dict[str
     return dict(model.state_dict())
 
 
-def lose_a_rank(folder: str | Path, ranks: int = 2) -> Row:
+def lose_a_rank(folder: str | Path, ranks: int = 2) -> Lost:
     """Train on ranks of which the last dies, with checkpoints in an empty ``folder``, and return what was told."""
     try:
         launch(sort_digits, ranks, {"folder": str(folder), "dies": True}, longest_wait=_LONGEST_WAIT, threads=1)
@@ -73,7 +83,7 @@ def lose_a_rank(folder: str | Path, ranks: int = 2) -> Row:
         seconds = time.time() - float((Path(folder) / "stopped").read_text("utf-8"))
         kept = max((int(path.name.removeprefix("step-")) for path in Path(folder).glob("step-*")), default=0)
         took = Measurement("from the death of the rank to the end of the run", (seconds,), "s")
-        return Row(message=str(error), steps=Counted(kept, "steps", "steps in the last checkpoint"), seconds=took)
+        return Lost(str(error), Counted(kept, "steps", "steps in the last checkpoint"), took)
     raise RuntimeError(f"rank {ranks - 1} was to end the run, but the run ended well")
 
 

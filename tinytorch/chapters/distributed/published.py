@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
-from types import SimpleNamespace as Row
 from typing import NamedTuple
 
 from tinytorch.chapters.distributed.explorer import ModelPreset, modelled
@@ -63,16 +62,24 @@ def published_results() -> tuple[PublishedResult, ...]:
     return (*imagenet_2017(), *megatron_2019(), *megatron_2021())
 
 
-def studies() -> list[Row]:
+@dataclass(frozen=True)
+class Study:
+    """How far the model is from the results of one study that were not given, upwards or downwards."""
+
+    study: str
+    quantity: str
+    assumed: str
+    runs: int
+    middle: Modelled
+    worst: Modelled
+
+
+def studies() -> list[Study]:
     """Return how far the model is from what was published, by study."""
     found: dict[tuple[str, str, str], list[PublishedResult]] = {}
     for one in published_results():
         found.setdefault((one.study, one.predicted.what, one.assumed), []).append(one)
-    rows = []
-    for (study, quantity, assumed), own in found.items():
-        (middle, worst), runs = errors(own), sum(not one.given for one in own)
-        rows.append(Row(study=study, quantity=quantity, assumed=assumed, runs=runs, middle=middle, worst=worst))
-    return rows
+    return [Study(*named, len([one for one in own if not one.given]), *errors(own)) for named, own in found.items()]
 
 
 def errors(results: Sequence[PublishedResult] | None = None) -> tuple[Modelled, Modelled]:
@@ -214,7 +221,17 @@ def refined_errors() -> tuple[Modelled, Modelled]:
     return before, after
 
 
-def optima() -> list[Row]:
+@dataclass(frozen=True)
+class Shares:
+    """Data and tensor split of a run's GPUs: by the formula for the optimum, and as the run was split."""
+
+    name: str
+    data: Modelled
+    tensor: Modelled
+    printed: str
+
+
+def optima() -> list[Shares]:
     """Return the splits of the runs without a pipeline that D. Narayanan et al., 2021, list in table 1."""
     found, slowdown = [], DGX_A100.inside.beta_s_per_byte / DGX_A100.between.beta_s_per_byte
     for run in (one for one in _MEGATRON_2021 if one.pipeline == 1):
@@ -222,11 +239,11 @@ def optima() -> list[Row]:
         data = (2 * tokens * ranks / (9 * run.width) * slowdown) ** 0.5
         printed = f"{run.data} × {run.tensor}"
         found.append(
-            Row(
-                name=run.name,
-                data=modelled(data, "1", "groups of ranks"),
-                tensor=modelled(ranks / data, "1", "ranks of a group"),
-                printed=printed,
+            Shares(
+                run.name,
+                modelled(data, "1", "groups of ranks"),
+                modelled(ranks / data, "1", "ranks of a group"),
+                printed,
             )
         )
     return found
@@ -252,7 +269,18 @@ _ZERO_2021 = (
 )
 
 
-def sharded_2021() -> list[Row]:
+@dataclass(frozen=True)
+class ShardedRun:
+    """Days that a training takes: by arithmetic alone, by links alone, and as published."""
+
+    name: str
+    tokens: int
+    arithmetic: Modelled
+    links: Modelled
+    printed: str
+
+
+def sharded_2021() -> list[ShardedRun]:
     """Return trainings of 300 billion tokens that share out everything over all ranks.
 
     Source: D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209), table 2. Arithmetic counts 8 operations for each
@@ -265,14 +293,12 @@ def sharded_2021() -> list[Row]:
         steps = 300e9 / tokens / 86400
         arithmetic = 8 * parameters * tokens / (run.ranks * _ZERO_2021[0].published)
         found.append(
-            Row(
-                name=f"{run.billions:g} billion on {run.ranks:,} GPUs",
-                tokens=tokens // run.ranks,
-                arithmetic=modelled(steps * arithmetic, "days", "arithmetic of a training"),
-                links=modelled(
-                    steps * 6 * parameters * DGX_A100.between.beta_s_per_byte, "days", "links of a training"
-                ),
-                printed=f"{run.days} days",
+            ShardedRun(
+                f"{run.billions:g} billion on {run.ranks:,} GPUs",
+                tokens // run.ranks,
+                modelled(steps * arithmetic, "days", "arithmetic of a training"),
+                modelled(steps * 6 * parameters * DGX_A100.between.beta_s_per_byte, "days", "links of a training"),
+                f"{run.days} days",
             )
         )
     return found
@@ -289,7 +315,17 @@ def _fastest(run: _Run, rate: float) -> Prediction:
     return min((one for one in found if one.memory.total <= 80e9), key=lambda one: one.seconds)
 
 
-def zero_2020() -> list[Row]:
+@dataclass(frozen=True)
+class Stage:
+    """A stage of sharding: what is cut, bytes that a rank of N keeps of a parameter and of all, and those printed."""
+
+    name: str
+    each: str
+    counted: Counted
+    printed: str
+
+
+def zero_2020() -> list[Stage]:
     """Return the memory of model states by stage of sharding, in mixed precision with Adam.
 
     Source: S. Rajbhandari et al., 2020 (arXiv:1910.02054), sections 5.1 to 5.3 and table 1.
@@ -305,16 +341,11 @@ def zero_2020() -> list[Row]:
     )
     totals = [predict(workload, cluster, Split(data=64, sharding=stage)).memory.total for stage in range(len(stages))]
     return [
-        Row(
-            name=name,
-            each=each,
-            counted=Counted(total / 1e9, "GB", "bytes that a rank keeps"),
-            printed=f"{published:g} GB",
-        )
+        Stage(name, each, Counted(total / 1e9, "GB", "bytes that a rank keeps"), f"{published:g} GB")
         for (name, each, published), total in zip(stages, totals, strict=True)
     ]
 
 
-def as_printed(*stages: Row) -> Judgement:
+def as_printed(*stages: Stage) -> Judgement:
     """Return whether what was counted of each stage has the digits that its paper prints."""
     return decided(all(one.printed == f"{round(one.counted.value, 1):g} GB" for one in stages))

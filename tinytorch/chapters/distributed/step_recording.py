@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace as Row
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,18 @@ class RecordedAdamW(AdamW):
         Update()(super().step)
 
 
-def record_steps(ranks: int, *, model: str = "gpt", batch: int, steps: int, burdened: int, products: int = 24) -> Row:
+@dataclass(frozen=True)
+class StepRecordings:
+    """Timelines of steps in turns: gradients go meanwhile, or afterwards, or meanwhile with one rank burdened."""
+
+    overlapped: tuple[Timeline, ...]
+    afterwards: tuple[Timeline, ...]
+    burdened: tuple[Timeline, ...]
+
+
+def record_steps(
+    ranks: int, *, model: str = "gpt", batch: int, steps: int, burdened: int, products: int = 24
+) -> StepRecordings:
     """Return timelines of ``steps`` data-parallel training steps of each way, of a model of the zoo with AdamW.
 
     The rank ``burdened`` makes so many ``products`` of matrices before some of its steps, to be found in their
@@ -60,7 +71,7 @@ def record_steps(ranks: int, *, model: str = "gpt", batch: int, steps: int, burd
     asked = {"model": model, "batch": batch, "steps": steps, "burdened": burdened, "products": products}
     told = launch(record_on_rank, ranks, asked, threads=1, pinned=True)[0]
     made = {way: tuple(from_json(json.loads(text), Timeline, "timeline") for text in told[way]) for way in _WAYS}
-    return Row(**made)
+    return StepRecordings(**made)
 
 
 def record_on_rank(
@@ -106,11 +117,19 @@ def sent_early(timelines: Sequence[Timeline]) -> Counted:
     return Counted(early, "%", "bytes of gradients that set off before the backward pass is over")
 
 
-def named(waits: Sequence[Straggler], burdened: int) -> Row | Unmeasured:
+@dataclass(frozen=True)
+class Named:
+    """The rank for which others waited by a timeline, and whether it is the one."""
+
+    rank: Counted
+    said: str
+
+
+def named(waits: Sequence[Straggler], burdened: int) -> Named | Unmeasured:
     """Return the rank for which the others waited longest, where ``burdened`` was given more work."""
     if not waits:
         return Unmeasured("in this build no rank waited longer for another than the clocks can be wrong by")
-    return Row(
-        rank=Counted(waits[0].rank, "1", "the rank for which the others waited longest"),
-        said="the burdened one" if waits[0].rank == burdened else "another one",
+    return Named(
+        Counted(waits[0].rank, "1", "the rank for which the others waited longest"),
+        "the burdened one" if waits[0].rank == burdened else "another one",
     )

@@ -1,6 +1,6 @@
 """Worked numbers of the page on several ranks: what it ran on, GPT-3 against that, and the answers to its questions."""
 
-from types import SimpleNamespace as Row
+from dataclasses import dataclass
 
 from tinytorch.chapters.gpt2 import GPT2, NUMBER
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, ring_all_reduce
@@ -40,27 +40,47 @@ def published_gustafson() -> Modelled:
     return _by_arithmetic(gustafson(serial, 512) / 512, "%", "share of linear scaling, by Gustafson's law")
 
 
-def walls(cores: int, seconds: Measurement, state_bytes: float) -> Row:
+@dataclass(frozen=True)
+class Walls:
+    """This machine, how ranks are placed on it, and how many years and memories it is from a training."""
+
+    cores: Counted
+    placing: str
+    memory: Counted
+    years: Modelled
+    state: Modelled
+    memories: Modelled
+
+
+def walls(cores: int, seconds: Measurement, state_bytes: float) -> Walls:
     """Return what stands against a training of so many seconds at the peak of all cores, and so many bytes of state."""
     memory = identity().memory_bytes
     placing = "each pinned to a core of its own" if may_pin() else "none kept on a core of its own"
     if cores < 2:
         placing = "sharing one core, so that their times say nothing about scaling"
-    return Row(
-        cores=Counted(cores, "cores" if cores > 1 else "core", "cores that the process that built this page could use"),
-        placing=placing,
-        memory=Counted(memory, "B", "memory of this machine, as the system reports it"),
-        years=Modelled.by(_AT_PEAK, seconds.scaled(1 / (365.25 * 86400), "years")),
-        state=_by_arithmetic(state_bytes, "B", "state of the training"),
-        memories=_by_arithmetic(state_bytes / memory, "", "bytes of that training's state over this machine's memory"),
+    return Walls(
+        Counted(cores, "cores" if cores > 1 else "core", "cores that the process that built this page could use"),
+        placing,
+        Counted(memory, "B", "memory of this machine, as the system reports it"),
+        Modelled.by(_AT_PEAK, seconds.scaled(1 / (365.25 * 86400), "years")),
+        _by_arithmetic(state_bytes, "B", "state of the training"),
+        _by_arithmetic(state_bytes / memory, "", "bytes of that training's state over this machine's memory"),
     )
 
 
-def rules(cluster: Cluster, flops: float) -> list[Row]:
-    """Return the rule of each way to split, in a node of the cluster and between nodes, for numbers of two bytes.
+@dataclass(frozen=True)
+class Rule:
+    """What must be larger than the link's ridge by a formula so that arithmetic takes longer than messages do."""
 
-    A rule says what must be larger than the link's ridge by a formula so that arithmetic takes longer than messages.
-    """
+    way: str
+    what: str
+    formula: str
+    near: Modelled
+    far: Modelled
+
+
+def rules(cluster: Cluster, flops: float) -> list[Rule]:
+    """Return the rule of each way to split, in a node of the cluster and between nodes, for numbers of two bytes."""
     near, far = (flops * line.beta_s_per_byte for line in (cluster.inside, cluster.between))
     ways = (
         ("data, whole or sharded", "tokens of a rank", "R", 1.0),
@@ -70,13 +90,7 @@ def rules(cluster: Cluster, flops: float) -> list[Row]:
         ("pipeline", "layers of a stage × width", "R / 12", 1 / 12),
     )
     return [
-        Row(
-            way=way,
-            what=what,
-            formula=formula,
-            near=_by_arithmetic(share * near, "1", what),
-            far=_by_arithmetic(share * far, "1", what),
-        )
+        Rule(way, what, formula, *(_by_arithmetic(share * ridge, "1", what) for ridge in (near, far)))
         for way, what, formula, share in ways
     ]
 

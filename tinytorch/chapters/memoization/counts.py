@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -50,15 +49,24 @@ class Published:
         return 2 * self.layers * self.kv_heads * self.head_size * self.kept
 
 
-def steps_of(texts: Mapping[str, tuple[Published, int]]) -> dict[str, Row]:
+@dataclass(frozen=True)
+class Step:
+    """What a step reads for one text: bytes of the weights, of the cache, and the share of the latter."""
+
+    weights: Modelled
+    cache: Modelled
+    share: Modelled
+
+
+def steps_of(texts: Mapping[str, tuple[Published, int]]) -> dict[str, Step]:
     """Return what a step of one text reads, by name of a model with its positions."""
     found = {}
     for name, (model, positions) in texts.items():
         kept = positions * model.position
-        found[name] = Row(
-            weights=Modelled(model.weights / 1e9, "GB", "bytes of the weights", "arithmetic"),
-            cache=Modelled(kept / 1e9, "GB", "bytes of the cache", "arithmetic"),
-            share=Modelled(kept / (model.weights + kept), "%", "share of the cache in what a step reads", "arithmetic"),
+        found[name] = Step(
+            Modelled(model.weights / 1e9, "GB", "bytes of the weights", "arithmetic"),
+            Modelled(kept / 1e9, "GB", "bytes of the cache", "arithmetic"),
+            Modelled(kept / (model.weights + kept), "%", "share of the cache in what a step reads", "arithmetic"),
         )
     return found
 
@@ -90,17 +98,24 @@ def step_flops(model: GPT, position: int, cached: bool) -> int:
     return flops_of(recorded.profile)
 
 
-def arithmetic(again: Mapping[str, int], once: Mapping[str, int], count: int) -> dict[str, Row]:
+@dataclass(frozen=True)
+class Arithmetic:
+    """FLOPs of a part of a text without a cache and with one, and how many times as many the first are."""
+
+    again: Counted
+    once: Counted
+    ratio: Counted
+
+
+def arithmetic(again: Mapping[str, int], once: Mapping[str, int], count: int) -> dict[str, Arithmetic]:
     """Return the FLOPs of ``count`` tokens by part, counted without a cache, ``again``, and with one, ``once``."""
 
-    def part(name: str, *kinds: str) -> Row:
+    def part(name: str, *kinds: str) -> Arithmetic:
         a, o = (
             Counted(sum(each[kind] for kind in kinds), "FLOP", f"arithmetic {how} a cache")
             for each, how in ((again, "without"), (once, "with"))
         )
-        return Row(
-            again=a, once=o, ratio=over(a, o, f"{name}: FLOPs of {count} tokens without a cache over those with one")
-        )
+        return Arithmetic(a, o, over(a, o, f"{name}: FLOPs of {count} tokens without a cache over those with one"))
 
     kinds = {"products with weights": ["products"], "attention": ["attention"], "with the logits, together": [*again]}
     return {name: part(name, *each) for name, each in kinds.items()}

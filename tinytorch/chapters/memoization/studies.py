@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -110,13 +110,27 @@ def warm(run: Callable[[], Any]) -> Iterator[None]:
         yield
 
 
-def two_workloads(models: Mapping[str, GPT], rows: int, at_most_seconds: float) -> dict[str, Row]:
+@dataclass(frozen=True)
+class Workload:
+    """A call of a model: its FLOPs and bytes, the seconds that each takes at least, and those that it took.
+
+    ``balance`` is the time of the arithmetic over that of the bytes, and ``over`` the time over the larger of the two.
+    """
+
+    flops: Counted
+    nbytes: Counted
+    by_flops: Modelled
+    by_bytes: Modelled
+    measured: Measurement
+    balance: Measurement
+    over: Measurement
+
+
+def two_workloads(models: Mapping[str, GPT], rows: int, at_most_seconds: float) -> dict[str, Workload]:
     """Return the prefill of so many rows, and the step behind them, of each model by name.
 
     In turns with them ran what their bounds are taken from: a product of as many rows with a matrix of the MLP, which
     says how fast this machine multiplies, and one of a row and a single matrix of as many bytes as the step reads.
-
-    ``balance`` is the time of the arithmetic over that of the bytes, and ``over`` the time over the larger of the two.
     """
     found = {}
     for name, model in models.items():
@@ -142,23 +156,33 @@ def two_workloads(models: Mapping[str, GPT], rows: int, at_most_seconds: float) 
             share = count / (2 * rows * wide.size)
             computing = times["many rows"].scaled(share, "s", "the FLOPs, at the rate of one product")
             larger = computing if phase == "prefill" else reading
-            found[f"{name}, {phase}"] = Row(
-                flops=Counted(count, "FLOP", f"arithmetic of the {phase}"),
-                nbytes=Counted(nbytes, "B", "weights and kept positions"),
-                by_flops=Modelled.by("the FLOPs, at the rate of one product", computing),
-                by_bytes=Modelled.by("the bytes, at the rate of one large matrix", reading),
-                measured=times[phase],
-                balance=ratio(computing, reading, "time of the arithmetic over that of the bytes"),
-                over=ratio(times[phase], larger, f"{name}: {phase} over its bound"),
+            found[f"{name}, {phase}"] = Workload(
+                Counted(count, "FLOP", f"arithmetic of the {phase}"),
+                Counted(nbytes, "B", "weights and kept positions"),
+                Modelled.by("the FLOPs, at the rate of one product", computing),
+                Modelled.by("the bytes, at the rate of one large matrix", reading),
+                times[phase],
+                ratio(computing, reading, "time of the arithmetic over that of the bytes"),
+                ratio(times[phase], larger, f"{name}: {phase} over its bound"),
             )
     return found
 
 
-def rows_saved(found: Mapping[str, Row], name: str) -> tuple[Modelled, Comparison]:
+def rows_saved(found: Mapping[str, Workload], name: str) -> tuple[Modelled, Comparison]:
     """Return how many times as fast a token is with its cache than when all is read again: by the bounds, and timed."""
     again, once = found[f"{name}, prefill"], found[f"{name}, step"]
     bounds = ratio(as_measurement(again.by_flops), as_measurement(once.by_bytes), "bound of a prefill over a step's")
     return Modelled.by("the two bounds", bounds), compare_paired(again.measured, once.measured, matters=0.05)
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A kind of cache: bytes that it takes, bytes that a step of all texts reads, and the error of logits by depth."""
+
+    nbytes: Counted
+    read: Counted
+    one: Counted
+    all: Counted
 
 
 def _logit_error(model: GPT, tokens: Tokens, kind: type[KVCache]) -> Counted:
@@ -170,7 +194,7 @@ def _logit_error(model: GPT, tokens: Tokens, kind: type[KVCache]) -> Counted:
     return Counted(error, "%", "largest difference of a logit, over the largest logit")
 
 
-def coded_caches(one: GPT, deep: GPT, texts: int, rows: int) -> tuple[dict[str, Row], dict[str, Comparison], Derived]:
+def coded_caches(one: GPT, deep: GPT, texts: int, rows: int) -> tuple[dict[str, Coded], dict[str, Comparison], Derived]:
     """Return caches of floats and of codes for so many texts of a model of one block, full, and steps with each.
 
     The comparisons are of a step by NumPy, op by op, and of one in a compiled op; the last is what bytes alone predict.
@@ -185,11 +209,11 @@ def coded_caches(one: GPT, deep: GPT, texts: int, rows: int) -> tuple[dict[str, 
         step = stepping(serving, cache, np.zeros((texts, 1), int), last)
         fused[name], within[name] = step, partial(warm, step)
         weights, kept = step_bytes(one, cache, last)
-        found[name] = Row(
-            nbytes=Counted(cache.nbytes, "B", "bytes of the caches"),
-            read=Counted(weights + texts * kept, "B", "weights and kept positions"),
-            one=_logit_error(one, tokens, kind),
-            all=_logit_error(deep, tokens, kind),
+        found[name] = Coded(
+            Counted(cache.nbytes, "B", "bytes of the caches"),
+            Counted(weights + texts * kept, "B", "weights and kept positions"),
+            _logit_error(one, tokens, kind),
+            _logit_error(deep, tokens, kind),
         )
     ways = {
         "NumPy": step_times(one, {name: kind.of(one, texts) for name, kind in kinds.items()}, last),
@@ -201,14 +225,23 @@ def coded_caches(one: GPT, deep: GPT, texts: int, rows: int) -> tuple[dict[str, 
     return found, {way: compare_paired(t[plain], t[coded], matters=0.05) for way, t in ways.items()}, predicted
 
 
-def race_with_pytorch(caches: Mapping[str, str]) -> Row | Unmeasured:
+@dataclass(frozen=True)
+class BesidePyTorch:
+    """Time of a text in PyTorch, with the ``cache`` that was faster there, over ours on NumPy and in one op a token."""
+
+    cache: str
+    over_numpy: Measurement
+    over_ours: Measurement
+
+
+def race_with_pytorch(caches: Mapping[str, str]) -> BesidePyTorch | Unmeasured:
     """Return a text by PyTorch and by ours in turns, one core each; ``caches`` names the cache of each engine."""
     found = study((_NUMPY, _COMPILED, *caches), ["gpt-1"], ["decode"], rounds=15)
     if isinstance(found, Unmeasured):
         return found
     times, theirs = found[0].times, found[0].fastest(caches)
-    return Row(
-        cache=next(said for engine, said in caches.items() if times[engine] is theirs),
-        over_numpy=ratio(theirs, times[_NUMPY], "time of PyTorch eager over ours on NumPy"),
-        over_ours=ratio(theirs, times[_COMPILED], "time of PyTorch eager over ours in one op a token"),
+    return BesidePyTorch(
+        next(said for engine, said in caches.items() if times[engine] is theirs),
+        ratio(theirs, times[_NUMPY], "time of PyTorch eager over ours on NumPy"),
+        ratio(theirs, times[_COMPILED], "time of PyTorch eager over ours in one op a token"),
     )

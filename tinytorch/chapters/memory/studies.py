@@ -1,9 +1,10 @@
 """What the page on memory computes: how long loads wait, which lines a walk brings, and what a habit is worth."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from tinytorch.perf.kernels import probes, walks
 from tinytorch.perf.kernels.probes import LINE_BYTES, LINE_ELEMENTS
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
-from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 
 #: Bytes of a page of memory, where none is huge, and the places of a chase in one.
 _PAGE = 4096
@@ -30,42 +31,73 @@ _WARMUP_SECONDS = 0.2
 _REPEATS = 30
 
 
-def waits(machine: Ceilings) -> Row:
-    """Return how long one load waits on this machine, by its ladder.
+@dataclass(frozen=True)
+class Wait:
+    """The wait for one load in a working set of so many bytes."""
 
-    Returns:
+    size: Counted
+    found: Measurement
+
+
+@dataclass(frozen=True)
+class Waits:
+    """How long one load waits: by the size of what it may lie in, near and far, and what a core could do meanwhile.
+
+    Attributes:
         curve: the wait at each working set.
         borders: bytes of each cache, by its name, as far as they are known.
         near, far: the wait for the first cache, and for memory.
         ratio: far over near.
         cycles: of the clock, in the wait for memory.
     """
+
+    curve: Sequence[Wait]
+    borders: Mapping[str, Counted]
+    near: Measurement
+    far: Measurement
+    ratio: Measurement
+    cycles: Measurement
+
+
+def waits(machine: Ceilings) -> Waits:
+    """Return how long one load waits on this machine, by its ladder."""
     near, far = machine.levels[0].latency, machine.levels[-1].latency
     cycle = machine.clock.per(1, "s", "a cycle of the clock")
     sizes = {level.name: level.capacity for level in machine.levels[:-1]}
-    return Row(
-        curve=[
-            Row(size=Counted(one.working_set, "B", "the working set"), found=one.reached)
-            for one in machine.curves["latency"]
-        ],
-        borders={f"end of {name}": Counted(size, "B", f"what {name} holds") for name, size in sizes.items() if size},
-        near=near,
-        far=far,
-        ratio=quotient(far, near, "the wait for memory over that for the first cache"),
-        cycles=quotient(far, cycle, "cycles in the wait for memory", "cycles"),
+    return Waits(
+        [Wait(Counted(one.working_set, "B", "the working set"), one.reached) for one in machine.curves["latency"]],
+        {f"end of {name}": Counted(size, "B", f"what {name} holds") for name, size in sizes.items() if size},
+        near,
+        far,
+        quotient(far, near, "the wait for memory over that for the first cache"),
+        quotient(far, cycle, "cycles in the wait for memory", "cycles"),
     )
 
 
-def every(numbers: npt.NDArray[np.int32], strides: Sequence[int], machine: Ceilings) -> dict[int, Row]:
-    """Return a pass over a matrix for each of the ascending strides, which divide its rows, taken in turns.
+@dataclass(frozen=True)
+class Stride:
+    """A pass over every so-many-th number.
 
-    It is much larger than any cache, and a view of a wider matrix, so that one compiled body takes all strides.
-
-    Returns:
+    Attributes:
         stride: how far one number is from the next.
         whole: seconds of the pass.
         found: seconds for each number that was added.
         predicted: the same, if lines came at the speed at which memory is read, and nothing else took time.
+    """
+
+    stride: int
+    whole: Measurement
+    found: Measurement
+    predicted: Modelled
+
+
+def every(numbers: npt.NDArray[np.int32], strides: Sequence[int], machine: Ceilings) -> dict[int, Stride]:
+    """Return a pass over a matrix for each stride, taken in turns; each row of it is walked in these strides.
+
+    Args:
+        numbers: much larger than any cache, and a view of a wider matrix, so that one compiled body takes all strides.
+        strides: ascending; a stride divides the length of a row.
+        machine: says how fast memory is read.
     """
     views = {stride: numbers[:, ::stride] for stride in strides}
     passes = {str(stride): partial(walks.add_up, view) for stride, view in views.items()}
@@ -76,23 +108,31 @@ def every(numbers: npt.NDArray[np.int32], strides: Sequence[int], machine: Ceili
         name, whole = f"a number, stride {stride}", times[str(stride)]
         moved = min(stride, IN_A_LINE) * _NUMBER
         bytes_alone = Modelled.by("lines at the speed at which memory is read", read.per(moved, "s", name))
-        found[stride] = Row(
-            stride=stride, whole=whole, found=whole.scaled(1 / view.size, "s", name), predicted=bytes_alone
-        )
+        found[stride] = Stride(stride, whole, whole.scaled(1 / view.size, "s", name), bytes_alone)
     return found
 
 
-def left(passes: Mapping[int, Row], stride: int, of: int) -> Measurement:
+def left(passes: Mapping[int, Stride], stride: int, of: int) -> Measurement:
     """Return what a pass in this stride takes of the time of one in the stride ``of``."""
     return ratio(passes[stride].whole, passes[of].whole, f"a pass in strides of {stride} over one in strides of {of}")
 
 
-def per_number(passes: Mapping[int, Row], stride: int) -> Measurement:
+def per_number(passes: Mapping[int, Stride], stride: int) -> Measurement:
     """Return what a number takes in this stride over what it takes where all are used."""
     return ratio(passes[stride].found, passes[min(passes)].found, f"a number, stride {stride} over all")
 
 
-def walks_of(height: int, width: int, pitches: Sequence[int]) -> dict[int, Row]:
+@dataclass(frozen=True)
+class Walk:
+    """A matrix that is walked along its rows, and along its columns: seconds a number, and how the two compare."""
+
+    apart: Counted
+    rows: Measurement
+    columns: Measurement
+    slowdown: Measurement
+
+
+def walks_of(height: int, width: int, pitches: Sequence[int]) -> dict[int, Walk]:
     """Return walks along the rows and columns of a matrix whose rows lie so many numbers apart, all taken in turns.
 
     A row must lie farther from the next than it is wide: then one compiled body takes rows, columns and all pitches.
@@ -104,16 +144,16 @@ def walks_of(height: int, width: int, pitches: Sequence[int]) -> dict[int, Row]:
     found = {}
     for pitch in pitches:
         rows, columns = times[f"rows, {pitch}"], times[f"columns, {pitch}"]
-        found[pitch] = Row(
-            apart=Counted(pitch * _NUMBER, "B", "from a number to the one below it"),
-            rows=rows.scaled(1 / (height * width), "s"),
-            columns=columns.scaled(1 / (height * width), "s"),
-            slowdown=ratio(columns, rows, f"columns over rows, {pitch} numbers apart"),
+        found[pitch] = Walk(
+            Counted(pitch * _NUMBER, "B", "from a number to the one below it"),
+            rows.scaled(1 / (height * width), "s"),
+            columns.scaled(1 / (height * width), "s"),
+            ratio(columns, rows, f"columns over rows, {pitch} numbers apart"),
         )
     return found
 
 
-def slowdown(walked: Mapping[int, Row], more: int, less: int) -> Measurement:
+def slowdown(walked: Mapping[int, Walk], more: int, less: int) -> Measurement:
     """Return the walk along the columns with one pitch over that with another."""
     return ratio(walked[more].columns, walked[less].columns, f"columns, {more} numbers apart over {less}")
 
@@ -133,9 +173,18 @@ class Company:
     cache: str
     size: Counted
     all: Counted
-    curve: Mapping[int, Row]
+    curve: Mapping[int, CompanyOf]
     found: Measurement
     predicted: Modelled
+
+
+@dataclass(frozen=True)
+class CompanyOf:
+    """So many arrays in turn: their bytes in all, and seconds of a load."""
+
+    arrays: int
+    size: Counted
+    found: Measurement
 
 
 def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8)) -> Company | Unmeasured:
@@ -169,10 +218,10 @@ def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8)) -> Company 
         Counted(size, "B", f"half of {level.name}"),
         Counted(most * size, "B", f"{most} halves of {level.name}"),
         {
-            count: Row(
-                arrays=count,
-                size=Counted(count * size, "B", "bytes of all arrays"),
-                found=times[str(count)].scaled(1 / (most * lines), "s"),
+            count: CompanyOf(
+                count,
+                Counted(count * size, "B", "bytes of all arrays"),
+                times[str(count)].scaled(1 / (most * lines), "s"),
             )
             for count in counts
         },
@@ -181,7 +230,16 @@ def company(machine: Ceilings, counts: Sequence[int] = (1, 2, 4, 8)) -> Company 
     )
 
 
-def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000) -> dict[int, Row]:
+@dataclass(frozen=True)
+class Chains:
+    """Loads in so many chains at once: seconds a load, and as predicted if chains do not disturb one another."""
+
+    chains: int
+    found: Measurement
+    predicted: Modelled
+
+
+def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000) -> dict[int, Chains]:
     """Return loads from memory in 1 and more chains, all on one random cycle.
 
     The cycle is as long as the ladder of the ``machine`` goes, which no cache holds. All chains begin as far from one
@@ -204,26 +262,43 @@ def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000) -> dic
     for count in counts:
         name = f"a load, chains: {count}"
         law = Modelled.by("one wait, shared by the chains", one.scaled(1 / count, "s", name))
-        found[count] = Row(chains=count, found=times[str(count)].scaled(1 / (steps * count), "s", name), predicted=law)
+        found[count] = Chains(count, times[str(count)].scaled(1 / (steps * count), "s", name), law)
     return found
 
 
-def in_flight(chains: Mapping[int, Row], most: int) -> Measurement:
+def in_flight(chains: Mapping[int, Chains], most: int) -> Measurement:
     """Return how many loads are on their way at once with the most chains, by Little's law: a wait over a load."""
     return ratio(chains[min(chains)].found, chains[most].found, "loads on their way at once")
 
 
-def gain(chains: Mapping[int, Row], count: int) -> Measurement:
+def gain(chains: Mapping[int, Chains], count: int) -> Measurement:
     """Return how many times as fast loads come in so many chains as in one."""
     return ratio(chains[min(chains)].found, chains[count].found, f"one chain over {count}")
 
 
-def random_over_strided(chains: Mapping[int, Row], passes: Mapping[int, Row]) -> Measurement:
+@dataclass(frozen=True)
+class Chase:
+    """A chase through as many lines on pages of some size: seconds a load."""
+
+    lie: str
+    found: Measurement
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The same number of lines side by side, a line a page, and a line a page of memory that is on huge pages."""
+
+    chases: Sequence[Chase]
+    apart: Measurement
+    huge: Comparison
+
+
+def random_over_strided(chains: Mapping[int, Chains], passes: Mapping[int, Stride]) -> Measurement:
     """Return a load in one random chain over a number in a stride of one line."""
     return quotient(chains[min(chains)].found, passes[IN_A_LINE].found, "a random load over a number of each line")
 
 
-def pages(lines: int, together: str, normal: str, huge: str, matters: float) -> Row | Unmeasured:
+def pages(lines: int, together: str, normal: str, huge: str, matters: float) -> Pages | Unmeasured:
     """Return a chase through so many lines as they lie, by the three names, taken in turns.
 
     Args:
@@ -245,10 +320,10 @@ def pages(lines: int, together: str, normal: str, huge: str, matters: float) -> 
         following[places] = np.roll(places, -1).astype(np.uint64)
         passes[name] = partial(walks.follow, following, places[:1].astype(np.uint64), lines)
     times = interleave(passes, repeats=_REPEATS, warmup_seconds=_WARMUP_SECONDS)
-    return Row(
-        chases=[Row(lie=name, found=times[name].scaled(1 / lines, "s", f"a load, {name}")) for name in passes],
-        apart=ratio(times[normal], times[together], f"{normal} over {together}"),
-        huge=compare_paired(times[normal], times[huge], matters),
+    return Pages(
+        [Chase(name, times[name].scaled(1 / lines, "s", f"a load, {name}")) for name in passes],
+        ratio(times[normal], times[together], f"{normal} over {together}"),
+        compare_paired(times[normal], times[huge], matters),
     )
 
 
@@ -299,7 +374,16 @@ def shared_line(matters: float, times: int = 400_000) -> dict[str, Any] | Unmeas
     }
 
 
-def habit(name: str, instead: str, times: Mapping[str, Measurement]) -> Row:
+@dataclass(frozen=True)
+class Habit:
+    """What a programmer does, instead of what, and how the times compare."""
+
+    name: str
+    instead: str
+    compared: Comparison
+
+
+def habit(name: str, instead: str, times: Mapping[str, Measurement]) -> Habit:
     """Return a habit of two functions that `interleave` timed: first what to do, then what was done before."""
     done, before = times.values()
-    return Row(name=name, instead=instead, compared=compare_paired(before, done, 0.1))
+    return Habit(name, instead, compare_paired(before, done, 0.1))

@@ -3,8 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from types import SimpleNamespace as Row
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,12 +23,21 @@ from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence,
 _LEVEL = 0.05
 #: The least seconds of a call beside neighbours: a slice of the system or more.
 _SECONDS = 0.005
-#: Families of comparisons that are drawn, and pairs of each comparison.
-_FAMILIES, _PAIRS = 4000, 15
 Said = tuple[bool, float]
 
 
-def alarms(rule: str, said: Sequence[Said]) -> Row:
+@dataclass(frozen=True)
+class Alarms:
+    """How often a rule called a program different from itself, as a share, and how far its intervals reach from it."""
+
+    rule: str
+    trials: int
+    different: int
+    rate: Statistic
+    reach: Measurement
+
+
+def alarms(rule: str, said: Sequence[Said]) -> Alarms:
     """Return how often a rule said what; the share has the interval of as many independent ones as these are worth."""
     false = tuple(float(differs) for differs, _ in said)
     share, worth = float(np.mean(false)), max(1, round(dependence(false).effective))
@@ -37,17 +45,17 @@ def alarms(rule: str, said: Sequence[Said]) -> Row:
     bounds = share_interval(round(share * worth), worth)
     rate = Statistic(f"false alarms of {rule}", false, "%", conditions, value=share, bounds=bounds)
     reach = Measurement(f"half-width of an interval of {rule}", tuple(half for _, half in said), "%")
-    return Row(rule=rule, trials=len(said), different=int(sum(false)), rate=rate, reach=reach)
+    return Alarms(rule, len(said), int(sum(false)), rate, reach)
 
 
 def against_itself(
-    function: Callable[[], Any], trials: int, runs: int = 10, beside: Neighbours | None = None
-) -> tuple[Row, Row, Row]:
+    function: Callable[[], Any], trials: int, runs: int = 10, seed: int = 0, beside: Neighbours | None = None
+) -> tuple[Alarms, Alarms, Alarms]:
     """Return what rules say of the same times of one function: a t-test on halves and on pairs, the book's on pairs.
 
     A trial times 2 ``runs`` calls one after the other, after five that do not count. The first rule takes the former
     half for one program and the latter for another, and asks Student's test at 5 %. The others deal neighbours to the
-    two, in a drawn order, and ask that test and `compare_paired`. No difference is too small for any.
+    two, in an order drawn by ``seed``, and ask that test and `compare_paired`. No difference is too small for any.
     Processes ``beside`` are held up or let go before each half, by a coin.
 
     Raises:
@@ -55,7 +63,7 @@ def against_itself(
     """
     if trials < 1 or runs < FEWEST_FOR_INTERVAL:
         raise ValueError(f"trials must be at least 1 and runs at least {FEWEST_FOR_INTERVAL}, not {trials} and {runs}")
-    order = np.random.default_rng(0)
+    order = np.random.default_rng(seed)
     in_sequence, by_mean, in_turns = [], [], []
     with collector_off():
         for _ in range(trials):
@@ -78,7 +86,7 @@ def against_itself(
     )
 
 
-def beside_neighbours(function: Callable[[], Any], trials: int) -> tuple[Row, Row, Row]:
+def beside_neighbours(function: Callable[[], Any], trials: int) -> tuple[Alarms, Alarms, Alarms]:
     """Return what `against_itself` does while neighbours come and go; a call is made long enough to meet them."""
     loops = loops_for(function, _SECONDS)
 
@@ -123,32 +131,52 @@ def rare_enough(rate: Measurement, *, asked_for: float, passes: float) -> Judgem
     return wanted if wanted.verdict is Verdict.REFUTED else verdict_between(rate, high=passes)
 
 
-def families(calls: Measurement, intervals: dict[str, int], comparisons: int) -> dict[str, Row]:
-    """Return how often families of so many ``comparisons`` of a program with itself raise a false alarm.
+@dataclass(frozen=True)
+class Family:
+    """Comparisons of a program with itself that are read together: how many of such families raise a false alarm.
 
-    Each comparison deals calls, drawn anew from one process, to `_PAIRS` pairs, and makes an interval of their ratios,
-    which leaves as many samples outside on each side as ``intervals`` says by name.
-
-    Returns:
+    Attributes:
         name: the interval of each comparison.
         missed: by the coin, how often one interval misses.
         predicted, found: how often at least one of the family does.
     """
-    draw = np.random.default_rng(0)
-    first, second = draw.choice(np.asarray(calls.samples), (2, _FAMILIES, comparisons, _PAIRS))
+
+    name: str
+    missed: Modelled
+    predicted: Modelled
+    found: Statistic
+
+
+def families(
+    calls: Measurement, intervals: dict[str, int], comparisons: int, pairs: int = 15, count: int = 4000, seed: int = 0
+) -> dict[str, Family]:
+    """Return how often families of so many ``comparisons`` of a program with itself raise a false alarm.
+
+    Each comparison deals calls, drawn anew from one process, to ``pairs`` pairs, and makes an interval of their ratios.
+
+    Args:
+        calls: times of one program.
+        intervals: for each name how many samples it leaves outside on each side.
+        comparisons: in a family.
+        pairs: of a comparison.
+        count: of families.
+        seed: of what is drawn.
+    """
+    draw = np.random.default_rng(seed)
+    first, second = draw.choice(np.asarray(calls.samples), (2, count, comparisons, pairs))
     ratios = np.sort(first / second, axis=-1)
     found = {}
     for name, outside in intervals.items():
-        missed = 2 * sum(math.comb(_PAIRS, k) for k in range(outside + 1)) / 2**_PAIRS
+        missed = 2 * sum(math.comb(pairs, k) for k in range(outside + 1)) / 2**pairs
         alarm = ((ratios[..., outside] > 1) | (ratios[..., -1 - outside] < 1)).any(axis=-1)
         shared = f"false alarm in a family of {comparisons}, {name}"
         conditions = Conditions(sample=Sample.TRIALS, statistic="share", interval_by="Clopper and Pearson")
         rate = replace(share_right(shared, np.asarray(alarm)), conditions=conditions)
         law = "independent tosses of a coin"
-        found[name] = Row(
-            name=name,
-            missed=Modelled(missed, "%", f"chance of one interval to miss, {name}", law),
-            predicted=Modelled(1 - (1 - missed) ** comparisons, "%", f"chance of a {shared}", law),
-            found=rate,
+        found[name] = Family(
+            name,
+            Modelled(missed, "%", f"chance of one interval to miss, {name}", law),
+            Modelled(1 - (1 - missed) ** comparisons, "%", f"chance of a {shared}", law),
+            rate,
         )
     return found

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from tinytorch.perf.measuring import (
     quotient,
     ratio,
 )
-from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Sample
 from tinytorch.perf.measuring.planning import POWER
 from tinytorch.perf.measuring.statistics import median, median_interval
@@ -68,17 +67,29 @@ def neighbours(count: int) -> Iterator[Neighbours]:
         yield started
 
 
-def one_call(function: Callable[[], Any]) -> Row:
-    """Return how long a short function seems to take when it is timed alone, and in a row, both in each of many rounds.
+@dataclass(frozen=True)
+class OneCall:
+    """A short call, in seconds.
 
-    A sample of what is timed alone is the mean of many such times.
-
-    Returns:
+    Attributes:
         alone: between two readings of the clock.
         nothing: between two readings with nothing between them.
         in_a_row: many calls between two readings, over their number.
         predicted: of one alone, if it takes what it does in a row, and what two readings take by themselves.
         ratio: alone over in a row.
+    """
+
+    alone: Measurement
+    nothing: Measurement
+    in_a_row: Measurement
+    predicted: Modelled
+    ratio: Measurement
+
+
+def one_call(function: Callable[[], Any]) -> OneCall:
+    """Return how long a short function seems to take when it is timed alone, and in a row, both in each of many rounds.
+
+    A sample of what is timed alone is the mean of many such times.
     """
     clock = time.perf_counter_ns
     series: tuple[list[float], ...] = ([], [], [])
@@ -102,28 +113,42 @@ def one_call(function: Callable[[], Any]) -> Row:
     empty, one, many = taken.values()
     both = replace(one, name="a call and two readings", samples=tuple(np.add(empty.samples, many.samples).tolist()))
     law = "a call in a row, and what two readings take by themselves"
-    return Row(
-        alone=one,
-        nothing=empty,
-        in_a_row=many,
-        predicted=Modelled.by(law, both),
-        ratio=ratio(one, many, "a call timed alone over one in a row"),
-    )
+    return OneCall(one, empty, many, Modelled.by(law, both), ratio(one, many, "a call timed alone over one in a row"))
 
 
-def beside_a_neighbour(function: Callable[[], Any]) -> Row:
-    """Return what a neighbour makes of two copies of one program, by the order in which they are timed.
+@dataclass(frozen=True)
+class Moment:
+    """The seconds of the sample with this number, over all series."""
 
-    Each series times the function in a quiet half and beside two counting processes for each core, in another half.
-    Whoever takes one copy after the other has one in each half. To take them in turns is to have one of each two
-    neighbouring samples, in a drawn order. So both orders judge the same samples.
+    number: int
+    seconds: Measurement
 
-    Returns:
+
+@dataclass(frozen=True)
+class Disturbed:
+    """Two copies of one program, and a neighbour that comes half way.
+
+    Attributes:
         timeline: seconds of each sample, in the order in which they were taken.
         arrival: the number of the last sample without the neighbour.
         predicted: the speedup of the second copy where the first had the quiet half, if the system is fair.
         sequence: the same, as each series found it.
         turns: the copies in turns: the same samples, of each two neighbours one to either.
+    """
+
+    timeline: Sequence[Moment]
+    arrival: Counted
+    predicted: Modelled
+    sequence: Measurement
+    turns: Comparison
+
+
+def beside_a_neighbour(function: Callable[[], Any]) -> Disturbed:
+    """Return what a neighbour makes of two copies of one program, by the order in which they are timed.
+
+    Each series times the function in a quiet half and beside two counting processes for each core, in another half.
+    Whoever takes one copy after the other has one in each half. To take them in turns is to have one of each two
+    neighbouring samples, in a drawn order. So both orders judge the same samples.
     """
     loops = loops_for(function, _SECONDS)
     cores = len(usable_cores())
@@ -141,17 +166,12 @@ def beside_a_neighbour(function: Callable[[], Any]) -> Row:
     middles = np.median(halves, axis=2)
     pairs = np.random.default_rng(0).permuted(whole.reshape(-1, 2), axis=1)
     dealt = from_turns({"A": pairs[:, 0], "B": pairs[:, 1]}, sample="calls", conditions=conditions, block=_SAMPLES)
-    return Row(
-        timeline=[
-            Row(number=at + 1, seconds=Measurement("a sample", tuple(each), "s", trials))
-            for at, each in enumerate(whole.T.tolist())
-        ],
-        arrival=Counted(_SAMPLES, "1", "samples without a neighbour"),
-        predicted=Modelled(
-            cores / (FOR_EACH_CORE * cores + 1), "", "share of a core beside neighbours", "a fair scheduler"
-        ),
-        sequence=Measurement("one copy, then the other", tuple((middles[:, 0] / middles[:, 1]).tolist()), "", trials),
-        turns=compare_paired(dealt["A"], dealt["B"], _MATTERS),
+    return Disturbed(
+        [Moment(at + 1, Measurement("a sample", tuple(each), "s", trials)) for at, each in enumerate(whole.T.tolist())],
+        Counted(_SAMPLES, "1", "samples without a neighbour"),
+        Modelled(cores / (FOR_EACH_CORE * cores + 1), "", "share of a core beside neighbours", "a fair scheduler"),
+        Measurement("one copy, then the other", tuple((middles[:, 0] / middles[:, 1]).tolist()), "", trials),
+        compare_paired(dealt["A"], dealt["B"], _MATTERS),
     )
 
 
@@ -167,7 +187,16 @@ def _seconds(function: Callable[[], Any], loops: int) -> float:
     return (time.perf_counter_ns() - start) * 1e-9 / loops
 
 
-def seen_by(times: Mapping[str, Measurement], numbers: Sequence[int]) -> dict[int, Row]:
+@dataclass(frozen=True)
+class Seen:
+    """The smallest difference that so many pairs tell from nothing, and the same by the root of their number."""
+
+    pairs: int
+    found: Measurement
+    predicted: Modelled
+
+
+def seen_by(times: Mapping[str, Measurement], numbers: Sequence[int]) -> dict[int, Seen]:
     """Return how far intervals of so many ``numbers`` of pairs reach, of two copies of one program taken in turns.
 
     Each is half the width of the interval of the median ratio of pairs that are drawn from all, again and again,
@@ -185,14 +214,12 @@ def seen_by(times: Mapping[str, Measurement], numbers: Sequence[int]) -> dict[in
     found = {number: reach(number) for number in numbers}
     first, law = found[numbers[0]], "a half-width that falls with the root of the number"
     return {
-        number: Row(
-            pairs=number, found=one, predicted=Modelled.by(law, first.scaled((numbers[0] / number) ** 0.5, "%"))
-        )
+        number: Seen(number, one, Modelled.by(law, first.scaled((numbers[0] / number) ** 0.5, "%")))
         for number, one in found.items()
     }
 
 
-def gain(seen: Mapping[int, Row], few: int, many: int) -> Measurement:
+def gain(seen: Mapping[int, Seen], few: int, many: int) -> Measurement:
     """Return how many times as small a difference many pairs see as few do."""
     return quotient(seen[few].found, seen[many].found, f"half-width of an interval of {few} pairs over one of {many}")
 

@@ -1,8 +1,7 @@
 """Experiments with one piece of code: what its repeats differ by, and what an interval of them is worth."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from types import SimpleNamespace as Row
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -128,6 +127,23 @@ def beyond_three_deviations(series: Sequence[Measurement]) -> Measurement:
     return _of_each(series, "calls more than three deviations above the median", beyond)
 
 
+@dataclass(frozen=True)
+class Price:
+    """How many calls in a row tell of the median as much as one that is independent, by the number of calls in a block.
+
+    Attributes:
+        calls: in a block.
+        in_a_row: by the scatter of blocks of calls as they came.
+        shuffled: the same of calls in a drawn order.
+        predicted: what calls would have of which only neighbours are alike.
+    """
+
+    calls: int
+    in_a_row: Measurement
+    shuffled: Measurement
+    predicted: Modelled
+
+
 def price(samples: Samples, calls: int) -> float:
     """Return the variance of the number of calls above the median in a block, over that of as many tosses of a coin."""
     array = checked(samples)
@@ -135,15 +151,8 @@ def price(samples: Samples, calls: int) -> float:
     return float(above.sum(axis=1).var(ddof=1)) / (calls / 4)
 
 
-def prices(series: Sequence[Measurement], sizes: Sequence[int]) -> dict[int, Row]:
-    """Return the price of dependence by the size of a block, of series from several processes.
-
-    Returns:
-        calls: in a block.
-        in_a_row: by the scatter of blocks of calls as they came.
-        shuffled: the same of calls in a drawn order.
-        predicted: what calls would have of which only neighbours are alike.
-    """
+def prices(series: Sequence[Measurement], sizes: Sequence[int]) -> dict[int, Price]:
+    """Return the price of dependence by the size of a block, of series from several processes."""
     mixed = [shuffled(one) for one in series]
 
     def found(of: Sequence[Measurement], calls: int, way: str) -> Measurement:
@@ -160,17 +169,12 @@ def prices(series: Sequence[Measurement], sizes: Sequence[int]) -> dict[int, Row
         return Modelled.by("a part of each call that the next one keeps", replace(of, samples=made))
 
     return {
-        calls: Row(
-            calls=calls,
-            in_a_row=found(series, calls, "in a row"),
-            shuffled=found(mixed, calls, "shuffled"),
-            predicted=short(calls),
-        )
+        calls: Price(calls, found(series, calls, "in a row"), found(mixed, calls, "shuffled"), short(calls))
         for calls in sizes
     }
 
 
-def worth(prices: Mapping[int, Row], calls: int) -> Measurement:
+def worth(prices: Mapping[int, Price], calls: int) -> Measurement:
     """Return how many independent calls a block of so many in a row is worth."""
     of = prices[calls].in_a_row
     return Measurement(
@@ -181,12 +185,20 @@ def worth(prices: Mapping[int, Row], calls: int) -> Measurement:
     )
 
 
-def repeats(processes: Sequence[Measurement]) -> list[Row]:
+@dataclass(frozen=True)
+class Repeat:
+    """What the process with this number timed: a call, with the interval of its own samples."""
+
+    process: int
+    time: Statistic
+
+
+def repeats(processes: Sequence[Measurement]) -> list[Repeat]:
     """Return the median of each process, with the interval that its own samples give it and nothing else."""
     return [
-        Row(
-            process=number,
-            time=Statistic(
+        Repeat(
+            number,
+            Statistic(
                 one.name,
                 one.samples,
                 one.unit,

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from types import SimpleNamespace as Row
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -18,36 +17,64 @@ from tinytorch.report.colors import color
 from tinytorch.report.figures import subplots
 
 
-def studied(trained: Mapping[str, Module]) -> dict[str, Row]:
+@dataclass(frozen=True)
+class StudiedModel:
+    """A trained model of the zoo: its contractions in a forward pass of one example, and its score on unseen ones."""
+
+    label: str
+    parameters: Counted
+    flops: Counted
+    score: Counted
+    scored_as: str
+
+
+def studied(trained: Mapping[str, Module]) -> dict[str, StudiedModel]:
     """Return each of the ``trained`` models of the zoo in numbers."""
     found = {}
     for name, model in trained.items():
         entry, label, right = models.entry(name), name.upper(), models.correct(model, name)
         flops = count_flops(model, entry.example_input(1).shape)
-        found[name] = Row(
-            label=label,
-            parameters=Counted(count_parameters(model), "parameters", f"parameters of the {label}"),
-            flops=Counted(flops, "FLOP", f"contractions of one forward pass of the {label}"),
-            score=Counted(right.mean(), "%", f"{entry.score} of {len(right)}"),
-            scored_as=f"{entry.score}, {len(right)} examples",
+        found[name] = StudiedModel(
+            label,
+            Counted(count_parameters(model), "parameters", f"parameters of the {label}"),
+            Counted(flops, "FLOP", f"contractions of one forward pass of the {label}"),
+            Counted(right.mean(), "%", f"{entry.score} of {len(right)}"),
+            f"{entry.score}, {len(right)} examples",
         )
     return found
 
 
-def cnn_over_mlp(studied: Mapping[str, Row]) -> Counted:
+def cnn_over_mlp(studied: Mapping[str, StudiedModel]) -> Counted:
     """Return the arithmetic of the CNN over the MLP's."""
     return Counted(studied["cnn"].flops.value / studied["mlp"].flops.value, "", "arithmetic of the CNN over the MLP's")
 
 
-def conventions(counts: Mapping[str, int], ours: int) -> dict[str, Row]:
+@dataclass(frozen=True)
+class Convention:
+    """A count by one convention, and that over this book's."""
+
+    count: int
+    relative: Counted
+
+
+def conventions(counts: Mapping[str, int], ours: int) -> dict[str, Convention]:
     """Return each of the counts beside ``ours``."""
     return {
-        name: Row(count=count, relative=Counted(count / ours, "", "count over this book's"))
-        for name, count in counts.items()
+        name: Convention(count, Counted(count / ours, "", "count over this book's")) for name, count in counts.items()
     }
 
 
-def doublings(lengths: Sequence[int], by_width: Mapping[int, Sequence[Mapping[str, int]]]) -> list[Row]:
+@dataclass(frozen=True)
+class Doubling:
+    """What twice the positions make of a block's arithmetic, by its width: by formula, counted, of attention alone."""
+
+    positions: str
+    formula: dict[str, Modelled]
+    counted: dict[str, Counted]
+    attention: dict[str, Counted]
+
+
+def doublings(lengths: Sequence[int], by_width: Mapping[int, Sequence[Mapping[str, int]]]) -> list[Doubling]:
     """Return the growth from each length to the next, twice as long, by the FLOPs of blocks by op at each length."""
 
     def formula(length: int, width: int) -> Modelled:
@@ -61,13 +88,11 @@ def doublings(lengths: Sequence[int], by_width: Mapping[int, Sequence[Mapping[st
         whole = {width: sum(many.values()) / sum(few.values()) for width, (few, many) in pairs.items()}
         attention = {width: many["self_attention"] / few["self_attention"] for width, (few, many) in pairs.items()}
         made.append(
-            Row(
-                positions=f"{before:,} to {after:,}",
-                formula={str(width): formula(before, width) for width in by_width},
-                counted={width: Counted(each, "", "growth of a block's arithmetic") for width, each in whole.items()},
-                attention={
-                    width: Counted(each, "", "growth of attention's arithmetic") for width, each in attention.items()
-                },
+            Doubling(
+                f"{before:,} to {after:,}",
+                {str(width): formula(before, width) for width in by_width},
+                {width: Counted(each, "", "growth of a block's arithmetic") for width, each in whole.items()},
+                {width: Counted(each, "", "growth of attention's arithmetic") for width, each in attention.items()},
             )
         )
     return made

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, quotient, ratio
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
-from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Conditions, Sample, of_sides
 from tinytorch.perf.measuring.judge import Judgement, largest, verdict_between, verdict_of_all
 from tinytorch.perf.measuring.measurement import Statistic, difference
@@ -52,10 +51,19 @@ def shares_by_model(
         return {name: shares(partial(model, inputs[name]), kinds, repeats=repeats) for name, model in trained.items()}
 
 
-def shown_shares(by_model: Mapping[str, Mapping[str, Measurement]], above: float) -> list[Row]:
+@dataclass(frozen=True)
+class KindShare:
+    """Share of a kind of op in the time of a model's ops."""
+
+    label: str
+    kind: str
+    share: Measurement
+
+
+def shown_shares(by_model: Mapping[str, Mapping[str, Measurement]], above: float) -> list[KindShare]:
     """Return the shares ``above`` so much, the largest of each model first."""
     return [
-        Row(label=f"{name.upper()}: {kind}", kind=kind, share=share)
+        KindShare(f"{name.upper()}: {kind}", kind, share)
         for name, found in by_model.items()
         for kind, share in sorted(found.items(), key=lambda item: -item[1].median)
         if share.median > above
@@ -107,32 +115,45 @@ class Program:
                 self.model(self.inputs)
 
 
-def slowed_by_looking(
-    looking: Mapping[str, Mapping[str, Measurement]], labels: Mapping[str, str], programs: Mapping[str, Program]
-) -> dict[str, Row]:
-    """Return what looking costs each program, by its times "alone", "traced" and "sampled".
+@dataclass(frozen=True)
+class SlowedByLooking:
+    """What two profilers cost a program.
 
-    Returns:
+    Attributes:
         each: time of the program for each operation that it runs.
         traced, sampled: time of the program under the profiler over that without.
         recording: what tracing adds for each operation.
         predicted: ``traced`` by what an operation's recording cost the first program.
         compared: sampling beside tracing.
     """
+
+    label: str
+    each: Measurement
+    traced: Measurement
+    sampled: Measurement
+    recording: Statistic
+    predicted: Modelled
+    compared: Comparison
+
+
+def slowed_by_looking(
+    looking: Mapping[str, Mapping[str, Measurement]], labels: Mapping[str, str], programs: Mapping[str, Program]
+) -> dict[str, SlowedByLooking]:
+    """Return what looking costs each program, by its times "alone", "traced" and "sampled"."""
     operations = {name: len(recordings(run, repeats=1)[0].events) for name, run in programs.items()}
     first = next(iter(looking))
     added = {name: difference(times["traced"], times["alone"], "recording") for name, times in looking.items()}
     found = {}
     for name, times in looking.items():
         alone, more = times["alone"], operations[name] / operations[first]
-        found[name] = Row(
-            label=labels[name],
-            each=alone.scaled(1 / operations[name], name=f"time of an operation, {labels[name]}"),
-            traced=ratio(times["traced"], alone, f"time traced over time alone, {labels[name]}"),
-            sampled=ratio(times["sampled"], alone, f"time sampled over time alone, {labels[name]}"),
-            recording=added[name].scaled(1 / operations[name], name=f"recording of an operation, {labels[name]}"),
-            predicted=Modelled.by("a cost for each operation", _slowed(alone, added[first], more)),
-            compared=compare_paired(times["traced"], times["sampled"], matters=0.1),
+        found[name] = SlowedByLooking(
+            labels[name],
+            alone.scaled(1 / operations[name], name=f"time of an operation, {labels[name]}"),
+            ratio(times["traced"], alone, f"time traced over time alone, {labels[name]}"),
+            ratio(times["sampled"], alone, f"time sampled over time alone, {labels[name]}"),
+            added[name].scaled(1 / operations[name], name=f"recording of an operation, {labels[name]}"),
+            Modelled.by("a cost for each operation", _slowed(alone, added[first], more)),
+            compare_paired(times["traced"], times["sampled"], matters=0.1),
         )
     return found
 
@@ -154,21 +175,26 @@ def order_of_models(seconds: Mapping[str, Measurement]) -> dict[str, Measurement
     }
 
 
+@dataclass(frozen=True)
+class TrainingStep:
+    """Phases of a model's training step: seconds, and the backward over the forward pass in time and arithmetic."""
+
+    label: str
+    seconds: Mapping[str, Measurement]
+    ratio: Measurement
+    flops: Counted
+
+
 def training_steps(
     steps: Mapping[str, Mapping[str, Measurement]],
     back: Mapping[str, Measurement],
     counted: Mapping[str, Mapping[str, Any]],
-) -> dict[str, Row]:
+) -> dict[str, TrainingStep]:
     """Return the step of each model: its phases, the ratio of two of them, and ``profile_backward_pass`` of it."""
     what = "contractions of the backward over those of the forward pass"
     flops = {name: each["backward_flops"] / each["forward_flops"] for name, each in counted.items()}
     return {
-        name: Row(
-            label=name.upper(),
-            seconds=steps[name],
-            ratio=times,
-            flops=Counted(flops[name], "", f"{what}, {name.upper()}"),
-        )
+        name: TrainingStep(name.upper(), steps[name], times, Counted(flops[name], "", f"{what}, {name.upper()}"))
         for name, times in back.items()
     }
 
@@ -205,16 +231,24 @@ def attention_of_training(length: int, repeats: int = 6) -> Measurement:
     return found["module"]
 
 
-def attention_shares(by_width: Mapping[int, Mapping[int, Measurement]]) -> list[Row]:
+@dataclass(frozen=True)
+class AttentionShare:
+    """Attention's share of a block's time and arithmetic, by the block's width and by positions over width."""
+
+    width: str
+    ratio: float
+    time: Measurement
+    arithmetic: Modelled
+
+
+def attention_shares(by_width: Mapping[int, Mapping[int, Measurement]]) -> list[AttentionShare]:
     """Return what was measured, by width and by positions, beside what the arithmetic says."""
     return [
-        Row(
-            width=f"{width} wide",
-            ratio=positions / width,
-            time=time,
-            arithmetic=Modelled(
-                attention_share(positions, width).value, "%", f"share at {positions} positions", "arithmetic"
-            ),
+        AttentionShare(
+            f"{width} wide",
+            positions / width,
+            time,
+            Modelled(attention_share(positions, width).value, "%", f"share at {positions} positions", "arithmetic"),
         )
         for width, by_length in by_width.items()
         for positions, time in by_length.items()
@@ -290,7 +324,26 @@ def half_batch(few: tuple[int, Measurement], more: tuple[int, Measurement]) -> S
     return Statistic("half of the limit", (value,), "examples", conditions, value=value, bounds=bounds)
 
 
-def throughput(seconds: Mapping[int, Mapping[str, Measurement]]) -> dict[str, Row]:
+@dataclass(frozen=True)
+class Rate:
+    """Throughput of a model at one batch, and what the law of two parts says of it."""
+
+    model: str
+    batch: int
+    rate: Measurement
+    law: Modelled | Unmeasured
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """Rates of a model by batch; the law's at the largest, and the batch at which it gives half of its limit."""
+
+    rates: Sequence[Rate]
+    law: Modelled | Unmeasured
+    half_batch: Modelled | Unmeasured
+
+
+def throughput(seconds: Mapping[int, Mapping[str, Measurement]]) -> dict[str, Throughput]:
     """Return what ``seconds`` of a call, by batch and by model, make of throughput, and what two of them predict.
 
     The smallest batch and the middle one give the two parts of a call's time: one that each call costs, one that each
@@ -300,7 +353,7 @@ def throughput(seconds: Mapping[int, Mapping[str, Measurement]]) -> dict[str, Ro
     return {name: _throughput(name.upper(), {batch: each[name] for batch, each in seconds.items()}) for name in names}
 
 
-def _throughput(label: str, seconds: Mapping[int, Measurement]) -> Row:
+def _throughput(label: str, seconds: Mapping[int, Measurement]) -> Throughput:
     batches = [*seconds]
     few, more, many = batches[0], batches[len(batches) // 2], batches[-1]
     two = (few, seconds[few]), (more, seconds[more])
@@ -310,25 +363,16 @@ def _throughput(label: str, seconds: Mapping[int, Measurement]) -> Row:
         none = Unmeasured(
             "the time of a call was not larger than that of its examples here: a quieter machine would tell them apart"
         )
-        return Row(
-            rates=[Row(model=label, batch=batch, rate=rate, law=none) for batch, rate in rates.items()],
-            law=none,
-            half_batch=none,
-        )
+        return Throughput([Rate(label, batch, rate, none) for batch, rate in rates.items()], none, none)
     each, law = (seconds[more].median - seconds[few].median) / (more - few), "the law of two parts"
     call, by = seconds[few].median - few * each, f"from the times of {few} and {more}"
-    return Row(
-        rates=[
-            Row(
-                model=label,
-                batch=batch,
-                rate=rate,
-                law=Modelled(batch / (call + batch * each), "items/s", "throughput", law),
-            )
+    return Throughput(
+        [
+            Rate(label, batch, rate, Modelled(batch / (call + batch * each), "items/s", "throughput", law))
             for batch, rate in rates.items()
         ],
-        law=Modelled.by(law, last.per(many, "items/s"), f"throughput of the {label} in a batch of {many}, {by}"),
-        half_batch=Modelled.by(law, half, f"batch at which the {label} reaches half of its limit, {by}"),
+        Modelled.by(law, last.per(many, "items/s"), f"throughput of the {label} in a batch of {many}, {by}"),
+        Modelled.by(law, half, f"batch at which the {label} reaches half of its limit, {by}"),
     )
 
 

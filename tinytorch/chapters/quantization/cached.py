@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from types import SimpleNamespace as Row
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,9 +62,19 @@ class _FromCodes:
         return found
 
 
+@dataclass(frozen=True)
+class Cached:
+    """Keys alone or values alone in so many bits: errors of the outputs by who shares a scale."""
+
+    what: str
+    bits: int
+    token: Counted
+    channel: Counted
+
+
 def keys_and_values(
     gpt: Any, keys: str, stretched: str, values: str, bits: Sequence[int], outlier: float, examples: int = 128
-) -> dict[tuple[str, int], Row]:
+) -> dict[tuple[str, int], Cached]:
     """Return what codes of keys alone and of values alone do to the outputs of the zoo's GPT, by what and bits.
 
     They are called ``keys`` and ``values``; ``stretched`` keys have a channel that is ``outlier`` times as large, which
@@ -92,11 +102,11 @@ def keys_and_values(
         return Counted(relative_error(truth, ways[what](rounding)), "%", f"error of the outputs, {what}, {name}")
 
     return {
-        (what, width): Row(
-            what=what,
-            bits=width,
-            token=error(what, for_each_token(width, heads), f"{width} bits, a scale for each token"),
-            channel=error(what, for_each_channel(width), f"{width} bits, a scale for each channel"),
+        (what, width): Cached(
+            what,
+            width,
+            error(what, for_each_token(width, heads), f"{width} bits, a scale for each token"),
+            error(what, for_each_channel(width), f"{width} bits, a scale for each channel"),
         )
         for what in ways
         for width in bits

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
-from types import SimpleNamespace as Row
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,7 +56,17 @@ class _Inputs(Observer):
             self.found[call.path] = np.array(inputs[0].reshape(-1, inputs[0].shape[-1]))
 
 
-def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, Row]:
+@dataclass(frozen=True)
+class Bits:
+    """Errors of a model's outputs with weights of so many bits: each rounded, and chosen for the product."""
+
+    bits: int
+    rounded: Counted
+    chosen: Counted
+    over: Counted
+
+
+def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, Bits]:
     """Return what few bits in all linear layers of the zoo's GPT do to its outputs for so many test examples.
 
     Codes are chosen on what comes into each layer of the float model from as many training examples.
@@ -80,7 +90,7 @@ def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, Row
     for each in bits:
         plain, chosen = error(each, "rounded"), error(each, "chosen")
         over = Counted(plain.value / chosen.value, "", f"error of rounded over chosen codes, {each} bits")
-        found[each] = Row(bits=each, rounded=plain, chosen=chosen, over=over)
+        found[each] = Bits(each, plain, chosen, over)
     return found
 
 
@@ -128,9 +138,18 @@ def protecting(inputs: Array, weight: Array, bits: int) -> Array:
     return min(scales, key=error)
 
 
+@dataclass(frozen=True)
+class Remedy:
+    """A way to round a layer: what is in codes, how, and the error of its outputs on inputs that it has not seen."""
+
+    codes: str
+    how: str
+    error: Counted
+
+
 def remedies(
     labels: Mapping[str, tuple[str, str]], width: int = 768, columns: int = 6, times: float = 20.0
-) -> dict[str, Row]:
+) -> dict[str, Remedy]:
     """Return what each way does to a made layer of GPT-2's shape, d to 4d, with outliers planted in its inputs.
 
     By "inputs", "moved", "weights" and "salient" the ``labels`` say what is in codes, and how.
@@ -146,11 +165,7 @@ def remedies(
         "salient": (unseen / salient.T) @ grouped(weight * salient, 4),
     }
     return {
-        key: Row(
-            codes=labels[key][0],
-            how=labels[key][1],
-            error=Counted(relative_error(truth, each), "%", f"error of the outputs, {key}"),
-        )
+        key: Remedy(*labels[key], Counted(relative_error(truth, each), "%", f"error of the outputs, {key}"))
         for key, each in found.items()
     }
 
@@ -198,6 +213,15 @@ def int4(numbers: Array) -> Array:
     return (np.clip(np.round(blocks / step), -7, 7) * step).reshape(numbers.shape)
 
 
+@dataclass(frozen=True)
+class Format:
+    """A format of few bits: bits a number with its share of the scales, and signal to noise of two kinds of numbers."""
+
+    bits: Counted
+    normal: Counted
+    rest: Counted
+
+
 #: Each format: how it rounds, and its bits a number.
 _FORMATS: dict[str, tuple[Callable[[Array], Array], float]] = {
     "INT8, one scale": (eight_bits, 8.0),
@@ -208,7 +232,7 @@ _FORMATS: dict[str, tuple[Callable[[Array], Array], float]] = {
 }
 
 
-def formats(count: int, outlier: float) -> dict[str, Row]:
+def formats(count: int, outlier: float) -> dict[str, Format]:
     """Return signal to noise of so many normal numbers in each format, and of all others when one is an outlier."""
     normal, stretched = (normals_with_outlier(count, large) for large in (0.0, outlier))
     others = stretched != outlier
@@ -217,10 +241,10 @@ def formats(count: int, outlier: float) -> dict[str, Row]:
         return Counted(decibels(numbers[which], form(numbers)[which]), "dB", f"signal to noise, {what}")
 
     return {
-        name: Row(
-            bits=Counted(bits, "bit", f"bits a number, {name}"),
-            normal=signal(form, normal, others, f"normal numbers in {name}"),
-            rest=signal(form, stretched, others, f"all but the outlier in {name}"),
+        name: Format(
+            Counted(bits, "bit", f"bits a number, {name}"),
+            signal(form, normal, others, f"normal numbers in {name}"),
+            signal(form, stretched, others, f"all but the outlier in {name}"),
         )
         for name, (form, bits) in _FORMATS.items()
     }

@@ -2,8 +2,8 @@
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import count
-from types import SimpleNamespace as Row
 
 import numpy as np
 
@@ -35,15 +35,25 @@ def _by_formula(value: float, what: str = "signal to noise", unit: str = "dB") -
     return Modelled(value, unit, what, _EVEN_ERRORS)
 
 
-def codes_of(x: Tensor, q: Tensor, scale: float, back: Tensor) -> tuple[list[Row], Counted, Counted]:
+@dataclass(frozen=True)
+class Code:
+    """A number, its code, and what the code stands for."""
+
+    number: Counted
+    code: int
+    back: Counted
+    error: Counted
+
+
+def codes_of(x: Tensor, q: Tensor, scale: float, back: Tensor) -> tuple[list[Code], Counted, Counted]:
     """Return numbers ``x`` with their codes ``q``, half of the step between these, and the numbers' largest error."""
     errors = np.abs(back.data - x.data)
     numbers = [
-        Row(
-            number=Counted(number, "1", "a number"),
-            code=int(code),
-            back=Counted(stands_for, "1", "what its code stands for"),
-            error=Counted(error, "1", "difference of the two"),
+        Code(
+            Counted(number, "1", "a number"),
+            int(code),
+            Counted(stands_for, "1", "what its code stands for"),
+            Counted(error, "1", "difference of the two"),
         )
         for number, code, stands_for, error in zip(x.data, q.data, back.data, errors, strict=True)
     ]
@@ -51,20 +61,47 @@ def codes_of(x: Tensor, q: Tensor, scale: float, back: Tensor) -> tuple[list[Row
     return numbers, half, Counted(errors.max(), "1", "largest error of the numbers")
 
 
-def signal_by_bits(found: Mapping[int, float]) -> dict[int, Row]:
+@dataclass(frozen=True)
+class Signal:
+    """Signal to noise of numbers that were rounded to so many bits, by the formula and as found."""
+
+    bits: int
+    codes: int
+    predicted: Modelled
+    found: Counted
+
+
+def signal_by_bits(found: Mapping[int, float]) -> dict[int, Signal]:
     """Return the decibels that evenly spread numbers keep, by bits, beside the formula's.
 
     Predicted is what errors spread evenly over a step leave of such numbers: (2**bits - 1)² times their square.
     """
     return {
-        bits: Row(
-            bits=bits,
-            codes=2**bits,
-            predicted=_by_formula(20 * math.log10(2**bits - 1)),
-            found=Counted(each, "dB", "signal to noise"),
-        )
+        bits: Signal(bits, 2**bits, _by_formula(20 * math.log10(2**bits - 1)), Counted(each, "dB", "signal to noise"))
         for bits, each in found.items()
     }
+
+
+@dataclass(frozen=True)
+class Outlier:
+    """The range and step of an observer, signal to noise of all but one outlier, and what that became."""
+
+    high: Counted
+    step: Counted
+    predicted: Modelled
+    rest: Counted
+    became: Counted
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Observers on the same numbers, by name, and which of them leave the rest the most signal and the least."""
+
+    by_name: Mapping[str, Outlier]
+    best: str
+    most: Counted
+    worst: str
+    least: Counted
 
 
 def normals_with_outlier(count: int, outlier: float) -> Array:
@@ -76,7 +113,7 @@ def normals_with_outlier(count: int, outlier: float) -> Array:
 
 def by_observer(
     numbers: Array, observers: Mapping[str, Callable[[Scheme], RangeObserver]], bits: int = 8, batches: int = 10
-) -> Row:
+) -> Observed:
     """Return what each observer, shown ``numbers`` in so many batches, does to the largest and to the rest.
 
     Codes are affine, one scale for all.
@@ -91,18 +128,28 @@ def by_observer(
             observer.observe(batch)
         scale, zero_point = observer.parameters()
         back = decode(encode(numbers, scale, zero_point, scheme), scale, zero_point)
-        found[name] = Row(
-            high=Counted(float(observer.range()[1]), "1", "largest number of the range"),
-            step=Counted(float(scale), "1", "step of the codes"),
-            predicted=_by_formula(predicted_decibels(numbers[rest], float(scale))),
-            rest=Counted(decibels(numbers[rest], back[rest]), "dB", f"signal to noise of the rest, {name}"),
-            became=Counted(float(back[largest]), "1", "what the outlier became"),
+        found[name] = Outlier(
+            Counted(float(observer.range()[1]), "1", "largest number of the range"),
+            Counted(float(scale), "1", "step of the codes"),
+            _by_formula(predicted_decibels(numbers[rest], float(scale))),
+            Counted(decibels(numbers[rest], back[rest]), "dB", f"signal to noise of the rest, {name}"),
+            Counted(float(back[largest]), "1", "what the outlier became"),
         )
     worst, *_, best = sorted(found, key=lambda name: found[name].rest.value)
-    return Row(by_name=found, best=best, most=found[best].rest, worst=worst, least=found[worst].rest)
+    return Observed(found, best, found[best].rest, worst, found[worst].rest)
 
 
-def confined(weight: Array, per: Granularity) -> Row:
+@dataclass(frozen=True)
+class Shared:
+    """A matrix with one outlier: numbers that share its step, signal to noise of the rest, and bits of a number."""
+
+    reached: Counted
+    predicted: Modelled
+    rest: Counted
+    bits: Counted
+
+
+def confined(weight: Array, per: Granularity) -> Shared:
     """Return what the largest number of a matrix does to the others in eight symmetric bits."""
     scheme = Scheme(8, per=per)
     made = quantize(weight, scheme)
@@ -110,25 +157,36 @@ def confined(weight: Array, per: Granularity) -> Row:
     largest = np.unravel_index(np.argmax(np.abs(weight)), weight.shape)
     rest = np.ones(weight.shape, bool)
     rest[largest] = False
-    return Row(
-        reached=Counted(float((steps == steps[largest]).mean()), "%", "numbers that share the outlier's step"),
-        predicted=_by_formula(predicted_decibels(weight[rest], steps[rest])),
-        rest=Counted(decibels(weight[rest], made.dequantize()[rest]), "dB", "signal to noise"),
-        bits=Counted(8 * made.nbytes / weight.size, "1", "bits of a number, scales included"),
+    return Shared(
+        Counted(float((steps == steps[largest]).mean()), "%", "numbers that share the outlier's step"),
+        _by_formula(predicted_decibels(weight[rest], steps[rest])),
+        Counted(decibels(weight[rest], made.dequantize()[rest]), "dB", "signal to noise"),
+        Counted(8 * made.nbytes / weight.size, "1", "bits of a number, scales included"),
     )
 
 
-def check_product(x: Array, weight: Array, a: Quantized, b: Quantized, sums: Array) -> Row:
+@dataclass(frozen=True)
+class IntegerProduct:
+    """A product of codes, held against the exact one and against that of the floats; ``wrapped`` are in eight bits."""
+
+    sums: Counted
+    inexact: Counted
+    error: Counted
+    predicted: Modelled
+    wrapped: Counted
+
+
+def check_product(x: Array, weight: Array, a: Quantized, b: Quantized, sums: Array) -> IntegerProduct:
     """Return how far ``sums``, the integer product of the codes, are from the exact one and from the float product."""
     exact = a.codes.astype(np.int64) @ b.codes.astype(np.int64)
     noise = [10 ** (-predicted_decibels(x.dequantize(), x.scale) / 10) for x in (a, b)]
     what = "relative error of the product of codes, rescaled"
-    return Row(
-        sums=Counted(sums.size, "1", "sums of the product"),
-        inexact=Counted(int((sums != exact).sum()), "1", "integer sums that differ from the product in 64 bits"),
-        error=Counted(relative_error(x @ weight, sums * a.scale * b.scale), "%", what),
-        predicted=_by_formula(math.sqrt(sum(noise)), f"{what}, where errors add in squares", "%"),
-        wrapped=Counted(
+    return IntegerProduct(
+        Counted(sums.size, "1", "sums of the product"),
+        Counted(int((sums != exact).sum()), "1", "integer sums that differ from the product in 64 bits"),
+        Counted(relative_error(x @ weight, sums * a.scale * b.scale), "%", what),
+        _by_formula(math.sqrt(sum(noise)), f"{what}, where errors add in squares", "%"),
+        Counted(
             float(((a.codes @ b.codes) != exact).mean()),
             "%",
             "elements that NumPy's product of int8 matrices gets wrong, because its sums are int8, too",
@@ -136,11 +194,19 @@ def check_product(x: Array, weight: Array, a: Quantized, b: Quantized, sums: Arr
     )
 
 
-def check_unsigned(a: Quantized, b: Quantized) -> Row:
-    """Return how far the product is right if the codes of ``a`` are stored 128 higher, as unsigned bytes.
+@dataclass(frozen=True)
+class Shifted:
+    """The product with unsigned codes of one side: wrong sums after the correction, and by sums of 16 bits.
 
     ``saturated`` is the share of the sums that an instruction gets wrong which adds each two products in 16 bits.
     """
+
+    inexact: Counted
+    saturated: Counted
+
+
+def check_unsigned(a: Quantized, b: Quantized) -> Shifted:
+    """Return how far the product is right if the codes of ``a`` are stored 128 higher, as unsigned bytes."""
     left, right = a.codes.astype(np.int32) + 128, b.codes.astype(np.int32)
     exact = a.codes.astype(np.int64) @ b.codes.astype(np.int64)
     corrected = left.astype(np.int64) @ right - 128 * right.sum(axis=0)
@@ -148,11 +214,9 @@ def check_unsigned(a: Quantized, b: Quantized) -> Row:
     for at in range(0, len(right), 2):  # each two neighbouring products, as the instruction adds them
         pair = left[:, at, None] * right[at] + left[:, at + 1, None] * right[at + 1]
         beyond |= np.abs(pair + 0.5) > 2**15
-    return Row(
-        inexact=Counted(
-            int((corrected != exact).sum()), "1", "sums of unsigned times signed codes, corrected, that are wrong"
-        ),
-        saturated=Counted(float(beyond.mean()), "%", "sums in which two neighbouring products do not fit 16 bits"),
+    return Shifted(
+        Counted(int((corrected != exact).sum()), "1", "sums of unsigned times signed codes, corrected, that are wrong"),
+        Counted(float(beyond.mean()), "%", "sums in which two neighbouring products do not fit 16 bits"),
     )
 
 

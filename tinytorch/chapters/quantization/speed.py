@@ -4,7 +4,6 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -64,11 +63,20 @@ def with_instruction(one: Ceilings) -> Judgement | Unmeasured:
     return decided(True)
 
 
-def replaced_ops(model: Module, coded: Module, inputs: Any, repeats: int = 30) -> Row:
-    """Return what codes replace of a pass of ``model``, on the operands of a pass of it and of ``coded``, in turns.
+@dataclass(frozen=True)
+class Replaced:
+    """The ops of a model that its codes replace, alone: their share of a pass, and how many times as fast codes are.
 
     ``predicted`` is what that makes of the pass.
     """
+
+    share: Measurement
+    alone: Measurement
+    predicted: Modelled
+
+
+def replaced_ops(model: Module, coded: Module, inputs: Any, repeats: int = 30) -> Replaced:
+    """Return what codes replace of a pass of ``model``, on the operands of a pass of it and of ``coded``, in turns."""
     runs = forward_pass(model, inputs), forward_pass(coded, inputs)
     floats, codes = ops_of(runs[0]), ops_of(runs[1])
 
@@ -81,12 +89,24 @@ def replaced_ops(model: Module, coded: Module, inputs: Any, repeats: int = 30) -
     share = ratio(seconds["in float"], seconds["pass"], "share of a pass that codes replace").scaled(1, "%")
     alone = ratio(seconds["in float"], seconds["in codes"], "what codes replace, in float over in codes")
     whole = predicted_speedup(share, alone, "speedup of a pass of which codes replace a share")
-    return Row(share=share, alone=alone, predicted=Modelled.by("Amdahl's law", whole))
+    return Replaced(share, alone, Modelled.by("Amdahl's law", whole))
+
+
+@dataclass(frozen=True)
+class LayerGain:
+    """A linear layer in float32 and in codes, in shares of their peaks; and, of the time in codes, `layer_parts`."""
+
+    float_share: Measurement
+    coded_share: Measurement
+    speedup: Measurement
+    stored: Derived
+    error: Counted
+    parts: Mapping[str, Measurement]
 
 
 def layer_gain(
     rows: int, depth: int, columns: int, machine: Ceilings, plan: Plan | None = None, repeats: int = 30
-) -> Row:
+) -> LayerGain:
     """Return what a quantized linear layer gains and costs, and where its time goes."""
     layers, x = _twins(depth, columns, {"quantized": plan or Plan()}), _input(rows, depth)
     seconds = in_turns(layers, x, repeats)
@@ -95,13 +115,13 @@ def layer_gain(
         whole, coded = (layer(x).data for layer in layers.values())
     float_rate = seconds["float32"].per(work, "FLOP/s", f"float32 layer, {name}")
     coded_rate = seconds["quantized"].per(work, "OP/s", f"8-bit layer, {name}")
-    return Row(
-        float_share=quotient(float_rate, machine.fp32_peak, f"share of the peak, {name}", "%"),
-        coded_share=quotient(coded_rate, machine.int8_peak, f"share of the peak, {name}", "%"),
-        speedup=ratio(seconds["float32"], seconds["quantized"], f"float32 over int8, {name}"),
-        stored=_stored(layers["quantized"]).over(_stored(layers["float32"]), "bytes of those in float32", "%"),
-        error=Counted(relative_error(whole, coded), "%", "relative error of the outputs"),
-        parts=layer_parts(rows, depth, columns, plan, repeats),
+    return LayerGain(
+        quotient(float_rate, machine.fp32_peak, f"share of the peak, {name}", "%"),
+        quotient(coded_rate, machine.int8_peak, f"share of the peak, {name}", "%"),
+        ratio(seconds["float32"], seconds["quantized"], f"float32 over int8, {name}"),
+        _stored(layers["quantized"]).over(_stored(layers["float32"]), "bytes of those in float32", "%"),
+        Counted(relative_error(whole, coded), "%", "relative error of the outputs"),
+        layer_parts(rows, depth, columns, plan, repeats),
     )
 
 
@@ -132,6 +152,43 @@ def layer_parts(
 
 
 @dataclass(frozen=True)
+class Depth:
+    """One row through so many square layers, one after the other, their weights in a format.
+
+    Attributes:
+        floats: bytes of the weights of all layers in float32.
+        predicted: speed over float32 by the bytes; `Unmeasured` near a capacity, where none can be told.
+        gain: the same as found.
+    """
+
+    layers: Counted
+    floats: Counted
+    weights: str
+    predicted: Modelled | Unmeasured
+    gain: Measurement
+
+
+@dataclass(frozen=True)
+class Far:
+    """The tallest stack in a format, beside one layer that a row passes as often: all but the codes' place is the same.
+
+    Attributes:
+        bits: of a weight, scales and bias included.
+        reading: seconds that reading all codes takes, by the bytes.
+        near, seconds: seconds with one layer, and with all; ``over_near``, these over those.
+        gain: speed over float32.
+    """
+
+    bits: Counted
+    reading: Modelled
+    near: Measurement
+    seconds: Measurement
+    over_near: Measurement
+    gain: Measurement
+    error: Counted
+
+
+@dataclass(frozen=True)
 class OneRow:
     """One row through growing stacks of equal layers, with float32 weights and with fewer bits.
 
@@ -144,10 +201,10 @@ class OneRow:
         is_memory_bound: whether the most layers wait for their float weights; open if they do not.
     """
 
-    depths: Sequence[Row]
-    shallow: Mapping[str, Row]
-    deep: Mapping[str, Row]
-    far: Mapping[str, Row]
+    depths: Sequence[Depth]
+    shallow: Mapping[str, Depth]
+    deep: Mapping[str, Depth]
+    far: Mapping[str, Far]
     explained: Measurement
     smaller: Derived
     four: Measurement
@@ -168,11 +225,6 @@ def one_row(width: int, depths: Sequence[int], plans: Mapping[str, Plan], machin
 
     A pass reads the weights of all layers, as that of a model does, before it comes back to the first: what fits a
     cache all together stays there. Nothing else changes with the number of layers.
-
-    Each depth says the bytes of all its ``floats``, and the speed over float32 that the bytes have ``predicted``, which
-    is `Unmeasured` near a capacity, beside the ``gain`` found. For the tallest stack, ``far`` says the ``bits`` of a
-    weight with its scales and bias, the seconds of ``reading`` all codes by the bytes, of one layer passed as often,
-    ``near``, and of all; and ``over_near``, these over those.
     """
     (eight, four), last = plans, depths[-1]
     layers, x = _twins(width, width, plans), _input(1, width)
@@ -184,25 +236,25 @@ def one_row(width: int, depths: Sequence[int], plans: Mapping[str, Plan], machin
     }
     stored = {name: Counted(8 * stored_bytes(layers[name]) / width**2, "1", "bits of a weight") for name in plans}
 
-    def at(depth: int, name: str) -> Row:
+    def at(depth: int, name: str) -> Depth:
         floats = Counted(_streamed(width, 32) * depth, "B", f"float32 weights of {depth} layers")
         gain = ratio(times[depth][_FLOAT], times[depth][name], f"float32 over {name}, one row, {depth} layers")
         predicted = streaming_speedup(width * width * depth, round(stored[name].value), machine)
-        return Row(layers=Counted(depth, "1", "layers"), floats=floats, weights=name, predicted=predicted, gain=gain)
+        return Depth(Counted(depth, "1", "layers"), floats, name, predicted, gain)
 
-    def far(name: str) -> Row:
+    def far(name: str) -> Far:
         streamed, seconds = _streamed(width, round(stored[name].value)) * last, times[last]
         reading = at_rate(streamed, bandwidth_at(streamed, machine)).statistic(f"reading, {last} layers, {name}")
         with no_grad():
             error = relative_error(layers[_FLOAT](x).data, layers[name](x).data)
-        return Row(
-            bits=stored[name],
-            reading=Modelled.by(_BYTES, reading),
-            near=seconds[_near(name)],
-            seconds=seconds[name],
-            over_near=ratio(seconds[name], seconds[_near(name)], f"{last} layers over one {last} times, {name}"),
-            gain=ratio(seconds[_FLOAT], seconds[name], f"float32 over {name}, one row, {last} layers"),
-            error=Counted(error, "%", "relative error of a layer's outputs"),
+        return Far(
+            stored[name],
+            Modelled.by(_BYTES, reading),
+            seconds[_near(name)],
+            seconds[name],
+            ratio(seconds[name], seconds[_near(name)], f"{last} layers over one {last} times, {name}"),
+            ratio(seconds[_FLOAT], seconds[name], f"float32 over {name}, one row, {last} layers"),
+            Counted(error, "%", "relative error of a layer's outputs"),
         )
 
     found = {(depth, name): at(depth, name) for depth in depths for name in plans}

@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from types import SimpleNamespace as Row
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +12,7 @@ from tinytorch.chapters import calls
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
-from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample, of_sides
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
 from tinytorch.perf.measuring.measurement import Statistic
@@ -25,6 +24,14 @@ from tinytorch.perf.quantization.layers import Plan
 from tinytorch.perf.quantization.tradeoff import FLOAT, Tradeoff, accuracy_change, tradeoffs
 
 
+@dataclass(frozen=True)
+class Scored:
+    """A version against the model that it was made of: bytes, and error of the outputs."""
+
+    stored: Derived
+    error: Counted
+
+
 def outputs(model: Module, name: str, examples: int) -> Array:
     """Return the outputs of the zoo's ``model`` of that name for so many of its test examples, from the first."""
     with no_grad():
@@ -32,32 +39,39 @@ def outputs(model: Module, name: str, examples: int) -> Array:
     return found
 
 
-def scored(name: str, model: Module, versions: Mapping[str, Module], examples: int = 256) -> dict[str, Row]:
+def scored(name: str, model: Module, versions: Mapping[str, Module], examples: int = 256) -> dict[str, Scored]:
     """Return what each version of the zoo's ``model`` of that name costs on the first of its test examples."""
     truth, whole = outputs(model, name, examples), Counted(stored_bytes(model), "B", "bytes of the state")
 
-    def score(label: str, version: Module) -> Row:
+    def score(label: str, version: Module) -> Scored:
         error = relative_error(truth, outputs(version, name, examples))
-        return Row(
-            stored=Counted(stored_bytes(version), "B", whole.name).over(whole, "bytes of those in float32", "%"),
-            error=Counted(error, "%", f"error of the {name.upper()}'s outputs, {label}"),
+        return Scored(
+            Counted(stored_bytes(version), "B", whole.name).over(whole, "bytes of those in float32", "%"),
+            Counted(error, "%", f"error of the {name.upper()}'s outputs, {label}"),
         )
 
     return {label: score(label, version) for label, version in versions.items()}
 
 
-def calibrations(name: str, model: Module, drawn: Mapping[str, Sequence[Module]]) -> dict[str, Row]:
+@dataclass(frozen=True)
+class Calibrated:
+    """Errors of a model's outputs over several draws of the examples that its ranges were taken from."""
+
+    error: Measurement
+
+
+def calibrations(name: str, model: Module, drawn: Mapping[str, Sequence[Module]]) -> dict[str, Calibrated]:
     """Return the errors of static versions of the zoo's ``model`` of that name, on its test set, by label."""
     truth = models.held_out_logits(model, name)
 
-    def errors(label: str) -> Row:
+    def errors(label: str) -> Calibrated:
         found = tuple(relative_error(truth, models.held_out_logits(each, name)) for each in drawn[label])
-        return Row(error=Measurement(f"error of the outputs, {label}", found, "%", Conditions(sample=Sample.TRIALS)))
+        return Calibrated(Measurement(f"error of the outputs, {label}", found, "%", Conditions(sample=Sample.TRIALS)))
 
     return {label: errors(label) for label in drawn}
 
 
-def over_draws(found: Mapping[str, Row], one: str, other: str) -> Measurement:
+def over_draws(found: Mapping[str, Calibrated], one: str, other: str) -> Measurement:
     """Return the error of one kind over that of another, draw by draw."""
     pairs = zip(found[one].error.samples, found[other].error.samples, strict=True)
     parts = tuple(above / below for above, below in pairs)
@@ -92,17 +106,35 @@ def all_sides(
     return found | {FLOAT: replace(found[FLOAT], seconds=calls.zoo_pass(found[FLOAT].seconds, name, 64))}
 
 
-def versions_of(by_label: Mapping[str, Tradeoff]) -> list[Row]:
+@dataclass(frozen=True)
+class Version:
+    """A version of a model beside its float model, of which alone nothing changed."""
+
+    name: str
+    all: Tradeoff
+    change: Statistic | None
+    divergence: Statistic | None
+
+
+def versions_of(by_label: Mapping[str, Tradeoff]) -> list[Version]:
     """Return the versions of one model."""
     return [
-        Row(name=label, all=each, change=None, divergence=None)
-        if label == FLOAT
-        else Row(name=label, all=each, change=each.change, divergence=each.divergence)
+        Version(label, each, None, None) if label == FLOAT else Version(label, each, each.change, each.divergence)
         for label, each in by_label.items()
     ]
 
 
-def bits_against_score(sides: Mapping[str, Mapping[str, Tradeoff]], labels: Mapping[str, str]) -> Iterator[Row]:
+@dataclass(frozen=True)
+class Point:
+    """A version of a model: bytes of those in float32, and score with the interval of its paired change."""
+
+    model: str
+    version: str
+    stored: Derived
+    score: Statistic
+
+
+def bits_against_score(sides: Mapping[str, Mapping[str, Tradeoff]], labels: Mapping[str, str]) -> Iterator[Point]:
     """Yield the versions that ``labels`` names anew, of each model; an interval ends where every answer is right."""
     for name, by_label in sides.items():
         for label, shown in labels.items():
@@ -115,11 +147,11 @@ def bits_against_score(sides: Mapping[str, Mapping[str, Tradeoff]], labels: Mapp
             )
             low, high = (min(max(end, 0.0), 1.0) for end in ends)
             reach = Interval(min(low, score), max(high, score), change.confidence)
-            yield Row(
-                model=name,
-                version=shown,
-                stored=each.share,
-                score=Statistic("score", (score,), "%", each.change.conditions, value=score, bounds=reach),
+            yield Point(
+                name,
+                shown,
+                each.share,
+                Statistic("score", (score,), "%", each.change.conditions, value=score, bounds=reach),
             )
 
 
@@ -164,6 +196,18 @@ def verdict_of_most(parts: Sequence[Judgement]) -> Judgement:
     return Judgement(verdict, tuple(test for part in parts for test in part.tests))
 
 
+@dataclass(frozen=True)
+class MixedVersion:
+    """A GPT in two bits but for some layers; ``change`` is against float, ``gain`` against all in two bits."""
+
+    kept: str
+    count: Counted
+    stored: Derived
+    score: Counted
+    change: Statistic
+    gain: Statistic
+
+
 def weight_errors(model: Module, bits: int) -> dict[str, Counted]:
     """Return the error of a model's weights in codes over their own size, by what has a scale: of all layers."""
     weights = [layer.parameters()[0].data for layer in quantizable(model).values()]
@@ -181,7 +225,7 @@ FOUR_BITS = 4
 
 def mixed_versions(
     gpt: Module, kept: Mapping[float, Sequence[str]], mixed: Mapping[float, Module], four_bits: Module
-) -> dict[float, Row]:
+) -> dict[float, MixedVersion]:
     """Return what each mixed version takes and gets right, by the share of saved bytes that it gave back, 0 first.
 
     ``four_bits``, the model with all layers in four, comes last.
@@ -195,13 +239,13 @@ def mixed_versions(
         return accuracy_change(paired_accuracy(before, after), name)
 
     return {
-        share: Row(
-            kept=", ".join(kept[share]) or ("none, in four bits" if share == FOUR_BITS else "none"),
-            count=Counted(len(kept[share]), "1", "layers left in float"),
-            stored=Counted(stored_bytes(version), "B", whole.name).over(whole, "bytes of those in float32", "%"),
-            score=Counted(float(answers[share].mean()), "%", "share of the test set that is right"),
-            change=change(right, answers[share], f"change of the GPT's score, {len(kept[share])} layers in float"),
-            gain=change(answers[0], answers[share], "gain of the GPT's score by leaving layers in float"),
+        share: MixedVersion(
+            ", ".join(kept[share]) or ("none, in four bits" if share == FOUR_BITS else "none"),
+            Counted(len(kept[share]), "1", "layers left in float"),
+            Counted(stored_bytes(version), "B", whole.name).over(whole, "bytes of those in float32", "%"),
+            Counted(float(answers[share].mean()), "%", "share of the test set that is right"),
+            change(right, answers[share], f"change of the GPT's score, {len(kept[share])} layers in float"),
+            change(answers[0], answers[share], "gain of the GPT's score by leaving layers in float"),
         )
         for share, version in mixed.items()
     }

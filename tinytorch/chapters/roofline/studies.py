@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from types import SimpleNamespace as Row
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,13 +27,22 @@ _NUMBER, _ADDITION = 4, 12
 _ROOFLINE = "the roofline"
 
 
-def source(slope: Slope, machine: Ceilings, size: int | None = None) -> Row:
+@dataclass(frozen=True)
+class Source:
+    """Where bytes come from: how many there are, if that is known, the slope of their roof, and its ridge point."""
+
+    bytes: Counted | None
+    slope: Slope
+    ridge: Measurement
+
+
+def source(slope: Slope, machine: Ceilings, size: int | None = None) -> Source:
     """Return the source of ``size`` bytes that travel on a slope."""
     corner = quotient(machine.fp32_peak, slope.bandwidth, f"ridge point of {slope.of}", "FLOP/B")
-    return Row(bytes=None if size is None else Counted(size, "B", f"bytes from {slope.of}"), slope=slope, ridge=corner)
+    return Source(None if size is None else Counted(size, "B", f"bytes from {slope.of}"), slope, corner)
 
 
-def ladder(machine: Ceilings) -> dict[str, Row]:
+def ladder(machine: Ceilings) -> dict[str, Source]:
     """Return each level of the memory as a source of as many bytes as it keeps."""
     return {
         level.name: source(Slope(level.name, level.name, best_bandwidth(level)), machine, level.capacity)
@@ -52,12 +60,20 @@ def by_hand(name: str, operations: int, moved: int, seconds: Measurement, machin
     return Placed(name, demand, seconds, roof, slope, verdict(demand, seconds, machine, call))
 
 
-def products(times: Mapping[int, Measurement], inner: int, columns: int, machine: Ceilings) -> dict[int, Row]:
+@dataclass(frozen=True)
+class Product:
+    """A product of so many rows with the same weights."""
+
+    rows: int
+    placed: Placed
+
+
+def products(times: Mapping[int, Measurement], inner: int, columns: int, machine: Ceilings) -> dict[int, Product]:
     """Return products of more and more rows with weights of this size, each operand of which moves once."""
     return {
-        rows: Row(
-            rows=rows,
-            placed=by_hand(
+        rows: Product(
+            rows,
+            by_hand(
                 f"{rows} rows",
                 2 * rows * inner * columns,
                 _NUMBER * (inner * columns + rows * (inner + columns)),
@@ -69,13 +85,26 @@ def products(times: Mapping[int, Measurement], inner: int, columns: int, machine
     }
 
 
-def crossing(rows: Mapping[int, Row], machine: Ceilings) -> Row:
-    """Return the crossing of products of 1, 2, 4 and more rows.
+@dataclass(frozen=True)
+class Crossing:
+    """Rows from which arithmetic decides, by the formula, and where the time of one row was found to double.
 
     ``bend`` is where the time of one row meets the rise of the last ones, and ``over`` how many times as many rows
     double it: one if bytes and arithmetic of the kernel add up, two if the shorter of them is hidden. ``few`` and
     ``many`` are what more rows cost: four over one, and the most over a quarter of them.
     """
+
+    ridge: Measurement
+    predicted: Modelled
+    bend: Measurement
+    doubled: Measurement | Unmeasured
+    over: Measurement | Unmeasured
+    few: Measurement
+    many: Measurement
+
+
+def crossing(rows: Mapping[int, Product], machine: Ceilings) -> Crossing:
+    """Return the crossing of products of 1, 2, 4 and more rows."""
     times = {count: one.placed.seconds for count, one in rows.items()}
     most, found = max(times), source(rows[1].placed.slope, machine)
     doubled = over = rows_at_twice(times)
@@ -83,14 +112,14 @@ def crossing(rows: Mapping[int, Row], machine: Ceilings) -> Row:
     met = [one * (most - most // 4) / (last - before) for one, before, last in rounds]
     if isinstance(doubled, Measurement):
         over = _of_rounds(times, "rows at twice over the bend", "", np.divide(doubled.samples, met).tolist())
-    return Row(
-        ridge=found.ridge,
-        predicted=Modelled.by(_ROOFLINE, found.ridge.scaled(2, "rows", "predicted crossing")),
-        bend=_of_rounds(times, "rows at which the time of one meets the rise of the last", "rows", met),
-        doubled=doubled,
-        over=over,
-        few=ratio(times[4], times[1], "four rows over one"),
-        many=ratio(times[most], times[most // 4], f"{most} rows over {most // 4}"),
+    return Crossing(
+        found.ridge,
+        Modelled.by(_ROOFLINE, found.ridge.scaled(2, "rows", "predicted crossing")),
+        _of_rounds(times, "rows at which the time of one meets the rise of the last", "rows", met),
+        doubled,
+        over,
+        ratio(times[4], times[1], "four rows over one"),
+        ratio(times[most], times[most // 4], f"{most} rows over {most // 4}"),
     )
 
 
@@ -127,7 +156,19 @@ def until_bytes_take_as_long(call: Placed, machine: Ceilings) -> tuple[Modelled,
     return Modelled.by("the bytes, at the bandwidth, and the cost of a call", found), where.name
 
 
-def gelu_by_steps(tanh: Placed, machine: Ceilings) -> Row:
+@dataclass(frozen=True)
+class Gelu:
+    """What NumPy's steps of a GELU move and call, block by block, and the time that this and a tangent predict."""
+
+    moved: Counted
+    slope: Slope
+    passes: Modelled
+    calls: Counted
+    calling: Modelled
+    predicted: Modelled
+
+
+def gelu_by_steps(tanh: Placed, machine: Ceilings) -> Gelu:
     """Return what the steps of a GELU take, of which the tangent was timed by itself on the whole array."""
     array, size = tanh.demand.bytes // 2, 3 * _NUMBER * BLOCK
     slope, steps = slope_at(size, machine), GELU_STEPS * math.ceil(array / (_NUMBER * BLOCK))
@@ -137,13 +178,13 @@ def gelu_by_steps(tanh: Placed, machine: Ceilings) -> Row:
     cost = costs.get(call_key("multiply", "numpy", "forward", 2)) or min(costs.values(), key=lambda one: one.median)
     every = added([at_cost(steps, cost)]).statistic("calls of GELU's steps, each at its least cost")
     predicted = in_a_row(through, tanh.seconds, every)
-    return Row(
-        moved=Counted(GELU_ARRAYS * array, "B", "bytes that GELU's steps read and write"),
-        slope=slope,
-        passes=Modelled.by("the bytes, at the bandwidth", through),
-        calls=Counted(steps, "calls", "calls of NumPy in a GELU"),
-        calling=Modelled.by("the least cost of each call", every),
-        predicted=Modelled.by("passes and calls, one after the other", predicted, "predicted time of GELU"),
+    return Gelu(
+        Counted(GELU_ARRAYS * array, "B", "bytes that GELU's steps read and write"),
+        slope,
+        Modelled.by("the bytes, at the bandwidth", through),
+        Counted(steps, "calls", "calls of NumPy in a GELU"),
+        Modelled.by("the least cost of each call", every),
+        Modelled.by("passes and calls, one after the other", predicted, "predicted time of GELU"),
     )
 
 
@@ -173,19 +214,30 @@ def passes(placed: Mapping[tuple[str, int], Placed]) -> dict[tuple[str, int], Pl
     return {key: replace(one, seconds=calls.zoo_pass(one.seconds, *key)) for key, one in placed.items()}
 
 
-def chips(promised: Mapping[str, tuple[float, float, float, str]]) -> dict[str, Row]:
+@dataclass(frozen=True)
+class Chip:
+    """What a maker promises of a chip, and the ridge points that follow: in 16 bits, and in 8."""
+
+    peak: Quoted
+    peak_in_8: Quoted
+    memory: Quoted
+    ridge: Modelled
+    ridge_in_8: Modelled
+
+
+def chips(promised: Mapping[str, tuple[float, float, float, str]]) -> dict[str, Chip]:
     """Return chips by name, of their operations a second in 16 and in 8 bits, bytes a second, and who says so."""
 
     def corner(peak: float, memory: float, what: str) -> Modelled:
         return Modelled(peak / memory, "FLOP/B", f"ridge point of {what}", "peak over bandwidth, as quoted")
 
     return {
-        name: Row(
-            peak=Quoted(peak, "FLOP/s", f"peak of {name} in 16 bits", says),
-            peak_in_8=Quoted(peak_in_8, "FLOP/s", f"peak of {name} in 8 bits", says),
-            memory=Quoted(memory, "B/s", f"memory of {name}", says),
-            ridge=corner(peak, memory, f"{name} in 16 bits"),
-            ridge_in_8=corner(peak_in_8, memory, f"{name} in 8 bits"),
+        name: Chip(
+            Quoted(peak, "FLOP/s", f"peak of {name} in 16 bits", says),
+            Quoted(peak_in_8, "FLOP/s", f"peak of {name} in 8 bits", says),
+            Quoted(memory, "B/s", f"memory of {name}", says),
+            corner(peak, memory, f"{name} in 16 bits"),
+            corner(peak_in_8, memory, f"{name} in 8 bits"),
         )
         for name, (peak, peak_in_8, memory, says) in promised.items()
     }

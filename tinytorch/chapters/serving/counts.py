@@ -1,7 +1,7 @@
 """What the page on serving counts or works out: what fits into memory, and what a guess is worth."""
 
 from collections.abc import Mapping
-from types import SimpleNamespace as Row
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,24 +24,33 @@ def ridge_rows(machine: Ceilings) -> Measurement:
     return quotient(machine.fp32_peak, best_bandwidth(machine.levels[-1]), what).scaled(2, "rows")
 
 
-def served(models: Mapping[str, Published], short: int, long: int) -> dict[str, Row]:
-    """Return what fits into a B200 beside each model's weights, with texts of two lengths, and what the short write.
+@dataclass(frozen=True)
+class Served:
+    """A model on a B200: its weights, a position of its cache, texts of two lengths that fit, and what the short write.
 
     ``rate`` is what all short texts that fit write together, in tokens per second.
     """
+
+    weights: Modelled
+    position: Modelled
+    short: Modelled
+    long: Modelled
+    rate: Modelled
+
+
+def served(models: Mapping[str, Published], short: int, long: int) -> dict[str, Served]:
+    """Return what fits into a B200 beside each model's weights, with texts of two lengths, and what the short write."""
     found = {}
     for name, model in models.items():
         room = _USED * _MEMORY - model.weights
         fit = {length: room // (length * model.position) for length in (short, long)}
         seconds = (model.weights + fit[short] * short * model.position) / _BANDWIDTH
-        found[name] = Row(
-            weights=Modelled(model.weights / 1e9, "GB", "bytes of the weights", "arithmetic"),
-            position=Modelled(model.position, "B", "bytes of a position's keys and values", "arithmetic"),
-            short=Modelled(fit[short], "texts", "texts that fit beside the weights", "arithmetic"),
-            long=Modelled(fit[long], "texts", "texts that fit beside the weights", "arithmetic"),
-            rate=Modelled(
-                fit[short] / seconds, "tokens/s", "tokens of all texts", "the bytes, at the quoted bandwidth"
-            ),
+        found[name] = Served(
+            Modelled(model.weights / 1e9, "GB", "bytes of the weights", "arithmetic"),
+            Modelled(model.position, "B", "bytes of a position's keys and values", "arithmetic"),
+            Modelled(fit[short], "texts", "texts that fit beside the weights", "arithmetic"),
+            Modelled(fit[long], "texts", "texts that fit beside the weights", "arithmetic"),
+            Modelled(fit[short] / seconds, "tokens/s", "tokens of all texts", "the bytes, at the quoted bandwidth"),
         )
     return found
 
@@ -70,13 +79,25 @@ def texts_that_fit(longest: int, positions: int, count: int) -> dict[str, Counte
     }
 
 
-def guess_repeats(model: GPT, prompts: Tokens, new_tokens: int, guesses: int) -> Row:
-    """Return what is gained on greedy texts where each guess is that the last token comes again.
-
-    A call reads the last token and the guesses; those count that are what the model writes, and then its own token.
+@dataclass(frozen=True)
+class Guessed:
+    """Texts that were written with guesses: whether they are the same, tokens of a call, and the share of right ones.
 
     ``second`` is how often the second was right behind a right first, and ``predicted`` are the tokens of a call if
     each guess is right as often as the first of a call was.
+    """
+
+    same: Counted
+    tokens: Counted
+    right: Counted
+    second: Counted
+    predicted: Counted
+
+
+def guess_repeats(model: GPT, prompts: Tokens, new_tokens: int, guesses: int) -> Guessed:
+    """Return what is gained on greedy texts where each guess is that the last token comes again.
+
+    A call reads the last token and the guesses; those count that are what the model writes, and then its own token.
     """
     calls = written = right = second = 0
     same = True
@@ -97,10 +118,10 @@ def guess_repeats(model: GPT, prompts: Tokens, new_tokens: int, guesses: int) ->
         same = same and text == plain.tolist()
     share = right / calls
     mean = sum(share**at for at in range(guesses + 1))
-    return Row(
-        same=Counted(float(same), "", "texts with guesses over the same without"),
-        tokens=Counted(written / calls, "tokens", "tokens written by a call"),
-        right=Counted(share, "%", "first guesses that were right"),
-        second=Counted(second / right if right else 0.0, "%", "second guesses that were right, behind a right first"),
-        predicted=Counted(mean, "tokens", "tokens of a call if each guess is right as often as the first"),
+    return Guessed(
+        Counted(float(same), "", "texts with guesses over the same without"),
+        Counted(written / calls, "tokens", "tokens written by a call"),
+        Counted(share, "%", "first guesses that were right"),
+        Counted(second / right if right else 0.0, "%", "second guesses that were right, behind a right first"),
+        Counted(mean, "tokens", "tokens of a call if each guess is right as often as the first"),
     )

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from types import SimpleNamespace as Row
 
 import numpy as np
 
@@ -154,16 +153,30 @@ class Limits:
     token: float
 
 
+@dataclass(frozen=True)
+class Wait:
+    """Texts at a load: their mean time over that of one alone, by Little's law, ``told``, and as a server ``took``.
+
+    Of a hundred one waits longer than ``first`` for its first token and than ``token`` for each further one, both over
+    a full round; ``kept`` is the share within the limits of both, and ``good`` that share of the load.
+    """
+
+    load: Counted
+    told: Modelled
+    took: Modelled
+    first: Modelled
+    token: Modelled
+    kept: Modelled
+    good: Modelled
+
+
 def waits_by_load(
     times: Times, rows: int, loads: Sequence[float], limits: Limits, count: int = 300
-) -> dict[float, Row]:
+) -> dict[float, Wait]:
     """Return, by load, what so many texts wait for that come by themselves, each with a prompt and an answer of 32.
 
     The load is the share of the most texts in a time that a full server reads and writes. A full round is a step of all
     rows with the prompts that fall to it.
-
-    Of a hundred one waits longer than ``first`` for its first token and than ``token`` for each further one, both over
-    a full round; ``kept`` is the share within the limits of both, and ``good`` that share of the load.
     """
     prompt = answer = 32
 
@@ -197,9 +210,7 @@ def waits_by_load(
         "good": ("texts that meet both limits, as a share of what a full server writes", "%"),
     }
     share = "share of what a full server writes"
-    return {
-        load: Row(load=Counted(load, "1", share), **times.all_simulated(partial(run, load), what)) for load in loads
-    }
+    return {load: Wait(Counted(load, "1", share), **times.all_simulated(partial(run, load), what)) for load in loads}
 
 
 def reused_prompt(model: GPT, kept: int, new: int) -> dict[str, Measurement]:
@@ -213,7 +224,16 @@ def reused_prompt(model: GPT, kept: int, new: int) -> dict[str, Measurement]:
     return times
 
 
-def products_of(model: GPT, rows: Sequence[int], repeats: int = 18) -> dict[int, Row]:
+@dataclass(frozen=True)
+class Products:
+    """Products of so many rows with all weights: by NumPy, and by a kernel whose panels were made before."""
+
+    rows: int
+    numpy: Measurement
+    panels: Measurement
+
+
+def products_of(model: GPT, rows: Sequence[int], repeats: int = 18) -> dict[int, Products]:
     """Return products of so many rows with all weights of linear layers, all in turns."""
     weights = [one.weight.data for _, one in model.named_modules() if isinstance(one, Linear)]
     panels = [pack(weight) for weight in weights]
@@ -230,13 +250,10 @@ def products_of(model: GPT, rows: Sequence[int], repeats: int = 18) -> dict[int,
     ways = {"NumPy": by_numpy, "panels": by_panels}
     runs = {f"{name}, {count} rows": partial(way, count) for name, way in ways.items() for count in rows}
     times = interleave(runs, repeats=repeats, warmup_seconds=_WARMUP_SECONDS)
-    return {
-        count: Row(rows=count, numpy=times[f"NumPy, {count} rows"], panels=times[f"panels, {count} rows"])
-        for count in rows
-    }
+    return {count: Products(count, *(times[f"{name}, {count} rows"] for name in ways)) for count in rows}
 
 
-def guess_gain(products: Mapping[int, Row], guesses: int, right: float) -> Modelled:
+def guess_gain(products: Mapping[int, Products], guesses: int, right: float) -> Modelled:
     """Return what guesses gain that are free and each as often ``right``, in a call that is nothing but products.
 
     One row is multiplied by NumPy, and the guesses behind it by panels, whichever serves each best.

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace as Row
 
 from tinytorch.perf.engines.presence import available, missing
 from tinytorch.perf.engines.protocol import ENGINES, OURS, Phase
@@ -18,10 +17,20 @@ _FORWARD = [name for name, each in ENGINES.items() if "forward" in each.phases]
 
 
 @dataclass(frozen=True)
+class Side:
+    """A race: the fastest of our ways, the others or None where one cannot do it, and the fastest of them over ours."""
+
+    ours: Measurement
+    way: str
+    others: Mapping[str, Measurement | Unmeasured | None]
+    over_ours: Measurement
+
+
+@dataclass(frozen=True)
 class Beside:
     """Races with other engines on one core: by what ran, of one sequence, and of the largest product of a block."""
 
-    sides: Mapping[str, Row]
+    sides: Mapping[str, Side]
     numpy_over_eager: Measurement
     loops_over_eager: Measurement
     eager_product: Measurement
@@ -58,12 +67,12 @@ def race_engines(
     )
 
 
-def _side(found: Raced) -> Row:
+def _side(found: Raced) -> Side:
     names = [name for name in _FORWARD if name not in OURS]
     ours, theirs = found.fastest(OURS), found.fastest(names)
-    return Row(
-        ours=ours,
-        way=ours.name.removeprefix("tinytorch").strip() or "NumPy",
-        others={name: found.times.get(name, missing(name)) for name in names},
-        over_ours=ratio(theirs, ours, f"time of {theirs.name} over ours, {found.subject}, {found.phase}"),
+    return Side(
+        ours,
+        ours.name.removeprefix("tinytorch").strip() or "NumPy",
+        {name: found.times.get(name, missing(name)) for name in names},
+        ratio(theirs, ours, f"time of {theirs.name} over ours, {found.subject}, {found.phase}"),
     )

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -110,12 +109,32 @@ def border(times: Mapping[int, Mapping[str, Measurement]]) -> tuple[Measurement,
     )
 
 
-def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings, repeats: int = 60) -> Row:
-    """Return a forward pass of ``model`` on the kernels op by op, and by its plan, in turns.
+@dataclass(frozen=True)
+class PlanStudy:
+    """A forward pass op by op on the kernels, with what follows one another joined, the kernels alone, and its plan.
 
     Beside them stand what calls and steps predict. ``each`` is what an op costs beyond the plan, ``worth`` that in
     operations, and ``product`` those of a linear layer.
     """
+
+    calls: int
+    joined_calls: int
+    steps: int
+    joined: Measurement
+    bare: Measurement
+    call: Measurement
+    inside: Measurement
+    op_by_op: Measurement
+    op_by_op_predicted: Modelled
+    planned: Measurement
+    planned_predicted: Modelled
+    each: Measurement
+    worth: Modelled
+    product: Counted
+
+
+def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings, repeats: int = 60) -> PlanStudy:
+    """Return a forward pass of ``model`` on the kernels op by op, and by its plan, in turns."""
     run = with_kernels(forward_pass(model, example))
     with recording(timed=False) as recorded:
         run()
@@ -146,21 +165,21 @@ def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings,
     what = "operations at the peak in what each operation takes beyond the plan"
     worth = each.scaled(machine.fp32_peak.median, "operations", what)
     what = "operations of a product of the GPT for one sequence, in the median of its linear layers"
-    return Row(
-        calls=len(events),
-        joined_calls=len(fewer.profile.events),
-        steps=len(steps),
-        joined=times["joined"],
-        bare=times["kernels alone"],
-        call=times["call"],
-        inside=inside,
-        op_by_op=times["op by op"],
-        op_by_op_predicted=predicted(len(events)),
-        planned=times["plan"],
-        planned_predicted=predicted(1),
-        each=each,
-        worth=Modelled.by("the operations, at the peak", worth),
-        product=Counted(median(each.flops or 0 for each in events if each.op == "linear"), "operations", what),
+    return PlanStudy(
+        len(events),
+        len(fewer.profile.events),
+        len(steps),
+        times["joined"],
+        times["kernels alone"],
+        times["call"],
+        inside,
+        times["op by op"],
+        predicted(len(events)),
+        times["plan"],
+        predicted(1),
+        each,
+        Modelled.by("the operations, at the peak", worth),
+        Counted(median(each.flops or 0 for each in events if each.op == "linear"), "operations", what),
     )
 
 

@@ -6,9 +6,9 @@ written here, so that the right answers are known.
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace as Row
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,15 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import ModulePlan, together
-from tinytorch.perf.acceleration.techniques import Tried, forward_pass
+from tinytorch.perf.acceleration.techniques import Technique, Tried, forward_pass
 from tinytorch.perf.events.flops import record_forward
 from tinytorch.perf.events.stream import Event
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Counted, Measurement, interleave, judge
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
-from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.judge import Judgement
 from tinytorch.perf.onnx import from_onnx
 from tinytorch.perf.profiling.shares import recordings, shares
 from tinytorch.perf.roofline.placement import Placed, place_groups
@@ -121,16 +122,33 @@ def in_codes(folder: str) -> Path:
     return path
 
 
-def coded_file() -> Row:
+@dataclass(frozen=True)
+class Coded:
+    """Bytes of the published file over those of one in codes, and the lines that this answers rightly."""
+
+    smaller: Counted
+    right: int
+
+
+def coded_file() -> Coded:
     """Return what the file in codes saves, and costs in answers."""
     with TemporaryDirectory() as folder:
         path = in_codes(folder)
         smaller = FILE.stat().st_size / path.stat().st_size
         right = right_answers({"codes": from_onnx(path)})["codes"]
-    return Row(smaller=Counted(smaller, "", "bytes of the file over those of the file in codes"), right=right)
+    return Coded(Counted(smaller, "", "bytes of the file over those of the file in codes"), right)
 
 
-def prepared_in_turns() -> Row:
+@dataclass(frozen=True)
+class Prepared:
+    """What float32 gains where images are prepared, what the bytes predict at least, and whether it is that."""
+
+    gained: Comparison
+    predicted: Counted
+    kept: Judgement
+
+
+def prepared_in_turns() -> Prepared:
     """Return what float32 gains; a pixel has 1 byte, and every pass reads and writes it once."""
     images = photographs()
     both = {"double": lambda: prepared(images), "single": lambda: prepared_in_floats(images)}
@@ -138,7 +156,7 @@ def prepared_in_turns() -> Row:
     gained = compare_paired(times["double"], times["single"], matters=0.1)
     fewer = ((1 + 8) + 2 * (8 + 8) + (8 + 4)) / ((1 + 4) + (4 + 4))
     kept = judge.word_between(gained.estimate, {"less": (None, fewer), "kept": (fewer, None)})
-    return Row(gained=gained, predicted=Counted(fewer, "", "bytes for each pixel before, over those after"), kept=kept)
+    return Prepared(gained, Counted(fewer, "", "bytes for each pixel before, over those after"), kept)
 
 
 def kind_of(event: Event) -> str:
@@ -151,7 +169,19 @@ def kind_of(event: Event) -> str:
     return DEPTHWISE if channels == 1 else FIRST
 
 
-def what_was_read(model: Module, inputs: Tensor) -> Row:
+@dataclass(frozen=True)
+class Read:
+    """What became of the nodes of the file, and the share of convolutions in the arithmetic of a pass."""
+
+    nodes: int
+    constants: int
+    settled: int
+    operations: int
+    parameters: int
+    convolutions: Counted
+
+
+def what_was_read(model: Module, inputs: Tensor) -> Read:
     """Return what became of the file's nodes; those that are settled follow from shapes, or join another."""
     import onnx
 
@@ -159,13 +189,13 @@ def what_was_read(model: Module, inputs: Tensor) -> Row:
     events = record_forward(model, inputs).events
     convolutions = sum(event.flops or 0 for event in events if event.op == "conv2d")
     operations = sum((event.flops or 0) + (event.elementwise or 0) for event in events)
-    return Row(
-        nodes=kinds.total(),
-        constants=kinds["Constant"],
-        settled=kinds.total() - kinds["Constant"] - len(events),
-        operations=len(events),
-        parameters=sum(each.size for each in model.parameters()),
-        convolutions=Counted(convolutions / operations, "%", "share of convolutions in all operations"),
+    return Read(
+        kinds.total(),
+        kinds["Constant"],
+        kinds.total() - kinds["Constant"] - len(events),
+        len(events),
+        sum(each.size for each in model.parameters()),
+        Counted(convolutions / operations, "%", "share of convolutions in all operations"),
     )
 
 
@@ -175,9 +205,17 @@ def place_kinds(model: Module, inputs: Tensor, machine: Ceilings, repeats: int =
     return dict(sorted(found.items(), key=lambda item: -item[1].demand.bytes))
 
 
+@dataclass(frozen=True)
+class Timed:
+    """A kind of operation: its share of the time, and where it stands."""
+
+    share: Measurement
+    placed: Placed
+
+
 def time_kinds(
     model: Module, inputs: Tensor, kinds: Mapping[str, Placed], repeats: int = 9
-) -> tuple[dict[str, Row], Measurement]:
+) -> tuple[dict[str, Timed], Measurement]:
     """Return each kind with its share of the time, the largest first, and the share of all convolutions."""
 
     def is_kind(name: str) -> Callable[[Event], bool]:
@@ -185,14 +223,22 @@ def time_kinds(
 
     parts = {name: is_kind(name) for name in kinds} | {"convolutions": lambda event: event.op == "conv2d"}
     taken = shares(forward_pass(model, inputs), parts, repeats)
-    timed = {name: Row(share=taken[name], placed=placed) for name, placed in kinds.items()}
+    timed = {name: Timed(taken[name], placed) for name, placed in kinds.items()}
     return dict(sorted(timed.items(), key=lambda item: -item[1].share.median)), taken["convolutions"]
 
 
-def answered(tried: Tried, models: Mapping[str, Any]) -> dict[str, Row]:
+@dataclass(frozen=True)
+class Answered:
+    """A technique, and how many lines the model answers rightly with it."""
+
+    technique: Technique
+    right: int
+
+
+def answered(tried: Tried, models: Mapping[str, Any]) -> dict[str, Answered]:
     """Return each technique with the right answers of the model that it made, by name."""
     right = right_answers(models)
-    return {each.name: Row(technique=each, right=right[each.name]) for each in tried.techniques}
+    return {each.name: Answered(each, right[each.name]) for each in tried.techniques}
 
 
 def what_remains(planned: ModulePlan, inputs: Tensor) -> tuple[int, Measurement]:
