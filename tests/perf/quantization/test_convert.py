@@ -56,6 +56,7 @@ def test_every_layer_of_the_zoo_is_quantized_and_the_original_left_alone(name: s
         np.testing.assert_array_equal(values, kept[key])
     for each in (model, quantized):
         each.eval()
+    assert not any(module.training for _, module in quantize_model(model, x, plan).named_modules())
     with no_grad():
         expected, got = model(x).data, quantized(x).data
     assert 0 < relative_error(expected, got) < (0.03 if plan.weights.bits == 8 else 0.3)
