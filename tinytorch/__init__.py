@@ -3,6 +3,8 @@
 ``from tinytorch import Tensor, Linear, Profiler`` is all that a first look needs.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

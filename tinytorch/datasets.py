@@ -1,5 +1,7 @@
 """The real data that the zoo's models are trained and scored on."""
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 from dataclasses import dataclass

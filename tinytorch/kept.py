@@ -1,5 +1,7 @@
 """Results that are kept between runs: where they lie, and that a place that cannot be written costs none of them."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from pathlib import Path

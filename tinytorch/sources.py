@@ -1,5 +1,7 @@
 """What a package is: the files that it ships, which decide what it does."""
 
+from __future__ import annotations
+
 from pathlib import Path
 
 

@@ -1,5 +1,7 @@
 """Activations as modules."""
 
+from __future__ import annotations
+
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.module import Module

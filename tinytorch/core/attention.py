@@ -1,5 +1,7 @@
 """Multi-head self-attention."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, Protocol, runtime_checkable
 

@@ -1,5 +1,7 @@
 """Reverse-mode differentiation: walk the recorded ops backwards and add up gradients."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager

@@ -1,5 +1,7 @@
 """Contexts that are decorators, too, of functions that have done their work when they return."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import inspect

@@ -1,5 +1,7 @@
 """DataLoader: batches of arrays, shuffled from a seed."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Layers of vectors: affine map, embedding, layer normalization, dropout, flatten."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

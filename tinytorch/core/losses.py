@@ -1,5 +1,7 @@
 """Losses as modules."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from tinytorch.core import ops

@@ -1,5 +1,7 @@
 """Optimizers: each changes parameters in place, block by block, so that a block stays in cache."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar

@@ -1,5 +1,7 @@
 """Sources of random numbers: a seed, a generator, or the process's own generator."""
 
+from __future__ import annotations
+
 import numpy as np
 import numpy.typing as npt
 

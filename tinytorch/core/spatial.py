@@ -1,5 +1,7 @@
 """Layers of images (N, C, H, W): convolution, pooling, batch normalization."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """The training loop."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, field

@@ -1,5 +1,7 @@
 """The decoder transformer: blocks of attention and MLP, and the GPT that stacks them."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, Protocol, runtime_checkable
 

@@ -1,5 +1,7 @@
 """A model left as it was: what analysis changes in one by running it, put back afterwards."""
 
+from __future__ import annotations
+
 import functools
 import random
 import threading

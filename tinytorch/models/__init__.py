@@ -1,5 +1,7 @@
 """The model zoo that the chapters study: MLP, CNN and GPT, their data, and their trained weights."""
 
+from __future__ import annotations
+
 import hashlib
 import inspect
 import math

@@ -1,5 +1,7 @@
 """Report: how a measurement reaches a page, by records, numbers, tables, charts, claims and provenance."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, Any
 
 from tinytorch.perf.measuring.judge import verdict_between

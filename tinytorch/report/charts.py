@@ -4,6 +4,8 @@ A row is any object, or a mapping: who draws names the attribute that is on an a
 columns (``tinytorch.report.rows``). What the machine could not measure gives no chart: `Unmeasured` comes back.
 """
 
+from __future__ import annotations
+
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

@@ -7,6 +7,8 @@ a page is dark. Variants that meet in one figure belong to one group of `GROUPS`
 differ too, so that nothing rests on colour alone.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 #: Each hue on a light page and on a dark one.

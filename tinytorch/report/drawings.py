@@ -5,6 +5,8 @@ computed is an SVG file of the book, edited by hand. Positions are in units of w
 four, so that the words of the one size that there is can be read there.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from functools import cache

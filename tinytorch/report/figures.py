@@ -1,5 +1,7 @@
 """Figures: drawn with error bars and units, and checked. `layouts` writes them, for a desk and for a phone."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Sequence

@@ -5,6 +5,8 @@ A flame graph has a box for each stack of frames, as wide as its share of the ti
 script. `SCRIPT` adds the zoom, the search, the keys and what a box says when it is pointed at.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape

@@ -1,5 +1,7 @@
 """Layouts of a figure: as wide as the column, and for a phone, each written as SVG that follows light and dark."""
 
+from __future__ import annotations
+
 import io
 import math
 import re

@@ -1,5 +1,7 @@
 """Measurements of one machine in one file: records of pages without raw samples, small enough to be sent around."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime

@@ -4,6 +4,8 @@ JupyterLab, Visual Studio Code and GitHub each bring colours of their own for li
 names one: text takes the colour around it and rules are made of that colour.
 """
 
+from __future__ import annotations
+
 import base64
 import os
 import sys

@@ -1,5 +1,7 @@
 """Provenance of a page: machine, BLAS, threads, package, and whether something else ran on the machine meanwhile."""
 
+from __future__ import annotations
+
 import hashlib
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """The roofline as a figure: a slope for each level of the memory under one flat peak, and named points below."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Rows of tables and charts: any objects, read by the names of their attributes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
 from typing import Any
 

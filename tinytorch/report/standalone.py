@@ -1,5 +1,7 @@
 """Page of HTML that stands alone: a report that needs no other file and asks no other host for anything."""
 
+from __future__ import annotations
+
 from html import escape
 
 from tinytorch.report.colors import HUES

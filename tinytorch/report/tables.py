@@ -1,5 +1,7 @@
 """Tables: columns with units, cells with their intervals, as HTML for the page and as text for the terminal."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape

@@ -1,5 +1,7 @@
 """Verdicts on a page: the words of each, the tests behind it, and the claims of textbooks that it answers."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Scaled dot-product attention: softmax(q k^T / sqrt(d)) v, a few heads at a time."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from functools import lru_cache

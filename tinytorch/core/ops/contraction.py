@@ -1,5 +1,7 @@
 """Matrix products: the general one, and the affine map of a linear layer."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Ops that treat every element alike, with NumPy's broadcasting."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Losses that are cheaper, and more exact, as one op than as their parts."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, as_floating

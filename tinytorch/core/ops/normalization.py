@@ -1,5 +1,7 @@
 """Layer and batch normalization."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Sums, means, maxima and softmax along axes."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Ops that move or pick elements, also rows of a table, and do no arithmetic."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

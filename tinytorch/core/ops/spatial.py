@@ -4,6 +4,8 @@ Convolution, pooling and batch normalization make their results in this layout, 
 copies to change it.
 """
 
+from __future__ import annotations
+
 from functools import lru_cache
 from typing import Any
 

@@ -4,6 +4,8 @@ What entry points run is laid out as one table for each stretch of it; between t
 plans, by its fastest implementation, on arrays that stay where they are from call to call.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

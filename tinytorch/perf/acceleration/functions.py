@@ -1,5 +1,7 @@
 """Fused functions to call by name on arrays or Tensors: one pass over memory, no temporaries."""
 
+from __future__ import annotations
+
 import math
 from typing import Any, TypeVar
 

@@ -1,5 +1,7 @@
 """Fusion over a model: a new model in which layers that follow each other are one op."""
 
+from __future__ import annotations
+
 import copy
 from typing import Any, TypeVar
 

@@ -1,5 +1,7 @@
 """Profile, replace what takes most, measure, repeat: each move beside what Amdahl's law predicted for it."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -5,6 +5,8 @@ which gradients are wanted and whose memory may be written to. The answers are t
 written down once.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter, is_

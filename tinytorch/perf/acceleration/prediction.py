@@ -3,6 +3,8 @@
 Whoever calls is in the context that the call belongs in, such as `accelerated` and `no_grad`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,5 +1,7 @@
 """One matrix product, written in every way between a Python loop and the machine's peak, each with its reason."""
 
+from __future__ import annotations
+
 import functools
 import operator
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """The forward of a model as a graph: recorded at the seam, what is constant folded, what belongs together joined."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -3,6 +3,8 @@
 They teach, and are here to be overtaken: the honest baseline is NumPy's implementation. None has a backward.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

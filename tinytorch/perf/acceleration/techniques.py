@@ -1,5 +1,7 @@
 """Techniques by workload: what a model's forward pass takes, holds and errs with each of them, against NumPy."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

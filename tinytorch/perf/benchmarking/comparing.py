@@ -1,5 +1,7 @@
 """Times, bytes and right answers of two models beside one another, each with its verdict."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """Measure models in this process: times in turns, then memory, then the whole test set."""
 
+from __future__ import annotations
+
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack

@@ -1,5 +1,7 @@
 """Two runs compared whole: each variant that both have, the geometric mean of all, and what is proven worse."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,5 +1,7 @@
 """A run of a benchmark as one value, with its JSON, checked field by field when it is read."""
 
+from __future__ import annotations
+
 import json
 import uuid
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """A run: fresh processes one after the other, a reference beside each, kept at once and continued if interrupted."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

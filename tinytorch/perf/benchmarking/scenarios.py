@@ -4,6 +4,8 @@ Source: V. J. Reddi et al., MLPerf Inference Benchmark, ISCA 2020. What makes a 
 accuracy targets and early stopping, is not here.
 """
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Tasks and variants: what a model is asked to do, which answers are right, and under what a version of it runs."""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext

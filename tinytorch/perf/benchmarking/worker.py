@@ -4,6 +4,8 @@ A process of its own, because where memory lies and what was loaded before stay 
 that it times. Source: T. Kalibera and R. Jones, Rigorous benchmarking in reasonable time, ISMM 2013.
 """
 
+from __future__ import annotations
+
 import json
 import sys
 from typing import Any

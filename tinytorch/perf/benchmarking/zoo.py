@@ -1,5 +1,7 @@
 """Suites by name: every variant of the zoo's models, trained where it has to be, or a user's ``module:factory``."""
 
+from __future__ import annotations
+
 import copy
 import sys
 from collections.abc import Callable, Mapping

@@ -1,5 +1,7 @@
 """A whole compression: steps checked before anything runs, and each measured on the model that came out of it."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Knowledge distillation: a small model learns from the answers of a large one, and from the labels."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Pruning of single weights, by magnitude or N of each M, and the masks that keep them zero in training."""
 
+from __future__ import annotations
+
 import copy
 import math
 from collections.abc import Mapping, Sequence

@@ -1,5 +1,7 @@
 """Sparsity: zeros counted layer by layer, and a linear layer that stores only what is not zero (CSR)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Structured pruning: whole neurons, channels and heads are removed, and the model really is smaller."""
 
+from __future__ import annotations
+
 import copy
 import math
 from collections import Counter

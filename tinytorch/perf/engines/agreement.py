@@ -1,5 +1,7 @@
 """Agreement of an engine with ours: outputs, losses and what training changes, to rounding."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,5 +1,7 @@
 """JAX as an engine: our module tree traced into one function that XLA compiles, parameters as its arguments."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

@@ -1,5 +1,7 @@
 """The modules that speak to engines, each imported when its engine is asked for."""
 
+from __future__ import annotations
+
 from typing import Any, cast
 
 from tinytorch.perf.engines.protocol import Engine, Translation

@@ -1,5 +1,7 @@
 """ONNX Runtime as an engine: our models as ONNX graphs with the same weights, with all of its optimizations."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field

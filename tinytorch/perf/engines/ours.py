@@ -1,5 +1,7 @@
 """Our own models as an engine: on NumPy, on the compiled kernels, fused or on a plan."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial

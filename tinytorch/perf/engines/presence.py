@@ -1,5 +1,7 @@
 """Engines that this build can measure, and which library multiplies matrices inside of each."""
 
+from __future__ import annotations
+
 import importlib.util
 import json
 import os

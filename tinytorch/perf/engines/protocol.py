@@ -1,5 +1,7 @@
 """Protocol of engines: a forward call and a training run of one of our models, with the same weights."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """PyTorch as an engine: our models as its modules with the same weights, eager or compiled, and greedy decoding."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field

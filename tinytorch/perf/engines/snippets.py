@@ -3,6 +3,8 @@
 python -m tinytorch.perf.engines.snippets MODULE:FUNCTION
 """
 
+from __future__ import annotations
+
 import os
 import sys
 from collections.abc import Callable

@@ -1,5 +1,7 @@
 """Engines timed in turns, each in a process of its own: threads and memory of one disturb no other."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess

@@ -5,6 +5,8 @@
 It reads one JSON object a line, ``{"subject": ..., "phase": ...}`` or ``{"runs": ...}``, and answers each with one.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys

@@ -1,5 +1,7 @@
 """Workloads of engines: the zoo's models and a block of GPT-2's shape, made alike in every process."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

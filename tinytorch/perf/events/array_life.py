@@ -1,5 +1,7 @@
 """Memory of a run by the life of its arrays: born at an op, dead when freed, each buffer counted once."""
 
+from __future__ import annotations
+
 import struct
 import sys
 import time

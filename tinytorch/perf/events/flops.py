@@ -1,5 +1,7 @@
 """Counting arithmetic: by closed formulas of layers, and exactly on the ops that a model really ran."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -8,6 +8,8 @@ part of the interpreter's time before them is taken for theirs.
 This file imports nothing of the package: processes that a program starts load it by its path.
 """
 
+from __future__ import annotations
+
 import contextlib
 import json
 import os

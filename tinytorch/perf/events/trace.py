@@ -1,5 +1,7 @@
 """Profiles for other tools: Chrome's trace format (Perfetto opens it) and collapsed stacks (flame graphs)."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

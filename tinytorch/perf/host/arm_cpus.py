@@ -3,6 +3,8 @@
 Source: util-linux, sys-utils/lscpu-arm.c, so that a CPU is called what `lscpu` calls it.
 """
 
+from __future__ import annotations
+
 import re
 
 #: Names of parts by the implementer's number.

@@ -1,5 +1,7 @@
 """Load by other processes, which makes a measurement doubtful although it went well by itself."""
 
+from __future__ import annotations
+
 import os
 import time
 

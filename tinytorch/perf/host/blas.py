@@ -5,6 +5,8 @@ for macOS 14 and later call, it does not list; that is done here, as far as Acce
 kernels go by the same numbers, also where no BLAS can be asked.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import re

@@ -1,5 +1,7 @@
 """cgroup CPU and memory limits of this process, and the hosting service that it runs on."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,5 +1,7 @@
 """Identity of this machine: processor, caches, memory, libraries, and the variables that steer them."""
 
+from __future__ import annotations
+
 import os
 import platform
 import re

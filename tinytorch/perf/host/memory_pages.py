@@ -1,5 +1,7 @@
 """Pages of memory: an arena on huge pages for probes, and the minor page faults of this process."""
 
+from __future__ import annotations
+
 import mmap
 import re
 import sys

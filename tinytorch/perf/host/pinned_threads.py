@@ -1,5 +1,7 @@
 """The cores that this process may use, and a team of threads that start a piece of compiled work together on them."""
 
+from __future__ import annotations
+
 import math
 import os
 import time

@@ -7,6 +7,8 @@ Each row of a tile is one position of the window, found through its offset. Sour
 Algorithm, arXiv:1907.02129.
 """
 
+from __future__ import annotations
+
 import math
 from functools import lru_cache
 from typing import Any, NamedTuple

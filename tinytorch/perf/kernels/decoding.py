@@ -1,5 +1,7 @@
 """One new token of each sequence through a whole GPT in one call, its arrays found by a table of addresses."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from operator import is_

@@ -4,6 +4,8 @@ Our product was the quicker one on vectors of 512 bits. On AVX2 BLAS is as quick
 and what follows it takes one pass over its rows; other narrow vectors are treated alike, unraced.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -4,6 +4,8 @@ Declared: float32, at least one element, rows of at most 65,536. Gradients by gi
 and bad shapes go to the op's reference.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

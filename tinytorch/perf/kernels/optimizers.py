@@ -1,5 +1,7 @@
 """A step of Adam, AdamW or SGD in one pass over all parameters: everything is read once and written once."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from ctypes import addressof, c_char

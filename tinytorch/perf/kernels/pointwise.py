@@ -7,6 +7,8 @@ Element i's number is the i-th of the sequence of splitmix64 from a seed, so no 
 G. Steele, D. Lea and C. Flood, Fast splittable pseudorandom number generators, OOPSLA 2014.
 """
 
+from __future__ import annotations
+
 import math
 from functools import lru_cache, partial
 from types import FunctionType

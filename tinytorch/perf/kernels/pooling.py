@@ -3,6 +3,8 @@
 Declared: float32, any window, stride and padding. Other dtypes and empty batches go to the op's reference.
 """
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Probes: kernels that only move memory or only compute, for the ceilings of the machine."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache

@@ -1,5 +1,7 @@
 """Sums, means and maxima of rows, and a maximum's gradient; the mean squared error; an embedding's gradient."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The registry of kernels: the compiled implementation of each op that has one, and who runs it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import cache
 from typing import Any

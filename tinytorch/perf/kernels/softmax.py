@@ -1,5 +1,7 @@
 """Softmax, causal softmax and cross-entropy: a row is read from memory once and worked on in cache."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

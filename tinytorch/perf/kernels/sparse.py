@@ -1,5 +1,7 @@
 """The product of rows with a weight in compressed sparse rows: 64 rows at a time, their sums in registers."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -4,6 +4,8 @@ The walks add whole numbers, which takes one cycle: what such a loop waits for i
 of any stride, so that a column is walked by the code that walks a row.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from tinytorch.perf.kernels.runtime.compiling import kernel

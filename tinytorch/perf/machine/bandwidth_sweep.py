@@ -1,5 +1,7 @@
 """The memory ladder: bandwidth and latency over working sets from inside the first cache to far beyond the last."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,5 +1,7 @@
 """Costs of a BLAS that is slowed on this machine: kernels for a narrower CPU, and a busy neighbour."""
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys

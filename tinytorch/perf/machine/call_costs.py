@@ -1,5 +1,7 @@
 """Cost of a call: what an op takes before there is anything to compute, on its smallest operands."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

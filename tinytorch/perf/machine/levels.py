@@ -1,5 +1,7 @@
 """Levels of memory: the borders that the ladder's curves show, beside the caches that the system reports."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

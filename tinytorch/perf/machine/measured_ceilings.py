@@ -1,5 +1,7 @@
 """The run of all probes that gives the ceilings of this machine."""
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """The most that the cores compute: float32 and 8-bit peaks, the clock, and the price of a page's first touch."""
 
+from __future__ import annotations
+
 import mmap
 from functools import partial
 

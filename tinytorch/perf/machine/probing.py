@@ -1,5 +1,7 @@
 """Probes made into measurements: rounds calibrated, samples of all probes taken in turns, all threads together."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

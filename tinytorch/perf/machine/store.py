@@ -1,5 +1,7 @@
 """Ceilings of this machine as one value, measured once and kept: their file, its checks, and who may use it."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Files that are whole or not there: each is written aside and then renamed. Nothing is ever unpickled."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,5 +1,7 @@
 """Workloads of several kinds, timed in fresh processes, that show how far runs differ."""
 
+from __future__ import annotations
+
 import json
 import os
 import sys

@@ -1,5 +1,7 @@
 """JSON codec: dataclasses, and the measurements in them, as JSON and back, each field checked by its annotation."""
 
+from __future__ import annotations
+
 import math
 import re
 from collections.abc import Mapping

@@ -1,5 +1,7 @@
 """The first calls of a fresh process, before anything is warm; run as a module, it is that process."""
 
+from __future__ import annotations
+
 import json
 import sys
 import time

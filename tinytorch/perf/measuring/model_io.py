@@ -1,5 +1,7 @@
 """A model as the instruments use it: called, and fed with zeros of a shape or the arrays of a file."""
 
+from __future__ import annotations
+
 import zipfile
 from collections.abc import Callable
 from typing import Any

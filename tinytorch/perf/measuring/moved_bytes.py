@@ -1,5 +1,7 @@
 """Bytes that NumPy's operators read and write, counted on those that run."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """The noise floor: how far from 1 comparisons of the same code with itself come out."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -3,6 +3,8 @@
 What can be called without arguments belongs to `measure` and `interleave`, which do all of this by themselves.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

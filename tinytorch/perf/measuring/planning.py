@@ -36,6 +36,8 @@ Statistics, 3rd edition, Wiley 2003, chapter 10 (variance of the median). `bench
 power of the whole procedure.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -5,6 +5,8 @@ all pairs in one, so the pairs of a single process look surer than they are.
 Source: T. Kalibera and R. Jones, Rigorous benchmarking in reasonable time, ISMM 2013.
 """
 
+from __future__ import annotations
+
 import importlib
 import json
 import math

@@ -1,5 +1,7 @@
 """Statistics of repeated measurements that assume no distribution, and how far samples are from independent draws."""
 
+from __future__ import annotations
+
 import bisect
 import math
 from collections.abc import Sequence

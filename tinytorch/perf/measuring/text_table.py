@@ -1,5 +1,7 @@
 """Rows as tables: as text, and with colour on a terminal."""
 
+from __future__ import annotations
+
 import math
 import sys
 from collections.abc import Callable, Sequence

@@ -1,5 +1,7 @@
 """The course's `Timer`: a stopwatch, and the distribution of a function's time in milliseconds."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType

@@ -1,5 +1,7 @@
 """KVCache: keys and values of every position so far, in floats or int8 codes, and how a model is given one."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,5 +1,7 @@
 """A GPT that takes each new token in one op: the fusion that generation calls for."""
 
+from __future__ import annotations
+
 import copy
 from dataclasses import replace
 from typing import Any

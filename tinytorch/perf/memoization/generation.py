@@ -1,5 +1,7 @@
 """Generate text: read the prompt once, then one token at a time."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

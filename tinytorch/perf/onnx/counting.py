@@ -1,5 +1,7 @@
 """Arithmetic of ONNX operators by their shapes alone."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,5 +1,7 @@
 """A module of PyTorch as one of ours: exported to a file, read, and checked to give the same answers."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout

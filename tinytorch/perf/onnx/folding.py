@@ -3,6 +3,8 @@
 The onnx package's own reference works it out, so that such nodes need no translation; where it fails, ours does.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,5 +1,7 @@
 """ONNX operators that join several: attention, and those that ONNX Runtime writes into a file that it optimized."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """What a file asks for, told by its shapes alone: nothing runs, and weights beside the file are not looked at."""
 
+from __future__ import annotations
+
 import math
 import os
 from collections import Counter

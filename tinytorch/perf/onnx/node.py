@@ -1,5 +1,7 @@
 """One node of an ONNX graph as a translation sees it, and the error that names what has no translation."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

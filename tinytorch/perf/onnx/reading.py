@@ -1,5 +1,7 @@
 """Reading an ONNX file: its graph is folded, what is missing is named, and the rest becomes steps of an `OnnxModel`."""
 
+from __future__ import annotations
+
 import os
 import re
 from collections import Counter, deque

@@ -1,5 +1,7 @@
 """Recurrent layers of ONNX: one product for the inputs of all times, then one for the state at each time."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

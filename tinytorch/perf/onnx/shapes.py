@@ -1,5 +1,7 @@
 """ONNX operators that move, pick, repeat and reduce along axes, as ops at the seam."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import partial

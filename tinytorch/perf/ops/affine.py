@@ -1,5 +1,7 @@
 """Affine quantization: real numbers as small integers (codes), x ≈ scale · (code − zero point)."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import Any, Literal
 

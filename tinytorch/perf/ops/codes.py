@@ -1,5 +1,7 @@
 """Ops between numbers and codes, and integer products, as files of quantized models write them."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Einstein's sums: products of several operands, summed over the letters that the result lacks."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
 """One new token of each sequence through a whole GPT as one op, and attention over a cache of int8 codes."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """Fused ops, each one primitive in place of two: linear layer and what follows it, bias and GELU, mask and softmax."""
 
+from __future__ import annotations
+
 import math
 from typing import Literal
 

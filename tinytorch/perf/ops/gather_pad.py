@@ -1,5 +1,7 @@
 """Ops that pick, repeat or surround elements by operands or along axes, as models of other frameworks do."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Codes of fewer than 8 bits, several to a byte; and codes in the order in which a kernel reads them."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Elementwise functions of other frameworks' models: the error function, clipping, steps, comparisons and logic."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,5 +1,7 @@
 """Products of 8-bit codes with exact int32 sums: the integer product, and the ops of quantized layers."""
 
+from __future__ import annotations
+
 import itertools
 import math
 from typing import Any, Literal

@@ -1,5 +1,7 @@
 """The product of rows with a weight in compressed sparse rows, as an op."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Transposed convolution: the adjoint of a convolution as an op of its own, which makes images larger."""
 
+from __future__ import annotations
+
 import numpy as np
 
 from tinytorch.core import ops

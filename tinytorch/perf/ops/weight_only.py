@@ -1,5 +1,7 @@
 """Ops on quantized weights with float activations: dequantize, look up rows, multiply by dequantized blocks."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -1,5 +1,7 @@
 """Windows of images as rows of a matrix, and rows added up into images: each is the other's backward."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import numpy as np

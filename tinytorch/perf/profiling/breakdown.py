@@ -1,5 +1,7 @@
 """Breakdown of a profile: its events added up by op and by module."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

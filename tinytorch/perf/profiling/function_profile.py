@@ -1,5 +1,7 @@
 """Profiles of a plain function, as a student first meets them: time, processor time, memory, result."""
 
+from __future__ import annotations
+
 import functools
 import sys
 import time

@@ -1,5 +1,7 @@
 """Lines, functions and calls into libraries: where the time of any program goes, read off samples of its stacks."""
 
+from __future__ import annotations
+
 import ast
 import linecache
 import sysconfig

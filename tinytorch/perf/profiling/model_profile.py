@@ -1,5 +1,7 @@
 """A user's model by its name ``module:factory``, and its whole profile as a command shows and writes it."""
 
+from __future__ import annotations
+
 import importlib
 import math
 import os

@@ -1,5 +1,7 @@
 """Studies of one model: its parameters, FLOPs, memory, latency, and its forward and backward pass as measured."""
 
+from __future__ import annotations
+
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence

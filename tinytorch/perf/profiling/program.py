@@ -1,5 +1,7 @@
 """A whole program under the profiler: a reader's own script, run as Python runs it, with all of its time recorded."""
 
+from __future__ import annotations
+
 import builtins
 import importlib.util
 import io

@@ -1,5 +1,7 @@
 """Profiles of repeated runs: the time of each op, module and stack in every run, kept in a file, and two compared."""
 
+from __future__ import annotations
+
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,5 +1,7 @@
 """Repeated recordings of a run, shares of its ops and of the time between them, and calls timed one by one."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,5 +1,7 @@
 """PyTorch's own operations in a program that uses it, by name, as PyTorch's profiler counts them."""
 
+from __future__ import annotations
+
 import ctypes
 import threading
 import time

@@ -1,5 +1,7 @@
 """Processes that a program starts: followed where they run Python, else named as unseen."""
 
+from __future__ import annotations
+
 import os
 import shutil
 import sys

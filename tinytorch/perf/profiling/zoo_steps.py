@@ -1,5 +1,7 @@
 """Models of the zoo: the phases of a training step in time, and its memory."""
 
+from __future__ import annotations
+
 import time
 
 import numpy as np

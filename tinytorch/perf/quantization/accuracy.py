@@ -1,5 +1,7 @@
 """Accuracy that quantization costs in a task: paired on the same examples, with an interval."""
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Whole models: quantize any module tree, report layer by layer, and find the layers that suffer."""
 
+from __future__ import annotations
+
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence

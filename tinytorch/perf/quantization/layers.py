@@ -1,5 +1,7 @@
 """Layers whose weights are codes: linear, convolution and embedding; attention's projections are linear layers."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Self
 

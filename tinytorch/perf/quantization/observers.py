@@ -1,5 +1,7 @@
 """Observers: they watch batches of numbers, by histograms in bounded memory, and say which range is worth codes."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

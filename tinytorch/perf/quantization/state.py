@@ -1,5 +1,7 @@
 """Quantized models in files: their arrays, and a description of which layer is quantized how. No pickle."""
 
+from __future__ import annotations
+
 import json
 from dataclasses import asdict
 from pathlib import Path

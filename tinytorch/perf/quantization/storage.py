@@ -1,5 +1,7 @@
 """Storage of a quantized weight: codes, scales and zero points, as state that saves."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Tradeoff of one quantization, from one run: bytes, milliseconds, and what the task says."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial

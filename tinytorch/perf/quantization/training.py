@@ -1,5 +1,7 @@
 """Training that knows of quantization: weights and activations are rounded in the forward, gradients pass through."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

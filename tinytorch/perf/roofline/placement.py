@@ -9,6 +9,8 @@ each level of the hierarchy after A. Ilic, F. Pratas and L. Sousa, Cache-aware R
 Architecture Letters 13(1), 2014.
 """
 
+from __future__ import annotations
+
 import copy
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -7,6 +7,8 @@ doi:10.1016/S0167-8191(06)80021-9). Sources: R. Thakur, R. Rabenseifner and W. G
 all-reduce holds it, one that was fitted to messages does not. No SciPy here: ranks import this.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,5 +1,7 @@
 """Workload of a GPT by the formulas of papers: its operations at a rate of each rank, its parameters and kept bytes."""
 
+from __future__ import annotations
+
 import math
 
 from tinytorch.core.op import whole_numbers

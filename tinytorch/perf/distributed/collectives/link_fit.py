@@ -1,5 +1,7 @@
 """Link fitted to measured messages: alpha + beta x bytes with intervals, residuals and the sizes where it holds."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
 """Collectives measured on ranks: times over message sizes, the links fitted to them, and their files."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

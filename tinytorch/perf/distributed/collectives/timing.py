@@ -10,6 +10,8 @@ reduction or a gathering need something of all others, so none can be more than 
 changes with every call: who sends next is who has received. A point-to-point message is half of a round trip.
 """
 
+from __future__ import annotations
+
 import gc
 import math
 import time

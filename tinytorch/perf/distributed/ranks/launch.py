@@ -1,5 +1,7 @@
 """Launch: run a function on several ranks of this machine, in processes of their own, and return what each returned."""
 
+from __future__ import annotations
+
 import json
 import os
 import shutil

@@ -4,6 +4,8 @@ When a process dies, mpiexec kills all others at once and reports any of them. T
 mpiexec can know. It is run by this file's path and imports nothing but the standard library; the rank is its child.
 """
 
+from __future__ import annotations
+
 import os
 import subprocess
 import sys

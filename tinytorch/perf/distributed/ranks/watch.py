@@ -5,6 +5,8 @@ all see (on a cluster, one on a shared file system), and reads what the others d
 waited for longer than ``longest`` seconds writes one sentence and ends the run.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys

@@ -6,6 +6,8 @@ library moves data only while it is called, as most do. A call that goes on mean
 networks that move data by themselves do serve it, and there this time is moving like the rest.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,5 +1,7 @@
 """Intervals of time in whole ns: of the innermost op at each moment, merged, and between others."""
 
+from __future__ import annotations
+
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -8,6 +8,8 @@ call) would change what is measured. So the events of all ranks are put on one c
 divides each, as tools that look for wait states in traces do (M. Geimer et al., 2010, doi:10.1002/cpe.1556).
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass

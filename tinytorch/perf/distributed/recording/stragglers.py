@@ -1,5 +1,7 @@
 """Stragglers: ranks that the others waited for, in which communication and how long."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass

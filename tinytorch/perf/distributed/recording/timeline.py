@@ -6,6 +6,8 @@ A recording needs no `launch`; under a cluster's own ``mpiexec`` or scheduler a 
     timeline = recording.gather()  # on all ranks; None on all but rank 0
 """
 
+from __future__ import annotations
+
 import json
 import time
 from collections.abc import Iterator

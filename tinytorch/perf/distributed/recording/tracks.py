@@ -1,5 +1,7 @@
 """Tracks: what one rank recorded, with what tells which of its calls belong to those of other ranks."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

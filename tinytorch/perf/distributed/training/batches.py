@@ -1,5 +1,7 @@
 """Sharded batches: each rank's part of the very batches that one process would train on."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from itertools import pairwise
 

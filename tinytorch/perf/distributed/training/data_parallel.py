@@ -5,6 +5,8 @@ loss over the whole batch: the one that a single process would have. Loss and pa
 to rounding, which differs because sums are made in another order.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -4,6 +4,8 @@ A stage works on one micro-batch while the next stage works on the one before. L
 whole model on the whole batch, to rounding.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any, Literal, NamedTuple
 

@@ -5,6 +5,8 @@ whole) and ``progress.json``. It is written aside and renamed, so that a run tha
 before.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import shutil

@@ -6,6 +6,8 @@ communication that autograd can pass are called f and g. All that is not cut (no
 by every rank alike, and its gradients are the same on all.
 """
 
+from __future__ import annotations
+
 import copy
 from typing import Any
 

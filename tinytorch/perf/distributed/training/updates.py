@@ -6,6 +6,8 @@ changes its shard with the only copy of that shard's state, and an all-gather ha
 keeps 1 / ranks of the state, and gradients of a whole bucket only while they are on their way.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,5 +1,7 @@
 """Gradients of attention without its score matrix: scores are made again, block by block, from saved statistics."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

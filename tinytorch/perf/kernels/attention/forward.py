@@ -1,5 +1,7 @@
 """Attention that never stores the score matrix, forward: blocks of queries, an online softmax over blocks of keys."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -4,6 +4,8 @@ Declared: float32, sequences of any length, heads of any depth, positions in any
 to the op's reference.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any

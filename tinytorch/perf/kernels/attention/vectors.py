@@ -1,5 +1,7 @@
 """Steps of attention in vectors: the online softmax of columns, forward and backward."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from llvmlite import ir

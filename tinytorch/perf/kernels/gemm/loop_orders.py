@@ -6,6 +6,8 @@ cache performance and optimizations of blocked algorithms, ASPLOS 1991; K. Goto 
 high-performance matrix multiplication, ACM TOMS 34(3), 2008.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -4,6 +4,8 @@
 when bias, activation and residual are applied, so they cost no pass over memory.
 """
 
+from __future__ import annotations
+
 from typing import Any, Literal
 
 import numpy as np

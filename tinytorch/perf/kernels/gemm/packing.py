@@ -1,5 +1,7 @@
 """Panels of a product's right operand, filled at the speed of memory, by copies and by turning columns into rows."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -6,6 +6,8 @@ load that the multiply-add units, not the caches, set the pace. Source: K. Goto 
 high-performance matrix multiplication, ACM TOMS 34(3), 2008.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 from llvmlite import ir

@@ -4,6 +4,8 @@
 convolutions in plans have tiles of their own, whose operands are found otherwise.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Products of a few float32 rows with a matrix, and dot products of short rows, all sums in registers."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Convolution of images as an integer product: quantize an image once, gather its windows as bytes, multiply."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """The kernels of quantized linear layers and convolutions at the seam."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Instructions that multiply bytes on this CPU: 8-bit dot product, 16-bit multiply-add, or plain arithmetic."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property

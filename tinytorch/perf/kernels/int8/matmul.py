@@ -1,5 +1,7 @@
 """The integer product in one pass: quantize rows, multiply in registers, rescale and add the bias on the tile."""
 
+from __future__ import annotations
+
 from functools import cache
 from typing import Any
 

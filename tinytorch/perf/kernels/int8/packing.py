@@ -1,5 +1,7 @@
 """Operands of the integer product: panels of a weight's codes, and rows of float32 quantized to bytes."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any

@@ -6,6 +6,8 @@ depth][column of 16][4]. A segment is a group of the depth that has scales of it
 
 # ruff: noqa: ARG001 - a typing function names its arguments for those that it emits
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -3,6 +3,8 @@
 Maps lie channels last, a pixel's channels filled up to whole vectors where a convolution made them.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 from functools import partial

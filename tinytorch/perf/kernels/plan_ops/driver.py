@@ -4,6 +4,8 @@ An entry takes the address of its row in a table of int64: the entry's own addre
 and flags. `replay` walks such a table, so that any number of kernels is one call from Python.
 """
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable
 from functools import cached_property

@@ -1,5 +1,7 @@
 """Entry points of ops of single elements, of copies, and of what only changes how elements are seen."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

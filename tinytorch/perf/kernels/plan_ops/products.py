@@ -1,5 +1,7 @@
 """Entry points of products: rows times packed weights with what follows, one row, products of matrices, a table."""
 
+from __future__ import annotations
+
 import math
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Entry points of ops along rows: normalization, softmax, reductions, and attention."""
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

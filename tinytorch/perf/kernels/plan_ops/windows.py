@@ -1,5 +1,7 @@
 """Windows of convolutions: which places of the maps a tile reads, and the register tile that reads them."""
 
+from __future__ import annotations
+
 import itertools
 from functools import lru_cache
 from typing import Any, NamedTuple

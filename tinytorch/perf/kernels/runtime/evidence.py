@@ -1,5 +1,7 @@
 """Evidence of what a compiled kernel is made of: the vector instructions in its assembly."""
 
+from __future__ import annotations
+
 import re
 from collections import Counter
 from typing import Any

@@ -1,5 +1,7 @@
 """Arrays as kernels see them: flat, in the order of their memory, whatever their axes; or what lies at an address."""
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -1,5 +1,7 @@
 """Threads for kernels: a few of Python's own, kept waiting in compiled code, that share a kernel's items."""
 
+from __future__ import annotations
+
 import os
 import threading
 import time

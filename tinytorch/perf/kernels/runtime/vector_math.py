@@ -3,6 +3,8 @@
 No branches: NaN, infinities and both tails come out of selections and of the arithmetic itself.
 """
 
+from __future__ import annotations
+
 import math
 from typing import Any
 

@@ -4,6 +4,8 @@ Numba turns a plain loop into vector instructions of the width that LLVM prefers
 several that have 512. A probe of the ceiling must not depend on that preference, so its vectors have a stated width.
 """
 
+from __future__ import annotations
+
 import inspect
 import re
 from collections.abc import Callable, Sequence

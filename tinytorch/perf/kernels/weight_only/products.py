@@ -1,5 +1,7 @@
 """Products of float32 rows with packed codes that become floats in registers: what decoding asks for, at its speed."""
 
+from __future__ import annotations
+
 from functools import cache
 from typing import Any
 

@@ -1,5 +1,7 @@
 """Products of a few float32 rows with a quantized table's rows, as the logits of a tied embedding are."""
 
+from __future__ import annotations
+
 from functools import cache, partial
 from typing import Any
 

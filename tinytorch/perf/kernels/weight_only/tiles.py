@@ -1,5 +1,7 @@
 """A tile of a product of float32 rows with packed codes: codes become floats in registers, and never in memory."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from typing import Any
 
