@@ -95,10 +95,11 @@ def test_a_word_is_what_the_page_calls_it_or_what_a_measurement_is_called() -> N
     page = Page("sample")
     for key, word, words in (
         ("small", Judgement(Verdict.SUPPORTED), {"supported": "small"}),
+        ("kept-or-dropped", Judgement(Verdict.OPEN, word="a or b"), {"a": "kept", "b": "dropped", "c": "neither"}),
         ("large", "big", {"big": "large"}),
         ("short", RUN, {"short": (None, 1.0), "long": (1.0, None)}),
     ):
-        assert page.word(key, word, words, because="so it is").record.body["word"] == key
+        assert page.word(key, word, words, because="so it is").record.body["word"] == key.replace("-", " ")
     for wrong in ((RUN, {"short": "brief"}), (RUN, {}), ("big", {"large": (1.0, None)})):
         with pytest.raises(ValueError, match="words"):
             page.word("wrong", *wrong, because="so it is")

@@ -64,9 +64,13 @@ def _known(test: Test | None) -> str:
 
 
 def called(said: Said, words: Mapping[str, str]) -> Said:
-    """Return what is said in the words of a page, by what a study calls it; what these do not name stays as it is."""
+    """Return what is said in the words of a page, by what a study calls it; what these do not name stays as it is.
+
+    Of words between which it is open each is called by its own.
+    """
     if isinstance(said, Judgement):
-        return replace(said, word=words.get(str(said), said.word))
+        each = " or ".join(words.get(one, one) for one in said.word.split(" or "))
+        return replace(said, word=words.get(str(said), each))
     return words.get(said, said) if isinstance(said, str) else said
 
 
