@@ -15,7 +15,7 @@ from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Measurement, Modelled, collector_off
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions, Sample
-from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
+from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_of_all
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence, share_interval
 
@@ -125,10 +125,12 @@ def _by_pairs(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -
     return found.verdict in (Verdict.FASTER, Verdict.SLOWER), found.interval.half_width
 
 
-def rare_enough(rate: Measurement, *, asked_for: float, passes: float) -> Judgement:
-    """Return whether alarms are rare: refuted if surely above what was ``asked_for``, supported if below ``passes``."""
-    wanted = verdict_between(rate, high=asked_for)
-    return wanted if wanted.verdict is Verdict.REFUTED else verdict_between(rate, high=passes)
+def rare_enough(*rates: Measurement, asked_for: float, passes: float) -> Judgement:
+    """Return whether alarms are rare: refuted if a rate is surely above ``asked_for``, supported if none ``passes``."""
+    wanted = [(rate, verdict_between(rate, high=asked_for)) for rate in rates]
+    return verdict_of_all(
+        one if one.verdict is Verdict.REFUTED else verdict_between(rate, high=passes) for rate, one in wanted
+    )
 
 
 @dataclass(frozen=True)
