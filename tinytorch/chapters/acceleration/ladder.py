@@ -1,5 +1,7 @@
 """Ladder of matrix products, from loops in Python to BLAS and a second core, and the chart of it that grows."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
