@@ -196,6 +196,10 @@ def as_int(value: Any) -> Any:
     return value
 
 
+#: Types of which `as_int` returns every value as it is.
+_NOT_NUMPY = frozenset({int, float, bool, str, type(None)})
+
+
 def whole_numbers(door: AnyCallable) -> AnyCallable:
     """Let a function, or the constructor of a class, take NumPy integers as the ints that they are."""
     if isinstance(door, type):
@@ -204,7 +208,8 @@ def whole_numbers(door: AnyCallable) -> AnyCallable:
 
     @functools.wraps(door)
     def entered(*args: Any, **kwargs: Any) -> Any:
-        return door(*map(as_int, args), **{name: as_int(value) for name, value in kwargs.items()})
+        plain = [each if type(each) in _NOT_NUMPY else as_int(each) for each in args]
+        return door(*plain, **{name: as_int(value) for name, value in kwargs.items()})
 
     return cast(AnyCallable, entered)
 

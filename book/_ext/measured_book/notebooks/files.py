@@ -84,8 +84,8 @@ def _with_cells(cells: list[nbformat.NotebookNode]) -> nbformat.NotebookNode:
 
 
 def _prepared(notebook: nbformat.NotebookNode, renderer: Renderer) -> list[nbformat.NotebookNode]:
-    """Return copies of the cells, tidy and in plain Markdown; cells that are left without text go."""
-    cells = copy.deepcopy(notebook.cells)
+    """Return copies of the cells, tidy and in plain Markdown, with their outputs shared; cells without text go."""
+    cells = [copy.copy(cell) for cell in notebook.cells]
     for cell in cells:
         _tidy(cell)
         if cell.cell_type == "markdown":

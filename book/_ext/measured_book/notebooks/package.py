@@ -9,6 +9,7 @@ import sys
 import tomllib
 import zipfile
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -34,10 +35,12 @@ class Source:
 
 def source_of(env: BuildEnvironment) -> Source | None:
     """Return where a reader without a checkout gets the package; None for a book that is of no package."""
-    root = Path(env.srcdir).parent
     found: Repository | None = env.config.book_repository
-    if found is not None:
-        return Source(found, None)
+    return _wheel_of(Path(env.srcdir).parent) if found is None else Source(found, None)
+
+
+@cache  # the package does not change while the book is built
+def _wheel_of(root: Path) -> Source | None:
     return Source(None, wheel_name(root)) if (root / "pyproject.toml").is_file() else None
 
 
