@@ -17,7 +17,7 @@ from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import blas_threads
-from tinytorch.perf.measuring.between_run_workloads import LOOKS
+from tinytorch.perf.measuring.between_run_variance import LOOKS
 from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.perf.measuring.statistics import Interval

@@ -59,7 +59,7 @@ def test_a_page_runs_in_a_process_of_its_own_and_says_where_it_fails(
     told: list[tuple[int, int]] = []
     made = run_page(clone, "first", lambda done, of: told.append((done, of)))
     assert told == [(0, 2), (1, 2)]
-    assert [record["key"] for record in made["records"]] == ["noise-floor", "answer"]
+    assert [record["key"] for record in made["records"]] == ["answer"]
     assert made["provenance"]["environment"] == {}
     assert made["duration_seconds"] > 0
     source = "```{code-cell} python3\n1 / 0\n```\n"
@@ -163,6 +163,6 @@ def test_files_are_checked_each_with_a_sentence(clone: Path, capsys: pytest.Capt
     assert main(["measure", "--check", str(good)]) == 0
     assert main(["measure", "--check", str(good), str(bad), str(clone / "none.json")]) == 1
     said = capsys.readouterr().out
-    assert "good.json can be used: 2 records of first, of Mine" in said
+    assert "good.json can be used: 1 records of first, of Mine" in said
     assert "bad.json cannot be used: its schema_version must be 3, not 0" in said
     assert "none.json" in said

@@ -33,8 +33,12 @@ def page() -> Page:
     return Page("sample")
 
 
-def test_where_it_is_made_and_what_noise_hides_come_first(page: Page) -> None:
-    assert [record.key for record in page.records] == [PROVENANCE_KEY, NOISE_KEY]
+def test_noise_floor_is_recorded_when_a_comparison_first_needs_it(page: Page) -> None:
+    assert [record.key for record in page.records] == [PROVENANCE_KEY]
+    for key in ("one", "other"):
+        page.compare(key, compared(2.0))
+    keys = [PROVENANCE_KEY, NOISE_KEY, "one", "one-verdict", "other", "other-verdict"]
+    assert [record.key for record in page.records] == keys
     floor = page.records[1].body
     assert floor["value"] == page.noise.ratio > 1
     assert floor["unit"] == ""
@@ -47,18 +51,18 @@ def test_nothing_is_recorded_when_something_is_wrong(page: Page) -> None:
         ("word of", lambda: page.word("verdict", " ", because="it is")),
         ("rows", lambda: page.table("ops", [], [("op", "Op")], caption="c")),
         ("keys must name", lambda: page.absent(reason="why")),
-        ("taken", lambda: page.absent("a", NOISE_KEY, reason="why")),
+        ("taken", lambda: page.absent("a", PROVENANCE_KEY, reason="why")),
         ("reason", lambda: page.absent("a", reason=" ")),
         ("names latency", lambda: page.word("bottleneck", "memory-bound", because="it takes {latency}")),
         ("recorded", lambda: page.word("slow", "slow", because="it took long", numbers=["latency"])),
-        ("is taken", lambda: page.word(NOISE_KEY, "slow", because="it is")),
+        ("is taken", lambda: page.word(PROVENANCE_KEY, "slow", because="it is")),
         ("number", lambda: page.claim("c", evidence="Everybody knows.", verdict=SUPPORTED, **SAID)),
         ("recorded", lambda: page.claim("c", evidence="It took {latency}.", verdict=SUPPORTED, **SAID)),
     ]
     for word, call in wrong:
         with pytest.raises(ValueError, match=word):
             call()
-    assert [record.key for record in page.records] == [PROVENANCE_KEY, NOISE_KEY]
+    assert [record.key for record in page.records] == [PROVENANCE_KEY]
 
 
 def test_what_was_measured_decides_no_counted_claim(page: Page) -> None:

@@ -6,15 +6,16 @@ import gc
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Measurement, Unmeasured
-from tinytorch.perf.measuring.between_run_workloads import sample_spread
+from tinytorch.perf.measuring.between_run_variance import watch_spread
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, is_disturbed, word_between
-from tinytorch.perf.measuring.noise import small_noise_floor
+from tinytorch.perf.measuring.noise import NoiseFloor, small_noise_floor
 from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report import tables
@@ -82,7 +83,7 @@ def _said(key: str, word: Said | Measurement, words: Mapping[str, Ends | str]) -
 class Page:
     """The records of one page, emitted as they are made.
 
-    ``Page("profiling")`` records the machine, the BLAS and the package first, then the noise floor, ``noise``.
+    ``Page("profiling")`` records the machine, the BLAS and the package first.
     Keys are lower-case words joined by hyphens, unique on the page. Each method records, shows what there is to
     see, and returns the ``Shown`` thing. Outside of a notebook nothing is printed; ``records`` holds them all.
 
@@ -90,7 +91,7 @@ class Page:
         >>> from tinytorch.report import Page
         >>> page = Page("sample")
         >>> [record.key for record in page.records]
-        ['provenance', 'noise-floor']
+        ['provenance']
     """
 
     def __init__(self, name: str) -> None:
@@ -101,9 +102,14 @@ class Page:
             # Each measurement begins with a collection of garbage: let it not walk through all that was imported.
             gc.freeze()
         self._emit(PROVENANCE_KEY, "provenance", provenance())
-        sample_spread()
-        self.noise = small_noise_floor()
-        self.number(NOISE_KEY, self.noise.shown)
+        watch_spread()
+
+    @cached_property
+    def noise(self) -> NoiseFloor:
+        """The noise floor of this machine now; it is recorded when a comparison of the page first needs it."""
+        floor = small_noise_floor()
+        self.number(NOISE_KEY, floor.shown)
+        return floor
 
     def number(
         self, key: str, value: Value | Unmeasured | int, what: str | None = None, *, unit: str | None = None

@@ -30,7 +30,7 @@ def notebook(data: list[Json]) -> nbformat.NotebookNode:
 def test_all_records_are_read_whatever_the_cells_tags() -> None:
     page = read_page(notebook(records()), "page", 2.0)
     assert page is not None
-    assert list(page.records) == ["provenance", "noise-floor", "latency", "ops"]
+    assert list(page.records) == ["provenance", "latency", "ops"]
     assert page.duration == 2.0
 
 

@@ -1,7 +1,6 @@
 """The spread between repeats, on made processes whose spread is known, and places that move what is allocated."""
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -136,39 +135,49 @@ def test_what_is_known_of_runs_goes_into_the_conditions(monkeypatch: pytest.Monk
         assert parts_of(part.conditions) == pytest.approx((np.hypot(0.03, blocks), 0.01, 2.0))
 
 
-@pytest.mark.parametrize(("known", "seconds", "due"), [(23, 5, True), (24, 31, False), (24, 33, True)])
-def test_who_knows_many_processes_looks_more_seldom(
-    known: int, seconds: float, due: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("known", "seconds", "due"), [(23, 5, True), (23, 3, False), (24, 31, False), (24, 33, True)])
+def test_many_known_processes_are_sampled_less_often(
+    known: int, seconds: float, due: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text("{}")
+    monkeypatch.setattr(between_run_variance, "kept_path", lambda: kept)
     monkeypatch.setattr(between_run_variance, "known_variance", lambda: replace(PRIOR, processes=known))
-    monkeypatch.setattr(between_run_variance, "_last_sample", time.monotonic() - seconds)
+    monkeypatch.setattr("time.time", lambda: kept.stat().st_mtime + seconds)
+    assert not spread_sample_is_due(), "this process does not watch"
+    monkeypatch.setattr(between_run_variance, "_watches", True)
     assert spread_sample_is_due() is due
 
 
-def test_processes_are_kept_and_more_of_them_are_taken_the_next_time(
+def test_watching_samples_before_measuring_and_shares_samples_with_other_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def answered(module: str, seed: int) -> Any:
         return json.loads(json.dumps(to_json(made(2, 0.01, 0.01, seed)[0])))
 
-    monkeypatch.setattr(between_run_variance, "KEPT", tmp_path / "machine")
-    monkeypatch.delenv(between_run_workloads.LOOKS)
+    def measure_once() -> int:
+        interleave({"one": lambda: None}, repeats=1)
+        return len(between_run_variance.kept_processes())
+
+    kept = tmp_path / "machine" / "kept.json"
+    monkeypatch.setattr(between_run_variance, "kept_path", lambda: kept)
+    monkeypatch.setattr(between_run_workloads, "kept_path", lambda: kept)
     monkeypatch.setattr(between_run_workloads, "answer_of", answered)
-    monkeypatch.setattr(between_run_variance, "_last_sample", None)
+    monkeypatch.setattr(between_run_variance, "_watches", False)
+    monkeypatch.delenv(between_run_variance.LOOKS)
     known_variance.cache_clear()
     try:
-        assert known_variance() is None
-        assert not spread_sample_is_due()
-        between_run_workloads.sample_spread()
+        assert measure_once() == 0
+        between_run_variance.watch_spread()
+        assert measure_once() == 2
         found = known_variance()
         assert found is not None
-        assert len(between_run_variance.kept_processes()) == found.processes == 2
-        assert not spread_sample_is_due()
-        monkeypatch.setattr(between_run_variance, "EVERY", 0.0)
-        assert spread_sample_is_due()
-        interleave({"one": lambda: None}, repeats=1)
-        assert len(between_run_variance.kept_processes()) == 3
-        between_run_variance.kept_path().write_text("{")
+        assert found.processes == 2
+        monkeypatch.setattr(between_run_variance, "EVERY", 1e6)
+        assert measure_once() == 2, "the last sample is young, whoever took it"
+        monkeypatch.setattr(between_run_variance, "EVERY", -1.0)
+        assert measure_once() == 3
+        kept.write_text("{")
         assert between_run_variance.kept_processes() == []
     finally:
         known_variance.cache_clear()

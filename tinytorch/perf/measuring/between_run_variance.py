@@ -18,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -183,6 +184,7 @@ def _unexplained(seen: Sequence[RunStatistics]) -> float:
     return max(0.0, float(np.var([one.log for one in seen], ddof=1) - np.mean([one.error**2 for one in seen])))
 
 
+@cache
 def kept_path() -> Path:
     """Return the file of this machine and BLAS."""
     from tinytorch.perf.host.identity import cpu_name  # loads the compiler, which most timings do not need
@@ -213,21 +215,28 @@ def known_variance() -> BetweenRunVariance | None:
 #: Seconds between two samples of a process that watches, as long as fewer than so many are kept, and how many times as
 #: many from then on: what few show has wide limits, and each sample takes a second or two from what is measured.
 EVERY, FEW, SELDOM = 4.0, 24, 8.0
-#: When this process last sampled the spread; None where it does not watch.
-_last_sample: float | None = None
+#: The environment variable that is 0 where nobody is to watch, as in tests, which run next to each other.
+LOOKS = "TINYTORCH_REPEATS"
+_watches = False
 
 
-def spread_was_sampled() -> None:
-    """Note that this process has sampled the spread between runs now, and is to do so again and again."""
-    global _last_sample
-    _last_sample = time.monotonic()
-    known_variance.cache_clear()
+def watch_spread() -> None:
+    """Have this process sample the spread between runs from now on, from time to time, before it measures.
+
+    The time since the last sample counts, whichever process took it. So the pages of a build share their samples, and
+    these are spread over all of it.
+    """
+    global _watches
+    _watches = os.environ.get(LOOKS) != "0"
 
 
 def spread_sample_is_due() -> bool:
-    """Return whether this process watches the spread between runs and has not sampled it for a while."""
-    if _last_sample is None:
+    """Return whether this process watches the spread between runs and nobody has sampled it for a while."""
+    if not _watches:
         return False
     known = known_variance()
     every = EVERY if known is None or known.processes < FEW else SELDOM * EVERY
-    return time.monotonic() - _last_sample > every
+    try:
+        return time.time() - kept_path().stat().st_mtime > every
+    except OSError:  # nothing is kept yet
+        return True

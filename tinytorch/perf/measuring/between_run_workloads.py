@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -20,15 +19,13 @@ from tinytorch.perf.measuring.between_run_variance import (
     RunStatistics,
     kept_path,
     kept_processes,
-    spread_was_sampled,
+    known_variance,
 )
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.processes import answer_of
 from tinytorch.perf.measuring.sampling import rounds_in_block
 from tinytorch.perf.measuring.statistics import block_spread, dependence, median_interval
 
-#: The variable of the environment that says 0 where nobody is to look: what a busy moment shows is not for the book.
-LOOKS = "TINYTORCH_REPEATS"
 #: The latest processes that are kept.
 LATEST = 200
 _SAMPLES = 24
@@ -89,17 +86,12 @@ def one_process(seed: int) -> Process:
 
 
 def sample_spread() -> None:
-    """Time the workloads in a fresh process, at first in two, and keep what it shows, in a second or two.
-
-    From now on measurements of this process know it, and it looks again from time to time, between two of them; but
-    nothing happens where `LOOKS` is 0 in the environment, as it is in tests, which run beside each other.
+    """Time the workloads in a fresh process, at first in two, and keep what they show; it takes a second or two.
 
     Raises:
         OSError: if the result cannot be written.
         RuntimeError: if a process fails.
     """
-    if os.environ.get(LOOKS) == "0":
-        return
     kept = kept_processes()
     for _ in range(1 if kept else 2):
         kept.append(from_json(answer_of(__name__, len(kept)), Process, "processes"))
@@ -107,7 +99,7 @@ def sample_spread() -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     document = {"schema": "tinytorch-repeats", "schema_version": 2, "processes": to_json(kept[-LATEST:])}
     write_whole(path, json.dumps(document))
-    spread_was_sampled()
+    known_variance.cache_clear()
 
 
 if __name__ == "__main__":
