@@ -7,6 +7,7 @@ import pytest
 
 from tinytorch import core, datasets, models
 from tinytorch.core.module import Module
+from tinytorch.models import weights
 
 
 @pytest.mark.parametrize(("name", "least"), [("mlp", 0.97), ("cnn", 0.98), ("gpt", 0.99)])
@@ -31,7 +32,7 @@ def test_accuracy_is_the_share_of_right_answers() -> None:
 def test_weights_are_kept_and_read_back_and_trained_anew_where_the_file_was_cut_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "WEIGHTS", tmp_path)
+    monkeypatch.setattr(weights, "WEIGHTS", tmp_path)
     trainings: list[str] = []
 
     def untrained(name: str, seed: int = 0) -> Module:
@@ -51,24 +52,29 @@ def test_weights_are_kept_and_read_back_and_trained_anew_where_the_file_was_cut_
     assert file.read_bytes() == whole
 
 
-def test_weights_are_made_again_when_what_made_them_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_are_made_again_when_what_computes_them_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made_by = {"core/__init__.py": core, "datasets.py": datasets, "models/__init__.py": models, "core/tensor.py": None}
-    monkeypatch.setattr(models, "_PACKAGE", tmp_path)
+    monkeypatch.setattr(weights, "_PACKAGE", tmp_path)
     for name, module in made_by.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("x = 1\n")
         if module is not None:
             monkeypatch.setattr(module, "__file__", str(tmp_path / name))
-    seen = {models.weights_key()}
+    seen = {weights.weights_key(), weights.weights_key("seed 1")}
     for name in made_by:
+        before = weights.weights_key()
+        (tmp_path / name).write_text('"""What it is."""\n\nx = (1)  # as before\n')
+        assert weights.weights_key() == before, "comments, docstrings and layout compute nothing"
         (tmp_path / name).write_text("x = 2\n")
-        seen.add(models.weights_key())
+        seen.add(weights.weights_key())
     for architecture in ("made", "other"):
         info = [{"user_api": "blas", "architecture": architecture}]
-        monkeypatch.setattr(models, "threadpool_info", lambda info=info: info)
-        assert architecture in models.arithmetic()
-        seen.add(models.weights_key())
-    assert len(seen) == 7
+        monkeypatch.setattr(weights, "threadpool_info", lambda info=info: info)
+        assert architecture in weights.arithmetic()
+        seen.add(weights.weights_key())
+    assert len(seen) == 8
 
 
 def test_examples_repeat_the_test_part_when_more_are_asked_for() -> None:

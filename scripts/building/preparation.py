@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -17,15 +17,23 @@ from pathlib import Path
 from typing import Any
 
 from tinytorch.chapters.preparation import Step, begin_steps, make, steps_of
-from tinytorch.sources import package_files
+from tinytorch.sources import code_hash, package_files
 
 _ROOT = Path(__file__).resolve().parents[2]
-#: What decides models and kernels, beside the machine: pages and how they report do not.
-_SOURCES = (
-    *("tinytorch/core", "tinytorch/perf", "tinytorch/models", "tinytorch/datasets.py"),
-    *("tinytorch/chapters/preparation.py", "tinytorch/chapters/quantization/retrained.py"),
-    *("tinytorch/chapters/compression/trained.py", "requirements.lock"),
-)
+#: By work, the sources that decide what its steps make. Pages and what measures do not.
+_SOURCES = {
+    "training": (
+        *("tinytorch/core", "tinytorch/models", "tinytorch/datasets.py", "tinytorch/perf/compression"),
+        *("tinytorch/perf/quantization", "tinytorch/perf/ops", "tinytorch/perf/benchmarking/zoo.py"),
+        *("tinytorch/chapters/preparation.py", "tinytorch/chapters/quantization/retrained.py", "requirements.lock"),
+    ),
+    "compiling": (
+        *("tinytorch/core", "tinytorch/models", "tinytorch/datasets.py", "tinytorch/perf/acceleration"),
+        *("tinytorch/perf/compression", "tinytorch/perf/engines", "tinytorch/perf/kernels", "tinytorch/perf/machine"),
+        *("tinytorch/perf/memoization", "tinytorch/perf/onnx", "tinytorch/perf/ops", "tinytorch/perf/quantization"),
+        *("tinytorch/chapters/preparation.py", "requirements.lock"),
+    ),
+}
 #: Where models and kernels are kept.
 _KEPT = _ROOT / "_build"
 #: Keeps glibc from giving memory back that each step of a training takes again: a tenth of the time and more.
@@ -43,33 +51,36 @@ class Memory:
     """The steps that were done, remembered in a file together with what they hold for.
 
     Attributes:
-        path: of the file: the seconds that each step took, by its work.
-        key: of sources and machine; steps that were done under another one count as not done.
+        path: the file: the seconds that each step took, by its work.
+        keys: by work, a hash of sources and machine; steps that were done under another one count as not done.
         kept: the folder that holds what steps make; steps count as not done once a folder in it is gone.
     """
 
     path: Path
-    key: str
+    keys: Mapping[str, str]
     kept: Path
 
-    def done(self) -> set[str]:
-        """Return the names of the steps that are done."""
+    def steps(self) -> dict[str, dict[str, float]]:
+        """Return the steps that are done: by their work, the seconds that each took."""
         try:
             known = json.loads(self.path.read_text("utf-8"))
-            holds = known["key"] == self.key and all((self.kept / name).is_dir() for name in known["folders"])
-            return {name for steps in known["steps"].values() for name in steps} if holds else set()
+            if not all((self.kept / name).is_dir() for name in known["folders"]):
+                return {}
+            return {
+                work: dict(steps) for work, steps in known["steps"].items() if known["keys"][work] == self.keys[work]
+            }
         except (OSError, ValueError, KeyError, TypeError):
-            return set()
+            return {}
 
     def add(self, taken: Iterable[tuple[Step, float]]) -> None:
         """Remember that these steps are done as well, and how many seconds each took."""
-        known = self._steps() if self.done() else {}
+        known = self.steps()
         for step, seconds in taken:
             known.setdefault(step.work, {})[step.name] = round(seconds, 1)
         kernels = sorted(self.kept.glob("kernels/*/"), key=lambda folder: folder.stat().st_mtime)
         folders = [*kernels[-1:], *self.kept.glob("models/")]
         document = {
-            "key": self.key,
+            "keys": dict(self.keys),
             "steps": known,
             "folders": [folder.relative_to(self.kept).as_posix() for folder in folders],
         }
@@ -77,18 +88,23 @@ class Memory:
         aside.write_text(json.dumps(document), "utf-8")
         aside.replace(self.path)
 
-    def _steps(self) -> dict[str, dict[str, float]]:
-        steps: dict[str, dict[str, float]] = json.loads(self.path.read_text("utf-8"))["steps"]
-        return steps
+
+def keys_of(root: Path, machine: str) -> dict[str, str]:
+    """Return, by work, a hash of what its steps depend on: sources below ``root``, and the ``machine``.
+
+    Of Python sources only what they compute counts, not their comments and docstrings.
+    """
+    return {work: _hash_of(root, sources, machine) for work, sources in _SOURCES.items()}
 
 
-def key_of(root: Path, machine: str) -> str:
-    """Return a hash of all that decides models and kernels: sources below ``root``, and the ``machine``."""
+def _hash_of(root: Path, sources: Iterable[str], machine: str) -> str:
     digest = hashlib.sha256(machine.encode())
-    for name in _SOURCES:
+    for name in sources:
         source = root / name
         for path in package_files(source) if source.is_dir() else [source]:
-            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+            content = path.read_bytes()
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+            digest.update(code_hash(content) if path.suffix == ".py" else content)
     return digest.hexdigest()
 
 
@@ -132,20 +148,21 @@ def prepare(
     Args:
         steps: what is needed, the most urgent first.
         memory: of what was done.
-        tell: told "preparing" (how many steps), "prepared-step" (each) and "prepared" (after how many seconds).
+        tell: told "preparing" (how many steps, and about how many seconds they take), "prepared-step" (each), and
+            "prepared" (after how many seconds).
         work: see `run_steps`.
         workers: number of processes; by default one for each core that this process may keep busy.
 
     Raises:
         StepError: if a step failed.
     """
-    known = memory.done()
-    missing = [step for step in steps if step.name not in known]
+    done = {name for names in memory.steps().values() for name in names}
+    missing = [step for step in steps if step.name not in done]
     if not missing:
         return
     start = time.monotonic()
     workers = workers or _cores()
-    tell({"event": "preparing", "steps": len(missing)})
+    tell({"event": "preparing", "steps": len(missing), "seconds": sum(step.seconds for step in missing) / workers})
     taken: list[tuple[Step, float]] = []
 
     def ended(step: Step, seconds: float) -> None:
@@ -170,7 +187,7 @@ def _print(event: dict[str, Any]) -> None:
 def main() -> int:
     """Prepare the pages that the command line names; return 0, or 1 if a step failed."""
     folder, machine, *pages = sys.argv[1:]
-    memory = Memory(Path(folder) / "prepared.json", key_of(_ROOT, machine), _KEPT)
+    memory = Memory(Path(folder) / "prepared.json", keys_of(_ROOT, machine), _KEPT)
     os.environ |= _HELD_MEMORY  # of the processes that this one starts
     try:
         prepare(steps_of(pages), memory, _print)

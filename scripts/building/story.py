@@ -61,9 +61,9 @@ class Story:
         return teller(event)
 
     def rest(self) -> float | None:
-        """Return the seconds that the pages left will run, as long as they did last time; None if unknown.
+        """Return the seconds that the pages left will run: as they did last time, or by their budgets; None if unknown.
 
-        A page that never ran counts as the mean of the others.
+        A page of which neither is known counts as the mean of the others.
         """
         left = [page for page in self.pages[self.done :] if page["runs"] and page["page"] not in self.took]
         known = [page["seconds"] for page in self.pages if page["seconds"] is not None] + list(self.took.values())
@@ -89,7 +89,8 @@ class Story:
 
     def _preparing(self, event: dict[str, Any]) -> str:
         self.preparing = ("preparing", 0, event["steps"])
-        return f"Training and compiling what they need ({counted(event['steps'], 'step')})."
+        about = duration(event["seconds"])
+        return f"Before that, training and compiling what they need ({counted(event['steps'], 'step')}, about {about})."
 
     def _prepared_step(self, event: dict[str, Any]) -> None:
         assert self.preparing is not None

@@ -1,6 +1,7 @@
 """What pages train is among the steps of the preparation: both are run here with a training that does nothing."""
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,12 @@ import numpy as np
 import pytest
 
 from tinytorch import models
-from tinytorch.chapters.compression import trained
 from tinytorch.chapters.preparation import STEPS, make, steps_of
 from tinytorch.chapters.quantization import retrained
 from tinytorch.core.module import Module
 from tinytorch.perf import compression as perf_compression
 from tinytorch.perf.benchmarking import zoo
+from tinytorch.perf.compression import fine_tuning
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 
@@ -52,8 +53,14 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         asked.append((name, repr(plan), tuple(sorted(how.items()))))
         return untrained(name)
 
+    def train_together(name: str, networks: Sequence[Module], epochs: int, **how: Any) -> None:
+        teachers = how.pop("teachers", None) or [None] * len(networks)
+        for network, teacher in zip(networks, teachers, strict=True):
+            trained_on(name, network, epochs, **how, teacher=teacher)
+
     monkeypatch.setattr(models, "trained", untrained)
-    monkeypatch.setattr(trained, "trained_on", trained_on)
+    monkeypatch.setattr(fine_tuning, "train_together", train_together)
+    monkeypatch.setattr(fine_tuning, "trained_on", trained_on)
     monkeypatch.setattr(retrained, "retrained", rounded)
     return asked
 
@@ -91,6 +98,7 @@ def test_all_that_the_page_on_compression_trains_on_is_prepared(
     assert len(wanted) == 7 * 14 + 2
     assert (
         prepared_for("compression", no_training, "pruned MLPs")
+        | prepared_for("compression", no_training, "small MLPs")
         | prepared_for("compression", no_training, "compressed CNN")
         == wanted
     )
@@ -101,7 +109,7 @@ def test_all_that_the_page_on_quantization_trains_on_is_prepared(no_training: li
     from tinytorch.perf.quantization import Plan, Scheme
 
     space: dict[str, Any] = {"Plan": Plan, "Scheme": Scheme, "retrained": retrained.retrained}
-    space |= {"trained_on": trained.trained_on, "trained": {name: untrained(name) for name in models.ZOO}}
+    space |= {"trained_on": fine_tuning.trained_on, "trained": {name: untrained(name) for name in models.ZOO}}
     exec(cell, space)
     wanted = set(no_training)
     assert len(wanted) == 2 * len(models.ZOO)
@@ -127,9 +135,11 @@ def test_all_trained_variants_of_the_suites_are_prepared(monkeypatch: pytest.Mon
 
 
 def test_a_page_gets_the_steps_that_it_needs() -> None:
-    assert {step.name for step in steps_of(["profiling"])} == {"trained MLP", "trained CNN", "trained GPT"}
+    needed = ["kernels of training steps", "trained GPT", "trained CNN", "trained MLP"]
+    assert [step.name for step in steps_of(["profiling"])] == needed
+    assert [step.name for step in steps_of(["profiling", "roofline"])] == [*needed, "kernels of calls"]
+    assert [step.name for step in steps_of(["memory"])] == ["kernels of calls"]
     assert steps_of(["glossary"]) == []
-    assert len(steps_of(["profiling", "roofline"])) == 4  # each step once, and the cost of calls for the ceilings
 
 
 def test_each_step_names_pages_of_the_book_and_comes_after_what_it_starts_from() -> None:

@@ -59,7 +59,7 @@ def test_each_page_says_what_becomes_of_it_why_and_how_much_is_left() -> None:
 
 
 PREPARING: list[dict[str, Any]] = [
-    {"event": "preparing", "steps": 3},
+    {"event": "preparing", "steps": 3, "seconds": 40.0},
     {"event": "prepared-step", "step": "trained GPT"},
     {"event": "prepared-step", "step": "kernels of loops"},
 ]
@@ -68,7 +68,7 @@ PREPARING: list[dict[str, Any]] = [
 def test_what_is_trained_and_compiled_before_pages_is_told_at_its_begin_and_end() -> None:
     story = Story()
     lines = told(story, PLAN, *PREPARING)
-    assert lines[1:] == ["Training and compiling what they need (3 steps).", None, None]
+    assert lines[1:] == ["Before that, training and compiling what they need (3 steps, about 40 s).", None, None]
     assert story.preparing == ("kernels of loops", 2, 3)
     assert told(story, {"event": "prepared", "seconds": 61.0}) == ["Trained and compiled in 1 min 01 s."]
     assert story.preparing is None
@@ -97,7 +97,7 @@ def test_a_terminal_has_a_bar_and_a_log_has_not(terminal: bool) -> None:
         for event in ({"event": "prepared", "seconds": 1.0}, {"event": "page", "page": "machine"}):
             take(event)
     text = printed.getvalue()
-    assert "Training and compiling what they need (3 steps)." in text
+    assert "Before that, training and compiling what they need (3 steps, about 40 s)." in text
     assert ("kernels of loops" in text) is terminal
     assert "  2 of 6  machine runs (about 10 s), because its cells changed" in text
     assert ("\x1b[" in text) is terminal

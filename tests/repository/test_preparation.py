@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 
 from scripts.building import preparation
-from scripts.building.preparation import Memory, StepError, key_of, prepare, run_steps
+from scripts.building.preparation import Memory, StepError, keys_of, prepare, run_steps
 from tinytorch.chapters.preparation import Step
 
+KEYS = {"training": "one key", "compiling": "another key"}
 #: Names the folder in which made steps leave what they did, to processes that were started later.
 FOLDER = "TINYTORCH_MADE_STEPS"
 
 
 def step(name: str, *after: str) -> Step:
-    return Step(name, "training", lambda: None, frozenset({"page"}), after)
+    return Step(name, "training", lambda: None, frozenset({"page"}), 3.0, after)
 
 
 def note(name: str) -> None:
@@ -59,20 +60,24 @@ def test_steps_run_at_once(folder: Path) -> None:
 
 def test_a_step_that_fails_ends_the_preparation_and_is_named(folder: Path) -> None:
     told: list[dict[str, Any]] = []
-    memory = Memory(folder / "prepared.json", "key", folder)
+    memory = Memory(folder / "prepared.json", KEYS, folder)
     with pytest.raises(StepError, match="data"):
         prepare([step("broken"), step("next", "broken")], memory, told.append, note, 1)
     assert [event["event"] for event in told] == ["preparing"]
     assert not (folder / "notes").exists()
-    assert memory.done() == set()
+    assert memory.steps() == {}
 
 
 def test_what_was_prepared_is_not_prepared_again(folder: Path) -> None:
-    memory = Memory(folder / "prepared.json", "key", folder)
+    memory = Memory(folder / "prepared.json", KEYS, folder)
     for name in ("one", "two", ""):
         told: list[dict[str, Any]] = []
         prepare([step("one"), step("two", "one")][: 1 if name == "one" else 2], memory, told.append, note, 1)
-        made = [{"event": "preparing", "steps": 1}, {"event": "prepared-step", "step": name}] if name else []
+        made = (
+            [{"event": "preparing", "steps": 1, "seconds": 3.0}, {"event": "prepared-step", "step": name}]
+            if name
+            else []
+        )
         assert told[:2] == made
         assert [event["event"] for event in told[2:]] == ["prepared"] * bool(name)
     assert (folder / "notes").read_text().split() == ["one", "two"]
@@ -86,30 +91,45 @@ def test_steps_count_as_done_only_for_the_same_sources_and_while_what_they_made_
     for name in ("models", "kernels/old", "kernels/new"):
         (kept / name).mkdir(parents=True)
     os.utime(kept / "kernels" / "old", (1e9, 1e9))
-    memory = Memory(tmp_path / "prepared.json", "key", kept)
+    memory = Memory(tmp_path / "prepared.json", KEYS, kept)
     memory.add([(step("one"), 1.0)])
-    assert memory.done() == {"one"}
-    assert Memory(memory.path, "another key", kept).done() == set()
+    assert memory.steps() == {"training": {"one": 1.0}}
+    assert Memory(memory.path, {**KEYS, "compiling": "another"}, kept).steps() == {"training": {"one": 1.0}}
+    assert Memory(memory.path, {**KEYS, "training": "another"}, kept).steps() == {}
     (kept / "kernels" / "old").rmdir()
-    assert memory.done() == {"one"}
+    assert memory.steps() == {"training": {"one": 1.0}}
     (kept / "models").rmdir()
-    assert memory.done() == set()
+    assert memory.steps() == {}
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"key": "key"}', '{"key": "key", "steps": {"training": {"one": 1}}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"keys": {}}', '{"keys": {}, "folders": [], "steps": {"training": {}}}'])
 def test_a_memory_that_cannot_be_read_knows_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "prepared.json").write_text(text)
-    assert Memory(tmp_path / "prepared.json", "key", tmp_path).done() == set()
+    assert Memory(tmp_path / "prepared.json", KEYS, tmp_path).steps() == {}
 
 
-def test_the_key_changes_with_the_machine_and_with_what_is_trained_and_compiled(tmp_path: Path) -> None:
-    files = [name if Path(name).suffix else f"{name}/new.py" for name in preparation._SOURCES]
-    for name in (*files, "tinytorch/chapters/machine.py"):
+@pytest.mark.parametrize(
+    ("file", "code", "changed"),
+    [
+        ("tinytorch/chapters/machine.py", "x = 1", set()),
+        ("tinytorch/core/new.py", "# only said", set()),
+        ("tinytorch/core/new.py", "x = 1", {"training", "compiling"}),
+        ("tinytorch/perf/kernels/new.py", "x = 1", {"compiling"}),
+        ("tinytorch/perf/benchmarking/zoo.py", "x = 1", {"training"}),
+        ("requirements.lock", "numpy==9", {"training", "compiling"}),
+    ],
+)
+def test_steps_are_done_again_when_what_they_compute_changes(
+    tmp_path: Path, file: str, code: str, changed: set[str]
+) -> None:
+    sources = {name for names in preparation._SOURCES.values() for name in names}
+    for name in (
+        *(name if Path(name).suffix else f"{name}/new.py" for name in sources),
+        "tinytorch/chapters/machine.py",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    first = key_of(tmp_path, "machine")
-    assert key_of(tmp_path, "another") != first
-    (tmp_path / "tinytorch" / "chapters" / "machine.py").write_text("x = 1")
-    assert key_of(tmp_path, "machine") == first
-    (tmp_path / "tinytorch" / "perf" / "new.py").write_text("x = 1")
-    assert key_of(tmp_path, "machine") != first
+    first = keys_of(tmp_path, "machine")
+    assert {work for work, key in keys_of(tmp_path, "another").items() if key != first[work]} == {*first}
+    (tmp_path / file).write_text(code)
+    assert {work for work, key in keys_of(tmp_path, "machine").items() if key != first[work]} == changed

@@ -27,19 +27,26 @@ _OF_CEILINGS = {
 _OF_CEILINGS |= {"distributed", "capstone", "your_machine", "your_model"}
 #: Passes and examples with which the page on quantization trains each model on, rounded.
 _ROUNDED = {"gpt": (1, 12_800), "cnn": (4, 1_437), "mlp": (8, 7_000)}
+#: Seeds of the MLPs whose accuracies give an interval.
+_SEEDS = range(7)
+#: Seconds of a core that training each model of the zoo takes, rounded.
+_SECONDS = {"gpt": 20.0, "cnn": 5.0, "mlp": 2.0}
+_TRAINING_KERNELS = "kernels of training steps"
 
 
 @dataclass(frozen=True)
 class Step:
     """Something to train or to compile, with results left on disk, for the pages that need it.
 
-    The steps ``after`` which it runs, if they run as well, leave what it starts from, or would compile the same.
+    The steps ``after`` which it runs, if they run as well, leave what it starts from, or would compile the same. It
+    takes about so many ``seconds`` of a core; a first build is told so before it begins.
     """
 
     name: str
     work: Literal["training", "compiling"]
     make: Callable[[], object]
     pages: Set[str]
+    seconds: float
     after: tuple[str, ...] = ()
 
 
@@ -50,8 +57,20 @@ def steps_of(pages: Iterable[str]) -> list[Step]:
 
 
 def make(name: str) -> None:
-    """Run the step of that name, on one thread of BLAS as pages do; KeyError if there is none."""
-    STEPS[name].make()
+    """Run the step of that name, on one thread of BLAS as pages do; KeyError if there is none.
+
+    Models are trained by compiled kernels and planned steps, which compute what the framework's own steps do.
+    """
+    step = STEPS[name]
+    if step.work == "compiling":
+        step.make()
+        return
+    from tinytorch.core.training import training_steps
+    from tinytorch.perf.acceleration.planned_step import planned_steps
+    from tinytorch.perf.kernels.registry import accelerated
+
+    with accelerated(), training_steps(planned_steps):
+        step.make()
 
 
 def begin_steps() -> None:
@@ -89,38 +108,49 @@ def _train_rounded(name: str, epochs: int, examples: int) -> object:
 def _train_longer(name: str, epochs: int, examples: int) -> object:
     """Train a float model on as long as its rounded rival."""
     from tinytorch import models
-    from tinytorch.chapters.compression.trained import trained_on
+    from tinytorch.perf.compression.fine_tuning import trained_on
 
     return trained_on(name, models.trained(name), epochs, learning_rate=1e-3, examples=examples)
 
 
 def _train_pruned(seed: int) -> None:
-    """Train on what the page on compression makes of the MLP of one seed, and the small ones beside it."""
+    """Train on what the page on compression makes of the MLP of one seed."""
     from tinytorch import models
-    from tinytorch.chapters.compression.trained import small_mlp, trained_on
     from tinytorch.perf.compression import low_rank_model, magnitude_prune, n_m_prune, structured_prune
+    from tinytorch.perf.compression.fine_tuning import trained_on
 
     large = models.trained("mlp", seed)
-    slim: Any = structured_prune(large, 0.9)
-    pruned = [magnitude_prune(large, share) for share in (0.8, 0.9)]
-    for each in (large, *pruned, n_m_prune(large, n=2, m=4), structured_prune(large, 0.5), slim):
+    pruned = (magnitude_prune(large, 0.8), magnitude_prune(large, 0.9), n_m_prune(large, n=2, m=4))
+    for each in (large, *pruned, structured_prune(large, 0.5), low_rank_model(large, {"3": 16})):
         trained_on("mlp", each, 10, learning_rate=2e-3)
-    trained_on("mlp", low_rank_model(large, {"3": 16}), 10, learning_rate=2e-3)
-    small = small_mlp(slim[1].out_features, slim[3].out_features, seed)
+
+
+def _train_small() -> None:
+    """Train the small MLPs of all seeds with which the page on compression compares what is pruned."""
+    from tinytorch import models
+    from tinytorch.perf.compression import structured_prune
+    from tinytorch.perf.compression.fine_tuning import train_together
+
+    large = [models.trained("mlp", seed) for seed in _SEEDS]
+    slim: list[Any] = [structured_prune(each, 0.9) for each in large]
+    shape = slim[0][1].out_features, slim[0][3].out_features
+    small = [models.mlp(seed, shape) for seed in _SEEDS]
+    rate = 2e-3
+    train_together("mlp", slim, 10, learning_rate=rate)
     for epochs in (10, 50):
-        trained_on("mlp", small, epochs, learning_rate=2e-3)
-    trained_on("mlp", small_mlp(64, 32, seed), 50, learning_rate=2e-3)
-    trained_on("mlp", small, 50, learning_rate=2e-3, teacher=large)
-    trained_on("mlp", small, 376, learning_rate=2e-3, examples=142)
-    trained_on("mlp", small, 376, learning_rate=2e-3, examples=142, teacher=large)
-    trained_on("mlp", small, 10, learning_rate=2e-3, teacher=large, alpha=1.0)
+        train_together("mlp", small, epochs, learning_rate=rate)
+    train_together("mlp", [models.mlp(seed, (64, 32)) for seed in _SEEDS], 50, learning_rate=rate)
+    train_together("mlp", small, 50, learning_rate=rate, teachers=large)
+    train_together("mlp", small, 376, learning_rate=rate, examples=142)
+    train_together("mlp", small, 376, learning_rate=rate, examples=142, teachers=large)
+    train_together("mlp", small, 10, learning_rate=rate, teachers=large, alpha=1.0)
 
 
 def _train_compressed() -> None:
     """Train on what the page on compression makes of the CNN."""
     from tinytorch import models
-    from tinytorch.chapters.compression.trained import trained_on
     from tinytorch.perf.compression import structured_prune
+    from tinytorch.perf.compression.fine_tuning import trained_on
 
     whole = models.trained("cnn")
     for model in (whole, structured_prune(whole, 0.5)):
@@ -190,14 +220,25 @@ def _compile_file() -> None:
 
 
 def _compile_training() -> None:
-    """Compile a training step of the GPT, fused, on kernels."""
+    """Compile the training steps of the zoo, planned and by the graph, and that of the GPT, fused."""
+    from tinytorch import models
+    from tinytorch.core.optimizers import AdamW
+    from tinytorch.core.training import train_step
+    from tinytorch.perf.acceleration.planned_step import planned_steps
     from tinytorch.perf.engines.ours import training
     from tinytorch.perf.engines.protocol import AdamWSettings
     from tinytorch.perf.engines.workloads import subject
     from tinytorch.perf.kernels.registry import accelerated
 
-    gpt = subject("gpt-64")
     with accelerated():
+        for name in _MODELS:
+            entry = models.entry(name)
+            model = entry.make(0)
+            inputs, targets = (array[: entry.batch_size] for array in entry.train_data())
+            for step in (train_step, planned_steps()):
+                optimizer = AdamW(model.train().parameters(), lr=entry.learning_rate)
+                step(model, models.as_input(inputs), targets, models.loss_function(), optimizer)
+        gpt = subject("gpt-64")
         training("fused", gpt.make(), gpt.batch(), gpt.loss, AdamWSettings()).step()
 
 
@@ -290,52 +331,70 @@ def _compile_sparse() -> None:
 def _trainings() -> Iterable[Step]:
     for name in _MODELS:
         pages = {*_OF_ALL, "memoization", "serving", "capstone"} if name == "gpt" else _OF_ALL
-        yield Step(_zoo(name), "training", partial(_train, name), pages)
+        yield _training(_zoo(name), partial(_train, name), pages, _SECONDS[name])
     for name in _MODELS:
         pages = {"capstone"} if name == "gpt" else {"benchmarking"}
         for variant in ("distilled", "baseline", "structured", "pruned", "low-rank"):
-            yield Step(
-                f"{variant} {name.upper()}", "training", partial(_train_variant, name, variant), pages, (_zoo(name),)
+            work, seconds = (
+                partial(_train_variant, name, variant),
+                _SECONDS[name] / (1 if variant == "distilled" else 3),
             )
+            yield _training(f"{variant} {name.upper()}", work, pages, seconds, _zoo(name))
     for name, (epochs, examples) in _ROUNDED.items():
         work = partial(_train_rounded, name, epochs, examples)
-        yield Step(f"{name.upper()} in two bits", "training", work, {"quantization"}, (_zoo(name),))
+        yield _training(f"{name.upper()} in two bits", work, {"quantization"}, _SECONDS[name], _zoo(name))
         work = partial(_train_longer, name, epochs, examples)
-        yield Step(f"{name.upper()} trained as long", "training", work, {"quantization"}, (_zoo(name),))
-    for seed in range(7):
-        first = f"trained MLP of seed {seed}" if seed else _zoo("mlp")
-        if seed:
-            yield Step(first, "training", partial(_train, "mlp", seed), {"compression", "quantization"})
-        yield Step(f"pruned MLPs of seed {seed}", "training", partial(_train_pruned, seed), {"compression"}, (first,))
-    yield Step("compressed CNN", "training", _train_compressed, {"compression"}, (_zoo("cnn"),))
+        yield _training(f"{name.upper()} trained as long", work, {"quantization"}, _SECONDS[name] / 4, _zoo(name))
+    large = [_zoo("mlp"), *(f"trained MLP of seed {seed}" for seed in _SEEDS[1:])]
+    for seed, step in zip(_SEEDS[1:], large[1:], strict=True):
+        yield _training(step, partial(_train, "mlp", seed), {"compression", "quantization"}, _SECONDS["mlp"])
+    yield _training("small MLPs", _train_small, {"compression"}, 20, *large)
+    for seed, step in zip(_SEEDS, large, strict=True):
+        yield _training(f"pruned MLPs of seed {seed}", partial(_train_pruned, seed), {"compression"}, 5, step)
+    yield _training("compressed CNN", _train_compressed, {"compression"}, 2, _zoo("cnn"))
+
+
+def _training(name: str, work: Callable[[], object], pages: Set[str], seconds: float, *after: str) -> Step:
+    return Step(name, "training", work, pages, seconds, (_TRAINING_KERNELS, *after))
 
 
 def _zoo(name: str) -> str:
     return f"trained {name.upper()}"
 
 
+def _compiling(name: str, work: Callable[[], object], pages: Set[str], seconds: float, *after: str) -> Step:
+    return Step(name, "compiling", work, pages, seconds, after)
+
+
 def _compilations() -> Iterable[Step]:
-    first = "kernels of the GPT"
-    yield Step(first, "compiling", partial(_compile_pass, "gpt"), {"whole_model", "capstone"})
-    texts = {32: {"memoization", "capstone"}, 8: {"memoization", "capstone"}}
-    for bits, pages in texts.items():
-        work = partial(_compile_decoding, bits)
-        after = (first,) if bits == 32 else (first, "kernels of texts, 32 bits")
-        yield Step(f"kernels of texts, {bits} bits", "compiling", work, pages, after)
+    first, texts = "kernels of the GPT", {"memoization", "capstone"}
+    yield _compiling(first, partial(_compile_pass, "gpt"), {"whole_model", "capstone"}, 20)
+    yield _compiling("kernels of texts, 32 bits", partial(_compile_decoding, 32), texts, 10, first)
+    after = (first, "kernels of texts, 32 bits")
+    yield _compiling("kernels of texts, 8 bits", partial(_compile_decoding, 8), texts, 8, *after)
     coded = {"quantization", "compression", "whole_model", "benchmarking", "capstone"}
-    yield Step("kernels of 8-bit layers", "compiling", _compile_layers, coded)
+    yield _compiling("kernels of 8-bit layers", _compile_layers, coded, 12)
     for bits in (8, 4, 2):
         pages = {"quantization", "capstone"} if bits == 8 else {"quantization"}
-        yield Step(f"kernels of {bits}-bit weights", "compiling", partial(_compile_weights, bits), pages)
-    yield Step("kernels of loops", "compiling", _compile_loops, {"acceleration"})
-    yield Step("kernels of sparse weights", "compiling", _compile_sparse, {"compression", "benchmarking", "capstone"})
+        yield _compiling(f"kernels of {bits}-bit weights", partial(_compile_weights, bits), pages, 3)
+    yield _compiling("kernels of loops", _compile_loops, {"acceleration"}, 6)
+    yield _compiling("kernels of sparse weights", _compile_sparse, {"compression", "benchmarking", "capstone"}, 1)
     for name in ("cnn", "mlp"):
-        pages = {"whole_model", "benchmarking"}
-        yield Step(f"kernels of the {name.upper()}", "compiling", partial(_compile_pass, name), pages, (first,))
-    yield Step("kernels of a block", "compiling", _compile_block, {"whole_model"}, (first,))
-    yield Step("kernels of a model from a file", "compiling", _compile_file, {"whole_model", "your_model"}, (first,))
-    yield Step("kernels of a training step", "compiling", _compile_training, {"whole_model"}, (first,))
-    yield Step("kernels of calls", "compiling", _compile_calls, _OF_CEILINGS, (first, "kernels of 8-bit layers"))
+        seconds = 12 if name == "cnn" else 2
+        work = partial(_compile_pass, name)
+        yield _compiling(f"kernels of the {name.upper()}", work, {"whole_model", "benchmarking"}, seconds, first)
+    yield _compiling("kernels of a block", _compile_block, {"whole_model"}, 2, first)
+    yield _compiling("kernels of a model from a file", _compile_file, {"whole_model", "your_model"}, 8, first)
+    yield _compiling("kernels of calls", _compile_calls, _OF_CEILINGS, 10, first, "kernels of 8-bit layers")
 
 
-STEPS = {step.name: step for step in (*_trainings(), *_compilations())}
+def _steps() -> Iterable[Step]:
+    """Yield all steps, the most urgent first: what many wait for, and then the longest."""
+    trainings = [*_trainings()]
+    pages = {page for step in trainings for page in step.pages}
+    yield _compiling(_TRAINING_KERNELS, _compile_training, pages, 30)
+    yield from trainings
+    yield from _compilations()
+
+
+STEPS = {step.name: step for step in _steps()}

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress
 
+from tinytorch.core.contexts import contextmanager
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.dispatch import region
 from tinytorch.core.layers import checked_positive
 from tinytorch.core.module import Module
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
+
+#: One step of a training, with the arguments and the result of `train_step`.
+Step = Callable[[Module, Any, Any, Callable[[Tensor, Any], Tensor], Optimizer], float]
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,23 @@ def train_step(
     value.backward()
     optimizer.step()
     return found
+
+
+_make_step: ContextVar[Callable[[], Step]] = ContextVar("make_step", default=lambda: train_step)
+
+
+@contextmanager
+def training_steps(make_step: Callable[[], Step]) -> Iterator[None]:
+    """Have each `fit` in the body train with the step that ``make_step()`` returns, instead of `train_step`.
+
+    A step may be faster; it must compute what `train_step` computes. Each `fit` makes its own, so a step may remember
+    the model that it is called with.
+    """
+    token = _make_step.set(make_step)
+    try:
+        yield
+    finally:
+        _make_step.reset(token)
 
 
 def fit(
@@ -99,6 +121,7 @@ def fit(
         raise ValueError("batches must hold at least one pair of (inputs, targets)")
     rate, done, total = optimizer.lr, 0, epochs * len(batches)
     history, console = History(), Console(stderr=True)
+    step = _make_step.get()()
     model.train()
     bar = Progress(console=console, transient=True, disable=not console.is_terminal)
     try:
@@ -109,7 +132,7 @@ def fit(
                 for inputs, targets in batches:
                     optimizer.lr = rate * schedule(done / total) if schedule else rate
                     try:
-                        found = train_step(model, inputs, targets, loss, optimizer)
+                        found = step(model, inputs, targets, loss, optimizer)
                     except FloatingPointError as error:
                         raise FloatingPointError(f"in epoch {epoch + 1}, {error}") from None
                     summed, examples, done = summed + found * len(inputs), examples + len(inputs), done + 1

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import math
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal, overload
 
 import numpy as np
 import numpy.typing as npt
-from threadpoolctl import threadpool_info
 
-from tinytorch import core, datasets
+from tinytorch import datasets
 from tinytorch.core.activations import ReLU
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.dispatch import no_grad
@@ -29,18 +23,14 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import fit
 from tinytorch.core.transformers import GPT
 from tinytorch.core.undisturbed import evaluating, undisturbed
-from tinytorch.kept import keep, kept_folder
-from tinytorch.sources import package_files
+from tinytorch.models import weights
 
-_PACKAGE = Path(__file__).parents[1]
-#: Where trained weights are kept, beside everything else that a build makes.
-WEIGHTS = kept_folder("models")
 #: Test examples that are computed at once.
 _AT_A_TIME = 256
 
 
-def mlp(seed: int = 0) -> Sequential:
-    """Return the zoo's MLP, untrained: digits (N, 1, 8, 8) to logits (N, 10) through 256 and 128 units.
+def mlp(seed: int = 0, hidden: tuple[int, int] = (256, 128)) -> Sequential:
+    """Return the zoo's MLP, untrained: digits (N, 1, 8, 8) to logits (N, 10) through two ``hidden`` layers.
 
     Examples:
         >>> from tinytorch.models import example, mlp
@@ -50,11 +40,11 @@ def mlp(seed: int = 0) -> Sequential:
     generator = np.random.default_rng(seed)
     return Sequential(
         Flatten(),
-        Linear(64, 256, seed=generator),
+        Linear(64, hidden[0], seed=generator),
         ReLU(),
-        Linear(256, 128, seed=generator),
+        Linear(hidden[0], hidden[1], seed=generator),
         ReLU(),
-        Linear(128, 10, seed=generator),
+        Linear(hidden[1], 10, seed=generator),
     )
 
 
@@ -175,14 +165,32 @@ def warm_up_then_cosine(fraction: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * (fraction - 0.1) / 0.9))
 
 
+def train_on(
+    name: str, model: Module, *, epochs: int, learning_rate: float, examples: int | None = None, seed: int = 0
+) -> None:
+    """Train ``model`` with the zoo's data, loss, batches and schedule of that name; leave it in eval mode.
+
+    Args:
+        epochs: passes over the training examples.
+        learning_rate: that of AdamW at the top of `warm_up_then_cosine`.
+        examples: the number of training examples, from the first; all if None.
+        seed: seed of the order of the examples.
+
+    Raises:
+        ValueError: if the zoo has no such entry, or a count is below 1.
+    """
+    if examples is not None and examples < 1:
+        raise ValueError(f"examples must be at least 1, not {examples}")
+    inputs, targets = (array[:examples] for array in entry(name).train_data())
+    batches = DataLoader(inputs, targets, batch_size=entry(name).batch_size, shuffle=True, seed=seed)
+    optimizer = AdamW(model.parameters(), lr=learning_rate)
+    fit(model, batches, loss_function(), optimizer, epochs, schedule=warm_up_then_cosine, name=f"training {name}")
+
+
 def train(name: str, seed: int = 0) -> Module:
     """Return the zoo's model of that name, trained from ``seed`` on the training part, in eval mode."""
-    plan = entry(name)
-    inputs, targets = plan.train_data()
-    model = plan.make(seed)
-    batches = DataLoader(inputs, targets, batch_size=plan.batch_size, shuffle=True, seed=seed)
-    optimizer = AdamW(model.parameters(), lr=plan.learning_rate)
-    fit(model, batches, loss_function(), optimizer, plan.epochs, schedule=warm_up_then_cosine, name=f"training {name}")
+    model = entry(name).make(seed)
+    train_on(name, model, epochs=entry(name).epochs, learning_rate=entry(name).learning_rate, seed=seed)
     return model
 
 
@@ -193,10 +201,10 @@ def trained(name: Literal["gpt"], seed: int = 0) -> GPT: ...
 @overload
 def trained(name: str, seed: int = 0) -> Module: ...
 def trained(name: str, seed: int = 0) -> Module:
-    """Return what ``tinytorch.models.train`` returns, from kept weights if the same code made them.
+    """Return what ``tinytorch.models.train`` returns, from a file of weights that the same computation made.
 
-    The key is a hash of the framework's, this and the data's source, the seed, and what decides how numbers are
-    rounded here; when one changes the model is trained again.
+    The model is trained again when the code of the framework, the data or the seed has changed, or the `arithmetic` of
+    this machine; comments and docstrings do not count.
 
     Examples:
         >>> from tinytorch.models import trained
@@ -204,40 +212,9 @@ def trained(name: str, seed: int = 0) -> Module:
         Traceback (most recent call last):
         ValueError: name must be one of mlp, cnn, gpt, not 'resnet'
     """
-    path = WEIGHTS / f"{name}-{seed}-{weights_key()}.npz"
-    with suppress(OSError, ValueError):  # not there, or cut off
-        return entry(name).make(seed).load(path).eval()
-    model = train(name, seed)
-    keep(path, model.save)
-    return model
-
-
-def arithmetic() -> str:
-    """Return what decides the last bits of a product: NumPy's version, and the CPU cores that its BLAS is made for.
-
-    Weights that were trained with other bits are others: a threshold that one training meets another may miss.
-    """
-    cores = {str(library.get("architecture")) for library in threadpool_info() if library["user_api"] == "blas"}
-    if not cores:  # Apple's Accelerate is not listed
-        cores = {np.show_config(mode="dicts")["Build Dependencies"].get("blas", {}).get("name", "unknown")}
-    return f"{np.__version__} {' '.join(sorted(cores))}"
-
-
-def weights_key(*given: str | bytes, modules: Iterable[ModuleType] = ()) -> str:
-    """Return a hash of all that decides trained weights: code of framework, data and zoo, the `arithmetic`, and more.
-
-    Args:
-        given: what else decides: arguments, and weights to begin with.
-        modules: of this package that take part beside the framework, data and zoo; a package with all that is in it.
-    """
-    digest = hashlib.sha256(arithmetic().encode())
-    for file in [core.__file__, datasets.__file__, __file__, *(inspect.getfile(module) for module in modules)]:
-        source = Path(file)
-        for path in package_files(source.parent) if source.name == "__init__.py" else [source]:
-            digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes())
-    for part in given:
-        digest.update(part.encode() if isinstance(part, str) else part)
-    return digest.hexdigest()[:16]
+    start = entry(name).make(seed)
+    path = weights.WEIGHTS / f"{name}-{seed}-{weights.weights_key()}.npz"
+    return weights.kept_or_made(path, lambda kept: start.load(kept).eval(), lambda: train(name, seed), Module.save)
 
 
 def held_out_logits(model: Module, name: str) -> npt.NDArray[Any]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tests.perf.made_blas import OF_MACOS, Accelerate15, MadeController, load
-from tinytorch import models
+from tinytorch.models import weights
 from tinytorch.perf.acceleration.techniques import with_threads
 from tinytorch.perf.host.blas import Blas, limited_blas_threads, loaded_blas, numpy_blas, thread_limit
 from tinytorch.perf.kernels.runtime.threads import limit
@@ -136,8 +136,8 @@ def test_of_a_blas_that_nobody_can_ask_only_the_name_is_known(
 def test_this_numpy_notes_its_blas_where_it_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(OF_MACOS) <= set(np.show_config(mode="dicts")["Build Dependencies"]["blas"])
     load(monkeypatch)
-    monkeypatch.setattr(models, "threadpool_info", list)
-    assert models.arithmetic() == f"{np.__version__} accelerate"
+    monkeypatch.setattr(weights, "threadpool_info", list)
+    assert weights.arithmetic() == f"{np.__version__} accelerate"
 
 
 def test_more_cores_are_more_threads_of_kernels_where_blas_lists_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,14 @@
 """Models of the zoo trained on with rounding in their forward pass, kept so that a page need not wait."""
 
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from tinytorch import models
-from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.module import Module
-from tinytorch.core.optimizers import AdamW
-from tinytorch.core.training import fit
-from tinytorch.kept import keep
+from tinytorch.core.training import train_step, training_steps
+from tinytorch.models import weights
 from tinytorch.perf.ops import affine, packed_codes
 from tinytorch.perf.quantization import convert, layers, state, storage, training
 from tinytorch.perf.quantization.layers import Plan
@@ -38,15 +35,10 @@ def train_rounded(
     Raises:
         ValueError: if the zoo has no such model, or a count is below 1.
     """
-    if examples < 1:
-        raise ValueError(f"examples must be at least 1, not {examples}")
-    entry = models.entry(name)
-    inputs, targets = entry.train_data()
     rounded = prepare_training(model, plan)
-    batches = DataLoader(inputs[:examples], targets[:examples], batch_size=entry.batch_size, shuffle=True, seed=seed)
-    optimizer = AdamW(rounded.parameters(), lr=learning_rate)
-    schedule = models.warm_up_then_cosine
-    fit(rounded, batches, models.loss_function(), optimizer, epochs, schedule=schedule, name=f"training rounded {name}")
+    # A plan would keep the scales of the first step, and they follow the weights.
+    with training_steps(lambda: train_step):
+        models.train_on(name, rounded, epochs=epochs, learning_rate=learning_rate, examples=examples, seed=seed)
     return finish_training(rounded)
 
 
@@ -62,20 +54,19 @@ def retrained(
 ) -> Module:
     """Return what `train_rounded` makes of the zoo's trained model, from a kept file if the same code made it.
 
-    Files lie in ``folder``, by default beside the zoo's weights; their name is a hash of the arguments, the float
-    weights, the sources of the framework, the zoo, its data and quantized training, and the `models.arithmetic`.
+    The file lies in ``folder``, or with the zoo's weights if None; its name has a hash of the arguments, of the float
+    weights, and of the code that trains.
     """
     model = models.trained(name)
-    arguments = (name, plan, epochs, learning_rate, examples, seed)
-    path = (folder or models.WEIGHTS) / f"{name}-{plan.weights.bits}-bits-{_key(model, repr(arguments))}.npz"
-    with suppress(OSError, ValueError):  # not there, or cut off
-        return load_quantized(path, model)
-    made = train_rounded(name, model, plan, epochs=epochs, learning_rate=learning_rate, examples=examples, seed=seed)
-    keep(path, lambda to: save_quantized(made, to))
-    return made
-
-
-def _key(model: Module, arguments: str) -> str:
-    weights = [np.ascontiguousarray(each.data).tobytes() for each in model.parameters()]
+    arguments = repr((name, plan, epochs, learning_rate, examples, seed))
+    given = [np.ascontiguousarray(each.data).tobytes() for each in model.parameters()]
     modules = (affine, packed_codes, convert, layers, state, storage, training, sys.modules[__name__])
-    return models.weights_key(arguments, *weights, modules=modules)
+    key = weights.weights_key(arguments, *given, modules=modules)
+    return weights.kept_or_made(
+        (folder or weights.WEIGHTS) / f"{name}-{plan.weights.bits}-bits-{key}.npz",
+        lambda kept: load_quantized(kept, model),
+        lambda: train_rounded(
+            name, model, plan, epochs=epochs, learning_rate=learning_rate, examples=examples, seed=seed
+        ),
+        save_quantized,
+    )

@@ -21,6 +21,7 @@ from tinytorch.core.ops import batch_norm
 from tinytorch.core.optimizers import Optimizer, step_rules
 from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.training import Step
 from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.acceleration.recorded_graph import array_of, as_input, difference
 from tinytorch.perf.kernels.registry import accelerated, kernel_step_rules
@@ -254,6 +255,30 @@ def plan_step(model: Module, loss: _Loss, optimizer: Optimizer, inputs: Any, tar
             step = PlannedStep(model, loss, optimizer, x, y)
         for order in (np.arange(len(x)), np.arange(len(x))[::-1]):
             _check(step, model, loss, x[order], y[order] if len(y) == len(x) else y)
+    return step
+
+
+def planned_steps() -> Step:
+    """Return a step for one training: it plans each shape of batch when it first meets it, see `plan_step`.
+
+    Give this function to `tinytorch.core.training.training_steps`.
+
+    Examples:
+        >>> from tinytorch.core.training import training_steps
+        >>> from tinytorch.models import train
+        >>> from tinytorch.perf.acceleration import planned_steps
+        >>> with training_steps(planned_steps):
+        ...     model = train("mlp")
+    """
+    plans: dict[Any, PlannedStep] = {}
+
+    def step(model: Module, inputs: Any, targets: Any, loss: _Loss, optimizer: Optimizer) -> float:
+        batch = _array(inputs), _array(targets)
+        shapes = tuple((each.shape, each.dtype) for each in batch)
+        if shapes not in plans:
+            plans[shapes] = plan_step(model, loss, optimizer, *batch)
+        return plans[shapes](*batch)
+
     return step
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import sys
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,26 +10,17 @@ import numpy as np
 
 from tinytorch import datasets, models
 from tinytorch.core.activations import ReLU
-from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.layers import Flatten, Linear
 from tinytorch.core.module import Module, Sequential
-from tinytorch.core.optimizers import AdamW
 from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.core.training import fit
 from tinytorch.core.transformers import GPT
-from tinytorch.perf import compression
 from tinytorch.perf.acceleration import fuse
 from tinytorch.perf.acceleration.plans import Planned
 from tinytorch.perf.benchmarking.results import Plan
 from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, variants_of, zoo_task
-from tinytorch.perf.compression import (
-    KnowledgeDistillation,
-    low_rank_model,
-    magnitude_prune,
-    sparse_model,
-    structured_prune,
-)
+from tinytorch.perf.compression import low_rank_model, magnitude_prune, sparse_model, structured_prune
+from tinytorch.perf.compression.fine_tuning import trained_on
 from tinytorch.perf.measuring.model_io import saved_arrays
 from tinytorch.perf.onnx import OnnxModel, from_onnx
 from tinytorch.perf.profiling.model_profile import checked_module, example_of, made_by
@@ -148,50 +136,6 @@ def student(name: str, seed: int = 0) -> Module:
     )
 
 
-def tuned(name: str, variant: str, model: Module, seed: int) -> Module:
-    """Return ``model`` after it was trained on, in eval mode, from the weights kept if there are any."""
-    plan = models.entry(name)
-
-    def train() -> None:
-        (inputs, targets), count = plan.train_data(), EXAMPLES[name]
-        batches = DataLoader(inputs[:count], targets[:count], batch_size=plan.batch_size, shuffle=True, seed=seed)
-        optimizer = AdamW(model.parameters(), lr=plan.learning_rate / 2)
-        said = f"training {name}, {variant}"
-        schedule = models.warm_up_then_cosine
-        fit(model, batches, models.loss_function(), optimizer, EPOCHS[name], schedule=schedule, name=said)
-
-    return _kept(f"{name}-{variant}-{seed}", model, train)
-
-
-def distilled(name: str, teacher: Module, seed: int) -> Module:
-    """Return the student after it learned from ``teacher`` as long as that learned, in eval mode."""
-    plan, model = models.entry(name), student(name, seed)
-
-    def train() -> None:
-        teaching = KnowledgeDistillation(teacher, model, ignore_index=datasets.IGNORED)
-        optimizer = AdamW(model.parameters(), lr=plan.learning_rate)
-        inputs, targets = plan.train_data()
-        schedule = models.warm_up_then_cosine
-        teaching.fit(inputs, targets, optimizer, plan.epochs, batch_size=plan.batch_size, schedule=schedule, seed=seed)
-
-    return _kept(f"{name}-distilled-{seed}", model, train)
-
-
-def _kept(key: str, model: Module, train: Callable[[], None]) -> Module:
-    path = models.WEIGHTS / f"{key}-{_key()}.npz"
-    if path.exists():
-        return model.load(path).eval()
-    train()
-    models.WEIGHTS.mkdir(parents=True, exist_ok=True)
-    model.eval().save(path)
-    return model
-
-
-@cache
-def _key() -> str:
-    return models.weights_key(modules=[compression, sys.modules[__name__]])
-
-
 #: Share of the weights that the pruned variant loses, of the units that the structured one does, and of each linear
 #: layer's rank that the low-rank one keeps; the CNN's only linear layer has ten outputs, and saves only below rank 10.
 SPARSITY, REMOVED, RANKS = 0.9, 0.5, 0.25
@@ -209,11 +153,13 @@ def trained_variant(name: str, variant: str, seed: int = 0) -> Module:
     Raises:
         ValueError: if the zoo has no such model, or ``variant`` is none of `TRAINED`.
     """
-    large = models.trained(name, seed)
+    large, plan = models.trained(name, seed), models.entry(name)
     if variant == "distilled":
-        return distilled(name, large, seed)
+        return trained_on(
+            name, student(name, seed), plan.epochs, learning_rate=plan.learning_rate, teacher=large, seed=seed
+        )
     if variant == BASELINE:
-        start = copy.deepcopy(large)
+        start = large
     elif variant == "structured":
         start = structured_prune(large, REMOVED)
     elif variant == "pruned":
@@ -222,7 +168,8 @@ def trained_variant(name: str, variant: str, seed: int = 0) -> Module:
         start = low_rank_model(large, RANKS if name != "cnn" else 0.5)
     else:
         raise ValueError(f"variant must be one of {', '.join(TRAINED)}, not {variant!r}")
-    return tuned(name, variant, start, seed)
+    rate, examples = plan.learning_rate / 2, EXAMPLES[name]
+    return trained_on(name, start, EPOCHS[name], learning_rate=rate, examples=examples, seed=seed)
 
 
 def suite(name: str, seed: int = 0) -> dict[str, Variant]:

@@ -50,6 +50,8 @@ SELECTED = "TINYTORCH_BUILD_PAGES"
 #: The variable that holds a command, as a list in JSON, that makes what pages need and is no measurement. It is given a
 #: word for the machine and the names of the pages, and prints events, a line of JSON each.
 PREPARATION = "TINYTORCH_BUILD_PREPARATION"
+#: The key in a page's head of the seconds that its cells may take; a first build is told so before it begins.
+BUDGET = "budget"
 CACHE_FOLDER = ".jupyter_cache"
 HISTORY_FILE = "executions.json"
 #: Where a kernel that tells so writes the modules that it loaded, each with its file: see scripts/building/settings.py.
@@ -178,7 +180,7 @@ class Execution:
                 if not self.has_result(docname, notebook):
                     page["runs"] = True
                     page["why"] = self.history.why(docname, self.parts[docname])
-                    page["seconds"] = self.history.seconds(docname)
+                    page["seconds"] = self.history.seconds(docname) or notebook.metadata.get(BUDGET)
             pages.append(page)
         state_of(env).imports = {key: names for package in self.around.packages for key, names in package.found.items()}
         tell("plan", pages=pages)
