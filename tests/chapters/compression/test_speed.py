@@ -76,7 +76,7 @@ def test_speeds_are_ratios_of_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tinytorch.chapters.calls.interleave", run_once(seconds))
     found = chapter.sparse_speed(64, 3, [*levels])
     assert found.levels[0.5].stored.value == csr_nbytes(64, 64, 2048) / (4 * 64 * 64)
-    speeds = [(each.ours.median, each.theirs.median) for each in found.levels.values()]
+    speeds = [(each.ours.median, each.scipy.median) for each in found.levels.values()]
     assert speeds == [(0.5, 0.25), (0.8, 0.4), (2, 1), (4, 2)]
     through = line_through(0.5, found.levels[0.5].ours, 0.9, found.levels[0.9].ours)
     assert (found.line.weight.samples, found.line.call.samples) == (through.weight.samples, through.call.samples)
