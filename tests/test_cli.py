@@ -90,7 +90,6 @@ def test_each_model_of_the_zoo_is_profiled_in_both_directions(
     forward = sum(row["flops"] for row in document["ops"] if row["phase"] == "forward")
     assert forward == 3 * Profiler().count_flops(models.entry(name).make(0), shape)
     assert document["summary"]["forward_flops"] == forward
-    assert document["op_seconds"] <= document["wall_seconds"]
     assert {event["ph"] for event in json.loads(trace.read_text())["traceEvents"]} == {"X", "M", "C"}
     said = capsys.readouterr()
     assert "recording cost" in said.out

@@ -71,7 +71,7 @@ COVERED_BY_ITS_MEANING = """button => {
 # The first that is on the page of each kind of thing that has something behind it.
 KINDS = ("button.term", "button.measured[popovertarget]", "button.cell-number")
 #: Ends a wait for what does not open, in milliseconds.
-PATIENCE = 5000
+PATIENCE = 30_000
 
 
 def check(page: Page) -> list[str]:

@@ -51,9 +51,11 @@ def test_lighthouse_tells_what_it_misses(tmp_path: Path) -> None:
 def test_lighthouse_counts_what_makes_a_page_slow(tmp_path: Path) -> None:
     (tmp_path / "unused.css").write_text("".join(f".never-{place} {{ color: red }}\n" for place in range(20_000)))
     (tmp_path / "unused.js").write_text("".join(f"function never{n}() {{ return {n} }}\n" for n in range(20_000)))
-    # Forth and back for two seconds: on a busy machine a single move may be before the first picture or after the last.
-    move = "document.body[n % 2 ? 'append' : 'prepend'](document.querySelector('hr'))"
-    (tmp_path / "moves.js").write_text(f"for (let n = 0; n < 40; n++) setTimeout(() => {move}, 50 * n)")
+    # From the first picture on, and for a picture each: what moves twice between two pictures has not moved.
+    move = "() => { document.body[n++ % 2 ? 'append' : 'prepend'](document.querySelector('hr')); "
+    move += "if (n < 40) requestAnimationFrame(move) }"
+    observed = "new PerformanceObserver(move).observe({ type: 'paint', buffered: true })"
+    (tmp_path / "moves.js").write_text(f"let n = 0; const move = {move}; {observed}")
     (tmp_path / "asks.js").write_text("for (let n = 0; n < 40; n++) fetch(`index.html?${n}`)")
     head = "<link rel='stylesheet' href='unused.css'>"
     head += "".join(f"<script src='{name}.js' defer></script>" for name in ("unused", "asks", "moves"))

@@ -1,5 +1,6 @@
 """A small book, really executed and built, over several builds in a row."""
 
+import os
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +23,15 @@ extensions = ["myst_nb"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 nb_execution_mode = "cache"
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = -1  # none: `SphinxProcess` ends a build that hangs
 execution_packages = []
 execution_key_paths = ["../package", "../requirements.lock"]
 html_theme = "basic"
 html_copy_source = False
 """
+
+#: When files of records were written that builds leave as they are, in seconds since 1970.
+LONG_AGO = 1e9
 
 #: What the first page quotes.
 REFERENCES = "@misc{someone2009, title = {A paper}, year = {2009}, url = {https://example.org/paper}}\n"
@@ -203,12 +207,12 @@ first
 
 @dataclass
 class Build:
-    """What one build said, the site as it then was, and when its files of records were written, in nanoseconds."""
+    """What one build said, the site as it then was, and which files of records it wrote."""
 
     code: int
     output: str
     pages: dict[str, str] = field(default_factory=dict)
-    written: dict[str, int] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
 
     def page(self, name: str) -> BeautifulSoup:
         """Return a page of the site, parsed."""
@@ -245,8 +249,10 @@ class Book:
         kept = ("-d", str(self.folder / "_build" / ".doctrees"))
         code, output = self.sphinx.build(self.source, self.site, *kept, variables=settings)
         pages = {str(p.relative_to(self.site)): p.read_text("utf-8") for p in self.site.rglob("*.html")}
-        written = {path.name: path.stat().st_mtime_ns for path in self.site.glob("_records/*.json")}
-        return Build(code, output, pages, written)
+        written = [path for path in self.site.glob("_records/*.json") if path.stat().st_mtime != LONG_AGO]
+        for path in written:
+            os.utime(path, (LONG_AGO, LONG_AGO))
+        return Build(code, output, pages, {path.name for path in written})
 
     def forget(self) -> None:
         """Remove all that builds left, but for the execution cache."""

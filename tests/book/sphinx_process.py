@@ -12,10 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from tests.patience import PATIENCE
+
 EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"
 OPTIONS = ("-b", "html", "-W", "--keep-going", "-n")
-#: A build that takes so many seconds is ended.
-_AT_MOST_SECONDS = 300
 
 
 class SphinxProcess:
@@ -76,7 +76,7 @@ def run(arguments: list[str], folder: str, said: str, environment: dict[str, str
     """Build a book in this process, with its words in the file ``said``."""
     from sphinx.cmd.build import main
 
-    signal.alarm(_AT_MOST_SECONDS)
+    signal.alarm(PATIENCE)  # ends a build that hangs
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)

@@ -214,16 +214,17 @@ def test_a_table_is_led_to_by_its_number_from_the_list_and_from_text(story: Stor
     assert text(one(story.fresh.page("second.html"), 'a[href="first.html#table-ops"]')) == "Table 1"
 
 
-def executions(build: Build) -> dict[str, list[str]]:
+def executions(build: Build) -> dict[str, tuple[str, str, str]]:
+    """Return by page when it ran last, how many cells, and how long they took."""
     rows = build.page("index.html").select("table:has(#last-executions) > tbody > tr")
-    return {text(cells[0]): [text(cell) for cell in cells[1:]] for row in rows if (cells := row.select("th, td"))}
+    found = ((one(row, "time"), *row.select("th, td")) for row in rows)
+    return {text(page): (str(began["datetime"]), text(cells), text(took)) for began, page, _, cells, took, _ in found}
 
 
 def test_executions_say_when_and_for_how_long_each_page_ran_last(story: Story) -> None:
     fresh, unchanged, changed = (executions(b) for b in (story.fresh, story.unchanged, story.number_changed))
-    assert {page: cells for page, (_, cells, _, _) in fresh.items()} == {"Second page": "1", "First page": "4"}
-    assert all(time[0].isdigit() for _, _, time, _ in fresh.values())
-    assert all(memory.endswith("MiB") for _, _, _, memory in fresh.values())
+    assert {page: cells for page, (_, cells, _) in fresh.items()} == {"Second page": "1", "First page": "4"}
+    assert all(took[0].isdigit() for _, _, took in fresh.values())
     assert unchanged == executions(story.from_cache) == fresh
     assert changed["First page"] == fresh["First page"]
     assert changed["Second page"][0] != fresh["Second page"][0], "it ran again, as its number had changed"
@@ -244,9 +245,8 @@ def test_a_second_build_reads_and_writes_nothing(story: Story) -> None:
 
 
 def test_downloads_are_written_when_a_page_was_read_and_else_left(story: Story) -> None:
-    assert story.fresh.written
-    assert story.unchanged.written == story.fresh.written
-    assert story.number_changed.written["second.json"] > story.from_cache.written["second.json"]
+    assert (story.fresh.written, story.unchanged.written) == ({"first.json", "second.json"}, set())
+    assert "second.json" in story.number_changed.written
 
 
 def test_records_come_from_the_cache_as_well(story: Story) -> None:

@@ -1,6 +1,7 @@
 """Times that nobody took: results as an instrument that samples in turns returns them, and what a page says of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
@@ -25,6 +26,18 @@ def in_turns(
         conditions = Conditions(interleaved_with=tuple(other for other in values if other != name))
         found[name] = Measurement(name, made(value, unit, (noise or {}).get(name, 0.0)).samples, unit, conditions)
     return found
+
+
+def run_once(seconds: Mapping[str, float]) -> Callable[..., dict[str, Measurement]]:
+    """Return what stands in for `interleave`: it runs each function once, and finds that it took so many seconds."""
+
+    def taken(functions: Any, **_plan: Any) -> dict[str, Measurement]:
+        named = functions() if callable(functions) else functions
+        for function in named.values():
+            function()
+        return in_turns({name: seconds[name] for name in named})
+
+    return taken
 
 
 def records(page: Page) -> dict[str, Json]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.core.recording import Recorder
+from tests.patience import PATIENCE
 from tinytorch.core import autograd, dispatch, ops, optimizers
 from tinytorch.core.layers import Dropout, Linear
 from tinytorch.core.module import Module, Sequential
@@ -92,7 +93,7 @@ class Waits(Module):
 
     def forward(self, x: Any) -> Any:
         self.here.set()
-        self.may.wait(5)
+        assert self.may.wait(PATIENCE)
         return self.layer(x)
 
 
@@ -101,7 +102,7 @@ def test_modules_of_two_threads_do_not_mix_their_names_and_the_unseen_thread_is_
     mine, theirs, x = Sequential(Waits(one, two)), Sequential(Linear(4, 4)), Tensor(np.ones((1, 4), np.float32))
 
     def other() -> None:
-        one.wait(5)
+        assert one.wait(PATIENCE)
         theirs(x)
         two.set()
 
@@ -118,7 +119,7 @@ def test_modules_of_two_threads_do_not_mix_their_names_and_the_unseen_thread_is_
 
 def together(count: int, work: Callable[[int], Any]) -> list[Any]:
     """Return what ``work`` returns on as many threads, which begin at the same time."""
-    meet = threading.Barrier(count, timeout=20)
+    meet = threading.Barrier(count, timeout=PATIENCE)
 
     def begin(index: int) -> Any:
         meet.wait()

@@ -1,16 +1,11 @@
 """A machine that others keep busy is said to be, and claims that rest on disturbed numbers are not judged."""
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from tinytorch.perf.host.background_load import BackgroundLoad
-from tinytorch.perf.host.pinned_threads import allowed_cores
 from tinytorch.perf.measuring import Measurement, difference, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
@@ -18,7 +13,7 @@ from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, had_less
 from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Column, Page
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, caution
-from tinytorch.report.records import conditions_of_record, number_body, page_file, schema
+from tinytorch.report.records import number_body, page_file, schema
 
 #: The kinds of records that say a verdict.
 KINDS = ("claim", "verdict")
@@ -167,72 +162,3 @@ def test_a_page_is_called_disturbed_if_many_of_its_numbers_were() -> None:
     said = caution([quiet] * 3 + [busy] * 1)
     assert said is not None
     assert said.startswith("1 of the 4 numbers timed on one thread had less than 90% of a core")
-
-
-PAGE = """
-import json, os, sys
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
-import numpy as np
-from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.perf.measuring import interleave
-from tinytorch.perf.measuring.sampling import limit_blas_threads
-from tinytorch.report import Page
-from tinytorch.perf.measuring.judge import verdict_between
-limit_blas_threads(1)
-page = Page("both")
-data = np.ones(1_000_000)
-def root(): np.sqrt(data, out=data)
-times = interleave({"once": root, "twice": lambda: (root(), root()), "again": root}, repeats=30, at_most_seconds=2)
-for name, low in (("twice", 1.5), ("again", 1.5)):
-    made = compare_paired(times[name], times["once"], matters=0.05)
-    page.compare(name, made)
-    page.number(f"{name}-time", times[name])
-    page.claim(f"{name}-takes-longer", statement="Longer.", source="Folklore", quote="So.",
-               verdict=verdict_between(made.estimate, low=low), evidence=f"{{{name}}} in {{{name}-time}}")
-print(json.dumps([record.to_json() for record in page.records]))
-"""
-
-
-def verdicts_of(page: str) -> tuple[dict[str, str], list[dict[str, Any]]]:
-    records = json.loads(page.splitlines()[-1])
-    # What is known of an open one differs from run to run.
-    said = {
-        r["key"]: r["outcome"] if r["outcome"] in UNDECIDED else r["verdict"] if r["kind"] == "claim" else r["word"]
-        for r in records
-        if r["kind"] in KINDS
-    }
-    return said, records
-
-
-#: Whether a process may choose its core; where none may, a page waits only if all cores are busy.
-CHOOSES = hasattr(os, "sched_setaffinity")
-UNDECIDED = ("open", "withheld")
-
-
-def run(beside: int) -> str:
-    """Return what the page says beside so many processes that keep its core busy."""
-    cores = allowed_cores()
-    pin = f"import os; os.sched_setaffinity(0, [{cores[0]}]); " if CHOOSES else ""
-    count = beside if CHOOSES else beside * len(cores)
-    busy = [subprocess.Popen([sys.executable, "-S", "-c", pin + "exec('while True: pass')"]) for _ in range(count)]
-    try:
-        return subprocess.run([sys.executable, "-c", PAGE], capture_output=True, text=True, check=True).stdout
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
-
-
-def test_beside_busy_processes_no_verdict_contradicts_that_of_a_quiet_run() -> None:
-    quiet, _ = verdicts_of(run(0))
-    busy, records = verdicts_of(run(1))
-    assert set(busy) == {"twice-verdict", "again-verdict", "twice-takes-longer", "again-takes-longer"}
-    contradictions = {key for key in busy if busy[key] != quiet[key] and not {busy[key], quiet[key]} & set(UNDECIDED)}
-    assert contradictions == set()
-    assert Verdict.SUPPORTED not in (quiet["again-takes-longer"], busy["again-takes-longer"])
-    assert Verdict.REFUTED not in (quiet["twice-takes-longer"], busy["twice-takes-longer"])
-    # Between the turns of others samples may be whole; what was cut short is not judged.
-    for record in records:
-        if record["key"] in ("twice", "again") and had_less_than_a_core(conditions_of_record(record)):
-            assert busy[f"{record['key']}-takes-longer"] in UNDECIDED

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
@@ -20,6 +20,7 @@ from scripts import build_book
 from scripts.building import full_disk
 from scripts.building.leftovers import discard_untrusted, open_cache
 from scripts.building.settings import build_settings, write_startup
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Stands in for Jupyter Book: notes which folders it finds, leaves those that Sphinx would leave, and does as told.
@@ -163,12 +164,10 @@ def start(root: Path, does: str, *asked: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(path: Path) -> None:
-    for _ in range(6000):
-        if path.exists():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{path} never came")
+def said_by(build: subprocess.Popen[str]) -> str:
+    """Return the next line of a build, once it comes."""
+    assert build.stdout is not None
+    return build.stdout.readline()
 
 
 @pytest.mark.parametrize(
@@ -206,7 +205,7 @@ def test_pages_another_cpu_and_how_to_prepare_are_told_to_the_build(tmp_path: Pa
 
 
 WAITS = """
-(output / "at-work").touch()
+tell(event="plan", pages=[])
 while not (output / "go-on").exists():
     time.sleep(0.01)
 """
@@ -214,13 +213,12 @@ while not (output / "go-on").exists():
 
 def test_a_second_build_waits_also_for_what_a_killed_one_left_running(tmp_path: Path) -> None:
     first = start(tmp_path, WAITS)
-    wait_for(tmp_path / "_build" / "at-work")
+    assert said_by(first) == "No page changed.\n"
     first.send_signal(signal.SIGKILL)
     first.communicate()
     second = start(tmp_path, "")
-    assert second.stdout is not None
-    said = second.stdout.readline()
-    assert said.startswith(f"Another build is at work here (process {first.pid}): waiting until it has ended.")
+    waits = f"Another build is at work here (process {first.pid}): waiting until it has ended.\n"
+    assert said_by(second) == waits
     (tmp_path / "_build" / "go-on").touch()
     rest, _ = second.communicate()
     assert second.returncode == 0
@@ -230,7 +228,7 @@ def test_a_second_build_waits_also_for_what_a_killed_one_left_running(tmp_path: 
 #: In a session of its own, as kernels are.
 KERNEL = """
 import subprocess
-kernel = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(600)"], start_new_session=True)
+kernel = subprocess.Popen([sys.executable, "-ISc", "import time; time.sleep(3600)"], start_new_session=True)
 (output / "kernel").write_text(str(kernel.pid))
 """
 
@@ -240,12 +238,13 @@ def test_an_interrupted_build_ends_what_it_started_and_the_next_reads_every_page
     tmp_path: Path, by: signal.Signals
 ) -> None:
     first = start(tmp_path, KERNEL + WAITS)
-    wait_for(tmp_path / "_build" / "at-work")
+    assert said_by(first) == "No page changed.\n", "it takes what it started for its own"
     first.send_signal(by)
     _, err = first.communicate()
     assert first.returncode == 130
     assert err == "Interrupted: the next build reads every page anew.\n"
-    assert not psutil.pid_exists(int((tmp_path / "_build" / "kernel").read_text()))
+    with suppress(psutil.NoSuchProcess):  # it has been told to end
+        psutil.Process(int((tmp_path / "_build" / "kernel").read_text())).wait(PATIENCE)
     again = Build(tmp_path)
     assert again.code == 0
     assert again.found == [".jupyter_cache", ".user"]

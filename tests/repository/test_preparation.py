@@ -10,6 +10,7 @@ import pytest
 
 from scripts.building import preparation
 from scripts.building.preparation import Memory, StepError, keys_of, prepare, run_steps
+from tests.patience import PATIENCE
 from tinytorch.chapters.preparation import Step
 
 KEYS = {"training": "one key", "compiling": "another key"}
@@ -33,7 +34,7 @@ def meet(name: str) -> None:
     """Work that ends only while the other of two steps is at work as well."""
     folder = Path(os.environ[FOLDER])
     (folder / name).touch()
-    for _ in range(6000):
+    for _ in range(100 * PATIENCE):
         if len(list(folder.iterdir())) == 2:
             return
         time.sleep(0.01)

@@ -131,7 +131,7 @@ def test_an_exercise_has_a_notebook_of_what_it_needs_alone(files: Files) -> None
 def test_a_run_of_all_cells_goes_on_behind_an_exercise_that_is_not_written(files: Files) -> None:
     notebook = files["page-empty.ipynb"]
     notebook.cells = [cell for cell in notebook.cells if "page." not in cell.source]
-    NotebookClient(notebook, timeout=60, kernel_name="python3").execute()
+    NotebookClient(notebook, kernel_name="python3").execute()
     assert notebook.cells[-1].outputs[0].text == "end\n"
     assert any(output.output_type == "error" for output in notebook.cells[-2].outputs)
 

@@ -1,11 +1,15 @@
 """The experiments of the page on profiling, held against what they must add up to."""
 
+from collections import Counter
+from collections.abc import Callable, Mapping
+
 import numpy as np
 import pytest
 
 from tests.chapters.made_turns import in_turns, made
 from tinytorch import models
 from tinytorch.chapters.profiling import studies
+from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.measurement import Statistic
@@ -102,9 +106,17 @@ def test_the_busiest_fifth_is_the_largest_of_five_calls() -> None:
     assert all(2 / 6 <= share < 1 for share in found["mlp"].samples)
 
 
-def test_attention_has_a_part_of_a_training_step() -> None:
-    share = studies.attention_of_training(length=16, repeats=1)
-    assert 0.1 < share.median < 0.9
+def test_the_attention_of_a_training_step_is_that_of_its_ops_in_both_phases(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shares(step: Callable[[], object], kinds: Mapping[str, Callable[[Event], bool]], repeats: int) -> object:
+        with recording() as recorded:
+            step()
+        chosen = Counter((event.op, event.phase) for event in recorded.profile.events if kinds["module"](event))
+        ops = {"linear": 2, "self_attention": 1}  # queries, keys and values at once, and the projection
+        assert chosen == {(op, phase): count for op, count in ops.items() for phase in ("forward", "backward")}
+        return {"module": repeats}
+
+    monkeypatch.setattr(studies, "shares", shares)
+    assert studies.attention_of_training(length=2, repeats=7) == 7
 
 
 def seconds(low: float, value: float, high: float) -> Statistic:

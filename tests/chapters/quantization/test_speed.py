@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.chapters.made_turns import in_turns, made
+from tests.chapters.made_turns import in_turns, made, run_once
 from tests.perf.made_ceilings import made_ceilings
 from tests.perf.synthetic_machine import synthetic_ceilings
 from tinytorch.chapters.quantization import speed as chapter
@@ -60,17 +60,25 @@ def test_products_are_timed_in_turns() -> None:
     assert sides == {("float32",), ("int32",)}
 
 
-def test_a_layer_is_told_with_its_bytes_and_its_error() -> None:
+#: A layer's parts: what the whole takes, and what two of the three take of it.
+PARTS = {"whole": 10.0, "quantize": 2.0, "rescale": 3.0}
+
+
+def test_a_layer_is_told_with_its_bytes_its_error_and_its_shares_of_the_peaks(monkeypatch: pytest.MonkeyPatch) -> None:
     machine = made_ceilings()
-    found = layer_gain(4, 32, 48, machine, repeats=6)
+    monkeypatch.setattr("tinytorch.chapters.calls.interleave", run_once({"float32": 3e-6, "quantized": 1e-6}))
+    monkeypatch.setattr(chapter, "interleave", run_once(PARTS))
+    found = layer_gain(4, 32, 48, machine)
     layer = Linear(32, 48, seed=0)
     # Codes, a scale for each output, and the bias, over weight and bias.
     assert found.stored.value == (32 * 48 + 8 * 48) / (4 * 32 * 48 + 4 * 48)
     x = Tensor(np.random.default_rng(1).standard_normal((4, 32), dtype=np.float32))
     expected, got = layer(x).data, QuantizedLinear(layer, Plan())(x).data
     assert found.error.value == pytest.approx(np.linalg.norm(got - expected) / np.linalg.norm(expected), rel=1e-4)
-    peaks = machine.int8_peak.median / machine.fp32_peak.median
-    assert found.coded_share.median / found.float_share.median * peaks == pytest.approx(found.speedup.median, rel=0.5)
+    work = 2 * 4 * 32 * 48
+    assert found.float_share.median == pytest.approx(work / 3e-6 / machine.fp32_peak.median)
+    assert found.coded_share.median == pytest.approx(work / 1e-6 / machine.int8_peak.median)
+    assert found.speedup.median == pytest.approx(3)
 
 
 def test_parts_of_a_layer_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,10 +90,11 @@ def test_parts_of_a_layer_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None
         return forward(self, x)
 
     monkeypatch.setattr(QuantizedLinear, "forward", watched)
-    parts = layer_parts(8, 64, 48, repeats=6)
-    assert {*seen} == {(8, 64, 48), (8, 64, 16), (8, 16, 48)}
-    sums = np.sum([part.samples for part in parts.values()], axis=0)
-    assert sums == pytest.approx(np.ones(6))
+    monkeypatch.setattr(chapter, "interleave", run_once(PARTS))
+    parts = layer_parts(8, 64, 48)
+    assert seen == [(8, 64, 48), (8, 64, 16), (8, 16, 48)]
+    shares = {name: part.median for name, part in parts.items()}
+    assert shares == pytest.approx({"quantize": 0.2, "product": 0.5, "rescale": 0.3})
 
 
 def test_a_prediction_is_as_uncertain_as_the_bandwidths_that_it_rests_on() -> None:
