@@ -114,7 +114,10 @@ def test_what_a_model_makes_of_samples_keeps_their_interval() -> None:
 UNITS = ["s", "B/s", "FLOP/s", "items/s", "Hz", "years", "", "%", "points", "B", "dB"]
 REFUSED: list[tuple[Any, str, str | None, type[Exception], str]] = [
     *[(0.0123, unit, "a run", ValueError, "interleave") for unit in UNITS],
-    *[(3, unit, "a run", ValueError, "bare 3") for unit in ("s", "B/s", "", "%", "points")],
+    *[
+        (3, unit, "a run", ValueError, "bare number 3, which does not say where it comes from")
+        for unit in ("s", "B/s", "", "%", "points")
+    ],
     *[(value, "s", "a run", ValueError, "latency") for value in (math.nan, math.inf, np.float64("nan"))],
     *[(value, "s", "a run", TypeError, "number") for value in ("1.2 ms", None, [1.0], True)],
     (3, "parameters", None, ValueError, "unit"),  # it says nothing of what it counts

@@ -190,10 +190,10 @@ def test_a_number_stands_before_the_caption_and_leads_to_the_table() -> None:
     ("rows", "error", "message"),
     [
         ([], ValueError, "must not be empty"),
-        ([{"a": 1}], ValueError, "must have b"),
+        ([{"a": 1}], ValueError, "has no b: it has a"),
         ([{"a": 1, "b": object()}], TypeError, "must be text"),
         ([{"a": float("nan"), "b": ""}], ValueError, "finite"),
-        ([{"a": "", "b": 3}], ValueError, "must name a unit"),
+        ([{"a": "", "b": 3}], ValueError, "bare whole number: give its column the unit"),
         ([{"a": True, "b": ""}], TypeError, "must be text"),
     ],
 )

@@ -303,7 +303,8 @@ def check_figure(figure: Figure, *, caption: str, alt: str, key: str) -> None:
     if figure.get_figwidth() > WIDTH:
         raise ValueError(
             f"figure {key!r} must be at most {WIDTH:g} inches wide to be read on a phone, "
-            f"not {figure.get_figwidth():g}: make it with tinytorch.report.subplots"
+            f"not {figure.get_figwidth():g}: draw it with lines() or bars() of tinytorch.report, or on the axes of "
+            "tinytorch.report.figures.subplots()"
         )
     titles = [ax.get_title(where) for ax in figure.axes for where in ("left", "center", "right")]
     if figure.get_suptitle() or any(titles):

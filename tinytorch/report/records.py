@@ -136,13 +136,13 @@ def checked_value(name: str, value: Value | int, *, unit: str | None, what: str 
     number = plain(value, f"value of {name}")
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise TypeError(f"value of {name} must be a Measurement or a number, not {type(value).__name__}")
-    if unit is None or what is None:
-        raise ValueError(f"{name} is a bare number, so unit= and what= must say what it counts")
-    if isinstance(number, float) or is_clocked(unit) or unit in RATIOS:
+    if isinstance(number, float) or (unit is not None and (is_clocked(unit) or unit in RATIOS)):
         raise ValueError(
-            f"{name} must not be a bare {number!r} in {unit!r}, of which nobody knows where it comes from: time it "
-            "with measure() or interleave(), or hand over Counted, Derived from what was measured, Modelled or Quoted"
+            f"{name} is the bare number {number!r}, which does not say where it comes from: hand over what measure() "
+            "or interleave() returned if a clock took it, else Counted, Derived, Modelled or Quoted"
         )
+    if unit is None or what is None:
+        raise ValueError(f"{name} is the bare whole number {number}: say what was counted with unit= and what=")
     return Counted(number, unit, what)
 
 

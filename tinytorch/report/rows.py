@@ -75,10 +75,11 @@ def value_at(row: Any, path: str) -> Any:
             return None
         if isinstance(found, Mapping):
             if part not in found:
-                raise ValueError(f"each row must have {path!r}, but one of {', '.join(map(str, found))} has not")
+                raise ValueError(f"a row has no {path!r}: it has {', '.join(map(str, found))}")
             found = found[part]
         elif isinstance(found, Unmeasured) or hasattr(found, part):
             found = getattr(found, part)
         else:
-            raise ValueError(f"each row must have {path!r}, but a {type(found).__name__} has no {part!r}")
+            has = ", ".join(name for name in dir(found) if not name.startswith("_"))
+            raise ValueError(f"a row has no {path!r}, as a {type(found).__name__} has no {part!r}: it has {has}")
     return found

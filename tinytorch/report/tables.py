@@ -181,13 +181,16 @@ def _checked_cell(value: Any, column: Column, key: str) -> Any:
         return value
     if not _is_number(value):
         raise TypeError(f"{where} must be text, a number, a Measurement or None, not {type(value).__name__}")
-    if not isinstance(value, Value) and column.unit is None:
-        raise ValueError(f"{where} is a bare number, so its column must name a unit ('1' for none)")
     own = isinstance(value, Value)
+    if not own and not isinstance(value, float | np.floating) and column.unit is None:
+        raise ValueError(f"{where} is a bare whole number: give its column the unit of what was counted, '1' for none")
     known = checked_value(where, value, unit=None if own else column.unit, what=None if own else column.label)
     looks = {Modelled: column.modelled, Quoted: column.quoted}
     if wrong := [kind.__name__ for kind, look in looks.items() if isinstance(known, kind) != look]:
-        raise ValueError(f"{where} must be {wrong[0]} where its column looks so, and only there")
+        raise ValueError(
+            f"{where} is a {type(known).__name__}, but a column with {wrong[0]} values holds nothing else: give "
+            f"{wrong[0]} values a column of their own"
+        )
     return known
 
 
@@ -204,7 +207,7 @@ def checked_rows(rows: Rows, columns: Sequence[Column], key: str) -> list[dict[s
     for row in rows:
         missing = [column.key for column in columns if column.key not in row]
         if missing:
-            raise ValueError(f"each row of table {key!r} must have {', '.join(missing)}, but {dict(row)!r} has not")
+            raise ValueError(f"a row of table {key!r} has no {', '.join(missing)}: it has {', '.join(map(str, row))}")
         checked.append({column.key: _checked_cell(row[column.key], column, key) for column in columns})
     return checked
 

@@ -23,7 +23,7 @@ TIMED = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 
 
 def made_records() -> dict[str, Json]:
     page = Page("page")
-    for key in ("one", "two", "three"):
+    for key in ("one", "two"):
         page.number(key, Measurement(f"run {key}", TIMED.samples, "s"))
     page.number("nothing", 0, unit="bytes", what="what is left")
     page.number("techniques", 3, unit="techniques", what="techniques that won")
@@ -74,8 +74,7 @@ def found_in(text: str) -> list[str]:
     "text",
     [
         "It takes [one] and then [two].",
-        "It takes [one], [one] or [one]; [two] is another.",
-        "First it takes [one]. Then it takes [two], and at last [three].",
+        "It takes [one], [two] and [techniques].",
         "It takes [one] and [two], [bound], and it is [same].",
         "I know that that is so, and all that he had had.",
         "The code says `the the`, the name `n` n.",
@@ -121,10 +120,6 @@ def test_sentences_that_read_well_are_left_alone(text: str) -> None:
         ("It took 5.0 ± 2.6 ms.", "the interval is wider than the value"),
         ("It took 0.9 µs ± 0.6.", "the interval is wider than the value"),
         ("It changed by −1.1 ± 1.4 points.", "the interval is wider than the value"),
-        ("It takes [one], [two] and [three].", "3 measured numbers in a sentence, at most 2: “It takes 1."),
-        ("It takes [one]: then [two]; then [techniques].", "3 measured numbers in a sentence"),
-        ("It takes [one], e.g. [two] and [three].", "3 measured numbers in a sentence"),
-        ("It takes [one], as Han et al. say, [two] and [three].", "3 measured numbers in a sentence"),
         ("It is [told], because so.", "'slower. By far' is a sentence within a sentence"),
     ],
 )
@@ -139,21 +134,21 @@ def test_the_place_of_a_word_is_judged_and_not_the_word_that_a_build_shows() -> 
             assert (found_in(frame.format(f"[{key}]")) == []) is is_right
 
 
-def test_all_prose_but_code_is_read_and_cells_of_tables_hold_many_numbers() -> None:
-    text = "It takes [one], [two] and [three]."
+def test_all_prose_but_code_is_read_and_cells_of_tables_may_hold_a_verdict_alone() -> None:
+    text = "It is [bound]."
     item = nodes.bullet_list("", nodes.list_item("", line(text)))
     for node in (item, nodes.block_quote("", line(text)), nodes.definition("", line(text))):
         [said] = said_of(node)
-        assert said.startswith("3 measured numbers")
-    row = nodes.row("", nodes.entry("", line("[one] [two] [three] [bound] and")), nodes.entry("", line("and")))
+        assert "cannot stand in the place of" in said
+    row = nodes.row("", nodes.entry("", line("[one] [two] [bound] than")), nodes.entry("", line("than")))
     assert said_of(nodes.table("", nodes.tgroup("", nodes.tbody("", row)))) == []
     assert said_of(nodes.literal_block("", "the the"), nodes.math_block("", "x x"), nodes.comment("", "a a")) == []
 
 
 def test_what_code_wrote_is_read_by_the_lines_that_it_says() -> None:
-    evidence = line("It takes [one], [two] and [three].")
+    evidence = line("It took [other] the time.")
     said = said_of(Written("", nodes.paragraph("", "So so."), evidence, html="<p>a a</p>"), raw_html("<p>b b</p>"))
-    assert [each.partition(" ")[0] for each in said] == ["'So'", "3"]
+    assert [each.partition(" ")[0] for each in said] == ["'So'", "what"]
 
 
 def test_words_for_figures_and_what_stands_behind_numbers_are_read() -> None:

@@ -5,11 +5,9 @@
 1. a word that stands twice;
 2. a verdict, or "not measured in this build", that breaks its sentence;
 3. a number shown as zero that is not;
-4. a value with ± whose interval is wider than it;
-5. more than two measured numbers in a sentence of prose: paragraph, item, answer, evidence, caption.
-   The same number in other words counts once; cells of tables do not count.
+4. a value with ± whose interval is wider than it.
 
-Noise fails no build. 1, 2 and 5 are decided by how the page is written: a verdict that rests on a measured number must
+Noise fails no build. 1 and 2 are decided by how the page is written: a verdict that rests on a measured number must
 stand where "up to 16 % faster, perhaps nothing" can, whichever word this build shows. 3 and 4 look at values, but no
 value is shown so: who finds one has found a fault in `tinytorch.report.numbers`. What code makes as HTML is not read.
 """
@@ -34,8 +32,6 @@ from tinytorch.report.verdicts import OPEN, UNTESTED, WITHHELD
 LOGGER = logging.getLogger(__name__)
 #: Finds the record ``page:key``; None if it is not known.
 Find = Callable[[str], Json | None]
-#: Measured numbers that one sentence may hold.
-MOST_NUMBERS = 2
 #: Words that may stand twice.
 _DOUBLED = frozenset({"that", "had"})
 _NOT_PROSE = (nodes.FixedTextElement, nodes.literal, nodes.math)
@@ -223,13 +219,6 @@ def _broken(block: Block, sentence: str, find: Find) -> Iterator[str]:
             yield f"{_SAMPLE!r} cannot stand in the place of {text!r}: {said}"
 
 
-def _too_many(block: Block, sentence: str) -> Iterator[str]:
-    records = (block.slot(mark)["record"] for mark in _SLOT.findall(sentence))
-    numbers = {(record["page"], record["key"]) for record in records if record["kind"] in NUMBER_KINDS}
-    if len(numbers) > MOST_NUMBERS:
-        yield f"{len(numbers)} measured numbers in a sentence, at most {MOST_NUMBERS}: “{block.filled(sentence)}”"
-
-
 def problems(page: nodes.Element, find: Find) -> dict[str, nodes.Element]:
     """Return what a reader should not meet on a page, a line each, with where it stands.
 
@@ -242,7 +231,7 @@ def problems(page: nodes.Element, find: Find) -> dict[str, nodes.Element]:
         filled = block.filled()
         said = [*_doubled(filled), *_wider_than_its_value(filled), *_false_zeros(block)]
         for sentence in block.sentences() if block.prose else ():
-            said += [*_broken(block, sentence, find), *_too_many(block, sentence)]
+            said += _broken(block, sentence, find)
         for each in said:
             found.setdefault(each, block.node)
     return found
