@@ -12,8 +12,6 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-#: Warnings that are shown at the end; of more the number is told.
-SHOWN = 20
 #: Times a second that the bar is drawn: rarely, as drawing takes time from the pages that measure.
 _REDRAWN = 1
 
@@ -141,12 +139,8 @@ class Story:
 
     def complaints(self) -> list[str]:
         """Return what must be mended, as lines: the warnings, then what ended the build."""
-        lines = [f"  {warning}" for warning in self.warnings[:SHOWN]]
-        if len(self.warnings) > SHOWN:
-            lines.append(f"  and {counted(len(self.warnings) - SHOWN, 'more warning')}")
-        if self.failure is not None:
-            lines += _failure_lines(self.failure)
-        return lines
+        lines = [f"  {warning}" for warning in self.warnings]
+        return lines if self.failure is None else lines + _failure_lines(self.failure)
 
 
 @contextmanager
@@ -190,6 +184,10 @@ def _failure_lines(failure: dict[str, Any]) -> list[str]:
     lines = [f"  Page {failure['page']}, code cell {failure['cell']}, its line {failure['line']} ({at}) failed:"]
     if failure["code"]:
         lines.append(f"      {failure['code']}")
+    for module in failure["modules"]:
+        lines.append(f"  in {module['file']}:{module['line']}:")
+        if module["code"]:
+            lines.append(f"      {module['code']}")
     return [*lines, f"  {failure['error']}"]
 
 

@@ -130,7 +130,7 @@ def test_a_condition_on_what_nobody_recorded_fails_the_build(tmp_path: Path, sph
     book.write("first", HEADER + SECOND.replace('"second"', '"first"') + "\n:::{if-measured} totel\nNo.\n:::\n")
     build = book.build()
     assert build.code == 1
-    assert "{if-measured} names 'totel', but page 'first' has recorded nothing so" in build.output
+    assert "{if-measured}: page 'first' has no record 'totel'" in build.output
 
 
 def test_a_table_stands_once_and_a_drawing_in_its_figure(story: Story, first: BeautifulSoup) -> None:
@@ -303,8 +303,8 @@ def broken(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> B
     """A book whose every page asks for what is not there; nothing in it is executed."""
     book = Book(tmp_path_factory.mktemp("broken"), sphinx)
     book.write("index", "# Title\n\n```{toctree}\npage\nheading\n```\n")
-    slots = "{measured}`nothing`\n\n{measured}`other:nothing`\n\n{verdict}`nothing`\n\n{quoted}`73 %`"
-    rest = "```{claim} nothing\n```\n\n$\\unknowncommand{x}$"
+    slots = "{measured}`nothing`\n\nIn a line:\n{measured}`other:nothing`\n\n{verdict}`nothing`\n\n{quoted}`73 %`"
+    rest = "```{claim} nothing\n```\n\n$\\unknowncommand{x}$\nand\n{numref}`nothing`"
     book.write("page", f"# Page\n\nIn the the end.\n\n{slots}\n\n{rest}\n")
     book.write("heading", "# Title {measured}`nothing`\n")
     return book.build()
@@ -313,10 +313,11 @@ def broken(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> B
 @pytest.mark.parametrize(
     "warning",
     [
-        "page 'page' has recorded no number 'nothing'",
-        "page 'other' has recorded no number 'nothing'",
-        "page 'page' has recorded no verdict 'nothing'",
-        "page 'page' has recorded no claim 'nothing'",
+        "page.md:5: WARNING: page 'page' has no number 'nothing'",
+        "page.md:8: WARNING: there is no page 'other', whose number 'nothing' is asked for",
+        "page.md:10: WARNING: page 'page' has no verdict 'nothing'",
+        "page.md:14: WARNING: page 'page' has no claim 'nothing'",
+        "page.md:19: WARNING: page 'page' has no figure, table or equation 'nothing'",
         "a quoted number needs its source",
         "a number cannot stand in a heading",
         "\\unknowncommand is unknown",
@@ -326,6 +327,37 @@ def broken(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> B
 def test_what_is_missing_fails_the_build(broken: Build, warning: str) -> None:
     assert broken.code != 0
     assert warning in broken.output
+
+
+def test_a_wrong_key_of_a_claim_is_one_warning_with_its_line_and_hides_nothing(
+    tmp_path: Path, sphinx: SphinxProcess
+) -> None:
+    book = Book(tmp_path, sphinx)
+    book.write("index", "# Index\n\n```{toctree}\nsecond\n```\n")
+    claims = (
+        "```{code-cell} ipython3\n:tags: [remove-cell]\nfrom tinytorch.perf.measuring import Counted\n"
+        'eight = Counted(8, "B", "eight")\npage.test("at-most-nine", eight, below=9)\n'
+        'page.test("at-most-ten", eight, below=10)\n```\n\nIt has {measured}`total`.\n\n'
+        "## Claims\n\n```{claims}\n```\n\n"
+    )
+    said = "```{claim} %s\n:source: Someone <https://example.org/paper>\n\n> So.\n\nIt is so.\n```\n\n"
+    second = SECOND.replace("As {numref}`first:table-ops` shows.\n", "")
+    page = HEADER + second + claims + said % "at-most-ten" + said
+    book.write("second", page % "at-most-nien")
+    build = book.build()
+    warnings = [line.partition("second.md")[2] for line in build.output.splitlines() if "WARNING: " in line]
+    line = (page % "at-most-nien").splitlines().index("```{claim} at-most-nien") + 1
+    expected = (
+        f":{line}: WARNING: page 'second' has no claim 'at-most-nien': did you mean 'at-most-nine' or 'at-most-ten'?"
+    )
+    assert [each.removesuffix(" [measured]") for each in warnings] == [expected]
+    book.write("second", page.removesuffix(said))
+    build = book.build()
+    [warning] = [line.partition("second.md")[2] for line in build.output.splitlines() if "WARNING: " in line]
+    line = page.splitlines().index('page.test("at-most-nine", eight, below=9)') + 1
+    assert warning.startswith(
+        f":{line}: WARNING: page.test('at-most-nine', ...) tests a claim that the page does not state"
+    )
 
 
 def test_the_variable_that_marks_a_build_stays_in_it() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sphinx.environment import BuildEnvironment
 
+from measured_book.names import meant, split_reference, unknown_key
 from tinytorch.report.records import ABSENT, Json
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class PageState:
         left_out: whether a build of other pages read it without running it.
         run: its last execution; None for a page without code.
         records: those of its cells; None if they made none.
+        refused: whether its records were refused, as a warning has said: nothing else is said of what is missing then.
         uses: the pages whose records its text names.
         claims: the claims that it discusses, as its text names them.
         claim_words: what its text says of the claims that its cells test, by key.
@@ -66,6 +68,7 @@ class PageState:
     left_out: bool = False
     run: PageRun | None = None
     records: PageRecords | None = None
+    refused: bool = False
     uses: set[str] = field(default_factory=set)
     claims: set[str] = field(default_factory=set)
     claim_words: dict[str, Json] = field(default_factory=dict)
@@ -137,6 +140,22 @@ class BookState:
             record = {"key": key, "kind": ABSENT, "page": name, "reason": LEFT_OUT}
         return record if record is not None and record["kind"] in kinds else None
 
+    def missing(self, reference: str, docname: str, wanted: str, *kinds: str) -> str | None:
+        """Return the error about a record that `find` does not find; None if the page's records were all refused.
+
+        Args:
+            reference: ``key`` or ``page:key``, on the page ``docname``.
+            docname: see ``reference``.
+            wanted: what was asked for, in a word.
+            kinds: of records that would do.
+        """
+        name, key = split_reference(reference, docname)
+        page = self.pages.get(name)
+        if page is None:
+            return f"there is no page {name!r}, whose {wanted} {key!r} is asked for{meant(name, self.pages)}"
+        records = page.records.of_kind(*kinds) if page.records is not None else []
+        return None if page.refused else unknown_key(name, wanted, key, (record["key"] for record in records))
+
     def begin_writing(self, outline: Outline, users: Mapping[str, set[str]]) -> set[str]:
         """Return the pages to write because of what was read, and forget that it was.
 
@@ -178,12 +197,6 @@ def state_of(env: BuildEnvironment) -> BookState:
         found = BookState()
         setattr(env, "measured_book", found)  # noqa: B010 - the environment's class does not know it
     return found
-
-
-def split_reference(reference: str, docname: str) -> tuple[str, str]:
-    """Return the page and the key that ``key`` or ``page:key`` means on the page ``docname``."""
-    page, colon, key = reference.rpartition(":")
-    return (page, key) if colon else (docname, reference)
 
 
 def reading_order(env: BuildEnvironment) -> dict[str, int]:

@@ -16,9 +16,23 @@ TRACEBACK = (
 
 
 FAILED = {"page": "page", "source": "page.md"}
-DIVIDED = {"error": "ZeroDivisionError: division by zero", "cell": 2, "line": 2, "code": "x / y", "source_line": 9}
+DIVIDED = {
+    "error": "ZeroDivisionError: division by zero",
+    "cell": 2,
+    "line": 2,
+    "code": "x / y",
+    "source_line": 9,
+    "modules": [],
+}
 TWICE = (
     TRACEBACK.replace("In[2]", "In[1]").replace("line 2", "line 1").replace("----> 2\x1b[39m x / y", "----> 1 x = 1")
+)
+#: Of an error in a module that a chapter's module called, through the standard library.
+CALLS = (
+    "Cell In[2], line 2\n      1 y = 0\n----> 2 x / y\n\n"
+    "File {0}/tinytorch/chapters/page.py:12, in divide(x)\n     11 y = 0\n---> 12 return over(x, y)\n\n"
+    "File /usr/lib/python3.12/functools.py:7, in over(x)\n----> 7 call(x)\n\n"
+    "File {0}/tinytorch/perf/law.py:3, in over(x, y)\n      2 def over(x, y):\n----> 3     return x / y\n\nError: v"
 )
 
 
@@ -28,7 +42,7 @@ TWICE = (
         (CellExecutionError(TRACEBACK, "ZeroDivisionError", "division by zero"), DIVIDED),
         (
             CellExecutionError(TWICE, "E", "v"),
-            {"error": "E: v", "cell": 1, "line": 1, "code": "x = 1", "source_line": None},
+            {"error": "E: v", "cell": 1, "line": 1, "code": "x = 1", "source_line": 4, "modules": []},
         ),
         (CellTimeoutError("A cell timed out."), {"error": "CellTimeoutError: A cell timed out."}),
     ],
@@ -41,6 +55,17 @@ def test_a_failing_cell_is_named_with_its_line_and_the_line_of_the_page_where_th
     error = RuntimeError("notebook")
     error.__cause__ = cause
     assert failing_cell(error, "page", tmp_path / "page.md") == {**FAILED, **told}
+
+
+def test_a_failing_module_is_named_with_the_line_of_the_chapter_and_the_line_that_raised(tmp_path: Path) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "page.md").write_text(PAGE)
+    error = RuntimeError("notebook")
+    error.__cause__ = CellExecutionError(CALLS.format(tmp_path.resolve()), "E", "v")
+    assert failing_cell(error, "page", tmp_path / "book" / "page.md")["modules"] == [
+        {"file": "tinytorch/chapters/page.py", "line": 12, "code": "return over(x, y)"},
+        {"file": "tinytorch/perf/law.py", "line": 3, "code": "return x / y"},
+    ]
 
 
 def test_a_listener_that_is_gone_does_not_stop_the_build(monkeypatch: pytest.MonkeyPatch) -> None:

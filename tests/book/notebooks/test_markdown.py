@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from measured_book.notebooks.markdown import object_source, plain_markdown
+from measured_book.notebooks.markdown import plain_markdown
+from measured_book.notebooks.myst import object_source
 
 MODULE = '''
 class Cache:

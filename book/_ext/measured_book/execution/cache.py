@@ -232,7 +232,8 @@ class Execution:
         unknown = sorted((files.keys() & loaded).difference(known))
         if unknown:
             LOGGER.warning(
-                "its cells loaded %s, which its key does not hold: import it by a statement [execution_cache]",
+                "its cells loaded %s, which no import statement names, so a change there would not run the page again: "
+                "import it at the top of the first cell or of the module that needs it [execution_cache]",
                 ", ".join(unknown),
                 location=docname,
                 type="execution_cache",

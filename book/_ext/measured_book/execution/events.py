@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from measured_book.execution.runs import PageRunError
+from measured_book.notebooks.myst import fences
 from sphinx.application import Sphinx
 from sphinx.util.logging import NAMESPACE, WarningStreamHandler, WarningSuppressor
 
 #: The variable that holds the file descriptor.
 EVENTS = "TINYTORCH_BUILD_EVENTS"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-#: How IPython's tracebacks name the line of a cell: "Cell In[3], line 2".
-_PLACE = re.compile(r"^Cell In\[(\d+)\], line (\d+)", re.MULTILINE)
+#: How IPython's tracebacks name the line of a cell, "Cell In[3], line 2", and that of a module, "File ~/a.py:12".
+_PLACE = re.compile(r"^ *Cell In\[(\d+)\], line (\d+)", re.MULTILINE)
+_MODULE = re.compile(r"^ *File (?P<path>\S.*?\.py):(?P<line>\d+)\b", re.MULTILINE)
+_PACKAGE = "tinytorch"
 
 
 def tell(event: str, **facts: Any) -> None:
@@ -44,7 +47,10 @@ class _Warnings(WarningStreamHandler):
 
 
 def failing_cell(error: BaseException, docname: str, source: Path) -> dict[str, Any]:
-    """Return what is known of a cell that failed: page, number of the code cell, its line, the code and the error."""
+    """Return what is known of a cell that failed: page, number of the code cell, its line, the code and the error.
+
+    Also the lines of modules that it led to, under ``modules``: of the chapters' the last, and the one that raised it.
+    """
     cause = error.__cause__
     name, value = getattr(cause, "ename", type(cause).__name__), getattr(cause, "evalue", str(cause))
     facts: dict[str, Any] = {"page": docname, "source": source.name, "error": f"{name}: {value}".strip(": ")}
@@ -52,17 +58,41 @@ def failing_cell(error: BaseException, docname: str, source: Path) -> dict[str, 
     place = _PLACE.search(text)
     if place is not None:
         cell, line = int(place[1]), int(place[2])
-        marked = re.search(rf"^-+> *{line} (.*)$", text[place.end() :], re.MULTILINE)
-        code = marked[1].strip() if marked else None
-        facts |= {"cell": cell, "line": line, "code": code, "source_line": _only_line(source, code)}
+        code = _marked(text[place.end() :], line)
+        facts |= {"cell": cell, "line": line, "code": code, "source_line": _source_line(source, cell, line, code)}
+        facts["modules"] = _modules(text, source.resolve().parent.parent / _PACKAGE)
     return facts
 
 
-def _only_line(source: Path, code: str | None) -> int | None:
-    """Return the number of the line that holds ``code``; None if several do, or none."""
-    lines = source.read_text("utf-8").splitlines() if code else []
-    found = [number for number, line in enumerate(lines, 1) if line.strip() == code]
-    return found[0] if len(found) == 1 else None
+def _marked(text: str, line: int) -> str | None:
+    """Return the code of a line to which an arrow points in the part of a traceback that ``text`` begins with."""
+    marked = re.search(rf"^-+> *{line} (.*)$", text, re.MULTILINE)
+    return marked[1].strip() if marked else None
+
+
+def _source_line(source: Path, cell: int, line: int, code: str | None) -> int | None:
+    """Return the page's line of a line of a code cell, counted from 1; None if the page has other code there."""
+    text = source.read_text("utf-8")
+    cells = [fence for fence in fences(text) if fence.name == "code-cell"]
+    found = cells[cell - 1].body_first + line if cell <= len(cells) else 0
+    return (
+        found
+        if code and text.splitlines()[found - 1 : found] and text.splitlines()[found - 1].strip() == code
+        else None
+    )
+
+
+def _modules(text: str, package: Path) -> list[dict[str, Any]]:
+    """Return file, line and code of the last frame of a chapter's module, and of the last in the package."""
+    frames = []
+    for found in _MODULE.finditer(text):
+        path = Path(found["path"]).expanduser()
+        if path.is_relative_to(package):
+            line = int(found["line"])
+            code = _marked(text[found.end() :], line)
+            frames.append({"file": path.relative_to(package.parent).as_posix(), "line": line, "code": code})
+    chapters = [frame for frame in frames if frame["file"].startswith(f"{_PACKAGE}/chapters/")]
+    return [*chapters[-1:], *(frame for frame in frames[-1:] if frame not in chapters[-1:])]
 
 
 def _finished(app: Sphinx, exception: Exception | None) -> None:

@@ -136,8 +136,9 @@ def execute(docname: str, notebook: nbformat.NotebookNode, folder: str, timeout:
     try:
         with PeakMemory() as peak:
             result = single_nb_execution(notebook, folder, timeout, allow_errors=False, record_timing=True)
-    except DeadKernelError as error:
-        raise PageRunError(docname, str(error)) from error
+    except DeadKernelError:
+        why = "its process was ended from outside or crashed: it may have run out of memory, or compiled code is wrong"
+        raise PageRunError(docname, why) from RuntimeError(why)
     except (OSError, RuntimeError) as error:
         why = f"its kernel did not start ({error}): kernels are reached over 127.0.0.1, which must be up"
         raise PageRunError(docname, why) from RuntimeError(why)

@@ -3,7 +3,6 @@
 In the place of numbers, verdicts, claims and links stand the book's values, or in a notebook to run, their names.
 """
 
-import ast
 import base64
 import re
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from html import escape
 from pathlib import Path
 from typing import Protocol
 
-from measured_book.notebooks.myst import Fence, fences
+from measured_book.names import split_reference
+from measured_book.notebooks.myst import Fence, fences, object_source
 from measured_book.pages.drawings import drawing_alone
 from measured_book.pages.numbering import named, page_numbers
-from measured_book.state import BookState, split_reference, state_of
+from measured_book.state import BookState, state_of
 from sphinx.environment import BuildEnvironment
 
 from tinytorch.report.notebook_view import ICONS, NOT_MEASURED, number_text
@@ -52,28 +52,6 @@ class Renderer(Protocol):
 
     def file(self, path: str) -> Path:
         """Return where the file is that the page includes as ``path``."""
-
-
-def object_source(path: Path, name: str) -> str:
-    """Return the lines of the file's function, class or method ``name``, such as ``KVCache.remember``.
-
-    Raises:
-        ValueError: if the file holds no such object.
-    """
-    text = path.read_text("utf-8")
-    body: list[ast.stmt] = ast.parse(text).body
-    found: ast.stmt | None = None
-    for part in name.split("."):
-        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-        found = next((node for node in body if isinstance(node, kinds) and node.name == part), None)
-        if found is None:
-            raise ValueError(f"{path.name} holds no object {name!r}")
-        body = found.body
-    decorators = getattr(found, "decorator_list", [])
-    first = min([found.lineno, *(one.lineno for one in decorators)]) if found else 1
-    lines = text.splitlines()[first - 1 : found.end_lineno if found else None]
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    return "\n".join(line[indent:] for line in lines)
 
 
 def _quoted(text: str) -> str:

@@ -1,8 +1,10 @@
-"""Fenced parts of a MyST text, code and directives, as markdown-it finds them."""
+"""Fenced parts of a MyST text, code and directives, as markdown-it finds them, and the code that one includes."""
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from markdown_it import MarkdownIt
 from mdit_py_plugins.colon_fence import colon_fence_plugin
@@ -66,3 +68,25 @@ def _options(lines: list[str]) -> tuple[int, dict[str, str]]:
         options[option["name"]] = option["value"]
         number += 1
     return (number if options else 0), options
+
+
+def object_source(path: Path, name: str) -> str:
+    """Return the lines of the file's function, class or method ``name``, such as ``KVCache.remember``.
+
+    Raises:
+        ValueError: if the file holds no such object.
+    """
+    text = path.read_text("utf-8")
+    body: list[ast.stmt] = ast.parse(text).body
+    found: ast.stmt | None = None
+    for part in name.split("."):
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+        found = next((node for node in body if isinstance(node, kinds) and node.name == part), None)
+        if found is None:
+            raise ValueError(f"{path.name} holds no object {name!r}")
+        body = found.body
+    decorators = getattr(found, "decorator_list", [])
+    first = min([found.lineno, *(one.lineno for one in decorators)]) if found else 1
+    lines = text.splitlines()[first - 1 : found.end_lineno if found else None]
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    return "\n".join(line[indent:] for line in lines)

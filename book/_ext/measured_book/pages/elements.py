@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import Any, ClassVar
 
 from docutils import nodes
@@ -17,6 +18,22 @@ EXPLORER_SCRIPTS = ("your-machine-numbers.js", "your-machine-tables.js", "explor
 def raw_html(html: str) -> nodes.raw:
     """Return a node of HTML that code made, in which no words are read."""
     return nodes.raw("", html, format="html", words="")
+
+
+def line_of(text: str, source: str, first: int = 1) -> int:
+    """Return the first line of a page from line ``first`` on that holds a text; ``first`` if none does.
+
+    Of what stands within a paragraph docutils knows only the line at which the paragraph begins.
+    """
+    lines = Path(source).read_text("utf-8").splitlines()
+    return next((number for number, line in enumerate(lines[first - 1 :], first) if text in line), first)
+
+
+def place_of(node: nodes.Element) -> nodes.Element:
+    """Return a node whose attribute ``written`` says how its role is written, at the line of the role."""
+    if node.source and node.line and node.get("written"):
+        node.line = line_of(node["written"], node.source, node.line)
+    return node
 
 
 class Written(nodes.General, nodes.Element):

@@ -14,10 +14,11 @@ from typing import Any, ClassVar
 import yaml
 from docutils import nodes
 from docutils.parsers.rst import directives
+from measured_book.names import split_reference
 from measured_book.pages.elements import LateHtml
 from measured_book.pages.numbering import sidebar
 from measured_book.records.roles import warn
-from measured_book.state import split_reference, state_of
+from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from docutils import nodes
+from measured_book.names import split_reference, unknown_key
+from measured_book.pages.elements import place_of
 from measured_book.records.exhibits import Exhibit
-from measured_book.state import reading_order, split_reference, state_of
+from measured_book.state import reading_order, state_of
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -104,7 +106,7 @@ class NumberRole(SphinxRole):
         """Return the place of the link."""
         page, label = split_reference(self.text.strip(), self.env.docname)
         state_of(self.env).of(self.env.docname).uses.add(page)
-        node = NumberReference(page=page, label=label)
+        node = NumberReference(page=page, label=label, written=f"{{numref}}`{self.text}`")
         self.set_source_info(node)
         return [node], []
 
@@ -136,9 +138,11 @@ class Number(SphinxPostTransform):
             node.replace_self(nodes.Text(WORDS.get(label.partition("-")[0], label)))
             return
         if number is None:
-            LOGGER.warning(
-                "page %r has no %r: name what it has, such as figure-roof [measured]", page, label, location=node
-            )
+            kind = label.partition("-")[0]
+            numbered = page_numbers(self.env, page)
+            known = [each for each in numbered if each.startswith(f"{kind}-")] or numbered
+            said = unknown_key(page, kind if kind in WORDS else "figure, table or equation", label, known)
+            LOGGER.warning("%s [measured]", said, location=place_of(node), type="measured")
             node.replace_self(nodes.Text(label))
             return
         address = "" if page == self.env.docname else self.app.builder.get_relative_uri(self.env.docname, page)

@@ -6,14 +6,14 @@ there for nothing is left to the tests, as a claim may be tested on some machine
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from html import escape
 from pathlib import Path
 
 from docutils import nodes
+from measured_book.pages.bibliography import FILE, entry_for, read_references
 from measured_book.pages.elements import LateHtml
 from measured_book.state import reading_order, short_titles, state_of
-from pybtex.database import BibliographyData, Entry, parse_file  # type: ignore[import-untyped]
+from pybtex.database import BibliographyData  # type: ignore[import-untyped]
 from pybtex.plugin import find_plugin  # type: ignore[import-untyped]
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -21,7 +21,6 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 LOGGER = logging.getLogger(__name__)
-FILE = "references.bib"
 #: The section of a chapter that recommends sources.
 READING = "Further reading"
 
@@ -32,46 +31,6 @@ class Sources:
 
     cited: frozenset[str] = field(default_factory=frozenset)
     linked: frozenset[str] = field(default_factory=frozenset)
-
-
-def read_references(path: Path) -> BibliographyData:
-    """Return the entries of a BibTeX file.
-
-    Raises:
-        pybtex.exceptions.PybtexError: if it is not one.
-    """
-    return _parsed(path, path.stat().st_mtime_ns)
-
-
-@lru_cache(1)
-def _parsed(path: Path, changed: int) -> BibliographyData:  # noqa: ARG001 - a new version is a new entry
-    return parse_file(str(path), "bibtex")
-
-
-def addresses_of(entry: Entry) -> list[str]:
-    """Return where an entry can be read: its DOI's address, its eprint's, its own."""
-    fields = entry.fields
-    found = []
-    if "doi" in fields:
-        found.append(f"https://doi.org/{fields['doi']}")
-    if "eprint" in fields:
-        found.append(f"https://arxiv.org/abs/{fields['eprint']}")
-    if "url" in fields:
-        found.append(fields["url"])
-    return found
-
-
-def entry_for(address: str, references: BibliographyData) -> str | None:
-    """Return the key of the entry that an address belongs to; None if there is none.
-
-    An address belongs to an entry if it is one of the entry's or lies below it. DOIs have no case.
-    """
-    wanted = address.lower().rstrip("/")
-    for key, entry in references.entries.items():
-        for own in addresses_of(entry):
-            if wanted == own.lower() or wanted.startswith(f"{own.lower()}/"):
-                return str(key)
-    return None
 
 
 def _is_reading(section: nodes.Node) -> bool:

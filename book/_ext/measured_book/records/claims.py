@@ -12,25 +12,20 @@
     What was found, with numbers of the page; the test itself says it if this is left out.
     ```
 
-A source is an entry of ``references.bib``, or ``name <address>``; in words alone if it has no address.
+How the words are read: `measured_book.pages.bibliography`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
-from pathlib import Path
 
-from measured_book.pages.references import FILE, addresses_of, read_references
 from measured_book.records.html import (
     absent_claim_html,
     data_key,
     ledger_link,
-    named_source,
     quotation_html,
     source_html,
     verdict_mark,
 )
-from pybtex.database import Entry  # type: ignore[import-untyped]
 
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.report.numbers import unbroken
@@ -38,73 +33,20 @@ from tinytorch.report.provenance import WITHHELD
 from tinytorch.report.records import Json
 from tinytorch.report.verdicts import evidence_words, placeholders
 
-#: A role of a number in the words of a claim; the record keeps its key in braces.
-_NUMBER = re.compile(r"\{measured\}`([^`]+)`")
+#: The words of a claim that has none on its page, so that its record is whole and nothing else of the page is lost.
+NO_WORDS: Json = {"statement": "…", "quote": "…", "source": "…", "source_url": None, "evidence": ""}
 
 
-def claim_words(lines: Sequence[str], source: str, bibliography: Path) -> Json:
-    """Return the words of a claim: ``statement``, ``quote``, ``evidence``, which may be empty, and its source.
-
-    Args:
-        lines: of the directive: the quote behind ``>``, then the statement, then what was found.
-        source: key of an entry of the bibliography, or ``name <address>``.
-        bibliography: the file of references.
-
-    Raises:
-        ValueError: if quote, statement or source is missing, or the source is neither.
-    """
-    quote = " ".join(line.lstrip("> ").strip() for line in lines if line.startswith(">"))
-    rest = "\n".join(line for line in lines if not line.startswith(">"))
-    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", rest.strip()) if part.strip()]
-    if not quote.strip() or not paragraphs:
-        raise ValueError("a claim needs its source's words behind '>', and below them what they claim, in one sentence")
-    name, address = _source(source, bibliography)
-    return {
-        "statement": paragraphs[0],
-        "source": name,
-        "source_url": address,
-        "quote": quote.strip(),
-        "evidence": _NUMBER.sub(r"{\1}", " ".join(paragraphs[1:])),
-    }
-
-
-def _source(source: str, bibliography: Path) -> tuple[str, str | None]:
-    name, address = named_source(source)
-    if address is not None:
-        return name, address
-    entry = read_references(bibliography).entries.get(source)
-    if entry is None and " " in source.strip():  # which can be read nowhere
-        return source.strip(), None
-    if entry is None:
-        raise ValueError(
-            f"source must be an entry of {FILE}, or a name with an address as in 'Who, What, 2020 <https://…>', "
-            f"not {source!r}"
-        )
-    return _entry_name(entry), next(iter(addresses_of(entry)), None)
-
-
-def _entry_name(entry: Entry) -> str:
-    """Return an entry as a page names it: ``"Nagel et al., A White Paper, 2021"``; of a course its title alone."""
-    plain = str(entry.fields["title"]).replace("{", "").replace("}", "")
-    people = entry.persons.get("author", [])
-    if not people or "year" not in entry.fields:
-        return plain
-    first = " ".join(people[0].last_names).replace("{", "").replace("}", "")
-    several = " et al." if len(people) > 2 else f" and {' '.join(people[1].last_names)}" if len(people) == 2 else ""
-    return f"{first}{several}, {plain}, {entry.fields['year']}"
+def has_words(claim: Json) -> bool:
+    """Return whether a claim's record got the words that its page should have for it."""
+    return bool(claim["statement"] != NO_WORDS["statement"])
 
 
 def completed(record: Json, words: Mapping[str, Json]) -> Json:
-    """Return a claim's record with the words that its page has for it; the record's own, if it brought them.
-
-    Raises:
-        ValueError: if the page has none.
-    """
+    """Return a claim's record with the words that its page has for it; the record's own, if it brought them."""
     if record["kind"] != "claim" or "statement" in record:
         return record
-    if record["key"] not in words:
-        raise ValueError(f"{record['key']!r} is tested, but nothing says what is claimed: write ```{{claim}} for it")
-    said = words[record["key"]]
+    said = words.get(record["key"], NO_WORDS)
     evidence = said["evidence"] or evidence_words(record)
     if record["verdict"] == Verdict.WITHHELD:
         evidence = f"{evidence} {WITHHELD}"

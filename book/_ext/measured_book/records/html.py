@@ -7,6 +7,7 @@ from html import escape
 from typing import TypeVar
 
 from docutils import nodes
+from measured_book.pages.bibliography import named_source
 
 from tinytorch.perf.measuring.conditions import (
     ColdSets,
@@ -337,12 +338,6 @@ def filled_line(text: str, number: Callable[[str], Slot]) -> nodes.paragraph:
 def line_html(line: nodes.Element) -> str:
     """Return the HTML of a line of text and slots."""
     return "".join(part.written() if isinstance(part, Slot) else escape(part.astext()) for part in line.children)
-
-
-def named_source(source: str) -> tuple[str, str | None]:
-    """Return name and address of a source written as ``name <address>``; None for the address if it has none."""
-    found = re.fullmatch(r"(?P<name>.+?)\s*<(?P<address>https?://[^>\s]+)>", source)
-    return (found["name"], found["address"]) if found else (source, None)
 
 
 def quoted_html(number: str, source: str) -> str:

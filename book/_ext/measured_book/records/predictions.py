@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from measured_book.names import choices_fault, split_reference
 from measured_book.pages.elements import Fold, LateHtml, add_nothing
 from measured_book.records.exhibits import Exhibit
 from measured_book.records.roles import Pending, warn
-from measured_book.state import split_reference, state_of
+from measured_book.state import BookState, state_of
 from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util.docutils import SphinxDirective
@@ -59,17 +60,14 @@ class _OfRecord(LateHtml):
     of_all_pages = False
 
     def record(self, app: Sphinx, docname: str) -> Json | None:
-        """Return the record if it fits the question; warns if not."""
+        """Return the record if it fits the question."""
         found = state_of(app.env).find(self["reference"], docname, *_ANSWERS)
-        if found is None:
-            warn(f"a prediction asks for {self['reference']!r}, but no number, verdict or claim has this key", self)
-        elif found["kind"] in NUMBER_KINDS and self["choices"]:
-            warn(f"a prediction of the number {self['reference']!r} takes no choices", self)
-            return None
-        elif found["kind"] in ("verdict", "claim") and not self["choices"]:
-            warn(f"a prediction of the {found['kind']} {self['reference']!r} needs :choices: a | b", self)
-            return None
-        return found
+        return found if found is None or self.fault(found) is None else None
+
+    def fault(self, record: Json) -> str | None:
+        """Return why the question does not fit the record; None if it does."""
+        kind = "number" if record["kind"] in NUMBER_KINDS else record["kind"]
+        return choices_fault(kind, self["reference"], self["choices"])
 
 
 class PredictionForm(_OfRecord):
@@ -77,12 +75,24 @@ class PredictionForm(_OfRecord):
 
     def html(self, app: Sphinx, docname: str) -> str:
         """Return the form with all that is needed to judge a guess."""
+        self._check(state_of(app.env), docname)
         record = self.record(app, docname)
         if record is None or record["kind"] == ABSENT:
             return ""
         if record["kind"] in NUMBER_KINDS and not format_record(record).is_resolved:
             return ""
         return form_html(record, self)
+
+    def _check(self, state: BookState, docname: str) -> None:
+        """Warn if no record answers the question, or one that it does not fit."""
+        found, reference = state.find(self["reference"], docname, *_ANSWERS), self["reference"]
+        if found is None:
+            fault = state.missing(reference, docname, "number, verdict or claim", *_ANSWERS)
+            fault = fault and f"{{predict}}: {fault}"
+        else:
+            fault = self.fault(found)
+        if fault:
+            warn(fault, self)
 
 
 def form_html(record: Json, node: PredictionForm) -> str:
@@ -232,7 +242,7 @@ class PredictDirective(SphinxDirective):
         reference = self.arguments[0].strip()
         place = next((i for i, line in enumerate(self.content) if line.strip() == SEPARATOR), len(self.content))
         if not any(line.strip() for line in self.content[:place]):
-            warn(f"the prediction of {reference!r} has no question", self.get_location())
+            warn(f"{{predict}} {reference} has no question: write it above the line {SEPARATOR}", self.get_location())
             return []
         state_of(self.env).of(self.env.docname).uses.add(split_reference(reference, self.env.docname)[0])
         ident = f"predict-{self.env.new_serialno('predict') + 1}"
@@ -254,7 +264,7 @@ class PredictDirective(SphinxDirective):
     def _answered(self, reference: str, answer: PredictionAnswer) -> nodes.paragraph:
         if self.options.get("choices"):
             return nodes.paragraph("", "", answer)
-        number = Pending(role="measured", reference=reference)
+        number = Pending(role="measured", reference=reference, is_answer=True)
         self.set_source_info(number)
         return nodes.paragraph("", "It is ", number, answer, nodes.Text("."))
 

@@ -8,16 +8,18 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from measured_book.names import split_reference
 from measured_book.notebooks.downloads import downloads_of
-from measured_book.pages.elements import Written, raw_html
-from measured_book.pages.references import FILE
+from measured_book.pages.bibliography import FILE, claim_words, named_source
+from measured_book.pages.elements import Written, line_of, place_of, raw_html
 from measured_book.records.card import CARD_ID, TITLE, card_html
 from measured_book.records.claims import (
+    NO_WORDS,
     absent_row,
     claim_line,
     claim_row,
-    claim_words,
     claims_table,
+    has_words,
     linked_row,
 )
 from measured_book.records.exhibits import Exhibit, place_exhibits
@@ -30,15 +32,14 @@ from measured_book.records.html import (
     filled_line,
     hold_punctuation,
     line_html,
-    named_source,
     number_slot,
     quoted_html,
     verdict_slot,
 )
 from measured_book.records.ledger import Row, ledger_html, row_id
 from measured_book.records.outputs import refuse
-from measured_book.records.store import RecordError, executed_notebook, forget_notebook, read_page
-from measured_book.state import BookState, reading_order, split_reference, state_of
+from measured_book.records.store import PageRecords, RecordError, executed_notebook, forget_notebook, read_page
+from measured_book.state import BookState, PageState, reading_order, state_of
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
@@ -60,13 +61,14 @@ def warn(message: str, location: Any) -> None:
 
 
 class ShowError(Exception):
-    """Refusal to show a record; the message says which and why."""
+    """Refusal to show a record; the message says which and why. It is empty where another warning has said that."""
 
 
 class Pending(nodes.General, nodes.Inline, nodes.Element):
     """Place of something that is made of records once all pages are read.
 
-    Attributes: ``role`` (measured, verdict, claim, ledger or card) and ``reference``.
+    Attributes: ``role`` (measured, verdict, claim, ledger or card), ``reference``, and of a role ``written``: how the
+    page has it.
     """
 
 
@@ -77,7 +79,7 @@ class _PendingRole(SphinxRole):
         reference = self.text.strip()
         page, _ = split_reference(reference, self.env.docname)
         state_of(self.env).of(self.env.docname).uses.add(page)
-        node = Pending(role=self.name, reference=reference)
+        node = Pending(role=self.name, reference=reference, written=f"{{{self.name}}}`{self.text}`")
         self.set_source_info(node)
         return [node], []
 
@@ -114,6 +116,7 @@ class ClaimDirective(SphinxDirective):
                     list(self.content), self.options.get("source", ""), bibliography
                 )
             except ValueError as error:
+                here.claim_words[reference] = NO_WORDS
                 warn(f"claim {reference!r}: {error}", self.get_location())
         here.claims.add(reference)
         here.uses.add(split_reference(reference, self.env.docname)[0])
@@ -162,8 +165,8 @@ def _settle_where_measured(doctree: nodes.document, state: BookState, docname: s
     for held in list(doctree.findall(WhereMeasured)):
         found = [state.find(reference, docname, *kinds) for reference in held["references"]]
         for reference, record in zip(held["references"], found, strict=True):
-            if record is None:
-                warn(f"{{{held['name']}}} names {reference!r}, but page {docname!r} has recorded nothing so", held)
+            if record is None and (missing := state.missing(reference, docname, "record", *kinds)):
+                warn(f"{{{held['name']}}}: {missing}", held)
         measured = all(record is not None and record["kind"] != ABSENT for record in found) is not state.shows_other
         left.append(held.parent)
         held.replace_self(held.children if measured == (held["name"] == "if-measured") else [])
@@ -194,7 +197,7 @@ def _gather_claims(doctree: nodes.document) -> None:
     """Put the claims of the section in which a table of them stands into that table."""
     for table in [node for node in doctree.findall(Pending) if node["role"] == "claims"]:
         beside = [each for each in table.parent.findall(Pending) if each["role"] == "claim"]
-        table["rows"] = [each["reference"] for each in beside]
+        table["rows"] = beside
         for each in beside:
             each.parent.remove(each)
 
@@ -222,8 +225,7 @@ class ResolveRecords(SphinxPostTransform):
             try:
                 made = makers[node["role"]](node)
             except ShowError as error:
-                warn(str(error), node)
-                made = raw_html(f'<strong class="missing">{escape(str(error))}</strong>')
+                made = _refused(error, node)
             if self.app.builder.format != "html":
                 node.replace_self(self._text_of(node))
                 continue
@@ -240,9 +242,8 @@ class ResolveRecords(SphinxPostTransform):
     def _record(self, reference: str, *kinds: str) -> Json:
         record = self._state.find(reference, self._docname, *kinds)
         if record is None:
-            page, key = split_reference(reference, self._docname)
             wanted = "number" if kinds[0] in NUMBER_KINDS else kinds[0]
-            raise ShowError(f"page {page!r} has recorded no {wanted} {key!r}")
+            raise ShowError(self._state.missing(reference, self._docname, wanted, *kinds) or "")
         return record
 
     def _address(self, docname: str) -> str:
@@ -314,7 +315,12 @@ class ResolveRecords(SphinxPostTransform):
 
     def _claims(self, node: Pending) -> nodes.Element:
         page = self._state.of(self._docname).records
-        here = [self._record(reference, "claim", ABSENT) for reference in node["rows"]]
+        here = []
+        for claim in node["rows"]:
+            try:
+                here.append(self._record(claim["reference"], "claim", ABSENT))
+            except ShowError as error:
+                _refused(error, claim)
         keys = {record["key"] for record in here if record["page"] == self._docname}
         elsewhere = [record for record in (page.of_kind("claim") if page else []) if record["key"] not in keys]
         said: list[nodes.paragraph] = []
@@ -354,13 +360,24 @@ class ResolveRecords(SphinxPostTransform):
     def _ledger_row(self, record: Json, node: Pending) -> Row:
         home = self._home(record)
         if home is None:
-            warn(f"claim {record['key']!r} of page {record['page']!r} is discussed on no page: add its {{claim}}", node)
+            if has_words(record):
+                warn(
+                    f"claim {record['key']!r} of page {record['page']!r} is discussed on no page: add its {{claim}}",
+                    node,
+                )
             home = record["page"]
         evidence, _ = self._evidence(record, self._idents)
         return Row(record, line_html(evidence), self._title(home), self._address(home))
 
     def _card(self, _: Pending) -> nodes.raw:
         return raw_html(card_html(self._state.records[self._docname], downloads_of(self.env, self._docname)))
+
+
+def _refused(error: ShowError, node: Pending) -> nodes.raw:
+    """Return what stands in the place of a record that is not shown; warns at the line of what names it."""
+    if str(error) and not node.get("is_answer"):
+        warn(str(error), place_of(node))
+    return raw_html(f'<strong class="missing">{escape(str(error) or node["reference"])}</strong>')
 
 
 def _on_page(reference: str, page: str) -> str:
@@ -388,7 +405,7 @@ class TakeRecords(SphinxTransform):
                 output.parent.remove(output)
         for node in self.document.findall(Pending):
             if isinstance(node.parent, nodes.title):
-                warn("a number cannot stand in a heading, which is copied to where numbers are not resolved", node)
+                warn("a number cannot stand in a heading: write it into the text below", place_of(node))
         self._take(state, docname)
         _settle_where_measured(self.document, state, docname)
 
@@ -399,15 +416,36 @@ class TakeRecords(SphinxTransform):
             return
         refuse(self.document, notebook, docname)
         executed = NbMetadataCollector.get_exec_data(self.env, docname)
+        here = state.of(docname)
         try:
-            words = state.of(docname).claim_words
-            records = read_page(notebook, docname, executed.get("runtime") if executed else None, words)
+            records = read_page(notebook, docname, executed.get("runtime") if executed else None, here.claim_words)
         except RecordError as error:
+            here.refused = True
             warn(str(error), docname)
             return
         if records is not None:
-            state.of(docname).records = records
+            here.records = records
+            self._check_claims(here, records)
             _append_card(self.document)
+
+    def _check_claims(self, here: PageState, records: PageRecords) -> None:
+        """Warn of each claim that is tested and that the text has no words for.
+
+        Where the text has a claim that no cell tests, one of the two keys is wrong, and that is said in its place.
+        """
+        docname, path = self.env.docname, str(self.env.doc2path(self.env.docname))
+        tested = {record["key"] for record in records.of_kind("claim", ABSENT)}
+        if {key for page, key in (split_reference(each, docname) for each in here.claims) if page == docname} - tested:
+            return
+        for record in records.of_kind("claim"):
+            key = record["key"]
+            if has_words(record) or key in here.claim_words:
+                continue
+            said = (
+                f"page.test({key!r}, ...) tests a claim that the page does not state: write ```{{claim}} {key}``` with "
+            )
+            said += "the source's words behind '>' and below them, in one sentence, what they claim"
+            warn(said, (docname, line_of(f'"{key}"', path)))
 
 
 def _append_card(doctree: nodes.document) -> None:

@@ -182,10 +182,7 @@ def read_page(
             raise RecordError(f"two records have the key {key!r}")
         if _not_finite(record):
             raise RecordError(f"record {key!r} holds a number that is not finite")
-        try:
-            page.records[str(key)] = completed(record, claim_words or {})
-        except ValueError as error:
-            raise RecordError(str(error)) from None
+        page.records[str(key)] = completed(record, claim_words or {})
     if not page.records:
         return None
     try:

@@ -109,7 +109,8 @@ def describe(_: Sphinx, pagename: str, __: str, context: dict[str, Any], doctree
         return
     text = GENERATED.get(pagename, "") if doctree is None else description_of(doctree)
     if not text:
-        LOGGER.warning("the page has no sentence that could describe it [site]", location=pagename, type="site")
+        said = "the page has no sentence that describes it in lists of results: write one below its title [site]"
+        LOGGER.warning(said, location=pagename, type="site")
         return
     context["metatags"] = f'{context.get("metatags", "")}<meta name="description" content="{escape(text)}">\n'
 
