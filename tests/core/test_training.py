@@ -13,7 +13,7 @@ from tinytorch.core.losses import CrossEntropyLoss, MSELoss
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import SGD, Adam, AdamW
 from tinytorch.core.tensor import Tensor
-from tinytorch.core.training import fit, train_step
+from tinytorch.core.training import fit, train_step, training_steps
 
 
 def spirals(count: int) -> tuple[Any, Any]:
@@ -127,3 +127,28 @@ def test_a_schedule_scales_the_rate_from_0_towards_1_and_is_undone() -> None:
     np.testing.assert_allclose(asked, [0, 0.25, 0.5, 0.75])
     np.testing.assert_allclose(rates, [0.4, 0.3, 0.2, 0.1])
     assert optimizer.lr == 0.4
+
+
+def test_fit_trains_with_the_step_that_is_chosen_around_it() -> None:
+    made: list[list[tuple[int, ...]]] = []
+
+    def make_step() -> Any:
+        shapes: list[tuple[int, ...]] = []
+        made.append(shapes)
+
+        def step(model: Module, inputs: Any, targets: Any, loss: Any, optimizer: Any) -> float:
+            shapes.append(inputs.shape)
+            return train_step(model, inputs, targets, loss, optimizer)
+
+        return step
+
+    def train() -> list[float]:
+        x, y = np.ones((5, 2), np.float32), np.ones((5, 1), np.float32)
+        model = Linear(2, 1, seed=0)
+        return fit(model, DataLoader(x, y, batch_size=3), MSELoss(), SGD(model.parameters(), lr=0.1), 1).losses
+
+    alone = train()
+    with training_steps(make_step):
+        assert train() == train() == alone
+    assert train() == alone
+    assert made == [[(3, 2), (2, 2)]] * 2, "each training makes a step of its own, and only within the body"
