@@ -1,10 +1,10 @@
 """The spread between repeats, on made processes whose spread is known, and places that move what is allocated."""
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -136,12 +136,13 @@ def test_what_is_known_of_runs_goes_into_the_conditions(monkeypatch: pytest.Monk
         assert parts_of(part.conditions) == pytest.approx((np.hypot(0.03, blocks), 0.01, 2.0))
 
 
-@pytest.mark.parametrize(("known", "seconds", "due"), [(23, 5, True), (24, 31, False), (24, 33, True)])
+@pytest.mark.parametrize(("known", "seconds", "due"), [(23, 3, False), (23, 5, True), (24, 31, False), (24, 33, True)])
 def test_who_knows_many_processes_looks_more_seldom(
     known: int, seconds: float, due: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(between_run_variance, "known_variance", lambda: replace(PRIOR, processes=known))
-    monkeypatch.setattr(between_run_variance, "_last_sample", time.monotonic() - seconds)
+    monkeypatch.setattr(between_run_variance, "_last_sample", 100.0)
+    monkeypatch.setattr(between_run_variance, "time", SimpleNamespace(monotonic=lambda: 100.0 + seconds))
     assert spread_sample_is_due() is due
 
 
@@ -155,6 +156,8 @@ def test_processes_are_kept_and_more_of_them_are_taken_the_next_time(
     monkeypatch.delenv(between_run_workloads.LOOKS)
     monkeypatch.setattr(between_run_workloads, "answer_of", answered)
     monkeypatch.setattr(between_run_variance, "_last_sample", None)
+    now = [0.0]
+    monkeypatch.setattr(between_run_variance, "time", SimpleNamespace(monotonic=lambda: now[0]))
     known_variance.cache_clear()
     try:
         assert known_variance() is None
@@ -164,7 +167,7 @@ def test_processes_are_kept_and_more_of_them_are_taken_the_next_time(
         assert found is not None
         assert len(between_run_variance.kept_processes()) == found.processes == 2
         assert not spread_sample_is_due()
-        monkeypatch.setattr(between_run_variance, "EVERY", 0.0)
+        now[0] += 5.0
         assert spread_sample_is_due()
         interleave({"one": lambda: None}, repeats=1)
         assert len(between_run_variance.kept_processes()) == 3
