@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scripts.blas_settings import ignored_warnings
@@ -26,8 +26,8 @@ from tinytorch.report.records import Json
 
 # Two seconds of each process to load, for formats of JSON schemas that no test in it checks.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
-# Hypothesis ends an example after 200 ms otherwise, and no test may depend on how fast or busy the machine is.
-settings.register_profile("any machine", deadline=None)
+# Hypothesis ends slow examples otherwise, and slow draws, and no test may depend on how fast or busy the machine is.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
 
 

@@ -78,8 +78,7 @@ def test_a_real_process_is_checked_and_timed() -> None:
     assert not isinstance(found, Unmeasured)
     (raced,) = found
     times = raced.times["tinytorch"]
-    assert times.n == 6
-    assert 0 < times.median < 1
+    assert (times.n, times.unit) == (6, "s")
     assert raced.differences == {"tinytorch": 0.0}
     assert raced.cores == cores
     assert times.conditions.blas_threads == limited_blas_threads(cores)

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +17,9 @@ import pytest
 
 from tests.perf.synthetic_machine import CACHES, synthetic_ceilings
 from tinytorch.perf.host.identity import identity
+from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.int8.instructions import available_dots
+from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.machine import Ceilings, ceilings, store
 from tinytorch.perf.machine.store import StageProgress, ceilings_from_json, kept_ceilings, settled_ceilings
 from tinytorch.perf.measuring import Measurement
@@ -56,8 +59,8 @@ def small_run(threads: int, **environment: str) -> Ceilings:
     return ceilings_from_json(json.loads(done.stdout))
 
 
-def registers(made: Ceilings, probe: str) -> set[str]:
-    return {name.split()[1] for name in made.evidence[probe]}
+def registers(found: Mapping[str, int]) -> set[str]:
+    return {name.split()[1] for name in found}
 
 
 def test_all_probes_run_on_all_cores_with_what_the_cpu_has() -> None:
@@ -72,9 +75,8 @@ def test_all_probes_run_on_all_cores_with_what_the_cpu_has() -> None:
     assert made.fp32_peak.n >= 6
     assert made.clock.conditions.cores is None or len(made.clock.conditions.cores) == threads
     if "avx512f" in identity().extensions and not os.environ.get("NUMBA_CPU_NAME"):
-        # The fastest is told, which beside other tests need not be the one with the widest registers.
-        assert registers(made, "multiply-add") & {"ymm", "zmm"}
-        assert registers(made, "read") & {"ymm", "zmm"}
+        for kernel in (probes.multiply_add(16, 4), probes.read(16)):
+            assert registers(evidence(kernel)) & {"ymm", "zmm"}
 
 
 def test_without_wide_vectors_everything_works_and_says_so() -> None:
@@ -82,7 +84,7 @@ def test_without_wide_vectors_everything_works_and_says_so() -> None:
     assert made.int8_from == "multiply"
     assert made.fp32_peak.median > 0
     wide = "xmm" if platform.machine() == "x86_64" else "v"
-    assert registers(made, "multiply-add") == registers(made, "triad") == {wide}
+    assert registers(made.evidence["multiply-add"]) == registers(made.evidence["triad"]) == {wide}
 
 
 COMPILED_FOR = """

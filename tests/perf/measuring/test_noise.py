@@ -94,7 +94,6 @@ def test_one_disturbed_comparison_does_not_decide(monkeypatch: pytest.MonkeyPatc
 
 def test_the_small_floor_is_measured_once_and_bad_plans_raise() -> None:
     assert small_noise_floor() is small_noise_floor()
-    assert small_noise_floor().ratio > 1
     with pytest.raises(ValueError, match="pairs"):
         noise_floor(lambda: None, "nothing", pairs=5)
     with pytest.raises(ValueError, match="ratio"):

@@ -1,11 +1,20 @@
 """One's own timing loop: its samples become a measurement with all conditions, or are refused."""
 
 import gc
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tinytorch.perf.measuring import Measurement, between_run_variance, from_samples, from_turns, own_loop, ratio
+from tinytorch.perf.measuring import (
+    Measurement,
+    between_run_variance,
+    from_samples,
+    from_turns,
+    own_loop,
+    own_loops,
+    ratio,
+)
 from tinytorch.perf.measuring.between_run_variance import BetweenRunVariance, with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
 
@@ -17,16 +26,18 @@ def known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(between_run_variance, "known_variance", lambda: BetweenRunVariance(0.03, 0.01, 2.0, 10))
 
 
-def test_samples_get_what_repeats_differ_by_and_all_conditions() -> None:
+def test_samples_get_what_repeats_differ_by_and_all_conditions(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran, wall = iter((5, 35)), iter((100, 140))
+    clocks = SimpleNamespace(process_time_ns=lambda: next(ran), perf_counter_ns=lambda: next(wall))
+    monkeypatch.setattr(own_loops, "time", clocks)
     with own_loop(warmup_runs=3) as loop:
         assert not gc.isenabled()
-        sum(range(100_000))
     assert gc.isenabled()
     found = from_samples("a request", WAITS, sample="requests", conditions=loop.conditions)
     assert found.samples == WAITS
     assert found.spread_between_runs == pytest.approx(0.03)
     assert (found.conditions.warmup_runs, found.conditions.collector_off) == (3, True)
-    assert found.conditions.cpu_per_wall
+    assert found.conditions.cpu_per_wall == 0.75
     assert found.interval == with_between_run_spread(Measurement("plain", WAITS, "s")).interval
     assert found.interval.low < Measurement("plain", WAITS, "s").interval.low
 

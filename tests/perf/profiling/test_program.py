@@ -1,4 +1,7 @@
-"""Programs of any kind under the profiler, by the command: each is reported, whatever it does and however it ends."""
+"""Programs of any kind under the profiler, by the command: each is reported, whatever it does and however it ends.
+
+They work until they were looked at, however long that takes.
+"""
 
 import builtins
 import io
@@ -21,25 +24,38 @@ from tinytorch.perf.profiling.program import IMPORT, profile_program
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 
-#: Work of the interpreter's own, of about the same time in each call.
-SPIN = "def spin(n):\n    s = 0\n    for i in range(n):\n        s += i * i\n    return s\n"
+#: Work of the interpreter's own until the thread that samples stacks has looked at them so many times more.
+SPIN = """
+import threading
+def unseen(looks=9):
+    (thread,) = [each for each in threading.enumerate() if each.name == "tinytorch: looks"]
+    sampler = thread._target.__self__
+    until = sampler._looks + looks
+    while sampler._looks < until and thread.is_alive():
+        yield
+def spin(looks=9):
+    for _ in unseen(looks):
+        for _ in range(1000):
+            pass
+"""
 
 
-def report_of(path: Path, *arguments: str, seconds: float | None = None, module: bool = False) -> Any:
+def report_of(folder: Path, text: str) -> Any:
     """Return what the profile of a program has as JSON."""
-    return profile_program(str(path), arguments, seconds=seconds, module=module).to_json()
+    (folder / "train.py").write_text(text)
+    return profile_program(str(folder / "train.py")).to_json()
 
 
-def command(folder: Path, *arguments: str, stdin: str | None = None) -> tuple[int, Any, str]:
+def command(folder: Path, *arguments: str) -> tuple[int, Any, str]:
     """Return exit code, the JSON that the command wrote (None without), and all that it said."""
     target = folder / "report.json"
     asked = [sys.executable, "-m", "tinytorch", "profile", "--json", target.name, *arguments]
     here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    done = subprocess.run(asked, cwd=folder, env=here, input=stdin, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(asked, cwd=folder, env=here, capture_output=True, text=True)
     return done.returncode, json.loads(target.read_text()) if target.is_file() else None, done.stdout + done.stderr
 
 
-#: What follows work, how long it may take, and the exit code.
+#: What follows work, after how many seconds it is stopped, and the exit code.
 ENDS = {
     "of itself": ("", None, 0),
     "in another folder": ("import os, tempfile; os.chdir(tempfile.mkdtemp())", None, 0),
@@ -48,17 +64,20 @@ ENDS = {
     "by an exception that is no error": ("raise GeneratorExit", None, 1),
     "by Ctrl-C": (  # which a program in the background of a shell has switched off
         "import os, signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "os.kill(os.getpid(), signal.SIGINT); spin(10**9)",
+        "os.kill(os.getpid(), signal.SIGINT); spin(1000)",
         None,
         130,
     ),
     "by KeyboardInterrupt": ("raise KeyboardInterrupt", None, 130),
-    "terminated": ("import os, signal; os.kill(os.getpid(), signal.SIGTERM); spin(10**9)", None, 143),
-    "never": ("while True:\n    spin(10000)", 0.7, 124),
-    "never, and catches errors": ("while True:\n    try: spin(10000)\n    except Exception: pass", 0.7, 124),
-    "never, and sleeps": ("import time; time.sleep(1000)", 0.7, 124),
+    "terminated": ("import os, signal; os.kill(os.getpid(), signal.SIGTERM); spin(1000)", None, 143),
+    "when its time is over, though it catches errors": (
+        "import os, signal; assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= 1000\n"
+        "try: os.kill(os.getpid(), signal.SIGALRM); spin(1000)\nexcept Exception: pass",
+        1000,
+        124,
+    ),
     "with its output elsewhere": ("import io, sys; sys.stdout = sys.stderr = io.StringIO()", None, 0),
-    "deep in a recursion": ("def down(n):\n    spin(500)\n    if n: down(n - 1)\ndown(900)", None, 0),
+    "deep in a recursion": ("def down(n):\n    down(n - 1) if n else spin()\ndown(900)", None, 0),
     "by os._exit": ("import os; os._exit(5)", None, 5),
 }
 
@@ -66,7 +85,7 @@ ENDS = {
 @pytest.mark.parametrize("ends", ENDS)
 def test_there_is_a_report_however_a_program_ends(ends: str, tmp_path: Path) -> None:
     text, seconds, code = ENDS[ends]
-    (tmp_path / "train.py").write_text(f"{SPIN}spin(300000)\n{text}\n")
+    (tmp_path / "train.py").write_text(f"{SPIN}spin()\n{text}\n")
     done = profile_program(str(tmp_path / "train.py"), seconds=seconds)
     assert done.exit_code == code
     assert "spin" in {row["function"] for row in done.to_json()["functions"]}
@@ -76,9 +95,16 @@ def test_there_is_a_report_however_a_program_ends(ends: str, tmp_path: Path) -> 
 
 
 def test_the_command_reports_on_a_program_whose_threads_never_end_and_leaves(tmp_path: Path) -> None:
-    text = f"{SPIN}import os, threading\nos.chdir('/')\nthreading.Thread(target=spin, args=(10**12,)).start()\n"
+    text = f"""{SPIN}import os, signal
+def work():
+    spin()
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 1)
+    spin(10**9)
+os.chdir("/")
+threading.Thread(target=work).start()
+"""
     (tmp_path / "train.py").write_text(text)
-    code, report, said = command(tmp_path, "--seconds", "1", "train.py")
+    code, report, said = command(tmp_path, "--seconds", "1000", "train.py")
     assert (code, report["exit_code"]) == (124, 124), said
     assert "spin" in said
 
@@ -87,7 +113,7 @@ def test_the_command_reports_on_a_program_whose_threads_never_end_and_leaves(tmp
 def test_a_program_is_named_as_python_names_it(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = f"{SPIN}import sys\nprint(__name__, sys.argv[1:])\nspin(500000)\n"
+    text = f"{SPIN}import sys\nprint(__name__, sys.argv[1:])\nspin()\n"
     name = f"pack{abs(hash(kind))}"  # a module that is loaded is not found anew
     (tmp_path / name).mkdir()
     for file in ("__init__", "module", "__main__"):
@@ -102,76 +128,60 @@ def test_a_program_is_named_as_python_names_it(
     what = what.replace("package", name) if "package" in what else what.replace("module", f"{name}_module")
     assert main(["profile", "--json", "r.json", *(["-m"] if "-m" in kind else []), what, "--limit", "x"]) == 0
     assert "__main__ ['--limit', 'x']" in capsys.readouterr().out
-    shares = {row["function"]: row["own_share"] for row in json.loads((tmp_path / "r.json").read_text())["functions"]}
-    assert shares["spin"] > 0.3
+    assert "spin" in {row["function"] for row in json.loads((tmp_path / "r.json").read_text())["functions"]}
 
 
-def test_own_time_library_time_and_compiled_time_are_apart(tmp_path: Path) -> None:
-    text = f"""{SPIN}import json, time
-text = json.dumps(list(range(20)))
-def until(seconds, do):
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        do()
-def own():
-    spin(20000)
+def test_own_time_library_time_and_compiled_time_are_apart_and_threads_have_rows_of_their_own(tmp_path: Path) -> None:
+    text = f"""{SPIN}import queue
+lock, waiting = threading.Lock(), queue.Queue()
 def compiled():
-    time.sleep(0.02)
+    lock.acquire()
 def library():
-    json.loads(json.dumps({{str(i): [i] * 9 for i in range(300)}}, indent=1))
-for each in (own, compiled, library):
-    until(0.6, each)
+    waiting.get()
+def main():
+    with lock:
+        for each in compiled, library:
+            threading.Thread(target=each, name=each.__name__).start()
+        spin(50)
+    waiting.put("the end")
+main()
 """
-    (tmp_path / "train.py").write_text(text)
-    report = report_of(tmp_path / "train.py")
+    report = report_of(tmp_path, text)
     rows = {row["function"]: row for row in report["functions"]}
-    for name, mostly in (("spin", "own"), ("compiled", "compiled"), ("library", "library")):
-        assert rows[name][f"{mostly}_share"] == pytest.approx(0.6 / report["wall_seconds"], rel=0.25), name
-        assert rows[name][f"{mostly}_share"] > 0.7 * rows[name]["share"]
-    assert rows["until"]["with_callees"] > 0.8
-    assert {row["what"] for row in report["library_calls"]} >= {"time.sleep"}
-    assert sum(row["share"] for row in report["lines"]) == pytest.approx(1, abs=0.05)
+    for name, whose in (("spin", "own"), ("compiled", "compiled"), ("library", "library")):
+        assert rows[name][f"{whose}_share"] > 0, name
+    assert rows["main"]["with_callees"] >= rows["spin"]["share"]
+    calls = {(row["library"], row["what"]) for row in report["library_calls"]}
+    assert calls >= {("compiled code", "lock.acquire"), ("queue", "waiting.get")}
+    assert {row["thread"] for row in report["threads"]} == {"MainThread", "compiled", "library"}
+    lines, *others = (sum(row["share"] for row in report[table]) for table in ("lines", "functions", "threads"))
+    assert others == pytest.approx([lines] * 2)
 
 
 def test_a_blocking_call_of_compiled_code_is_its_lines(tmp_path: Path) -> None:
     """`sum` keeps the lock, so that no thread can look meanwhile."""
-    (tmp_path / "train.py").write_text("a = range(30_000_000)\nb = sum(a)\nc = 1\nd = len(a)\n")
-    report = report_of(tmp_path / "train.py")
-    (line, *_) = report["lines"]
-    assert (line["line"], line["source"]) == (2, "b = sum(a)")
-    assert line["compiled_share"] > 0.8
-
-
-def test_threads_have_rows_of_their_own(tmp_path: Path) -> None:
-    text = f"""{SPIN}import threading, time
-a = threading.Thread(target=spin, args=(3000000,), name="busy")
-b = threading.Thread(target=time.sleep, args=(0.3,), name="waits")
-a.start(), b.start(), a.join(), b.join()
-"""
-    (tmp_path / "train.py").write_text(text)
-    report = report_of(tmp_path / "train.py")
-    rows = {row["thread"]: row for row in report["threads"]}
-    assert rows.keys() == {"MainThread", "busy", "waits"}
-    assert rows["busy"]["own_share"] > 0.9 * rows["busy"]["share"]
+    report = report_of(tmp_path, f"{SPIN}a = range(1_000_000)\nfor _ in unseen():\n    b = sum(a)\n")
+    assert {row["source"]: row["compiled_share"] for row in report["lines"]}["b = sum(a)"] > 0
 
 
 def test_processes_are_followed_or_named(tmp_path: Path) -> None:
+    """Of one that is killed what it wrote counts, which it does at every fifth look and ever more seldom."""
     text = f"""{SPIN}import multiprocessing, os, subprocess, sys
 if __name__ == "__main__":
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        pool.map(spin, [4000000])
-    started = multiprocessing.get_context("spawn").Process(target=spin, args=(4000000,))
+        pool.map(spin, [40])
+    started = multiprocessing.get_context("spawn").Process(target=spin, args=(40,))
     started.start(), started.join()
     subprocess.run([sys.executable, "other.py"])
     subprocess.run(["sleep", "0.01"])
     if os.fork() == 0:
-        spin(4000000)
+        spin(40)
     else:
         os.wait()
         print("the end")
 """
     (tmp_path / "train.py").write_text(text)
-    (tmp_path / "other.py").write_text(f"{SPIN}spin(4000000)\n")
+    (tmp_path / "other.py").write_text(f"{SPIN}spin(40)\n")
     found, report, said = command(tmp_path, "train.py")
     assert (found, said.count("the end")) == (0, 1), said
     spinning = [row for row in report["lines"] if row["own_share"] > 0 and row["function"] == "spin"]
@@ -182,24 +192,29 @@ if __name__ == "__main__":
 
 def test_a_fork_that_is_terminated_ends_as_without_a_profiler(tmp_path: Path) -> None:
     """A handler of the profiler's in a worker would run too late where the worker waits for a lock for ever."""
-    text = f"""{SPIN}import os, signal, time
+    text = f"""{SPIN}import os, resource, signal
 for _ in range(20):
     child = os.fork()
     if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (9, 9))
         spin(10**9)
+        os._exit(0)
     os.kill(child, signal.SIGTERM)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+ends = os.pipe()
 child = os.fork()
 if child == 0:
+    spin(40)
+    os.write(ends[1], b"seen")
     spin(10**9)
-time.sleep(1)
+os.read(ends[0], 4)
 os.kill(child, signal.SIGTERM)
 os.waitpid(child, 0)
 """
     (tmp_path / "train.py").write_text(text)
     found, report, said = command(tmp_path, "train.py")
     assert (found, said.count("-15\n"), "Traceback" in said) == (0, 20, False), said
-    assert 0.5 < sum(row["seconds"] for row in report["functions"] if row["function"] == "spin") < 1.5
+    assert "spin" in {row["function"] for row in report["functions"]}
 
 
 def test_what_the_processs_state_was_before_it_is_after_it(tmp_path: Path) -> None:
@@ -208,7 +223,7 @@ def test_what_the_processs_state_was_before_it_is_after_it(tmp_path: Path) -> No
 
     (tmp_path / "train.py").write_text("import os, sys\nos.chdir('/')\nsys.path.append('x')\nsys.argv.append('y')\n")
     before = state()
-    assert 0 <= profile_program(str(tmp_path / "train.py")).lines.cost < 0.5
+    profile_program(str(tmp_path / "train.py"))
     assert state() == before
 
 

@@ -42,7 +42,7 @@ def test_collectives_are_timed_alike_on_all_ranks(told: Told) -> None:
     assert np.min(one["seconds"]) > 0
     assert len(one["barrier"]) == 7
     assert all(loops >= 2 and loops % 2 == 0 for loops in one["loops"])
-    assert 0 < one["cpu_per_wall"] < 1.5
+    assert one["cpu_per_wall"] > 0
     assert told[0]["few"] == 6
 
 

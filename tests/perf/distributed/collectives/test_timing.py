@@ -16,7 +16,6 @@ from tinytorch.perf.distributed.collectives.timing import ring_all_reduce
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 
 Array = npt.NDArray[Any]
-_SECONDS = 10.0
 
 
 class Thread:
@@ -38,7 +37,7 @@ class Thread:
 
     def receive(self, source: int, tag: int = 0) -> Array:
         del tag
-        return self._mail[source, self.rank].get(timeout=_SECONDS)
+        return self._mail[source, self.rank].get()
 
 
 def summed(arrays: list[Array]) -> tuple[list[Array], list[Thread]]:

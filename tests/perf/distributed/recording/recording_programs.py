@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.module import Module
-from tinytorch.core.tensor import Tensor
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.recording.clocks import align
 from tinytorch.perf.distributed.recording.timeline import Timeline, recorded
@@ -15,22 +13,8 @@ from tinytorch.perf.measuring.codec import to_json
 
 #: Of the clock that each rank is given: nanoseconds ahead of its own, and faster by as many in a million.
 AHEAD, FASTER = 10**12, 300
-#: Rounds in which rank 1 comes late, and products that it makes in each.
-ROUNDS, PRODUCTS = 5, 2
-
-
-class Work(Module):
-    """Products of square matrices."""
-
-    def __init__(self, products: int) -> None:
-        self.products = products
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return ``x`` multiplied by itself; the product is made as often as asked."""
-        y = x
-        for _ in range(self.products):
-            y = x @ x
-        return y
+#: Rounds in which ranks wait for one another, and sum.
+ROUNDS = 5
 
 
 def wrong(when: int, rank: int) -> int:
@@ -40,7 +24,7 @@ def wrong(when: int, rank: int) -> int:
 
 def all_recordings(communicator: Communicator) -> dict[str, Any]:
     """Return what the tests look at; recordings are those of rank 0."""
-    found = {"straggler": record_straggler(communicator), "comm_info": record_talks(communicator)}
+    found = {"rounds": record_rounds(communicator), "comm_info": record_talks(communicator)}
     found["clocks"] = read_clocks(communicator)
     return found
 
@@ -50,7 +34,6 @@ def read_clocks(communicator: Communicator) -> dict[str, Any]:
     rank = communicator.rank
     true = align(communicator)
     first = align(communicator, clock=lambda: wrong(time.perf_counter_ns(), rank))
-    Work(PRODUCTS)(Tensor(np.ones((512, 512), np.float32)))
     last = align(communicator, clock=lambda: wrong(time.perf_counter_ns(), rank))
     clocks = first.followed_by(last)
     now = time.perf_counter_ns()
@@ -64,18 +47,14 @@ def read_clocks(communicator: Communicator) -> dict[str, Any]:
     }
 
 
-def record_straggler(communicator: Communicator) -> Any:
-    """Return the timeline of rounds in which rank 1 multiplies matrices before all sum."""
-    row, square = np.ones(1024), Tensor(np.ones((512, 512), np.float32))
-    burden = Work(PRODUCTS if communicator.rank == 1 else 0)
-    burden(square)
+def record_rounds(communicator: Communicator) -> Any:
+    """Return the timeline of rounds in which ranks wait for one another, and sum."""
+    row = np.ones(1024)
     with recorded(communicator) as recording:
         for _ in range(ROUNDS):
             communicator.barrier()
-            burden(square)
             communicator.all_reduce(row)
-    timeline = recording.gather()
-    return as_text(timeline)
+    return as_text(recording.gather())
 
 
 def record_talks(communicator: Communicator) -> Any:
