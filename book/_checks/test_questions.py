@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.book.small_book import HEADER, SMALL_FLOOR, Book, Build, one
+from tests.book.small_book import HEADER, GIVEN_FLOOR, Book, Build, one
 from tests.book.sphinx_process import SphinxProcess
 
 STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
@@ -14,9 +14,7 @@ CELL = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring import Counted
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
 FLOOR
@@ -33,7 +31,7 @@ no = Judgement(Verdict.REFUTED)
 page.claim("quick", statement="Quick.", source="Lore", quote="So.", verdict=no, evidence="It took {latency}.")
 page.absent("other", "other-verdict", reason="The other engine is not here.")
 ```
-""".replace("FLOOR", SMALL_FLOOR)
+""".replace("FLOOR", GIVEN_FLOOR)
 
 QUESTIONS = """
 :::{predict} gain

@@ -48,12 +48,15 @@ kernelspec:
 ---
 """
 
-#: What a noise floor of few comparisons takes is a tenth of that of a page of the book.
-SMALL_FLOOR = """
+#: Gives pages a noise floor that nobody measured.
+GIVEN_FLOOR = """
 import tinytorch.report.page
-from tinytorch.perf.measuring.noise import noise_floor
+from tinytorch.perf.measuring.measurement import Statistic
+from tinytorch.perf.measuring.noise import NoiseFloor
+from tinytorch.perf.measuring.statistics import Interval
 
-tinytorch.report.page.small_noise_floor = lambda: noise_floor(lambda: None, "nothing", pairs=6, comparisons=3)
+floor = Statistic("nothing against itself", (1.01, 1.02), "", value=1.02, bounds=Interval(1.01, 1.02, 0.95))
+tinytorch.report.page.small_noise_floor = lambda: NoiseFloor("nothing", (), floor)
 """
 
 FIRST = (
@@ -64,12 +67,10 @@ FIRST = (
 :tags: [remove-cell]
 from tinytorch.perf.measuring import Derived, Measurement, Modelled
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page
 """
-    + SMALL_FLOOR
+    + GIVEN_FLOOR
     + """
 page = Page("first")
 samples = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3)
@@ -171,7 +172,7 @@ from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.report import Page
 from tinytorch.report.drawings import Drawing
 """
-    + SMALL_FLOOR
+    + GIVEN_FLOOR
     + """
 page = Page("second")
 page.number("total", 41, unit="ops", what="operations of a model")
@@ -260,14 +261,6 @@ class Book:
             shutil.rmtree(self.folder / "_build" / name, ignore_errors=True)
 
 
-def whole_book(folder: Path, sphinx: SphinxProcess) -> Book:
-    """Return the small book with its three pages."""
-    book = Book(folder, sphinx)
-    for name, source in (("index", INDEX), ("first", HEADER + FIRST), ("second", HEADER + SECOND)):
-        book.write(name, source)
-    return book
-
-
 def one(within: Tag, selector: str) -> Tag:
     """Return the element that a CSS selector finds first; it must find one."""
     found = within.select_one(selector)
@@ -277,25 +270,37 @@ def one(within: Tag, selector: str) -> Tag:
 
 @dataclass
 class Story:
-    """The builds of one book, in the order in which they were made."""
+    """The builds of one book, in the order in which they were made; each changes one thing."""
 
     book: Book
     fresh: Build
     unchanged: Build
+    prose_changed: Build
     from_cache: Build
     number_changed: Build
-    package_changed: Build
+    second_alone: Build
+    first_alone: Build
+    all_pages: Build
 
 
 def tell(folder: Path, sphinx: SphinxProcess) -> Story:
-    """Build a small book in ``folder`` five times; each step changes one thing."""
-    book = whole_book(folder, sphinx)
+    """Build the small book with its three pages in ``folder``, as a `Story` says."""
+    book = Book(folder, sphinx)
+    for name, source in (("index", INDEX), ("first", HEADER + FIRST), ("second", HEADER + SECOND)):
+        book.write(name, source)
     fresh = book.build()
     unchanged = book.build()
+    book.write("second", f"{HEADER}{SECOND}\nMore.\n")
+    prose_changed = book.build()
     book.forget()
     from_cache = book.build()
     book.write("second", HEADER + SECOND.replace("41", "42").replace("(2.0e-3,", "(1.0e-3,"))
     number_changed = book.build()
     (book.folder / "package" / "module.py").write_text("x = 2\n", "utf-8")
-    package_changed = book.build()
-    return Story(book, fresh, unchanged, from_cache, number_changed, package_changed)
+    book.forget()
+    second_alone = book.build(TINYTORCH_BUILD_PAGES="second")
+    first_alone = book.build(TINYTORCH_BUILD_PAGES="first", TINYTORCH_BUILD_OUTCOME="other")
+    all_pages = book.build()
+    return Story(
+        book, fresh, unchanged, prose_changed, from_cache, number_changed, second_alone, first_alone, all_pages
+    )

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pkgutil
 import signal
 import subprocess
 import sys
@@ -60,16 +59,21 @@ class SphinxProcess:
 
 
 def load() -> None:
-    """Import what builds would each import."""
+    """Do what each build would do again: import modules, and compile the grammar of cells and schemas of notebooks."""
     sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # seconds to load, for a format of no schema here
     sys.path.insert(0, str(EXTENSIONS))
     from sphinx.application import builtin_extensions
 
-    import_module("sphinx.cmd.build")
-    for name in ("myst_nb.sphinx_ext", "sphinx_design", *builtin_extensions):
+    at_first_use = ("sqlalchemy.dialects.sqlite.aiosqlite", "ipykernel.kernelspec", "pybtex.database.input.bibtex")
+    for name in ("sphinx.cmd.build", "myst_nb.sphinx_ext", "sphinx_design", *builtin_extensions, *at_first_use):
         import_module(name)
-    for module in pkgutil.walk_packages(import_module("measured_book").__path__, "measured_book."):
-        import_module(module.name)
+    for path in EXTENSIONS.rglob("[!_]*.py"):
+        import_module(".".join(path.relative_to(EXTENSIONS).with_suffix("").parts))
+    from nbformat.validator import get_validator
+
+    import_module("pygments.lexers").get_lexer_by_name("ipython3")
+    for minor in (4, 5):  # of notebooks in the cache, and of those beside pages
+        get_validator(4, minor)
 
 
 def run(arguments: list[str], folder: str, said: str, environment: dict[str, str]) -> int:

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -11,7 +10,7 @@ from built_pages import check_site, is_left_out
 from built_site import find_pages
 from jsonschema import Draft202012Validator
 
-from tests.book.small_book import HEADER, SECOND, Book, Build, Story, one, whole_book
+from tests.book.small_book import Book, Build, Story, one
 from tests.book.sphinx_process import SphinxProcess
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import Statistic
@@ -54,9 +53,12 @@ def first(story: Story) -> BeautifulSoup:
     [
         ("fresh", ["first", "second"]),
         ("unchanged", []),
+        ("prose_changed", []),
         ("from_cache", []),
         ("number_changed", ["second"]),
-        ("package_changed", ["first", "second"]),
+        ("second_alone", ["second"]),
+        ("first_alone", ["first"]),
+        ("all_pages", []),
     ],
 )
 def test_a_build_runs_the_pages_that_changed_once_and_has_no_warning(
@@ -124,15 +126,6 @@ def test_what_says_nothing_without_a_number_is_left_out_with_its_heading(story: 
     assert "Race with the other" not in story.fresh.pages["first.html"]
 
 
-def test_a_condition_on_what_nobody_recorded_fails_the_build(tmp_path: Path, sphinx: SphinxProcess) -> None:
-    book = Book(tmp_path, sphinx)
-    book.write("index", "# Index\n\n```{toctree}\nfirst\n```\n")
-    book.write("first", HEADER + SECOND.replace('"second"', '"first"') + "\n:::{if-measured} totel\nNo.\n:::\n")
-    build = book.build()
-    assert build.code == 1
-    assert "{if-measured}: page 'first' has no record 'totel'" in build.output
-
-
 def test_a_table_stands_once_and_a_drawing_in_its_figure(story: Story, first: BeautifulSoup) -> None:
     assert len(first.select("#table-ops")) == 1
     assert {tag.name for tag in story.fresh.page("second.html").select("#figure-mechanism > *")} >= {
@@ -186,7 +179,7 @@ def test_the_notebook_download_is_the_executed_one_also_from_the_cache(story: St
 
 
 def test_under_the_title_stand_time_machine_files_and_a_report(story: Story) -> None:
-    line = one(story.package_changed.page("first.html"), ".page-line")
+    line = one(story.all_pages.page("first.html"), ".page-line")
     said, made = one(line, ".page-measured"), download(story)["provenance"]
     assert line.select_one(f'time[datetime="{made["when"]}"]') is not None
     assert made["machine"]["cpu"] in text(said)
@@ -254,14 +247,9 @@ def test_records_come_from_the_cache_as_well(story: Story) -> None:
     assert numbers(story.from_cache.page("first.html")) == numbers(story.fresh.page("first.html"))
 
 
-def test_a_change_of_prose_writes_no_other_page(tmp_path: Path, sphinx: SphinxProcess) -> None:
-    book = whole_book(tmp_path, sphinx)
-    assert book.build().code == 0
-    book.write("second", f"{HEADER}{SECOND}\nMore.\n")
-    changed = book.build()
-    assert changed.code == 0, changed.output
-    assert "More." in text(changed.page("second.html"))
-    assert "] first" not in changed.output
+def test_a_change_of_prose_writes_no_other_page(story: Story) -> None:
+    assert "More." in text(story.prose_changed.page("second.html"))
+    assert "] first" not in story.prose_changed.output
 
 
 def test_a_changed_number_changes_the_pages_that_show_it(story: Story) -> None:
@@ -304,7 +292,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> B
     book = Book(tmp_path_factory.mktemp("broken"), sphinx)
     book.write("index", "# Title\n\n```{toctree}\npage\nheading\n```\n")
     slots = "{measured}`nothing`\n\nIn a line:\n{measured}`other:nothing`\n\n{verdict}`nothing`\n\n{quoted}`73 %`"
-    rest = "```{claim} nothing\n```\n\n$\\unknowncommand{x}$\nand\n{numref}`nothing`"
+    rest = "```{claim} nothing\n```\n\n$\\unknowncommand{x}$\nand\n{numref}`nothing`\n\n:::{if-measured} totel\nNo.\n:::"
     book.write("page", f"# Page\n\nIn the the end.\n\n{slots}\n\n{rest}\n")
     book.write("heading", "# Title {measured}`nothing`\n")
     return book.build()
@@ -318,6 +306,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> B
         "page.md:10: WARNING: page 'page' has no verdict 'nothing'",
         "page.md:14: WARNING: page 'page' has no claim 'nothing'",
         "page.md:19: WARNING: page 'page' has no figure, table or equation 'nothing'",
+        "{if-measured}: page 'page' has no record 'totel'",
         "a quoted number needs its source",
         "a number cannot stand in a heading",
         "\\unknowncommand is unknown",
@@ -364,23 +353,20 @@ def test_the_variable_that_marks_a_build_stays_in_it() -> None:
     assert "TINYTORCH_BUILDING_BOOK" not in os.environ
 
 
-def test_a_build_of_some_pages_runs_no_other(tmp_path: Path, sphinx: SphinxProcess) -> None:
-    book = whole_book(tmp_path, sphinx)
-    one_page = book.build(TINYTORCH_BUILD_PAGES="second")
-    other_page = book.build(TINYTORCH_BUILD_PAGES="first", TINYTORCH_BUILD_OUTCOME="other")
-    all_pages = book.build()
-    assert [each.code for each in (one_page, other_page, all_pages)] == [0, 0, 0], one_page.output + other_page.output
-    assert [each.executed() for each in (one_page, other_page, all_pages)] == [["second"], ["first"], []]
-    before = one_page.page("first.html")
-    assert text(before.select("button.measured:not(.absent)")[0]) == "41 ops", "a number of the page that ran"
+def test_a_build_of_some_pages_shows_no_older_run_of_others(story: Story) -> None:
+    before = story.second_alone.page("first.html")
+    assert text(before.select("button.measured:not(.absent)")[0]) == "42 ops", "a number of the page that ran"
     assert text(one(before, "#claim-slow")).startswith("Not tested in this build: This build ran other pages only")
     assert text(one(before, ".page-line")).startswith("This page was not run: this build ran others only")
-    assert not is_left_out(book.site / "first.html"), "now it is run"
-    for build in (other_page, all_pages):
+    assert not is_left_out(story.book.site / "first.html"), "now it is run"
+    for build in (story.first_alone, story.all_pages):
         assert numbers(build.page("first.html"))[0] == "1.12 ms"
         assert not build.page("first.html").select("#claim-slow.not-measured")
-    other = other_page.page("first.other.html")
+
+
+def test_a_build_of_the_other_outcome_says_the_opposite(story: Story) -> None:
+    other = story.first_alone.page("first.other.html")
     assert text(other.select("button.verdict")[0]) == "not memory-bound"
     assert "supported" in text(one(other, "#claim-slow"))
     assert sentences(other) == ["Sentence", "Sentence about nothing."]
-    assert "first.other.html" not in all_pages.pages
+    assert "first.other.html" not in story.all_pages.pages

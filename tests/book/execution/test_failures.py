@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.book.small_book import HEADER, SMALL_FLOOR, Book, Build
+from tests.book.small_book import GIVEN_FLOOR, HEADER, Book, Build
 from tests.book.sphinx_process import SphinxProcess
 
 INDEX = "# Index\n\n```{toctree}\nbefore\ncells\nlater\n```\n"
@@ -17,7 +17,7 @@ CELLS = (
 ```{code-cell} ipython3
 from tinytorch.report import Page
 """
-    + SMALL_FLOOR
+    + GIVEN_FLOOR
     + """
 page = Page("cells")
 page.number("total", 41, unit="ops", what="operations")
@@ -41,7 +41,9 @@ def read(build: Build) -> list[str]:
     return re.findall(r"reading sources\.\.\. \[[ \d]+%\] (\w+)", build.output)
 
 
-def test_after_warnings_only_pages_that_warned_are_read_again_until_they_are_mended(book: Book) -> None:
+def test_only_pages_that_failed_and_those_behind_a_cell_that_did_are_read_again_until_they_are_mended(
+    book: Book,
+) -> None:
     book.write("before", "# Before\n\nHere {measured}`cells:nothing`.\n")  # a fault that is met as pages are written
     failed, again = book.build(), book.build()
     assert (failed.code, again.code) == (1, 1)
@@ -52,10 +54,6 @@ def test_after_warnings_only_pages_that_warned_are_read_again_until_they_are_men
     mended, unchanged = book.build(), book.build()
     assert (mended.code, unchanged.code) == (0, 0), mended.output
     assert (read(mended), read(unchanged)) == (["before"], [])
-
-
-def test_after_a_cell_that_failed_pages_before_it_are_not_read_again_and_those_behind_it_are(book: Book) -> None:
-    assert book.build().code == 0
     book.write("before", SHOWS.format("Before, anew"))
     book.write("cells", CELLS.replace("41", "1 // 0"))
     book.write("later", SHOWS.format("Later, anew"))

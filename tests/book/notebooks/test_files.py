@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,8 +38,7 @@ TEXT = "(label)=\n# Page\n\nIt takes {measured}`latency`, as {ref}`label` says; 
 Files = dict[str, nbformat.NotebookNode]
 
 
-def made(monkeypatch: pytest.MonkeyPatch) -> tuple[Page, list[Shown]]:
-    monkeypatch.setenv(BUILDING, "1")
+def made() -> tuple[Page, list[Shown]]:
     page = Page("page")
     figure, ax = subplots()
     draw_bars(ax, ["run"], [RUN], quantity="latency", variants="numpy")
@@ -56,10 +56,13 @@ def write_package(folder: Path) -> None:
     (folder / "tinytorch" / "__init__.py").touch()
 
 
-@pytest.fixture
-def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Files:
-    """The page's notebooks, made of cells as MyST-NB leaves them."""
-    page, shown = made(monkeypatch)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """The page's notebooks, made of cells as MyST-NB leaves them; who changes one copies it."""
+    folder = tmp_path_factory.mktemp("book")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(BUILDING, "1")
+        page, shown = made()
     new = nbformat.v4
     outputs = [new.new_output("display_data", one._repr_mimebundle_()) for one in shown]
     tasks = "## Exercises\n\n**1. Bytes.** It took {measured}`latency`.\n\n**2. Twice.** Of {measured}`latency`."
@@ -74,10 +77,10 @@ def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Files:
     ]
     records = {record.key: record.to_json() for record in page.records}
     total = Page("other").number("total", 41, unit="ops", what="ops").record.to_json()
-    write_package(tmp_path)
+    write_package(folder)
     env: Any = SimpleNamespace(
-        srcdir=str(tmp_path / "book"),
-        doc2path=lambda name: str(tmp_path / "book" / f"{name}.md"),
+        srcdir=str(folder / "book"),
+        doc2path=lambda name: str(folder / "book" / f"{name}.md"),
         config=SimpleNamespace(book_repository=None),
         titles={"page": nodes.title("", "Page")},
         domaindata={"std": {"labels": {"label": ("page", "label", "The page")}}},
@@ -129,7 +132,7 @@ def test_an_exercise_has_a_notebook_of_what_it_needs_alone(files: Files) -> None
 
 
 def test_a_run_of_all_cells_goes_on_behind_an_exercise_that_is_not_written(files: Files) -> None:
-    notebook = files["page-empty.ipynb"]
+    notebook = deepcopy(files["page-empty.ipynb"])
     notebook.cells = [cell for cell in notebook.cells if "page." not in cell.source]
     NotebookClient(notebook, kernel_name="python3").execute()
     assert notebook.cells[-1].outputs[0].text == "end\n"
@@ -181,7 +184,7 @@ def test_the_wheel_is_built_once_and_anew_after_a_change(tmp_path: Path, monkeyp
 
 
 def test_binder_makes_the_exercises_from_the_sources_without_sphinx(tmp_path: Path) -> None:
-    code = "import sys; sys.modules.update(sphinx=None, docutils=None); import runpy; "
+    code = "import sys; sys.modules.update(sphinx=None, docutils=None, rfc3987_syntax=None); import runpy; "
     code += "runpy.run_module('measured_book.notebooks.exercises', run_name='__main__')"
     settings = {**os.environ, "PYTHONPATH": str(ROOT / "book" / "_ext")}
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True, env=settings)

@@ -99,17 +99,20 @@ def directive(key: str = "ruler", alt: str = ":alt: A ruler that *is* short.", b
     return f"# Page\n\nSee {{numref}}`figure-ruler`.\n\n:::{{drawing}} {key}\n{alt}\n\n{body}\n:::\n"
 
 
-def built(folder: Path, sphinx: SphinxProcess, page: str, drawing: str = RULER) -> tuple[Book, Build]:
-    book = Book(folder, sphinx)
-    (book.source / FOLDER / "index").mkdir(parents=True)
-    (book.source / FOLDER / "index" / "ruler.svg").write_text(drawing, "utf-8")
+def draw(book: Book, page: str, text: str, drawing: str = RULER) -> Path:
+    """Write a page and its drawing, and return the file of that."""
+    book.write(page, text)
+    file = book.source / FOLDER / page / "ruler.svg"
+    file.parent.mkdir(parents=True)
+    file.write_text(drawing, "utf-8")
     (book.source / STYLE).write_text(".drawing .teal { color: #076375; }", "utf-8")
-    book.write("index", page)
-    return book, book.build()
+    return file
 
 
 def test_a_drawing_is_a_numbered_figure_with_words_for_it(tmp_path: Path, sphinx: SphinxProcess) -> None:
-    book, build = built(tmp_path, sphinx, directive())
+    book = Book(tmp_path, sphinx)
+    file = draw(book, "index", directive())
+    build = book.build()
     assert build.code == 0, build.output
     figure = one(build.page("index.html"), "figure.measured-figure#figure-ruler")
     caption, drawing = one(figure, "figcaption"), one(figure, "svg[role=img]")
@@ -119,28 +122,35 @@ def test_a_drawing_is_a_numbered_figure_with_words_for_it(tmp_path: Path, sphinx
     assert figure.find("style") is None
     assert build.page("index.html").select_one("p a[href='#figure-ruler']") is not None
     # Who edits the file sees it on the page.
-    (book.source / FOLDER / "index" / "ruler.svg").write_text(RULER.replace(">ruler<", ">longer<"), "utf-8")
+    file.write_text(RULER.replace(">ruler<", ">longer<"), "utf-8")
     assert ">longer<" in book.build().pages["index.html"]
 
 
-@pytest.mark.parametrize(
-    ("page", "drawing", "why"),
-    [
-        (directive(alt=""), RULER, "needs an :alt:"),
-        (directive(alt=":alt: A short ruler.", body="A short ruler."), RULER, "needs an :alt: that says more"),
-        (directive(body=""), RULER, "needs a caption"),
-        (directive(body="One.\n\nTwo."), RULER, "needs a caption of one paragraph"),
-        (directive(key="rule"), RULER, "has no file _static/drawings/index/rule.svg"),
-        (directive(), "<svg>", "cannot be read: it is not XML"),
-        (directive(), "<svg/>", "cannot be read: its root is no <svg>"),
-    ],
-)
-def test_what_is_missing_fails_the_build_and_names_its_line(
-    tmp_path: Path, sphinx: SphinxProcess, page: str, drawing: str, why: str
-) -> None:
-    _, build = built(tmp_path, sphinx, page, drawing)
-    assert build.code != 0
-    assert re.search(rf"index\.md:5: .*drawing 'rule.?' .*{re.escape(why)}", build.output)
+FAULTY = {
+    "dumb": (directive(alt=""), RULER, "needs an :alt:"),
+    "twice": (directive(alt=":alt: A short ruler.", body="A short ruler."), RULER, "needs an :alt: that says more"),
+    "bare": (directive(body=""), RULER, "needs a caption"),
+    "long": (directive(body="One.\n\nTwo."), RULER, "needs a caption of one paragraph"),
+    "misspelt": (directive(key="rule"), RULER, "has no file _static/drawings/misspelt/rule.svg"),
+    "cut": (directive(), "<svg>", "cannot be read: it is not XML"),
+    "other": (directive(), "<svg/>", "cannot be read: its root is no <svg>"),
+}
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> Build:
+    """Return the build of a book whose every page but the first lacks something."""
+    book = Book(tmp_path_factory.mktemp("faulty"), sphinx)
+    book.write("index", "# Index\n\n```{toctree}\n" + "\n".join(FAULTY) + "\n```\n")
+    for page, (text, drawing, _) in FAULTY.items():
+        draw(book, page, text, drawing)
+    return book.build()
+
+
+@pytest.mark.parametrize(("page", "why"), [(page, why) for page, (_, _, why) in FAULTY.items()])
+def test_what_is_missing_fails_the_build_and_names_its_line(faulty: Build, page: str, why: str) -> None:
+    assert faulty.code != 0
+    assert re.search(rf"/{page}\.md:5: .*drawing 'rule.?' .*{re.escape(why)}", faulty.output)
 
 
 def test_a_file_for_a_reader_brings_its_colours_along() -> None:

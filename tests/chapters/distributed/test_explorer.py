@@ -1,6 +1,8 @@
 """The explorer's grid and curves against the search for splits that they are made of."""
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,6 @@ from tinytorch.chapters.distributed import explorer
 from tinytorch.chapters.distributed.explorer import (
     CLUSTERS,
     EACH,
-    GRID_RANKS,
     MODELS,
     RANKS,
     ClusterPreset,
@@ -47,16 +48,25 @@ def test_the_table_has_the_fastest_splits_and_parts_that_are_shares_of_the_step(
     assert rows[0].bubble.value + rows[0].messages.value == pytest.approx(1 - best[0].computing / best[0].seconds)
 
 
-def test_a_cell_holds_the_fastest_splits_of_its_cluster_model_batch_and_ranks() -> None:
-    made = json.loads(json.dumps(explorer.grid()))
-    assert [one["name"] for one in made["clusters"]] == [one.name for one in CLUSTERS]
+@pytest.fixture(scope="module")
+def made() -> Any:
+    """Return the grid of few numbers of ranks, of the published clusters and one whose links cost nothing a byte."""
+    free = GivenLink(4e-6, 0.0)
+    clusters = [replace(one, name="of few ranks") for one in CLUSTERS]  # others than those whose whole grid is kept
+    clusters.append(ClusterPreset("free", Cluster(free, free, 2), 5e10, None, ()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explorer, "GRID_RANKS", (1, 64, RANKS, 4096))
+        return json.loads(json.dumps(explorer.grid(clusters)))
+
+
+def test_a_cell_holds_the_fastest_splits_of_its_cluster_model_batch_and_ranks(made: Any) -> None:
     assert made["clusters"][0]["between"] == [1.4e-5, 25e9]
     for cluster, model, batch, ranks in ((0, 0, 1, RANKS), (1, 1, 0, 64), (0, 3, 2, 4096)):
         given, asked = CLUSTERS[cluster], MODELS[model]
         examples = made["models"][model]["batches"][batch]
         work = asked.workload(given.flops_per_second).of_examples(examples)
         found = best_splits(work, given.links, ranks, memory_bytes=given.memory_bytes, sharding=1)
-        count, *rows = made["cells"][cluster][model]["stays"][batch][GRID_RANKS.index(ranks)]
+        count, *rows = made["cells"][cluster][model]["stays"][batch][made["ranks"].index(ranks)]
         assert count == len(found) > 3
         one = predict(work, given.links, Split())
         for row, best in zip(rows, found, strict=False):
@@ -66,19 +76,17 @@ def test_a_cell_holds_the_fastest_splits_of_its_cluster_model_batch_and_ranks() 
             assert [seconds, nbytes] == pytest.approx([best.seconds, best.memory.total], rel=5e-4)
             shares = [best.efficiency(one), best.bubble / best.seconds, messages / best.seconds]
             assert [efficiency, *parts] == pytest.approx(shares, rel=5e-3)
-    grows = made["cells"][0][0]["grows"][GRID_RANKS.index(64)]
+    grows = made["cells"][0][0]["grows"][made["ranks"].index(64)]
     assert len(grows) == 2, "how many fit, and the fastest"
     work = MODELS[0].workload(CLUSTERS[0].flops_per_second).of_examples(64 * EACH)
     best = best_splits(work, CLUSTERS[0].links, 64, memory_bytes=80e9, sharding=1)[0]
     assert grows[1][4] == pytest.approx(best.seconds, rel=1e-3)
 
 
-def test_too_little_memory_leaves_a_cell_empty() -> None:
-    assert explorer.grid()["cells"][0][3]["stays"][1][0] == [0], "a trillion parameters on one rank"
+def test_too_little_memory_leaves_a_cell_empty(made: Any) -> None:
+    assert made["cells"][0][3]["stays"][1][0] == [0], "a trillion parameters on one rank"
 
 
-def test_a_cluster_may_have_links_whose_bytes_cost_nothing() -> None:
-    free = GivenLink(4e-6, 0.0)
-    made = explorer.grid([ClusterPreset("free", Cluster(free, free, 2), 5e10, None, ())])
-    assert [(one["inside"], one["memory_bytes"]) for one in made["clusters"]] == [([4e-6, None], None)]
-    assert made["cells"][0][0]["stays"][1][0][0] == 1, "one rank has memory enough if nobody knows of a limit"
+def test_a_cluster_may_have_links_whose_bytes_cost_nothing(made: Any) -> None:
+    assert (made["clusters"][-1]["inside"], made["clusters"][-1]["memory_bytes"]) == ([4e-6, None], None)
+    assert made["cells"][-1][0]["stays"][1][0][0] == 1, "one rank has memory enough if nobody knows of a limit"
