@@ -57,7 +57,7 @@ class Run:
 
     def spelling(self) -> Problems:
         """Read words."""
-        return gate_spelling.check(self.html(), NODE)
+        return gate_spelling.check(self.html())
 
     def browser(self) -> Problems:
         """Look at pages in a browser."""

@@ -1,12 +1,11 @@
-"""Pages that are wrong on purpose, for the gates that run on Node.js: html-validate, CSpell and Lighthouse."""
+"""Pages that are wrong on purpose, for the gates that run on Node.js: html-validate and Lighthouse."""
 
 from pathlib import Path
 
 import gate_html
 import gate_lighthouse
-import gate_spelling
 import pytest
-from broken_pages import GOOD_BODY, page_html, write_page
+from broken_pages import GOOD_BODY, write_page
 from built_site import serve
 from check_site import NODE
 
@@ -26,17 +25,6 @@ def test_html_that_breaks_the_standard_is_reported_and_good_html_is_clean(tmp_pa
     assert sorted(found) == sorted(f"{name}.html" for name in WRONG_HTML)
     for name in WRONG_HTML:
         assert any(problem.startswith(f"{name}: line ") for problem in found[f"{name}.html"]), found
-
-
-def test_misspelled_and_american_words_are_reported_with_what_is_right() -> None:
-    text = "<p>A speling of the colour, the color, and how to optimise it; advise, noise and raise are fine.</p>"
-    found = gate_spelling.check({"a.html": page_html(text), "b.html": page_html(GOOD_BODY)}, NODE)
-    assert list(found) == ["a.html"]
-    said = "\n".join(found["a.html"])
-    assert "'speling' is in no dictionary, nor in book/_checks/words.txt; near are spelling" in said
-    assert "'color' is in no dictionary" in said
-    assert "'optimise': the book writes 'optimize'" in said
-    assert len(found["a.html"]) == 3
 
 
 def test_lighthouse_tells_what_it_misses(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import gate_security
 import gate_spelling
 import gate_weight
 import pytest
+import spelling
 from broken_pages import GOOD_BODY, POLICY, POLICY_META, page_html, write_page
 from bs4 import BeautifulSoup
 from built_site import serve
@@ -201,6 +202,17 @@ def test_prose_is_read_by_block_without_code_and_sources() -> None:
     assert not [line for line in lines if any(word in line for word in ("Kalibera", "cdoe", "prnt", "Modeling"))]
 
 
+def test_misspelled_and_american_words_are_reported_with_what_is_right() -> None:
+    text = "<p>A speling of the colour, the color, and how to optimise it; advise, noise and raise are fine.</p>"
+    found = gate_spelling.check({"a.html": page_html(text), "b.html": page_html(GOOD_BODY)})
+    assert list(found) == ["a.html"]
+    said = "\n".join(found["a.html"])
+    assert "'speling' is in no dictionary, nor in book/_checks/words.txt: did you mean 'spelling'" in said
+    assert "'color': the book writes 'colour'" in said
+    assert "'optimise': the book writes 'optimize'" in said
+    assert len(found["a.html"]) == 3
+
+
 @pytest.mark.parametrize(
     ("word", "changed"),
     [
@@ -212,7 +224,7 @@ def test_prose_is_read_by_block_without_code_and_sources() -> None:
     ],
 )
 def test_words_in_ise_are_tried_with_ize(word: str, changed: str | None) -> None:
-    assert gate_spelling.with_ize(word) == changed
+    assert spelling.with_ize(word) == changed
 
 
 def test_links_to_other_hosts_are_collected_once() -> None:

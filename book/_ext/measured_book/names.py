@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from difflib import SequenceMatcher, get_close_matches
 
+#: The part of the book whose pages are to be looked up, not read in order.
+REFERENCE = "Reference"
 #: Known names that an error lists if none of them is near.
 _LISTED = 6
 #: How much less like an unknown name another one may be than the nearest, to be told as well.

@@ -4,6 +4,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -41,8 +42,13 @@ class Fence:
     body_first: int
 
 
-def fences(text: str) -> Iterator[Fence]:
-    """Yield the fenced parts of a text in their order; those within a directive are part of its body."""
+@cache
+def fences(text: str) -> tuple[Fence, ...]:
+    """Return the fenced parts of a text in their order; those within a directive are part of its body."""
+    return tuple(_fences(text))
+
+
+def _fences(text: str) -> Iterator[Fence]:
     for token in _PARSER.parse(text):
         if token.type not in ("fence", "colon_fence") or token.map is None:
             continue

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from docutils import nodes
-from measured_book.names import split_reference, unknown_key
+from measured_book.names import REFERENCE, split_reference, unknown_key
 from measured_book.pages.elements import place_of
 from measured_book.records.exhibits import Exhibit
 from measured_book.state import reading_order, state_of
@@ -23,8 +23,6 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
 LOGGER = logging.getLogger(__name__)
-#: The part of the book whose pages are to be looked up, not read in order.
-REFERENCE = "Reference"
 #: What is numbered, with its word; an equation's number stands in parentheses.
 WORDS = {"figure": "Figure", "table": "Table", "equation": "Equation"}
 

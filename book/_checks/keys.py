@@ -1,0 +1,457 @@
+"""Rules for what a page refers to: each key, label, term, source and file is there, or is told with what may be meant.
+
+Cells name their records by literal keys, so a page need not run for its references to be checked. Of a page that makes
+up a key as it runs, in a loop or by an f-string, nothing can be said, and any key of it is taken as right.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from measured_book.names import choices_fault, meant, split_reference, unknown_key
+from measured_book.notebooks.myst import Fence, fences, object_source
+from measured_book.pages.bibliography import FILE, claim_words, entry_for, named_source, read_references
+
+#: Line and message.
+Fault = tuple[int, str]
+#: What each method of a page records under its key.
+_RECORDS = {
+    **dict.fromkeys(("number", "printed", "compare"), "number"),
+    **dict.fromkeys(("figure", "drawing", "flames"), "figure"),
+    **dict.fromkeys(("test", "claim"), "claim"),
+    "word": "verdict",
+    "table": "table",
+}
+_ANY = frozenset(_RECORDS.values())
+#: What is recorded by every ``Page``, and behind a comparison's key.
+_OF_EVERY_PAGE, _VERDICT = "noise-floor", "-verdict"
+#: A key, and the braces around one in a text, as `tinytorch.report` has them, whose modules take seconds to load.
+KEY, BRACES = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*"), re.compile(r"\{([^{}]*)\}")
+#: Fences in which nothing is prose; one without a name is code.
+_CODE = frozenset({"", "code-cell", "code-block", "code", "math"})
+#: Roles, and code within a line, in which no role is one.
+SPAN = re.compile(
+    r"(?P<code>(?<!`)(`{2,})(?!`).+?(?<!`)\2(?!`))|\{(?P<role>[\w:-]+)\}`(?P<text>[^`]+)`|(?<!`)`[^`\n]+`", re.DOTALL
+)
+_FENCE = re.compile(r"^\s*`{3,}")
+_TITLED = re.compile(r"(?:.+?\s*<)?(?P<target>[^<>]+)>?", re.DOTALL)
+_LABEL = re.compile(r"^\(([\w./-]+)\)=\s*$", re.MULTILINE)
+_EQUATION = re.compile(r"\$\$[ \t]*\(([\w-]+)\)[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^#+\s+(?P<title>.*?)\s*$")
+_ADDRESS = re.compile(r"\]\((https?://[^)\s]+)\)|<(https?://[^>\s]+)>")
+_LINK = re.compile(r"\]\((?!\w+:|#)(?P<path>[^)#\s]+\.md)(?:#[^)]*)?\)")
+_READING = "Further reading"
+#: The roles and directives of this book, for which others are taken that are nearly called so.
+ROLES = frozenset({"measured", "verdict", "quoted", "numref", "eq", "ref", "term", "download"})
+DIRECTIVES = frozenset(
+    {
+        *("admonition", "claim", "claims", "code-cell", "container", "drawing", "dropdown", "if-absent", "if-measured"),
+        *("literalinclude", "note", "predict", "tab-item", "tab-set", "warning", "glossary", "include"),
+    }
+)
+
+
+@dataclass
+class Facts:
+    """What a page has that pages refer to.
+
+    Attributes:
+        kinds: what may be recorded under each key: number, verdict, claim, table or figure.
+        lines: of the call that records a key.
+        is_open: whether a key is made up as the page runs.
+        drawings: keys of the drawings in its text.
+        claims: the claims that its text names, with their lines.
+    """
+
+    kinds: dict[str, frozenset[str]] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+    is_open: bool = False
+    drawings: set[str] = field(default_factory=set)
+    claims: dict[str, int] = field(default_factory=dict)
+
+    def of(self, *wanted: str) -> set[str]:
+        """Return the keys under which one of these may be recorded."""
+        return {key for key, kinds in self.kinds.items() if kinds.intersection(wanted)}
+
+    def numbered(self) -> set[str]:
+        """Return what ``{numref}`` may name."""
+        figures = self.of("figure") | self.drawings
+        return {f"figure-{key}" for key in figures} | {f"table-{key}" for key in self.of("table")}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A page's text taken apart: its directives by line, its cells parsed by line, and its prose, one text."""
+
+    name: str
+    text: str
+    directives: tuple[tuple[int, Fence], ...]
+    cells: tuple[tuple[int, ast.Module], ...]
+    prose: str
+
+
+def read(name: str, text: str) -> Source:
+    """Return a page's text taken apart; code has empty lines in the prose."""
+    lines = text.splitlines()
+    found = list(_directives(text, 1))
+    cells = []
+    for line, fence in found:
+        if fence.name not in _CODE or (fence.is_prose and not fence.name):
+            continue
+        for number in range(line - 1, line - 1 + fence.end - fence.first):
+            lines[number] = ""
+        if fence.name == "code-cell":
+            code = "\n".join("" if re.match(r"\s*[%!]", each) else each for each in fence.body)
+            try:
+                cells.append((line + fence.body_first - fence.first, ast.parse(code)))
+            except SyntaxError:  # which another rule tells
+                continue
+    return Source(name, text, tuple(found), tuple(cells), "\n".join(_FENCE.sub("", line) for line in lines))
+
+
+def _directives(text: str, first: int) -> Iterator[tuple[int, Fence]]:
+    """Yield the fences of a text whose first line is the page's line ``first``, each with its line, nested ones too."""
+    for fence in fences(text):
+        yield first + fence.first, fence
+        if fence.name not in _CODE or (fence.is_prose and not fence.name):
+            yield from _directives("\n".join(fence.body), first + fence.body_first)
+
+
+def _calls(source: Source) -> Iterator[tuple[int, str, ast.Call]]:
+    """Yield each call of a method of ``page`` with its line and the method's name, in their order."""
+    for first, tree in source.cells:
+        found = [
+            (first + node.lineno - 1, node.func.attr, node)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id == "page"
+        ]
+        yield from sorted(found, key=lambda call: call[0])
+
+
+def _keys_of(call: ast.Call, method: str) -> Iterator[ast.expr]:
+    """Yield what a call records under: the first argument, of ``absent`` all."""
+    yield from call.args if method == "absent" else call.args[:1]
+    yield from (keyword.value for keyword in call.keywords if keyword.arg == "key" and not call.args)
+
+
+def _recorded(source: Source) -> Iterator[tuple[int, str | None, frozenset[str]]]:
+    """Yield line, key and kinds of each record of a page in their order; no key where it is made up."""
+    for line, method, call in _calls(source):
+        if method not in _RECORDS and method != "absent":
+            continue
+        kinds = frozenset({_RECORDS[method]}) if method in _RECORDS else _ANY
+        for node in _keys_of(call, method):
+            key = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+            yield line, key, kinds
+            if method == "compare":
+                yield line, key and key + _VERDICT, frozenset({"verdict"})
+
+
+def facts_of(source: Source) -> Facts:
+    """Return what a page has that pages refer to."""
+    facts = Facts()
+    if source.cells:
+        facts.kinds[_OF_EVERY_PAGE] = frozenset({"number"})
+    for line, key, kinds in _recorded(source):
+        facts.is_open |= key is None
+        if key is not None:
+            facts.kinds.setdefault(key, kinds)
+            facts.lines.setdefault(key, line)
+    for line, fence in source.directives:
+        if fence.name == "drawing":
+            facts.drawings.add(fence.argument.strip())
+        elif fence.name == "claim":
+            facts.claims[fence.argument.strip()] = line
+    return facts
+
+
+class Pages(Mapping[str, Facts]):
+    """The facts of all pages by name, each taken from its text when it is asked for; and what the whole book shares.
+
+    Attributes:
+        labels: for ``{ref}``.
+        equations: their labels.
+        terms: of the glossary, by their lower case.
+    """
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        self.texts = texts
+        self.labels = {label for text in texts.values() for label in _LABEL.findall(text)}
+        self.equations = {label for text in texts.values() for label in _EQUATION.findall(text)}
+        self.terms: dict[str, str] = {}
+        for text in (text for text in texts.values() if "{glossary}" in text):
+            lines = [line for fence in fences(text) if fence.name == "glossary" for line in fence.body]
+            terms = (line.strip() for line in lines if line[:1].strip() and not line.startswith(":"))
+            self.terms |= {term.lower(): term for term in terms}
+        self._known: dict[str, tuple[Source, Facts]] = {}
+
+    def _read(self, name: str) -> tuple[Source, Facts]:
+        if name not in self._known:
+            source = read(name, self.texts[name])
+            self._known[name] = source, facts_of(source)
+        return self._known[name]
+
+    def source(self, name: str) -> Source:
+        """Return a page's text taken apart."""
+        return self._read(name)[0]
+
+    def __getitem__(self, name: str) -> Facts:
+        return self._read(name)[1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.texts)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.texts
+
+
+class _Page:
+    """The references of one page, each held against what all pages have."""
+
+    def __init__(self, name: str, pages: Pages, book: Path) -> None:
+        self.source, self.pages, self.book = pages.source(name), pages, book
+        self.name, self.own = name, pages[name]
+        self.path = book / f"{name}.md"
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield each fault."""
+        yield from self._cells()
+        yield from self._roles()
+        yield from self._directives()
+        yield from self._untold()
+        yield from self._links()
+
+    def _key(self, reference: str, role: str, *wanted: str) -> str | None:
+        """Return why a reference to a record is wrong; None if it is not."""
+        name, key = split_reference(reference.strip(), self.name)
+        if name not in self.pages:
+            return f"there is no page {name!r}{meant(name, self.pages)}"
+        page, what = self.pages[name], _either(wanted)
+        if page.is_open or page.kinds.get(key, frozenset()).intersection(wanted):
+            return None
+        if key in page.kinds:
+            return f"{{{role}}} needs a {what}, and {key!r} of page {name!r} is a {_either(sorted(page.kinds[key]))}"
+        return unknown_key(name, what, key, page.of(*wanted))
+
+    def _cells(self) -> Iterator[Fault]:
+        """Yield wrong names of pages, keys that are none or taken, and braces that name no number that is there."""
+        for first, tree in self.source.cells:
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Page":
+                    given = [each.value for each in node.args if isinstance(each, ast.Constant)]
+                    if given and given[0] != self.name:
+                        yield (
+                            first + node.lineno - 1,
+                            f"a page names itself: write Page({self.name!r}), not {given[0]!r}",
+                        )
+        taken: dict[str, int] = {}
+        for line, key, _ in _recorded(self.source):
+            if key is None:
+                continue
+            if not KEY.fullmatch(key) and not key.endswith(_VERDICT):
+                yield line, f"a key is lower-case words joined by hyphens, such as 'mlp-latency', not {key!r}"
+            if key in taken:
+                yield line, f"the key {key!r} is taken, in line {taken[key]}: each record of a page needs another"
+            taken.setdefault(key, line)
+        for line, method, call in _calls(self.source):
+            yield from ((line, said) for said in self._braces(line, method, call))
+
+    def _braces(self, line: int, method: str, call: ast.Call) -> Iterator[str]:
+        named: list[str] = []
+        for keyword in call.keywords:
+            if keyword.arg in ("because", "evidence") and method in ("word", "claim"):
+                text = _literal(keyword.value)
+                found = BRACES.findall(text)
+                if re.search(r"[{}]", BRACES.sub("", text)) or not all(
+                    map(KEY.fullmatch, (_key_in(each) for each in found))
+                ):
+                    yield f"braces in {keyword.arg}= must hold the key of a number, as in {{far-over-near}}"
+                else:
+                    named += found
+            elif keyword.arg == "numbers" and isinstance(keyword.value, ast.List | ast.Tuple):
+                named += [_literal(each) for each in keyword.value.elts if isinstance(each, ast.Constant)]
+        for reference in dict.fromkeys(named):
+            said = self._key(reference, f"page.{method}", "number")
+            later = ":" not in reference and self.own.lines.get(reference, 0) > line
+            if said or later:
+                yield (
+                    said
+                    or f"the number {reference!r} is recorded later, in line {self.own.lines[reference]}: move it up"
+                )
+
+    def _roles(self) -> Iterator[Fault]:
+        prose = self.source.prose
+        for span in SPAN.finditer(prose):
+            if span["role"] and (said := self._role(span["role"], span["text"])):
+                yield prose.count("\n", 0, span.start()) + 1, said
+
+    def _role(self, role: str, text: str) -> str | None:
+        """Return what is wrong with a role; None if nothing is."""
+        match role:
+            case "measured":
+                return self._key(text, role, "number")
+            case "verdict":
+                return self._key(text, role, "verdict")
+            case "numref":
+                return self._numbered(text.strip())
+            case "quoted":
+                return self._quoted(text)
+        target = " ".join(_TITLED.fullmatch(text.strip())["target"].split())  # type: ignore[index]
+        known: Iterable[str]
+        match role:
+            case "eq":
+                known = self.pages.equations
+                return (
+                    None if target in known else f"there is no equation with the label {target!r}{meant(target, known)}"
+                )
+            case "ref":
+                known = self.pages.labels
+                return None if target in known else f"there is no label {target!r}{meant(target, known)}"
+            case "term":
+                terms = self.pages.terms
+                return (
+                    None
+                    if target.lower() in terms
+                    else f"the glossary has no {target!r}{meant(target, terms.values())}"
+                )
+            case "download":
+                return self._file(target)
+        return _near(role, ROLES, "role")
+
+    def _numbered(self, reference: str) -> str | None:
+        name, label = split_reference(reference, self.name)
+        if name not in self.pages:
+            return f"there is no page {name!r}{meant(name, self.pages)}"
+        page, kind = self.pages[name], label.partition("-")[0]
+        known = page.numbered()
+        if page.is_open or label in known or kind == "equation":
+            return None
+        alike = [each for each in known if each.startswith(f"{kind}-")]
+        return unknown_key(name, kind if alike else "figure or table", label, alike or known)
+
+    def _quoted(self, text: str) -> str | None:
+        number, bar, source = (part.strip() for part in text.replace("\\|", "|").partition("|"))
+        if not (number and bar and source):
+            return f"a quoted number needs its source, as in {{quoted}}`73 %|who says so`, not {text!r}"
+        address = named_source(" ".join(source.split()))[1]
+        return self._cited(address) if address else None
+
+    def _cited(self, address: str) -> str | None:
+        """Return that no entry of the references has an address; None if one has."""
+        if entry_for(address, read_references(self.book / FILE)):
+            return None
+        return f"{address} is a source of this page, but {FILE} has no entry with this doi, eprint or url: add one"
+
+    def _file(self, name: str) -> str | None:
+        return (
+            None
+            if (self.path.parent / name).is_file()
+            else f"there is no file {name}, seen from {self.path.parent.name}/"
+        )
+
+    def _directives(self) -> Iterator[Fault]:
+        for line, fence in self.source.directives:
+            yield from ((line, said) for said in self._directive(fence) if said)
+
+    def _directive(self, fence: Fence) -> Iterator[str | None]:
+        argument = fence.argument.strip()
+        match fence.name:
+            case "claim":
+                yield self._key(argument, "claim", "claim")
+                if fence.body:
+                    yield self._words(fence, argument)
+            case "predict":
+                wanted = ("number", "verdict", "claim")
+                yield (said := self._key(argument, "predict", *wanted))
+                page, key = split_reference(argument, self.name)
+                if said is None and len(kinds := self.pages[page].kinds.get(key, frozenset())) == 1:
+                    yield choices_fault(next(iter(kinds)), argument, fence.options.get("choices"))
+            case "if-measured" | "if-absent":
+                yield from (self._key(each, fence.name, *sorted(_ANY)) for each in argument.split())
+            case "evidence":
+                yield from (self._key(each, fence.name, "number") for each in argument.split())
+            case "drawing":
+                drawing = self.book / "_static" / "drawings" / self.name / f"{argument}.svg"
+                if not drawing.is_file():
+                    near = meant(argument, [path.stem for path in drawing.parent.glob("*.svg")])
+                    yield f"there is no drawing {drawing.relative_to(self.book.parent)}{near}"
+            case "literalinclude" | "include":
+                yield (said := self._file(argument))
+                if said is None and (name := fence.options.get("pyobject")):
+                    try:
+                        object_source(self.path.parent / argument, name)
+                    except ValueError as error:
+                        yield str(error)
+            case "":
+                return
+            case name:
+                yield _near(name, DIRECTIVES, "directive")
+
+    def _words(self, fence: Fence, key: str) -> str | None:
+        """Return what the words of a claim lack; None if nothing."""
+        try:
+            words = claim_words(fence.body, fence.options.get("source", ""), self.book / FILE)
+        except ValueError as error:
+            return f"claim {key!r}: {error}"
+        return self._cited(words["source_url"]) if words["source_url"] else None
+
+    def _untold(self) -> Iterator[Fault]:
+        """Yield each test of a claim that the text does not state, unless a claim of the text has a wrong key."""
+        told = {
+            key for name, key in (split_reference(each, self.name) for each in self.own.claims) if name == self.name
+        }
+        if told - self.own.of("claim"):
+            return
+        for line, method, call in _calls(self.source):
+            for node in _keys_of(call, method) if method == "test" else ():
+                key = node.value if isinstance(node, ast.Constant) else None
+                if isinstance(key, str) and key not in told:
+                    said = f"page.test({key!r}, ...) tests a claim that the page does not state"
+                    yield line, f"{said}: write ```{{claim}} {key} with its words"
+
+    def _links(self) -> Iterator[Fault]:
+        """Yield each recommended source that is not among the references, and each link to a page that is not there."""
+        title = ""
+        for number, line in enumerate(self.source.prose.splitlines(), start=1):
+            if heading := _HEADING.match(line):
+                title = heading["title"]
+            for found in _LINK.finditer(line):
+                if not (self.path.parent / found["path"]).is_file():
+                    yield number, f"there is no page {found['path']}"
+            for found in _ADDRESS.finditer(SPAN.sub(" ", line)) if title == _READING else ():
+                if said := self._cited(found[1] or found[2]):
+                    yield number, said
+
+
+def _either(words: Sequence[str]) -> str:
+    """Return words as one says them: "number, verdict or claim"."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
+def _key_in(reference: str) -> str:
+    return split_reference(reference, "")[1]
+
+
+def _literal(node: ast.expr) -> str:
+    """Return a string that code holds; of an f-string what it says besides its values."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    return "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
+
+
+def _near(name: str, known: frozenset[str], what: str) -> str | None:
+    """Return that there is no role or directive of a name that is nearly one of the book's; None if there may be."""
+    said = meant(name, known) if name not in known else ""
+    return f"there is no {what} {name!r}{said}" if "did you mean" in said else None
+
+
+def reference_faults(name: str, pages: Pages, book: Path) -> list[Fault]:
+    """Return what is wrong with a page's references, sorted by line; ``book`` is the folder of the pages."""
+    return sorted(_Page(name, pages, book).faults())
