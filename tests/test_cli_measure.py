@@ -1,13 +1,15 @@
 """The command that measures for another's eyes: it runs pages, keeps each as it is done, and checks files."""
 
 import json
+import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tinytorch.cli import main, measure
-from tinytorch.cli.page_runs import ChapterError, expected_seconds, run_page
+from tinytorch.cli.page_runs import ChapterError, claim_statements, expected_seconds, measuring_pages, run_page
 from tinytorch.report.measurements import as_text, document, page_entry, read_measurements
 from tinytorch.report.page import Page
 from tinytorch.report.provenance import package_folder, package_hash
@@ -21,14 +23,27 @@ kernelspec: {name: python3, display_name: Python 3}
 # A page
 
 ```{code-cell} python3
+from tinytorch.perf.measuring import Counted
 from tinytorch.report import Page
 page = Page("NAME")
 ```
 
 ```{code-cell} python3
 page.number("answer", 42, unit="1", what="an answer")
+page.test("many", Counted(42, "1", "answers"), at_least=40)
+```
+
+```{claim} many
+:source: A course
+
+> Answers abound.
+
+There are at least 40 answers.
+
+We counted them.
 ```
 """
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture
@@ -59,13 +74,54 @@ def test_a_page_runs_in_a_process_of_its_own_and_says_where_it_fails(
     told: list[tuple[int, int]] = []
     made = run_page(clone, "first", lambda done, of: told.append((done, of)))
     assert told == [(0, 2), (1, 2)]
-    assert [record["key"] for record in made["records"]] == ["answer"]
+    assert [record["key"] for record in made["records"]] == ["answer", "many"]
     assert made["provenance"]["environment"] == {}
     assert made["duration_seconds"] > 0
     source = "```{code-cell} python3\n1 / 0\n```\n"
     (clone / "book" / "first.md").write_text(PAGE.split("# A page")[0] + source, "utf-8")
     with pytest.raises(ChapterError, match="failed"):
         run_page(clone, "first", lambda done, of: None)
+
+
+def test_measured_claims_are_stated_in_the_words_of_their_page(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["measure", "--json", str(clone / "mine.json"), "--pages", "first"]
+    assert main(words) == 0
+    (page,) = read_measurements(clone / "mine.json")["pages"]
+    claim = {"key": "many", "kind": "claim", "statement": "There are at least 40 answers.", "verdict": "supported"}
+    assert page["records"][-1] == claim
+    (clone / "book" / "first.md").write_text(PAGE.replace("NAME", "first").partition("```{claim}")[0], "utf-8")
+    assert main(words) == 2
+    assert "page first tests 'many', but no {claim} on it says what is claimed" in capsys.readouterr().err
+
+
+def test_every_page_states_the_claims_that_its_cells_test() -> None:
+    tested = 0
+    for name in measuring_pages(ROOT):
+        text = (ROOT / "book" / f"{name}.md").read_text("utf-8")
+        keys = set(re.findall(r"\bpage\.test\(\s*[\"']([a-z0-9-]+)", text))
+        assert keys <= claim_statements(text).keys(), name
+        tested += len(keys)
+    assert tested > 50
+
+
+def test_a_fault_of_the_program_is_no_sentence_about_the_users_input(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(root: Path, name: str, on_cell: Any) -> Json:
+        raise KeyError("statement")
+
+    monkeypatch.setattr(measure, "run_page", run)
+    with pytest.raises(KeyError):
+        main(["measure", "--json", str(clone / "mine.json"), "--pages", "first"])
+
+
+def test_without_the_books_packages_it_says_how_to_get_them(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    (clone / "good.json").write_text(as_text(document("Mine", [])), "utf-8")
+    assert main(["measure", "--check", str(clone / "good.json")]) == 2
+    assert "the package jsonschema is not installed" in capsys.readouterr().err
 
 
 def test_each_page_is_kept_when_it_is_done_and_resuming_runs_the_rest(

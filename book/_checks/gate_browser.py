@@ -24,7 +24,7 @@ import gate_search
 import gate_weight
 import gate_width
 from built_site import serve
-from chromium import HEIGHT, Mode, launched, opened, watch
+from chromium import HEIGHT, PATIENCE, Mode, launched, opened, watch
 from playwright.sync_api import Browser, Page, expect
 
 PHONE, SCREEN = 390, 1280
@@ -75,7 +75,7 @@ def look(browser: Browser, base: str, site: Path, seen: Seen, widths: Sequence[i
         asked = [address.removeprefix(base) for address in traffic.requests if address.startswith(base)]
         for explorer in page.locator("[data-instead]").all():  # one is made when a reader comes near
             explorer.evaluate("each => each.scrollIntoView()")
-            expect(explorer).to_have_class(re.compile(r"\bdrawn\b"))
+            expect(explorer).to_have_class(re.compile(r"\bdrawn\b"), timeout=PATIENCE)
         page.evaluate(OPEN_FOLDED_PARTS)
         seen.add(seen.timed("weight", lambda: gate_weight.check(site, seen.address, asked)), "first load")
         for width in widths:

@@ -49,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (UsageError, ValueError, TypeError, LookupError, RuntimeError, OSError) as error:
+    # No KeyError: that is a fault of ours, of which its one word would say nothing.
+    except (UsageError, ValueError, TypeError, IndexError, RuntimeError, OSError) as error:
         print(f"tinytorch {chosen.command}: {sentence(error)}", file=sys.stderr)
         return 2
     return code

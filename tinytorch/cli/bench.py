@@ -34,9 +34,7 @@ def add(bench: Parser) -> None:
     bench.add_argument("--json", metavar="FILE", required=True, help="where the results are kept, after each process")
     bench.add_argument("--batches", metavar="SIZES", help="batch sizes (default 1,64, or the one that a file fixes)")
     bench.add_argument("--input-shape", metavar="SIZES", help="shape of one input of --model, such as 1,28,28")
-    bench.add_argument(
-        "--data", metavar="FILE.npz", help="inputs, and labels or outputs, by which --model is scored: see the README"
-    )
+    bench.add_argument("--data", metavar="FILE.npz", help="inputs, and labels or outputs, by which --model is scored")
     bench.add_argument("--plan", action="store_true", help="measure a plan of --model beside it")
     bench.add_argument("--processes", type=int, default=12, metavar="N", help="fresh processes (default 12)")
     bench.add_argument("--repeats", type=int, default=200, metavar="N", help="samples in each, at most (default 200)")

@@ -8,7 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
-from tinytorch.cli.page_runs import ChapterError, built_page, checkout, expected_seconds, measuring_pages, run_page
+from tinytorch.cli.page_runs import (
+    IN_A_CLONE,
+    ChapterError,
+    built_page,
+    checkout,
+    expected_seconds,
+    measuring_pages,
+    run_page,
+)
 from tinytorch.cli.usage import INTERRUPTED, Parser, UsageError, check_folder, progress
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -39,13 +47,15 @@ def add(measure: Parser) -> None:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    if chosen.check:
-        return _check([Path(name) for name in chosen.check])
-    check_folder("json", chosen.json)
     try:
+        if chosen.check:
+            return _check([Path(name) for name in chosen.check])
+        check_folder("json", chosen.json)
         return _measure(chosen, checkout())
     except ChapterError as error:
         raise UsageError(str(error)) from error
+    except ModuleNotFoundError as error:  # of the packages that only the book needs
+        raise UsageError(f"the package {error.name} is not installed: {IN_A_CLONE}") from error
 
 
 def _check(paths: list[Path]) -> int:

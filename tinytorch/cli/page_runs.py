@@ -15,10 +15,14 @@ from tinytorch.report.measurements import read_measurements
 from tinytorch.report.notebook_view import RECORD_MIME
 from tinytorch.report.provenance import package_folder, package_hash
 from tinytorch.report.records import Json, Record, page_file
+from tinytorch.report.verdicts import claim_parts
 
 #: Seconds that a cell may take, as in the book.
 _CELL_SECONDS = 600
 _ENTRY = re.compile(r"^\s*-?\s*(?:file|root):\s*(\S+)\s*$", re.MULTILINE)
+_CLAIM = re.compile(r"^(?P<fence>[`:]{3,})\{claim\} +(?P<key>\S+) *\n(?P<body>.*?)^(?P=fence) *$", re.M | re.S)
+#: What to do where the book, or what only it needs, is missing.
+IN_A_CLONE = "in a clone of the repository, run `make environment`, and then `.venv/bin/tinytorch measure`"
 
 
 class ChapterError(Exception):
@@ -34,7 +38,7 @@ def checkout() -> Path:
     folder = package_folder().parent
     if not (folder / "_toc.yml").is_file():
         raise ChapterError(
-            f"the book's pages are run from a clone of its repository, and there is none around {package_folder()}"
+            f"the book's pages are not installed with the package in {package_folder().parent}: {IN_A_CLONE}"
         )
     return folder
 
@@ -83,7 +87,7 @@ def run_page(root: Path, name: str, on_cell: Callable[[int, int], None]) -> Json
         on_cell: told how many of how many cells have run.
 
     Raises:
-        ChapterError: if a cell fails.
+        ChapterError: if a cell fails, or tests a claim that the page does not state.
     """
     import jupytext  # type: ignore[import-untyped]
     from nbclient import NotebookClient
@@ -108,8 +112,29 @@ def run_page(root: Path, name: str, on_cell: Callable[[int, int], None]) -> Json
             except (CellTimeoutError, DeadKernelError) as error:
                 said.seek(0)
                 raise _failed(name, done, " ".join([type(error).__name__, *said.read().split()[-60:]])) from error
-    records = [Record.from_json(record) for record in _records_in(notebook)]
-    return page_file(name, records, duration_seconds=time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    statements = claim_statements("\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown"))
+    records = [Record.from_json(_with_statement(record, statements, name)) for record in _records_in(notebook)]
+    return page_file(name, records, duration_seconds=seconds)
+
+
+def claim_statements(text: str) -> dict[str, str]:
+    """Return the statement of each claim in the text of a page, by the claim's key."""
+    statements: dict[str, str] = {}
+    for claim in _CLAIM.finditer(text):
+        lines = [line for line in claim["body"].splitlines() if not line.startswith(":")]  # without options
+        if any(lines):
+            statements[claim["key"]] = claim_parts(lines)[1][0]
+    return statements
+
+
+def _with_statement(record: Mapping[str, Any], statements: Mapping[str, str], page: str) -> Mapping[str, Any]:
+    """Return the record; that of a claim with its statement, which only the text of the page holds."""
+    if record["kind"] != "claim" or "statement" in record:
+        return record
+    if record["key"] not in statements:
+        raise ChapterError(f"page {page} tests {record['key']!r}, but no {{claim}} on it says what is claimed")
+    return {**record, "statement": statements[record["key"]]}
 
 
 def _failed(name: str, done: int, reason: str) -> ChapterError:

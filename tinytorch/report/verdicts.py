@@ -287,6 +287,23 @@ class Claim:
         }
 
 
+def claim_parts(lines: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the quote and the paragraphs of a claim that a page writes: its statement, then its evidence, if any.
+
+    Args:
+        lines: the body of the directive ``{claim}``; the lines of the quote begin with ``>``.
+
+    Raises:
+        ValueError: if the quote or the statement is missing.
+    """
+    quote = " ".join(line.lstrip("> ").strip() for line in lines if line.startswith(">")).strip()
+    rest = "\n".join(line for line in lines if not line.startswith(">"))
+    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", rest.strip()) if part.strip()]
+    if not quote or not paragraphs:
+        raise ValueError("a claim needs its source's words behind '>', and below them what they claim, in one sentence")
+    return quote, paragraphs
+
+
 def placeholders(text: str, key: str) -> list[str]:
     """Return the keys of numbers that stand in braces in ``text``.
 

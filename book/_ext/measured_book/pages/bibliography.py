@@ -12,6 +12,8 @@ from typing import Any
 from measured_book.names import meant
 from pybtex.database import BibliographyData, Entry, parse_file  # type: ignore[import-untyped]
 
+from tinytorch.report.verdicts import claim_parts
+
 FILE = "references.bib"
 #: A role of a number in the words of a claim; the record keeps its key in braces.
 _NUMBER = re.compile(r"\{measured\}`([^`]+)`")
@@ -74,17 +76,13 @@ def claim_words(lines: Sequence[str], source: str, bibliography: Path) -> dict[s
     Raises:
         ValueError: if quote, statement or source is missing, or the source is neither.
     """
-    quote = " ".join(line.lstrip("> ").strip() for line in lines if line.startswith(">"))
-    rest = "\n".join(line for line in lines if not line.startswith(">"))
-    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\s*\n", rest.strip()) if part.strip()]
-    if not quote.strip() or not paragraphs:
-        raise ValueError("a claim needs its source's words behind '>', and below them what they claim, in one sentence")
+    quote, paragraphs = claim_parts(lines)
     name, address = _source(source, bibliography)
     return {
         "statement": paragraphs[0],
         "source": name,
         "source_url": address,
-        "quote": quote.strip(),
+        "quote": quote,
         "evidence": _NUMBER.sub(r"{\1}", " ".join(paragraphs[1:])),
     }
 
