@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+import built_pages
 import nbformat
 import pytest
 from bs4 import BeautifulSoup, Tag
@@ -232,6 +233,12 @@ def test_executions_say_when_and_for_how_long_each_page_ran_last(story: Story) -
 def test_mathematics_is_mathml_and_asks_no_other_host(first: BeautifulSoup) -> None:
     assert [math.get("display") or math["displaystyle"] for math in first.find_all("math")] == ["inline", "true"]
     assert [script["src"] for script in first.find_all("script", src=True) if "mathjax" in str(script["src"])] == []
+
+
+def test_the_gate_reads_the_memory_of_each_execution(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(built_pages, "MOST_HELD", 2**20)
+    found = " ".join(built_pages.heavy_runs(story.fresh.page("index.html")))
+    assert all(f"{page!r} held" in found for page in executions(story.fresh))
 
 
 def test_the_built_pages_pass_their_checks(story: Story) -> None:
