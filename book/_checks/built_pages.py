@@ -1,7 +1,8 @@
 """Reads every page of a built site as a file, and reports what a reader should never meet.
 
 That is: a number that is empty or not a number, a picture without words for it, a resource of another host, a
-link that leads nowhere, an id used twice, a file of records that breaks its schema.
+link that leads nowhere, an id used twice, a file of records that breaks its schema, a run that held more memory than a
+small server such as Binder's offers.
 """
 
 import json
@@ -24,6 +25,8 @@ _IMAGE_NAME = re.compile(r"\S*\.(?:svg|png|jpe?g|gif|webp)", re.IGNORECASE)
 _CSS_ADDRESS = re.compile(r"(?:@import\s+|url\(\s*)['\"]?((?:https?:)?//[^'\")\s]+)")
 #: Kinds of ``<link>`` that a browser fetches.
 _FETCHED = {"stylesheet", "icon", "preload", "prefetch", "modulepreload", "manifest", "preconnect", "apple-touch-icon"}
+#: Bytes that the processes of a page may hold together while it runs.
+MOST_HELD = 700 * 2**20
 _CODE = ["pre", "code", "script", "style", "math", "template"]
 
 
@@ -158,6 +161,16 @@ def doubled_ids(path: Path) -> Iterator[str]:
             yield f"id {name!r} is used {count} times"
 
 
+def heavy_runs(page: BeautifulSoup) -> Iterator[str]:
+    """Yield each run of a page, in the table of the last ones, whose processes held more than `MOST_HELD`."""
+    for row in page.select("table:has(#last-executions) > tbody > tr"):
+        name, *_, memory = row.select("th, td")
+        held = int(str(memory.get("data-value", 0)))  # 0 where it was not kept
+        if held > MOST_HELD:
+            found, most = (f"{size / 2**20:.0f} MiB" for size in (held, MOST_HELD))
+            yield f"{_text(name)!r} held {found} of memory, at most {most} are allowed: make its arrays smaller"
+
+
 def check_page(path: Path, root: Path) -> list[str]:
     """Return all problems of one page of the site below ``root``."""
     path, root = path.resolve(), root.resolve()
@@ -170,6 +183,7 @@ def check_page(path: Path, root: Path) -> list[str]:
         *broken_links(page, path, root),
         *doubled_ids(path),
         *unaddressed(page),
+        *heavy_runs(page),
     ]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.book.small_book import HEADER, GIVEN_FLOOR, Book, Build, one
+from tests.book.small_book import GIVEN_FLOOR, HEADER, Book, Build, one
 from tests.book.sphinx_process import SphinxProcess
 
 STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"

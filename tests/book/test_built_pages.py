@@ -12,6 +12,12 @@ GOOD = (
 )
 
 
+RUN = (
+    '<table><caption id="last-executions"></caption><tbody><tr><th>Memory</th><td class="numeric">1</td>'
+    '<td class="numeric" data-value="{0}">{0} B</td></tr></tbody></table>'
+)
+
+
 def problems(folder: Path, body: str, head: str = "") -> list[str]:
     page = f'<!doctype html><html lang="en"><head><title>t</title>{head}</head><body>{body}</body></html>'
     (folder / "index.html").write_text(page, "utf-8")
@@ -43,6 +49,7 @@ def problems(folder: Path, body: str, head: str = "") -> list[str]:
         ('<a href="#missing">x</a>', "leads to no anchor"),
         ('<a href="index.html#missing">x</a>', "leads to no anchor"),
         ('<p id="a"></p><p id="a"></p>', "id 'a' is used 2 times"),
+        (RUN.format(701 * 2**20), "'Memory' held 701 MiB of memory, at most 700 MiB are allowed"),
     ],
 )
 def test_each_fault_is_found(tmp_path: Path, body: str, message: str) -> None:
@@ -58,9 +65,11 @@ def test_each_fault_is_found(tmp_path: Path, body: str, message: str) -> None:
         ("", '<link rel="canonical" href="https://example.org/">', 0),
         ('<a href="https://example.org/paper">x</a>', "", 0),
         ('<table><tr><td class="numeric">–</td></tr></table>', "", 0),
+        (RUN.format(700 * 2**20), "", 0),
+        (RUN.replace(' data-value="{0}">{0} B', ">–"), "", 0),
     ],
 )
-def test_only_links_that_a_browser_fetches_count_and_a_gap_in_a_table_is_fine(
+def test_only_links_that_a_browser_fetches_count_and_a_gap_in_a_table_or_700_mib_are_fine(
     tmp_path: Path, body: str, head: str, count: int
 ) -> None:
     assert len(problems(tmp_path, GOOD + body, head)) == count

@@ -2,7 +2,9 @@
 
 import json
 import os
+from pathlib import Path
 
+import built_pages
 import nbformat
 import pytest
 from bs4 import BeautifulSoup, Tag
@@ -10,7 +12,7 @@ from built_pages import check_site, is_left_out
 from built_site import find_pages
 from jsonschema import Draft202012Validator
 
-from tests.book.small_book import Book, Build, Story, one
+from tests.book.small_book import HEADER, SECOND, Book, Build, Story, one
 from tests.book.sphinx_process import SphinxProcess
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import Statistic
@@ -228,6 +230,12 @@ def test_mathematics_is_mathml_and_asks_no_other_host(first: BeautifulSoup) -> N
     assert [script["src"] for script in first.find_all("script", src=True) if "mathjax" in str(script["src"])] == []
 
 
+def test_the_gate_reads_the_memory_of_each_execution(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(built_pages, "MOST_HELD", 2**20)
+    found = " ".join(built_pages.heavy_runs(story.fresh.page("index.html")))
+    assert all(f"{page!r} held" in found for page in executions(story.fresh))
+
+
 def test_the_built_pages_pass_their_checks(story: Story) -> None:
     assert not any(check_site(story.book.site, find_pages(story.book.site)).values())
 
@@ -292,7 +300,9 @@ def broken(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> B
     book = Book(tmp_path_factory.mktemp("broken"), sphinx)
     book.write("index", "# Title\n\n```{toctree}\npage\nheading\n```\n")
     slots = "{measured}`nothing`\n\nIn a line:\n{measured}`other:nothing`\n\n{verdict}`nothing`\n\n{quoted}`73 %`"
-    rest = "```{claim} nothing\n```\n\n$\\unknowncommand{x}$\nand\n{numref}`nothing`\n\n:::{if-measured} totel\nNo.\n:::"
+    rest = (
+        "```{claim} nothing\n```\n\n$\\unknowncommand{x}$\nand\n{numref}`nothing`\n\n:::{if-measured} totel\nNo.\n:::"
+    )
     book.write("page", f"# Page\n\nIn the the end.\n\n{slots}\n\n{rest}\n")
     book.write("heading", "# Title {measured}`nothing`\n")
     return book.build()

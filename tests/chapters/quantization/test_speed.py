@@ -118,7 +118,7 @@ def test_nothing_is_predicted_near_a_capacity(mebibytes: float, told: bool) -> N
 def test_the_tallest_stack_fills_no_cache_with_its_codes() -> None:
     assert chapter.tallest_stack(640, synthetic_ceilings()) == math.ceil(2.2 * 32 * 2**20 / 640**2)
     assert chapter.tallest_stack(2048, synthetic_ceilings()) == 160
-    assert chapter.tallest_stack(64, synthetic_ceilings()) == 240
+    assert chapter.tallest_stack(64, synthetic_ceilings()) == 160, "no stack that a page can hold does"
 
 
 def row(monkeypatch: pytest.MonkeyPatch, turns: Mapping[str, float]) -> OneRow:
@@ -155,6 +155,9 @@ def test_a_row_passes_growing_stacks_and_one_layer_as_often(monkeypatch: pytest.
     one_row(64, (1, 3), plans, made_ceilings())
     assert seen[0] == {"float32": 1, "8 bits": 1, "4 bits": 1}
     assert seen[1] == {"float32": 3, "8 bits": 3, "4 bits": 3, "8 bits, one layer": 1, "4 bits, one layer": 1}
+    one_row(256, (1, 40), plans, made_ceilings())
+    enough = math.ceil(4.4 * 2**20 / (4 * 256**2))  # of the last cache, which holds a MiB
+    assert (seen[3]["float32"], seen[3]["8 bits"], seen[3]["4 bits"]) == (enough, 40, 40)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import gc
 import math
 import mmap
 import resource
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -266,3 +267,22 @@ def test_where_no_caches_are_reported_sets_exceed_what_one_may_hold(monkeypatch:
     assert cold.working_sets * cold.working_set_bytes >= 2 * 64 * 1024
     with pytest.raises(ValueError, match="the system does not report, not 3 of 49152"):
         measure(np.sum, "sum", cold=_pairs_of_arrays(3))
+
+
+def test_operands_of_the_block_before_are_gone_when_a_function_first_runs_in_new_places() -> None:
+    alive: list[weakref.ref[Slow]] = []
+    seen: list[int] = []
+
+    def made() -> dict[str, Any]:
+        operand = Slow()
+        alive.append(weakref.ref(operand))
+
+        def run() -> None:
+            operand()
+            seen.append(sum(one() is not None for one in alive))
+
+        return {"one": run, "other": run}
+
+    interleave(made, repeats=12, warmup_seconds=0)
+    assert len(alive) > 1
+    assert set(seen) == {1}

@@ -25,6 +25,8 @@ _RUNS, _TIMES = 6, 9
 #: Products in a run beside neighbours, which then takes longer than a slice of the system.
 _LONG = 10
 _WARMUP_SECONDS = 0.1
+#: Bytes that are swept at a time at the most, which the memory of a page allows.
+_MOST_SWEPT = 256 * 2**20
 #: Pairs of a fair comparison, and how many comparisons a reader takes together, one of each flaw.
 _PAIRS, _TOGETHER = 48, 5
 #: A difference from which on the fair experiment would say something else than that flaws made the published one.
@@ -89,9 +91,10 @@ def unequal_threads() -> Flaw:
 def cold_baseline() -> Flaw:
     """A dot product whose data come from memory, and then the same one again, whose data the first has brought.
 
-    Before each, as many bytes as leave nothing else in the caches are read, some of them again to hold fewer.
+    Before each, as many bytes as leave nothing else in the caches are read, some of them again to hold fewer. Of a
+    cache beyond `_MOST_SWEPT` some may stay.
     """
-    vector, sweep = np.ones(2**17, np.float32), np.ones(exceeding_bytes() // (4 * ROUNDS), np.float32)
+    vector, sweep = np.ones(2**17, np.float32), np.ones(min(exceeding_bytes() // ROUNDS, _MOST_SWEPT) // 4, np.float32)
 
     def dot() -> float:
         return float(vector @ vector)

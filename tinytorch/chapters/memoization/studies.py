@@ -175,6 +175,10 @@ def rows_saved(found: Mapping[str, Workload], name: str) -> tuple[Modelled, Comp
     return Modelled.by("the two bounds", bounds), compare_paired(again.measured, once.measured, matters=0.05)
 
 
+#: Caches of floats and of codes, by their names in the table.
+_KINDS: Mapping[str, type[KVCache]] = {"float32": KVCache, "8-bit codes": QuantizedKVCache}
+
+
 @dataclass(frozen=True)
 class Coded:
     """A kind of cache: bytes that it takes, bytes that a step of all texts reads, and the error of logits by depth."""
@@ -182,29 +186,34 @@ class Coded:
     nbytes: Counted
     read: Counted
     one: Counted
-    all: Counted
+    deep: Counted
 
 
-def _logit_error(model: GPT, tokens: Tokens, kind: type[KVCache]) -> Counted:
-    """Return by how much logits of a prefill with such a cache differ from those without, of the largest logit."""
+def logit_errors(model: GPT, rows: int) -> dict[str, Counted]:
+    """Return by kind of cache how much logits of a prefill of so many rows change with it, over the largest logit."""
+    tokens = np.random.default_rng(0).integers(0, model.vocab_size, (1, rows))
     with no_grad():
         whole = model(tokens).data
-    with _serving(model, kind.of(model, len(tokens))):
-        error = abs(model(tokens).data - whole).max() / abs(whole).max()
-    return Counted(error, "%", "largest difference of a logit, over the largest logit")
+    found = {}
+    for name, kind in _KINDS.items():
+        with _serving(model, kind.of(model, len(tokens))):
+            error = abs(model(tokens).data - whole).max() / abs(whole).max()
+        found[name] = Counted(error, "%", "largest difference of a logit, over the largest logit")
+    return found
 
 
-def coded_caches(one: GPT, deep: GPT, texts: int, rows: int) -> tuple[dict[str, Coded], dict[str, Comparison], Derived]:
+def coded_caches(
+    one: GPT, errors: Sequence[Mapping[str, Counted]], texts: int
+) -> tuple[dict[str, Coded], dict[str, Comparison], Derived]:
     """Return caches of floats and of codes for so many texts of a model of one block, full, and steps with each.
 
     The comparisons are of a step by NumPy, op by op, and of one in a compiled op; the last is what bytes alone predict.
-    Errors are of a text of so many rows, by the block and by the ``deep`` model.
+    The ``errors`` are `logit_errors` of the block and of a deep model.
     """
-    kinds: dict[str, type[KVCache]] = {"float32": KVCache, "8-bit codes": QuantizedKVCache}
-    tokens, last = np.random.default_rng(0).integers(0, one.vocab_size, (1, rows)), one.max_seq_len - 1
-    found, fused, within = {}, {}, {}
-    for name, kind in kinds.items():
-        serving, cache = fuse_decoding(one), kind.of(one, texts)
+    last, caches = one.max_seq_len - 1, {name: kind.of(one, texts) for name, kind in _KINDS.items()}
+    ways, found, fused, within = {"NumPy": step_times(one, caches, last)}, {}, {}, {}
+    for name, cache in caches.items():
+        serving = fuse_decoding(one)
         enable_kv_cache(serving, cache=cache)
         step = stepping(serving, cache, np.zeros((texts, 1), int), last)
         fused[name], within[name] = step, partial(warm, step)
@@ -212,16 +221,12 @@ def coded_caches(one: GPT, deep: GPT, texts: int, rows: int) -> tuple[dict[str, 
         found[name] = Coded(
             Counted(cache.nbytes, "B", "bytes of the caches"),
             Counted(weights + texts * kept, "B", "weights and kept positions"),
-            _logit_error(one, tokens, kind),
-            _logit_error(deep, tokens, kind),
+            *(error[name] for error in errors),
         )
-    ways = {
-        "NumPy": step_times(one, {name: kind.of(one, texts) for name, kind in kinds.items()}, last),
-        "one op": interleave(fused, repeats=30, warmup_seconds=_WARMUP_SECONDS, within=within),
-    }
+    ways["one op"] = interleave(fused, repeats=30, warmup_seconds=_WARMUP_SECONDS, within=within)
     floats, codes = found.values()
     predicted = floats.read.over(codes.read, "bytes that a step reads with a cache of floats over one of codes")
-    plain, coded = kinds
+    plain, coded = _KINDS
     return found, {way: compare_paired(t[plain], t[coded], matters=0.05) for way, t in ways.items()}, predicted
 
 

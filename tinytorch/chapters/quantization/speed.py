@@ -214,10 +214,15 @@ class OneRow:
 def tallest_stack(width: int, machine: Ceilings, least: int = 160, most: int = 240) -> int:
     """Return how many square layers have codes of eight bits that take more than twice of what any cache holds.
 
-    It is no more than ``most``, which fit the memory of a page in all formats.
+    It is ``least`` where that would be more than ``most``, which fit the memory of a page in all formats.
     """
-    held = max((level.capacity or 0 for level in machine.levels), default=0)
-    return min(max(least, math.ceil(2.2 * held / _streamed(width, 8))), most)
+    enough = math.ceil(2.2 * _held(machine) / _streamed(width, 8))
+    return max(least, enough) if enough <= most else least
+
+
+def _held(machine: Ceilings) -> int:
+    """Return the bytes that the largest cache holds, 0 if none is known."""
+    return max((level.capacity or 0 for level in machine.levels), default=0)
 
 
 def one_row(width: int, depths: Sequence[int], plans: Mapping[str, Plan], machine: Ceilings) -> OneRow:
@@ -225,10 +230,15 @@ def one_row(width: int, depths: Sequence[int], plans: Mapping[str, Plan], machin
 
     A pass reads the weights of all layers, as that of a model does, before it comes back to the first: what fits a
     cache all together stays there. Nothing else changes with the number of layers.
+
+    A stack whose floats take more than four times what any cache holds goes through these layers again, which costs
+    the same time and no more memory.
     """
     (eight, four), last = plans, depths[-1]
     layers, x = _twins(width, width, plans), _input(1, width)
-    stacks = {name: [copy.deepcopy(layer) for _ in range(last)] for name, layer in layers.items()}
+    apart = dict.fromkeys(layers, last) | {_FLOAT: math.ceil(4.4 * _held(machine) / _streamed(width, 32)) or last}
+    copies = {name: [copy.deepcopy(layer) for _ in range(min(apart[name], last))] for name, layer in layers.items()}
+    stacks = {name: [each[at % len(each)] for at in range(last)] for name, each in copies.items()}
     one = {_near(name): [stacks[name][0]] * last for name in plans}
     times = {
         depth: _passes({name: stack[:depth] for name, stack in stacks.items()} | (one if depth == last else {}), x, 30)

@@ -99,8 +99,9 @@ def study_expressions(
         return {**EXPRESSIONS, _EXISTING: partial(fused_gelu, out=np.zeros_like(x))}
 
     def fresh() -> dict[str, Callable[[], Array]]:
-        elsewhere = x.copy()
-        return {name: partial(function, elsewhere) for name, function in ways().items()}
+        nonlocal x
+        x = x.copy()  # elsewhere
+        return {name: partial(function, x) for name, function in ways().items()}
 
     times = interleave(fresh, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.1)
     return {name: _cost(name, function, times[name], x, machine) for name, function in ways().items()}

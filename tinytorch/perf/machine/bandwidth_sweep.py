@@ -20,7 +20,7 @@ from tinytorch.perf.measuring.conditions import MemoryProbe
 
 SMALLEST = 8 * 2**10
 LARGEST = 128 * 2**20
-#: No ladder is to go far beyond this for a cache that is reported to be huge, of which a virtual machine gets a part.
+#: No ladder goes beyond this, however large a cache is reported to be: with all else a page holds at most 700 MiB.
 MOST = 384 * 2**20
 STEPS_PER_OCTAVE = 2
 #: Arrays begin at a page and this much further each, so that no store hits the address bits of a load close by.

@@ -104,11 +104,10 @@ def measured_ceilings(threads: int, on_progress: StageProgress, one: Ceilings | 
 def _largest(reported: Mapping[int, int]) -> int:
     """Return the largest working set: clear of the last cache that is reported, as far as free memory allows.
 
-    Beyond `MOST` it is half as large again as that cache: a stream that comes round finds little in it even then, and a
-    page must not hold a GiB for it.
+    It is `MOST` at the most. A cache of nearly that size, or a larger one, hides memory; but of one that is reported to
+    be so large a virtual machine mostly gets a part.
     """
-    last = max(reported.values(), default=0)
-    wanted = max(LARGEST, min(CLEAR_OF_CACHE * last, max(MOST, last + last // 2)))
+    wanted = max(LARGEST, min(CLEAR_OF_CACHE * max(reported.values(), default=0), MOST))
     return min(wanted, free_memory() // _PART_OF_FREE_MEMORY)
 
 

@@ -292,9 +292,12 @@ class _Sampler:
             self.cpu_ns += time.process_time_ns() - cpu
             self.faults += minor_page_faults() - faults
 
-    def settle(self, function: Callable[..., Any]) -> None:
-        """Go on with ``function``, and run it once in new places, off the clock, unless that takes long."""
+    def change(self, function: Callable[..., Any]) -> None:
+        """Go on with ``function``."""
         self.function = function if self.cold is None else self.cold.bound(function)
+
+    def settle(self) -> None:
+        """Run the function once in new places, off the clock, unless that takes long."""
         if self.warmup.fastest <= _LONG:
             with self.within():
                 self.function()
@@ -393,7 +396,9 @@ class _Turns:
             self._made = self._remake()
         self._are_new = False
         for name, sampler in self._samplers.items():
-            sampler.settle(self._made[name])
+            sampler.change(self._made[name])
+        for sampler in self._samplers.values():  # when nothing holds the operands of before any more
+            sampler.settle()
 
     def take_planned(self, resolve: float, at_most_seconds: float) -> Planned:
         """Take as many rounds as resolve that difference, as a pilot tells, fewer if the time is over."""
