@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.book.small_book import GIVEN_FLOOR, HEADER, Book, Build, one
+from tests.book.small_book import HEADER, Book, Build, one
 from tests.book.sphinx_process import SphinxProcess
 
 STATIC = Path(__file__).resolve().parents[2] / "book" / "_static"
@@ -16,8 +16,9 @@ CELL = """
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring import Counted
 from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring.measurement import Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page
-FLOOR
 page = Page("index")
 told = Conditions(statistic="median")
 ends, wide = Interval(1e-3, 1.3e-3, 0.97), Interval(1.8, 2.05, 0.97)
@@ -31,7 +32,7 @@ no = Judgement(Verdict.REFUTED)
 page.claim("quick", statement="Quick.", source="Lore", quote="So.", verdict=no, evidence="It took {latency}.")
 page.absent("other", "other-verdict", reason="The other engine is not here.")
 ```
-""".replace("FLOOR", GIVEN_FLOOR)
+"""
 
 QUESTIONS = """
 :::{predict} gain

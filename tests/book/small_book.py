@@ -48,19 +48,7 @@ kernelspec:
 ---
 """
 
-#: Gives pages a noise floor that nobody measured.
-GIVEN_FLOOR = """
-import tinytorch.report.page
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.noise import NoiseFloor
-from tinytorch.perf.measuring.statistics import Interval
-
-floor = Statistic("nothing against itself", (1.01, 1.02), "", value=1.02, bounds=Interval(1.01, 1.02, 0.95))
-tinytorch.report.page.small_noise_floor = lambda: NoiseFloor("nothing", (), floor)
-"""
-
-FIRST = (
-    """
+FIRST = """
 # First page
 
 ```{code-cell} ipython3
@@ -68,10 +56,9 @@ FIRST = (
 from tinytorch.perf.measuring import Derived, Measurement, Modelled
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring.measurement import Statistic
+from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report import Page
-"""
-    + GIVEN_FLOOR
-    + """
 page = Page("first")
 samples = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3)
 conditions = Conditions(inner_loops=4, statistic="median")
@@ -160,10 +147,8 @@ It takes {measured}`race`.
 ```{claim} other-wins
 ```
 """
-)
 
-SECOND = (
-    """
+SECOND = """
 # Second page
 
 ```{code-cell} ipython3
@@ -171,9 +156,6 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.report import Page
 from tinytorch.report.drawings import Drawing
-"""
-    + GIVEN_FLOOR
-    + """
 page = Page("second")
 page.number("total", 41, unit="ops", what="operations of a model")
 samples = (2.0e-3, 2.1e-3, 2.2e-3, 2.05e-3, 2.15e-3, 2.3e-3, 2.12e-3)
@@ -185,7 +167,6 @@ page.drawing("mechanism", drawing, caption="How it works.", alt="Two words.")
 
 As {numref}`first:table-ops` shows.
 """
-)
 
 INDEX = """
 # Small book
