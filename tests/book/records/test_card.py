@@ -46,8 +46,8 @@ def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
     page.number("latency", RUN)
     lost = PairedAccuracy(2000, 0.99, 0.9905, 1, 2, Interval(-0.002, 0.003, 0.95), 1.0)
     page.number("change", accuracy_change(lost, "share right"))
-    # The latency and the noise floor that every page begins with.
-    assert re.search(r"half-widths of 2 intervals: .* in the median, .* at worst \(a", card_text(records_of(page)))
+    # The latency alone.
+    assert re.search(r"half-widths of 1 interval: .* in the median, .* at worst \(a", card_text(records_of(page)))
 
 
 def test_the_widest_interval_in_a_table_has_its_own_name_and_not_the_table_s() -> None:
