@@ -185,6 +185,7 @@ def _build_alone(
     if mark.exists() and mark.read_text("utf-8") == _KEPT:
         say("The last build did not succeed: reading again what failed.")
     elif mark.exists():
+        sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # seconds to load, see `jupyter_book`
         from scripts.building.leftovers import discard_untrusted  # loads what opens notebooks: a second of each build
 
         say("The last build did not succeed: reading every page anew.")

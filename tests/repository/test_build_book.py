@@ -283,25 +283,27 @@ subprocess.run([sys.executable, "-c", code], check=True)
 exec(code, {{"__name__": "library"}})
 warnings.warn('said', {0})
 """
-#: Runs a cell in a kernel as the build does, and prints what the cell wrote to standard error.
-RUN_CELL = """
-import sys
+#: Runs cells in a kernel as the build does, and prints what each wrote to standard error.
+RUN_CELLS = """
+import json, sys
 sys.modules["rfc3987_syntax"] = None  # a second to load
 import nbformat
 from nbclient import NotebookClient
-cell = nbformat.v4.new_code_cell(sys.argv[1])
-NotebookClient(nbformat.v4.new_notebook(cells=[cell]), kernel_name="python3").execute()
-print("".join(output["text"] for output in cell.outputs if output.get("name") == "stderr"))
+cells = [nbformat.v4.new_code_cell(code) for code in sys.argv[1:]]
+NotebookClient(nbformat.v4.new_notebook(cells=cells), kernel_name="python3").execute()
+said = [[output["text"] for output in cell.outputs if output.get("name") == "stderr"] for cell in cells]
+print(json.dumps(["".join(texts).strip() for texts in said]))
 """
 
 
-def warned(output: Path, cell: str) -> str:
-    """What a cell of a page writes to standard error."""
+def warned(output: Path, *cells: str) -> list[str]:
+    """What cells of a page write to standard error."""
     write_startup(output)
-    command = [sys.executable, "-c", RUN_CELL, cell]
+    command = [sys.executable, "-c", RUN_CELLS, *cells]
     done = subprocess.run(command, env=build_settings(output), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    texts: list[str] = json.loads(done.stdout)
+    return texts
 
 
 def test_what_a_newer_python_says_of_old_ways_fails_no_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,8 +311,9 @@ def test_what_a_newer_python_says_of_old_ways_fails_no_build(tmp_path: Path, mon
     monkeypatch.setenv("PYTHONDEVMODE", "1")
     # The last is one that Python shows in its development mode alone.
     kinds = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning", "ResourceWarning")
-    assert warned(tmp_path, "\n".join(map(CELL.format, kinds))).strip() == ""
-    assert warned(tmp_path, "import warnings\nwarnings.warn('careful')").count("UserWarning: careful") == 1
+    old, careful = warned(tmp_path, "\n".join(map(CELL.format, kinds)), "import warnings\nwarnings.warn('careful')")
+    assert old == ""
+    assert careful.count("UserWarning: careful") == 1
 
 
 def test_nothing_of_the_shell_or_the_system_runs_in_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +331,7 @@ def test_nothing_of_the_shell_or_the_system_runs_in_a_kernel(tmp_path: Path, mon
     cell = "import os, sys\nfrom IPython.core import application, shellapp\n"
     cell += "found = application.SYSTEM_CONFIG_DIRS, shellapp.SYSTEM_CONFIG_DIRS, shellapp.ENV_CONFIG_DIRS\n"
     cell += "print(found, sys.flags.optimize, os.environ.get('COLUMNS'), file=sys.stderr)"
-    assert warned(tmp_path, cell).strip() == "([], [], []) 0 None"
+    assert warned(tmp_path, cell) == ["([], [], []) 0 None"]
 
 
 #: An extension that reads the first page, as ours reads all.
@@ -342,28 +345,61 @@ def setup(app):
 """
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "said"),
-    [
-        ("_config.yml", b"title: Book\nauthor: [one\n", "_config.yml:3 is no YAML: "),
-        ("book/index.md", b"# Index\n\nna\xefve\n", "book/index.md:3 is not UTF-8: save the file in this encoding."),
-        ("book/own.py", b"x = 1\ndef\n", "book/own.py:2 is no Python: invalid syntax."),
-        ("book/own.py", b"def setup(app):\n    app.connect('builder-inited', lambda _: 1 / 0)", "ZeroDivisionError: "),
-        ("book/references.bib", b"@book{one,\n  title {One}}\n", "book/references.bib:2 is no BibTeX: "),
-    ],
-)
-def test_what_ends_jupyter_book_is_told_with_file_and_line(
-    tmp_path: Path, file: str, content: bytes, said: str
-) -> None:
-    (tmp_path / "book").mkdir()
-    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: index\n")
-    (tmp_path / "_config.yml").write_text("title: Book\nsphinx:\n  local_extensions: {own: book}\n")
-    (tmp_path / "book" / "index.md").write_text("# Index\n")
-    (tmp_path / "book" / "own.py").write_text(READS)
-    (tmp_path / "book" / "references.bib").write_text("")
-    (tmp_path / file).write_bytes(content)
+OWN = "book/own.py"
+FAILS_LATER = b"def setup(app):\n    app.connect('builder-inited', lambda _: 1 / 0)"
+ENDS = [
+    ("book/index.md", b"# Index\n\nna\xefve\n", "book/index.md:3 is not UTF-8: save the file in this encoding."),
+    (OWN, b"x = 1\ndef\n", f"{OWN}:2 is no Python: invalid syntax."),
+    (OWN, FAILS_LATER, f"ZeroDivisionError: division by zero ({OWN}:2)"),
+    ("book/references.bib", b"@book{one,\n  title {One}}\n", "book/references.bib:2 is no BibTeX: "),
+]
+#: Loads once what runs of Jupyter Book load, and prints for each what it told.
+RUN_ALL = """
+import json, os, sys
+from importlib import import_module
+from scripts.building import jupyter_book as own
+for name in ("jupyter_book.cli.main", "myst_nb.sphinx_ext", "sphinx_book_theme", "sphinx_thebe", "sphinx_comments"):
+    import_module(name)
+for arguments in json.loads(sys.argv[1]):
+    reading, writing = os.pipe()
+    if os.fork() == 0:
+        os.environ[own.EVENTS] = str(writing)
+        sys.argv[1:] = arguments
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        own.main()
+    os.close(writing)
+    with os.fdopen(reading) as events:
+        print(json.dumps([json.loads(line) for line in events]))
+"""
+
+
+def write_book(root: Path, file: str, content: bytes) -> None:
+    (root / "book").mkdir(parents=True)
+    (root / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    (root / "_config.yml").write_text("title: Book\nsphinx:\n  local_extensions: {own: book}\n")
+    (root / "book" / "index.md").write_text("# Index\n")
+    (root / "book" / "own.py").write_text(READS)
+    (root / "book" / "references.bib").write_text("")
+    (root / file).write_bytes(content)
+
+
+def test_what_ends_jupyter_book_is_told_once_with_file_and_line(tmp_path: Path) -> None:
+    commands = []
+    for number, (file, content, _) in enumerate(ENDS):
+        root = tmp_path / f"{number}"
+        write_book(root, file, content)
+        commands.append(build_book.jupyter_book_command(root, root / "_build")[3:])
+    told = subprocess.check_output([sys.executable, "-c", RUN_ALL, json.dumps(commands)], cwd=ROOT, text=True)
+    for line, (*_, said) in zip(told.splitlines(), ENDS, strict=True):
+        (event,) = json.loads(line)
+        assert event["event"] == "failed"
+        assert event["error"].startswith(said)
+
+
+def test_a_build_that_jupyter_book_does_not_begin_says_why_in_a_line(tmp_path: Path) -> None:
+    write_book(tmp_path, "_config.yml", b"title: Book\nauthor: [one\n")
     printed = io.StringIO()
     assert build_book.build(tmp_path, Console(file=printed), build_book.jupyter_book_command) == 1
     lines = printed.getvalue().splitlines()
-    assert lines[-2].startswith(f"  {said}"), printed.getvalue()
+    assert lines[-2].startswith("  _config.yml:3 is no YAML: "), printed.getvalue()
     assert len(lines) <= 4

@@ -89,6 +89,11 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "tinytorch"))
 """
 
 
+@pytest.fixture(scope="module")
+def tinytorch() -> SourcePackage:
+    return SourcePackage(ROOT / "tinytorch")
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -100,10 +105,9 @@ print(*(name for name in sys.modules if name.partition(".")[0] == "tinytorch"))
         "from tinytorch.report import Page\nload(engine('tinytorch'))",
     ],
 )
-def test_never_fewer_than_python_loads(code: str) -> None:
+def test_never_fewer_than_python_loads(tinytorch: SourcePackage, code: str) -> None:
     command = [sys.executable, "-c", RUN.format(code=code)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    expected = SourcePackage(ROOT / "tinytorch").may_import([code])
     assert len(loaded) > 5
-    assert loaded <= expected
+    assert loaded <= tinytorch.may_import([code])
