@@ -22,7 +22,7 @@ ifneq ($(filter-out 0 1,$(PEERS)),)
 $(error PEERS must be 1, to compare with other engines, or 0, not $(PEERS))
 endif
 WITH_PEERS := $(filter 1,$(PEERS))
-# `make book PAGES="profiling"` runs some pages and leaves the others as they were.
+# `make book PAGES="profiling"` runs some pages and leaves the others as they were, `make check PAGES="profiling"` reads some.
 PAGES :=
 # `make book CPU=avx2` and `make test CPU=avx2` hold all kernels to that CPU's instructions; the book gets a folder of its own.
 CPU :=
@@ -43,7 +43,7 @@ LET := -I scripts/let_through.py
 RUN := $(VENV)/bin/python $(LET)
 PEERS_RUN := $(PEERS_VENV)/bin/python $(LET)
 
-.PHONY: help chapter environment peers-environment book pdf live test serve format lint lock clean peers bench check-site check-links check-notebooks pictures
+.PHONY: help chapter environment peers-environment book pdf live check test serve format lint lock clean peers bench check-site check-links check-notebooks pictures
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
@@ -66,8 +66,11 @@ serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... fo
 live: environment  ## build the book, show it, and build it again on each save (PAGES="profiling ...": only these; PORT=... for another port)
 	@$(RUN) PORT=$(PORT) -m scripts.live_book $(PAGES)
 
+check: environment  ## hold pages and their modules to all rules that need no run: style, references, spelling, types (PAGES="profiling ...": only these)
+	@$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.check_pages $(PAGES)
+
 chapter: environment  ## write a chapter to begin with: NAME=batching (TITLE="..." for its title)
-	@$(RUN) -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
+	@$(RUN) PYTHONPATH=book/_checks -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
 
 check-site: environment .node/made  ## hold every built page to all gates: links, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these)
 	@$(if $(PAGES),,$(RUN) -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder)

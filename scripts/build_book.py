@@ -5,9 +5,10 @@ page writes into the mark that what it left may be trusted, as the next will rea
 book/_ext/measured_book/execution/failures.py. A build that finds another mark first removes what Sphinx would trust;
 results of executed pages are kept, except those that cannot be read.
 
-Before any page runs, models are trained and kernels compiled (building/preparation.py). Pages tell what happens through
-a pipe (book/_ext/measured_book/execution/events.py). All that Jupyter Book says goes to _build/build.log; what must be
-mended is said at the end.
+Sources are checked first (building/sources.py), so that what is wrong with them is told before anything runs. Before
+any page runs, models are trained and kernels compiled (building/preparation.py). Pages tell what happens through a pipe
+(book/_ext/measured_book/execution/events.py). All that Jupyter Book says goes to _build/build.log; what must be mended
+is said at the end.
 """
 
 import argparse
@@ -18,9 +19,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,7 @@ from rich.console import Console
 
 from scripts.building.full_disk import full_disk
 from scripts.building.settings import build_settings, write_startup
+from scripts.building.sources import source_faults
 from scripts.building.story import Story, counted, display_of, duration, sentence_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -44,6 +47,8 @@ _LAST_WORDS = 5
 JUPYTER_BOOK = ROOT / "scripts" / "building" / "jupyter_book.py"
 #: Makes the command that builds the site from the root of a checkout into its folder of built things.
 Command = Callable[[Path, Path], list[str]]
+#: Tells what is wrong with sources of a checkout: those of these pages, or of all if none is named.
+Check = Callable[[Path, Sequence[str]], list[str]]
 
 
 def jupyter_book_command(root: Path, output: Path) -> list[str]:
@@ -144,12 +149,13 @@ def last_words(log: Path) -> list[str]:
     return [f"  {line}" for line in lines if line.strip("= \x1b[0123456789m")][-_LAST_WORDS:]
 
 
-def build(root: Path, console: Console, command: Command, wanted: Wanted = EVERYTHING) -> int:
+def build(root: Path, console: Console, command: Command, check: Check, wanted: Wanted = EVERYTHING) -> int:
     """Build what is ``wanted`` of the book of the checkout at `root`; return 0, or 1 if anything failed or warned.
 
     Raises:
         OSError: if the folder _build cannot be written.
-        ValueError: if there is no such page or outcome, or this machine cannot do as the CPU.
+        ValueError: if there is no such page or outcome, this machine cannot do as the CPU, or the sources cannot be
+            checked.
     """
     if wanted.outcome not in (None, "other"):
         raise ValueError(f"OUTCOME must be other, not {wanted.outcome!r}")
@@ -157,16 +163,21 @@ def build(root: Path, console: Console, command: Command, wanted: Wanted = EVERY
         raise ValueError("OUTCOME=other needs PAGES, which name the pages to write so")
     missing = [page for page in wanted.pages if not (root / "book" / f"{page}.md").is_file()]
     if missing:
-        raise ValueError(f"PAGES must name pages such as profiling, but there is no book/{missing[0]}.md")
+        near = get_close_matches(missing[0], [path.stem for path in (root / "book").glob("*.md")], 1) or ["profiling"]
+        raise ValueError(f"PAGES must name pages such as {near[0]}, but there is no book/{missing[0]}.md")
     output = wanted.output(root)
     settings = build_settings(output, wanted.cpu)
     settings |= {SELECTED: " ".join(wanted.pages), OUTCOME: wanted.outcome or ""}
     settings[PREPARATION] = json.dumps(preparation_command(output))
-    output.mkdir(parents=True, exist_ok=True)
 
     def say(text: str) -> None:
         console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
+    if faults := check(root, wanted.pages):
+        found = f"The book was not built: {counted(len(faults), 'fault')} in its sources, found before anything ran:"
+        say("\n".join([found, *(f"  {fault}" for fault in faults)]))
+        return 1
+    output.mkdir(parents=True, exist_ok=True)
     with only_build(output / "build.lock", say) as lock:
         return _build_alone(root, settings, output, lock, console, say, command(root, output))
 
@@ -221,7 +232,8 @@ def main() -> int:
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl+C does
     try:
-        return build(ROOT, Console(), jupyter_book_command, Wanted(tuple(asked.pages), asked.cpu, asked.outcome))
+        wanted = Wanted(tuple(asked.pages), asked.cpu, asked.outcome)
+        return build(ROOT, Console(), jupyter_book_command, source_faults, wanted)
     except KeyboardInterrupt:
         print("Interrupted: the next build reads every page anew.", file=sys.stderr)
         return 130

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import nbformat
 from sources import read_source
 
-from scripts.lint_pages import ROOT, as_notebook
+from scripts.check_pages import ROOT, as_notebook
 
 
 def mended(text: str) -> str:

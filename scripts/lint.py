@@ -13,8 +13,7 @@ TOOLS: Mapping[str, Sequence[str]] = {
     "ruff check": (f"{_PROGRAMS / 'ruff'}", "check", "."),
     "ruff format": (f"{_PROGRAMS / 'ruff'}", "format", "--check", "."),
     "mypy": (f"{_PROGRAMS / 'mypy'}",),
-    "pages": (sys.executable, "-m", "scripts.lint_pages"),
-    "lists of pages": (sys.executable, "-m", "scripts.lint_lists"),
+    "pages": (sys.executable, "-m", "scripts.check_pages"),
     "imports": (f"{_PROGRAMS / 'lint-imports'}",),
     "codespell": (f"{_PROGRAMS / 'codespell'}",),
 }

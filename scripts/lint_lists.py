@@ -1,21 +1,19 @@
-"""Linting of what names pages by hand against `_toc.yml`: README's table, and what a chapter says comes next.
+"""Rules of what names pages by hand against `_toc.yml`: README's table, and what a chapter says comes next.
 
 A draft (``draft: true`` in its front matter) is not announced, so nothing has to name it. Numbers of chapters, figures
 and tables are the book's to give: a typed one is a fault.
 """
 
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from measured_book.pages.numbering import REFERENCE
-from sources import read_source
+from measured_book.names import REFERENCE
+from sources import is_draft, read_source
 
-ROOT = Path(__file__).resolve().parent.parent
 _HEAD = "| page | what it answers |"
 _LABEL = re.compile(r"^\(([\w-]+)\)=$", re.MULTILINE)
 #: The headings under which a chapter names the one behind it.
@@ -41,19 +39,40 @@ class Book:
         return self.chapters[found] if 0 <= found < len(self.chapters) else None
 
 
-def read_book(root: Path) -> Book:
-    """Return the book of the checkout at ``root``; nested pages belong to the page that they lie under."""
-    contents: dict[str, Any] = yaml.safe_load((root / "_toc.yml").read_text("utf-8"))
+def read_contents(root: Path) -> Any:
+    """Return the table of contents of the checkout at ``root``."""
+    with (root / "_toc.yml").open("rb") as file:  # by whose name an error tells it
+        return yaml.safe_load(file)
+
+
+def pages_in(contents: Any) -> list[str]:
+    """Return the pages that a part of `_toc.yml` names, also those that lie under others, in their order."""
+    if isinstance(contents, list):
+        return [name for each in contents for name in pages_in(each)]
+    if not isinstance(contents, dict):
+        return []
+    own = [str(contents[key]) for key in ("root", "file") if key in contents]
+    return own + [name for value in contents.values() for name in pages_in(value)]
+
+
+def finished(text: str) -> str:
+    """Return the text of a draft without the line of its head that says so."""
+    return re.sub(r"\Adraft:\s*true\s*$|(?<=\n)draft:\s*true\s*$", "draft: false", text, count=1, flags=re.MULTILINE)
+
+
+def read_book(root: Path, told_of: str | None = None) -> Book:
+    """Return the book of the checkout at ``root``, as if a draft ``told_of`` were none.
+
+    Nested pages belong to the page that they lie under.
+    """
+    contents: dict[str, Any] = read_contents(root)
     parts = [(part["caption"], [each["file"] for each in part["chapters"]]) for part in contents["parts"]]
     texts = {path.stem: path.read_text("utf-8") for path in sorted(root.glob("book/*.md"))}
-    told = [(caption, [name for name in names if not _is_draft(texts.get(name, ""))]) for caption, names in parts]
+    drafts = {name for name, text in texts.items() if name != told_of and is_draft(text)}
+    told = [(caption, [name for name in names if name not in drafts]) for caption, names in parts]
     pages = (contents["root"], *(name for _, names in told for name in names))
     chapters = tuple(name for caption, names in told if caption != REFERENCE for name in names)
     return Book(pages, chapters, {label: name for name, text in texts.items() for label in _LABEL.findall(text)})
-
-
-def _is_draft(text: str) -> bool:
-    return read_source(text).is_draft
 
 
 def table_faults(text: str, book: Book) -> Iterator[tuple[int, str]]:
@@ -96,16 +115,10 @@ def _line(text: str, found: re.Match[str]) -> int:
     return text.count("\n", 0, found.start()) + 1
 
 
-def main() -> int:
-    """Print each fault of the checkout; return 1 if there is any."""
-    book = read_book(ROOT)
-    faults = [f"README.md:{line}: {said}" for line, said in table_faults((ROOT / "README.md").read_text("utf-8"), book)]
-    for path in sorted(ROOT.glob("book/*.md")):
-        found = page_faults(path.stem, path.read_text("utf-8"), book)
-        faults += [f"book/{path.name}:{line}: {said}" for line, said in found]
-    print("\n".join(faults) if faults else "All lists of pages are as _toc.yml has them.")
-    return int(bool(faults))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def faults(root: Path, told_of: str | None = None) -> list[tuple[str, int, str]]:
+    """Return file, line and fault of all that names pages in the checkout at ``root``; `read_book` has ``told_of``."""
+    book, readme = read_book(root, told_of), (root / "README.md").read_text("utf-8")
+    found = [("README.md", *fault) for fault in table_faults(readme, book)]
+    for path in sorted(root.glob("book/*.md")):
+        found += [(f"book/{path.name}", *fault) for fault in page_faults(path.stem, path.read_text("utf-8"), book)]
+    return found

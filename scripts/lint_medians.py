@@ -7,8 +7,7 @@ decides no word, such as what to draw, is nobody's business here; a comparison o
 """
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 #: What a measurement tells as a float, and calls that do.
 _TOLD = {"median", "mean", "minimum", "maximum"}
@@ -153,8 +152,3 @@ def faults(python: str) -> list[tuple[int, str]]:
         return []
     bodies = [tree.body, *(node.body for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef))]
     return sorted({fault for body in bodies for fault in _Scope(body).faults()})
-
-
-def lint(texts: Mapping[Path, str]) -> Iterator[str]:
-    """Yield a line for each fault of modules, by the path that each is told under."""
-    return (f"{path}:{line}: {said}" for path, python in texts.items() for line, said in faults(python))

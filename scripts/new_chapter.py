@@ -8,6 +8,8 @@ import re
 import sys
 from pathlib import Path
 
+from page_heads import title_fault
+
 from tinytorch.perf.measuring.atomic_io import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,10 +22,13 @@ def write_chapter(name: str, title: str, root: Path) -> list[Path]:
     """Write page and module of a new chapter, add it to the table of contents, and return what was written.
 
     Raises:
-        ValueError: if the name is no module's, is taken, or the table of contents has no part for it.
+        ValueError: if the name is no module's, is taken, the title is too long, or the table of contents has no part
+            for it.
     """
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
         raise ValueError(f"NAME must be lower-case words joined by underscores, such as NAME=batching, not {name!r}")
+    if said := title_fault(title):
+        raise ValueError(f"TITLE cannot be used: {said}")
     page, module, contents = root / f"book/{name}.md", root / f"tinytorch/chapters/{name}.py", root / "_toc.yml"
     for path in (page, module, module.with_suffix("")):
         if path.exists():

@@ -381,7 +381,8 @@ class _Page:
             case "drawing":
                 drawing = self.book / "_static" / "drawings" / self.name / f"{argument}.svg"
                 if not drawing.is_file():
-                    near = meant(argument, [path.stem for path in drawing.parent.glob("*.svg")])
+                    there = [path.stem for path in drawing.parent.glob("*.svg")]
+                    near = meant(argument, there) if there else ""
                     yield f"there is no drawing {drawing.relative_to(self.book.parent)}{near}"
             case "literalinclude" | "include":
                 yield (said := self._file(argument))

@@ -16,6 +16,20 @@ _TEACHES = re.compile(r"^## Exercises$", re.MULTILINE)
 #: What a chapter with exercises says besides.
 _ALSO = ("**What you will build.**", "**What this chapter leaves out.**")
 
+#: The letters that a browser and a list of results show of a title, and what the site puts behind a page's own.
+LONGEST_TITLE, SITE = 70, " – Measured"
+
+
+def title_fault(title: str) -> str | None:
+    """Return what is wrong with a page's title; None if nothing is."""
+    over = len(title) + len(SITE) - LONGEST_TITLE
+    if over <= 0:
+        return None
+    return (
+        f"the title {title!r} is {over} letters too long: with {SITE!r} behind it, browsers and lists of results show "
+        f"{LONGEST_TITLE}"
+    )
+
 
 def _head(text: str) -> str:
     """Return what stands before the first cell and the first section."""

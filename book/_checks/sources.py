@@ -6,16 +6,13 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import cache
 
 from declarations import knows_a_page, undeclared
 from measured_book.notebooks.myst import fences
-from page_heads import check_head
+from page_heads import check_head, title_fault
 
 LONGEST_CELL = 10
-#: Words of prose that a chapter has at most, without what is folded, questions and what follows them, tables, formulas,
-#: claims and code; and numerals in a hundred of these words, a measured or quoted number being one.
-MOST_WORDS, MOST_NUMERALS = 3000, 3.0
 #: What each chapter has at least: predictions before its questions, and exercises.
 FEWEST = 3
 _UNITS = (
@@ -36,6 +33,11 @@ TYPED_NUMBER = re.compile(
     r"(?<![\w.,/-])[~≈±]?\d(?:[\d,.\u202f\u00a0]*\d)?"
     rf"(?:\s?-?(?:{_UNITS}|{_RATES}|{_FACTORS})(?!\w)|[×x](?!\s*[\d\w]*\d)(?!\w))"
 )
+#: What a heading of a table says of bare numbers below it, or beside it, that only a measurement knows.
+_MEASURED_HEADING = re.compile(
+    rf"(?<![\w/-])(?:{_UNITS}|times?|latency|speedup|throughput|bandwidth|faster|slower)(?![\w/-])", re.IGNORECASE
+)
+_BARE_NUMBER = re.compile(r"[~≈±<>]?\s?[-−]?\d[\d,\u202f\u00a0]*(?P<decimals>\.\d+)?")
 #: Directives of prose, which backticks may fence as well.
 _PROSE_DIRECTIVES = frozenset(
     {
@@ -44,8 +46,6 @@ _PROSE_DIRECTIVES = frozenset(
         *("figure", "image", "margin", "sidebar", "list-table", "table", "exercise", "solution", "predict"),
     }
 )
-#: Directives whose body, or what is behind its line of dashes, a reader opens.
-_FOLDED = frozenset({"dropdown", "predict", "solution"})
 #: The directive that repeats what a source says, with its numbers.
 _CLAIM = "claim"
 #: Not measured: the confidence that is asked for, and in a table the time that a reader needs.
@@ -61,6 +61,7 @@ _LEFT_OUT = (
     re.compile(r"\]\([^)]*\)|<https?://[^>]*>|https?://\S+"),
     re.compile(r"<!--.*?-->"),
 )
+_TYPED = "is typed: take it from a record with {measured}, or name its source with {quoted}"
 _SOURCES_HEADING = re.compile(r"^#+\s+(?:further reading|sources|references)\b", re.IGNORECASE)
 _QUESTIONS_HEADING, _EXERCISES_HEADING = "## Questions", "## Exercises"
 _COURSE_HEADING = "## What the course says"
@@ -115,13 +116,12 @@ class Cell:
 
 @dataclass
 class Chapter:
-    """A chapter's source taken apart: prose by line and what of it is folded, cells, pictures, predictions by line.
+    """A chapter's source taken apart: prose by line, cells, pictures, predictions by line.
 
     A draft (``draft: true`` in its front matter) may have fewer predictions and exercises than a chapter.
     """
 
     prose: dict[int, str] = field(default_factory=dict)
-    folded: set[int] = field(default_factory=set)
     cells: list[Cell] = field(default_factory=list)
     pictures: dict[int, list[str]] = field(default_factory=dict)
     predictions: dict[int, str] = field(default_factory=dict)
@@ -157,9 +157,6 @@ def _read(text: str, first: int, chapter: Chapter) -> None:
             if fence.name == "predict":
                 chapter.predictions[line] = fence.argument.strip()
             _read("\n".join(fence.body), first + fence.body_first, chapter)
-            if fence.name in _FOLDED:
-                begins = [*fence.body, "---"].index("---") if fence.name == "predict" else 0
-                chapter.folded.update(range(first + fence.body_first + begins, first + fence.end))
     chapter.prose |= prose
 
 
@@ -178,11 +175,27 @@ def typed_in_prose(chapter: Chapter) -> Iterator[Problem]:
         if in_sources:
             continue
         for found in TYPED_NUMBER.finditer(_plain(line)):
-            yield Problem(
-                number,
-                f"{found[0].strip()!r} is typed: take it from a record with {{measured}}, "
-                "or name its source with {quoted}",
-            )
+            yield Problem(number, f"{found[0].strip()!r} {_TYPED}")
+
+
+def _cells_of(row: str) -> list[str]:
+    return [cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().strip("|"))]
+
+
+def typed_in_tables(chapter: Chapter) -> Iterator[Problem]:
+    """Yield each bare number in a table of Markdown with decimals, or in a row or column of what is measured."""
+    headings: list[str] = []
+    for number, line in chapter.prose.items():
+        if not line.lstrip().startswith("|"):
+            headings = []
+            continue
+        row = _cells_of(line)
+        headings = headings or row
+        for at, (cell, heading) in enumerate(zip(row, headings, strict=False)):
+            found = _BARE_NUMBER.fullmatch(cell)
+            of_measured = _MEASURED_HEADING.search(f"{heading} {row[0] if at else ''}")
+            if found and (found["decimals"] or of_measured):
+                yield Problem(number, f"{cell!r} {_TYPED}")
 
 
 def _parsed(cell: Cell) -> ast.Module | None:
@@ -332,38 +345,6 @@ def far_exercises(chapter: Chapter) -> Iterator[Problem]:
             )
 
 
-def length_of(chapter: Chapter) -> tuple[int, int]:
-    """Return how many words of prose a chapter has before its questions, and how many numerals these have."""
-    words = numerals = 0
-    for line, text in chapter.prose.items():
-        if text.startswith(_QUESTIONS_HEADING):
-            break
-        if line in chapter.folded or re.match(r"\s*(?:\||#|:\w|\(\w)", text):
-            continue
-        shown = re.sub(r"\{(?:measured|quoted)\}`[^`]+`", " 0 ", text)
-        shown = re.sub(r"\{\w+\}`([^`<]+)[^`]*`", r" \1 ", re.sub(r"\{(?:numref|eq)\}`[^`]+`", " it ", shown))
-        for pattern in _LEFT_OUT:
-            shown = pattern.sub(" it ", shown)
-        found = re.findall(r"[\w'’-]+(?:[.,]\d+)*", shown)
-        words += len(found)
-        numerals += sum(word[0].isdigit() for word in found)
-    return words, numerals
-
-
-def too_long(chapter: Chapter) -> Iterator[Problem]:
-    """Yield that a chapter has more words of prose than a reader takes in, or too many numerals in them."""
-    if not exercises_of(chapter):
-        return
-    words, numerals = length_of(chapter)
-    if words > MOST_WORDS:
-        yield Problem(1, f"the chapter has {words} words of prose before its questions; {MOST_WORDS} are enough")
-    if 100 * numerals > MOST_NUMERALS * words:
-        share = 100 * numerals / words
-        yield Problem(
-            1, f"the chapter has {share:.1f} numerals in a hundred words of prose; {MOST_NUMERALS} are enough"
-        )
-
-
 def _count(number: int, what: str) -> str:
     return f"{number or 'no'} {what}{'s' * (number != 1)}"
 
@@ -390,6 +371,15 @@ def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
         yield Problem(found[-1], f"the chapter sets {_count(exercises, 'exercise')}; {needed}")
 
 
+def long_title(chapter: Chapter) -> Iterator[Problem]:
+    """Yield that the page's title is too long."""
+    for line, text in chapter.prose.items():
+        if text.startswith("# "):
+            if said := title_fault(text[2:].strip()):
+                yield Problem(line, said)
+            return
+
+
 def ends_in_another_order(chapter: Chapter) -> Iterator[Problem]:
     """Yield headings of a chapter's end that stand elsewhere than on other pages, or are worded in another way."""
     last = -1
@@ -404,8 +394,10 @@ def ends_in_another_order(chapter: Chapter) -> Iterator[Problem]:
 
 
 RULES = (
+    long_title,
     ends_in_another_order,
     typed_in_prose,
+    typed_in_tables,
     typed_in_cells,
     hidden_logic,
     silent_figures,
@@ -413,14 +405,19 @@ RULES = (
     unpaired_exercises,
     far_exercises,
     too_few_questions,
-    too_long,
 )
 
 
+def is_draft(text: str) -> bool:
+    """Return whether a page's head says ``draft: true``."""
+    return bool(re.search(r"^draft:\s*true\s*$", _parted(text)[0], re.MULTILINE))
+
+
+@cache
 def read_source(text: str) -> Chapter:
-    """Return a chapter's source taken apart."""
-    front, rest = _parted(text)
-    chapter = Chapter(is_draft=bool(re.search(r"^draft:\s*true\s*$", front, re.MULTILINE)))
+    """Return a chapter's source taken apart, the same for each of its readers: it is not to be changed."""
+    _, rest = _parted(text)
+    chapter = Chapter(is_draft=is_draft(text))
     _read(rest, 1, chapter)
     chapter.prose = dict(sorted(chapter.prose.items()))
     return chapter
@@ -446,9 +443,3 @@ def check_module(text: str) -> list[Problem]:
     tree = _WithoutDocstrings().visit(ast.parse(text))
     pages = (Problem(*fault) for fault in knows_a_page(text, tree))
     return sorted([*_typed_in_code(tree, 1), *_silent_in_code(tree, 1), *pages])
-
-
-def check_file(path: Path) -> list[Problem]:
-    """Return the problems of a page or of a chapter's module, sorted by line."""
-    text = path.read_text("utf-8")
-    return check_source(text) if path.suffix == ".md" else check_module(text)

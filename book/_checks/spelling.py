@@ -40,7 +40,7 @@ _LEFT_OUT = (
     re.compile(r"^\s*:{3,}\s*$", re.MULTILINE),
     re.compile(r"\[[^\]]*\]\(https?://[^)]*\)|\]\([^)]*\)|<https?://[^>]*>|https?://\S+"),
 )
-_DIRECTIVE = re.compile(r"^\s*:*\s*\{(?P<name>[\w:-]+)\}(?!`)[ \t]*(?P<argument>.*)$", re.MULTILINE)
+_DIRECTIVE = re.compile(r"^[ \t]*:*[ \t]*\{(?P<name>[\w:-]+)\}(?!`)[ \t]*(?P<argument>.*)$", re.MULTILINE)
 #: Directives whose argument a reader reads.
 _TITLED = frozenset({"dropdown", "admonition", "tab-item", "note", "warning"})
 _QUOTE, _ALL = re.compile(r"^\s*>.*$", re.MULTILINE), re.compile(r".+", re.DOTALL)

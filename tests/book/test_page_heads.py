@@ -1,7 +1,7 @@
 """Every page that measures begins alike, and what is missing is found."""
 
 import pytest
-from page_heads import check_head
+from page_heads import check_head, title_fault
 
 GOOD = """(page)=
 # Title
@@ -49,6 +49,12 @@ def test_a_good_head_lacks_nothing() -> None:
 )
 def test_what_is_missing_is_said(old: str, new: str, message: str) -> None:
     assert any(message in said for _, said in check_head(GOOD.replace(old, new, 1)))
+
+
+@pytest.mark.parametrize(("letters", "over"), [(59, None), (60, "1 letters too long"), (80, "21 letters too long")])
+def test_a_title_fits_with_the_name_of_the_site_into_what_browsers_show(letters: int, over: str | None) -> None:
+    said = title_fault("x" * letters)
+    assert said is None if over is None else over in str(said)
 
 
 def test_a_head_behind_the_first_cell_is_none() -> None:

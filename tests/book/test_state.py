@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from docutils import nodes
+from measured_book.names import split_reference
 from measured_book.records.store import PageRecords
-from measured_book.state import BookState, Outline, short_titles, split_reference
+from measured_book.state import BookState, Outline, short_titles
 
 from tinytorch.report.records import ABSENT
 

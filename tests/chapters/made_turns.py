@@ -20,10 +20,14 @@ def made(value: float, unit: str = "", noise: float = 0.0) -> Measurement:
 def in_turns(
     values: Mapping[str, float], unit: str = "s", noise: Mapping[str, float] | None = None
 ) -> dict[str, Measurement]:
-    """Return a result for each name, each beside all others, with the ``noise`` of those that have any."""
+    """Return a result for each name, each beside all others, with the ``noise`` of those that have any.
+
+    They keep their turns when they are scaled, as those of `interleave` do.
+    """
     found = {}
     for name, value in values.items():
-        conditions = Conditions(interleaved_with=tuple(other for other in values if other != name))
+        others = tuple(other for other in values if other != name)
+        conditions = Conditions(interleaved_with=others, turns=" ".join(values))
         found[name] = Measurement(name, made(value, unit, (noise or {}).get(name, 0.0)).samples, unit, conditions)
     return found
 

@@ -38,10 +38,10 @@ def tell(**event):
 class Build:
     """A build of a book that does what ``does`` says, and what it printed."""
 
-    def __init__(self, root: Path, does: str = "") -> None:
+    def __init__(self, root: Path, does: str = "", faults: list[str] | None = None) -> None:
         printed = io.StringIO()
         console = Console(file=printed, width=20)  # lines are never broken, whatever the width
-        self.code = build_book.build(root, console, lambda _, output: command(output, does))
+        self.code = build_book.build(root, console, lambda _, output: command(output, does), lambda *_: faults or [])
         self.printed = printed.getvalue()
         self.found = json.loads((root / "_build" / "found.json").read_text())
 
@@ -74,7 +74,8 @@ def test_what_must_be_mended_is_said_at_the_end(tmp_path: Path) -> None:
     said = """
 print("much else")
 tell(event="warning", where="/somewhere/book/machine.md:100", text="page 'roofline' has recorded no number 'peak'")
-tell(event="failed-cell", page="roofline", source="roofline.md", cell=3, line=2, code="1 / 0", source_line=40,
+tell(event="failed-cell", page="roofline", source="roofline.md", cell=3, line=2, code="study.roof()", source_line=40,
+     modules=[{"file": "tinytorch/chapters/roofline.py", "line": 12, "code": "return 1 / 0"}],
      error="ZeroDivisionError: division by zero")
 """
     failed = Build(tmp_path, said + FAILS)
@@ -84,11 +85,27 @@ tell(event="failed-cell", page="roofline", source="roofline.md", cell=3, line=2,
     assert lines[2:] == [
         "  book/machine.md:100: page 'roofline' has recorded no number 'peak'",  # and no emoji of ":100:"
         "  Page roofline, code cell 3, its line 2 (roofline.md:40) failed:",
-        "      1 / 0",
+        "      study.roof()",
+        "  in tinytorch/chapters/roofline.py:12:",
+        "      return 1 / 0",
         "  ZeroDivisionError: division by zero",
         "All that was said is in _build/build.log.",
     ]
     assert (tmp_path / "_build" / "build.log").read_text() == "much else\n"
+
+
+def test_faults_of_sources_are_told_before_anything_runs(tmp_path: Path) -> None:
+    Build(tmp_path)
+    (tmp_path / "_build" / "html").rmdir()
+    failed = Build(tmp_path, faults=["book/page.md:3: one", "book/page.md:4: another"])
+    assert failed.code == 1
+    assert failed.printed.splitlines() == [
+        "The book was not built: 2 faults in its sources, found before anything ran:",
+        "  book/page.md:3: one",
+        "  book/page.md:4: another",
+    ]
+    assert not (tmp_path / "_build" / "html").exists()
+    assert "did not succeed" not in Build(tmp_path).printed, "what the last build left is trusted"
 
 
 def test_a_build_that_dies_without_a_word_shows_its_last_ones(tmp_path: Path) -> None:
@@ -147,6 +164,7 @@ import pathlib, sys
 from scripts import build_book
 root, does, *sys.argv[1:] = sys.argv[1:]
 build_book.ROOT = pathlib.Path(root)
+build_book.source_faults = lambda *_: []
 build_book.jupyter_book_command = lambda _, output: [sys.executable, "-I", "-S", "-c", does, str(output)]
 sys.exit(build_book.main())
 """
@@ -399,7 +417,7 @@ def test_what_ends_jupyter_book_is_told_once_with_file_and_line(tmp_path: Path) 
 def test_a_build_that_jupyter_book_does_not_begin_says_why_in_a_line(tmp_path: Path) -> None:
     write_book(tmp_path, "_config.yml", b"title: Book\nauthor: [one\n")
     printed = io.StringIO()
-    assert build_book.build(tmp_path, Console(file=printed), build_book.jupyter_book_command) == 1
+    assert build_book.build(tmp_path, Console(file=printed), build_book.jupyter_book_command, lambda *_: []) == 1
     lines = printed.getvalue().splitlines()
     assert lines[-2].startswith("  _config.yml:3 is no YAML: "), printed.getvalue()
     assert len(lines) <= 4

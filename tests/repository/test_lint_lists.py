@@ -47,9 +47,8 @@ Change = Callable[[str, str, str], None]
 
 
 @pytest.fixture
-def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Change:
+def change(tmp_path: Path) -> Change:
     """Return what replaces a text in a file of a checkout whose lists are right."""
-    monkeypatch.setattr(lint_lists, "ROOT", tmp_path)
     (tmp_path / "book").mkdir()
     (tmp_path / "_toc.yml").write_text(CONTENTS)
     (tmp_path / "README.md").write_text(README)
@@ -67,15 +66,13 @@ def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Change:
     return replace
 
 
-def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
-    failed, lines = lint_lists.main(), capsys.readouterr().out.splitlines()
-    assert failed == (lines != ["All lists of pages are as _toc.yml has them."])
-    return lines if failed else []
+def said(root: Path, told_of: str | None = None) -> list[str]:
+    return [f"{path}:{line}: {fault}" for path, line, fault in lint_lists.faults(root, told_of)]
 
 
 @pytest.mark.usefixtures("change")
-def test_lists_that_are_right_pass(capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(capsys) == []
+def test_lists_that_are_right_pass(tmp_path: Path) -> None:
+    assert said(tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -92,19 +89,22 @@ def test_lists_that_are_right_pass(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 def test_each_that_went_stale_is_said_with_its_line(
-    change: Change, capsys: pytest.CaptureFixture[str], changed: tuple[str, str, str], fault: str
+    change: Change, tmp_path: Path, changed: tuple[str, str, str], fault: str
 ) -> None:
     change(*changed)
-    assert said(capsys)[0].startswith(fault)
+    assert said(tmp_path)[0].startswith(fault)
 
 
-def test_a_new_chapter_has_to_be_named_once_it_is_no_draft(change: Change, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_chapter_has_to_be_named_once_it_is_no_draft(change: Change, tmp_path: Path) -> None:
     change("_toc.yml", "      - file: third\n", "      - file: new\n      - file: third\n")
-    path = lint_lists.ROOT / "book" / "new.md"
-    path.write_text("---\ndraft: true\n---\n\n(the-new)=\n# New\n")
-    assert said(capsys) == []
-    path.write_text("(the-new)=\n# New\n")
-    assert said(capsys) == [
+    path = tmp_path / "book" / "new.md"
+    draft = "---\ndraft: true\n---\n\n(the-new)=\n# New\n"
+    path.write_text(draft)
+    assert said(tmp_path) == []
+    expected = [
         "README.md:3: the table of pages has no row for `new`, which _toc.yml names",
         "book/second.md:6: 'What comes next' must lead to `new` first, which comes next in _toc.yml",
     ]
+    assert said(tmp_path, told_of="new") == expected
+    path.write_text(lint_lists.finished(draft))
+    assert said(tmp_path) == expected

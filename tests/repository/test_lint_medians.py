@@ -1,10 +1,8 @@
 """Linting of clocked floats: what reaches a page bare or chooses a word is found with its line, the rest is let be."""
 
-from pathlib import Path
-
 import pytest
 
-from scripts.lint_medians import faults, lint
+from scripts.lint_medians import faults
 
 FAULTY = [
     'page.number("gain", a.median / b.median, unit="", what="gain")',
@@ -53,8 +51,3 @@ def test_a_clocked_float_is_found_where_it_reaches_a_page_or_chooses_a_word(pyth
 @pytest.mark.parametrize("python", FINE)
 def test_what_carries_its_interval_is_let_be(python: str) -> None:
     assert faults(python) == []
-
-
-def test_a_fault_is_told_with_its_path_and_line() -> None:
-    [said] = lint({Path("page.md"): "\n\nis_faster = a.median > b.median"})
-    assert said.startswith("page.md:3: medians choose a word")

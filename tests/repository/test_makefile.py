@@ -33,7 +33,7 @@ def test_plain_make_lists_every_job_that_the_documents_name() -> None:
         assert {"book", "test"} <= named <= jobs, document
 
 
-@pytest.mark.parametrize("job", ["book", "test", "live", "check-site", "check-notebooks"])
+@pytest.mark.parametrize("job", ["book", "test", "live", "check", "check-site", "check-notebooks"])
 def test_settings_count_from_the_command_line_alone(job: str) -> None:
     exported = {"CPU": "x86_64", "PAGES": "none", "TESTS": "none", "PORT": "tcp://1", "PEERS": "yes", "OUTCOME": "odd"}
     assert make("--dry-run", job, **exported).stdout == make("--dry-run", job).stdout

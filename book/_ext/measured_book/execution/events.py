@@ -84,7 +84,7 @@ def _source_line(source: Path, cell: int, line: int, code: str | None) -> int | 
 
 def _modules(text: str, package: Path) -> list[dict[str, Any]]:
     """Return file, line and code of the last frame of a chapter's module, and of the last in the package."""
-    frames = []
+    frames: list[dict[str, Any]] = []
     for found in _MODULE.finditer(text):
         path = Path(found["path"]).expanduser()
         if path.is_relative_to(package):

@@ -105,7 +105,7 @@ class EvidenceDirective(SphinxDirective):
         node = Evidence(references=references, labels=labels, caption=" ".join(self.content))
         self.set_source_info(node)
         if len(labels) != len(references):
-            warn("evidence needs a label for each of its numbers", node)
+            warn("{evidence} needs a label for each of its numbers, as in :labels: one | another", node)
             return []
         uses = state_of(self.env).of(self.env.docname).uses
         uses.update(split_reference(reference, self.env.docname)[0] for reference in references)

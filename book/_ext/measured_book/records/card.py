@@ -82,7 +82,8 @@ def _noise(page: PageRecords) -> str | None:
         return None
     worst, of = max(spreads)
     middle = median(spread for spread, _ in spreads)
-    return f"half-widths of {len(spreads)} interval{'' if len(spreads) == 1 else 's'}: {_share(middle)} in the median, {_share(worst)} at worst ({of})"
+    count = f"{len(spreads)} interval{'' if len(spreads) == 1 else 's'}"
+    return f"half-widths of {count}: {_share(middle)} in the median, {_share(worst)} at worst ({of})"
 
 
 def _cores(machine: Json) -> str:

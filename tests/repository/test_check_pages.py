@@ -1,0 +1,353 @@
+"""Checking of pages before they run: each kind of fault on a page that has it, with its line and what to do."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from sources import read_source
+
+from scripts import check_pages
+from scripts.building import sources
+from scripts.check_pages import Sources, as_module, by_rules, faults, lacks, main
+
+ROOT = Path(__file__).resolve().parents[2]
+FRONT = "---\nkernelspec:\n  name: python3\n---\n\n(page)=\n# Title\n\n"
+PAGE = f"""{FRONT}How long does it take? In {{ref}}`the other <other>` we count {{term}}`lines <cache line>`.
+
+| You need | You get | Time |
+|---|---|---|
+| nothing | an answer | 5 minutes |
+
+**What you will learn.**
+To count.
+
+```{{code-cell}} python3
+:tags: [remove-cell]
+from tinytorch.chapters import page as study
+from tinytorch.report import Page
+
+page = Page("page")
+rows = study.rows()
+page.number("latency", rows[0])
+page.compare("gain", rows[1])
+page.word("bound", rows[2], because="it took {{latency}}")
+page.table("ops", rows, {{"name": "Operation"}}, caption="What was timed.")
+page.figure("times", rows[3], caption="Times over lengths.", alt="A rising line.")
+page.test("small", rows[4], below=2)
+```
+
+It took {{measured}}`latency`, that is
+{{measured}}`gain` as long, and the other page took {{measured}}`other:total`.
+The verdicts: {{verdict}}`bound`, {{verdict}}`gain-verdict`.
+See {{numref}}`figure-times`, {{numref}}`table-ops`, {{numref}}`figure-mechanism` and {{eq}}`law`.
+
+$$t = n$$ (law)
+
+:::{{predict}} latency
+How long?
+:::
+
+:::{{predict}} bound
+:choices: this | that
+Which one?
+:::
+
+:::{{drawing}} mechanism
+:alt: A box.
+
+The caption.
+:::
+
+```{{claim}} small
+:source: someone2009
+
+> It is small.
+
+It is small, as {{measured}}`latency` shows.
+```
+
+They say {{quoted}}`2 %|Someone 2009 <https://example.org/paper>`.
+
+```{{literalinclude}} ../tinytorch/chapters/page.py
+:pyobject: rows
+```
+"""
+OTHER = f"""{FRONT.replace("(page)", "(other)")}```{{code-cell}} python3
+page = Page("other")
+for key in ("total", "rest"):
+    page.number(key, 1)
+```
+"""
+MODULE = '''"""Studies."""
+
+
+def rows() -> list[int]:
+    """Return nothing but numbers."""
+    return [1, 2]
+'''
+FILES = {
+    "_toc.yml": "root: index\nparts:\n  - caption: Basics\n    chapters:\n      - file: page\n      - file: other\n",
+    "README.md": "| page | what it answers |\n|---|---|\n| `index`, `page`, `other` | all |\n",
+    "book/index.md": "# Book\n",
+    "book/page.md": PAGE,
+    "book/other.md": OTHER,
+    "book/glossary.md": "# Words\n\n```{glossary}\ncache line\n  Sixteen numbers.\n```\n",
+    "book/references.bib": "@misc{someone2009, title = {A paper}, year = {2009}, url = {https://example.org/paper}}\n",
+    "book/_static/drawings/page/mechanism.svg": "<svg/>",
+    "tinytorch/__init__.py": "",
+    "tinytorch/report/__init__.py": "",
+    "tinytorch/chapters/page.py": MODULE,
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout of two pages without faults."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, "utf-8")
+    (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
+    return tmp_path
+
+
+def change(checkout: Path, old: str, new: str, file: str = "book/page.md") -> int:
+    """Replace a text in a file, and return the line where it stands."""
+    text = FILES[file]
+    assert text.count(old) == 1, old
+    (checkout / file).write_text(text.replace(old, new), "utf-8")
+    return text.count("\n", 0, text.index(old)) + 1
+
+
+def said(checkout: Path) -> list[str]:
+    return [str(fault) for fault in by_rules(Sources(checkout, ["page"]))]
+
+
+def test_a_page_without_faults_has_none(checkout: Path) -> None:
+    assert said(checkout) == []
+
+
+#: What is changed on the page of `PAGE`, and what is then told; at the line of the change, or of another text.
+WRONG: list[tuple[str, str, str] | tuple[str, str, str, str]] = [
+    ("{measured}`gain`", "{measured}`gian`", "page 'page' has no number 'gian': did you mean 'gain'?"),
+    ("{measured}`gain`", "{measured}`bound`", "{measured} needs a number, and 'bound' of page 'page' is a verdict"),
+    ("`other:total`", "`othre:total`", "there is no page 'othre': did you mean 'other'?"),
+    ("{verdict}`bound`", "{verdict}`bond`", "page 'page' has no verdict 'bond': did you mean 'bound'?"),
+    ("`gain-verdict`", "`gain-word`", "page 'page' has no verdict 'gain-word': did you mean 'gain-verdict'?"),
+    ("`figure-times`", "`figure-tims`", "page 'page' has no figure 'figure-tims': did you mean 'figure-times'?"),
+    ("`table-ops`", "`table-opps`", "page 'page' has no table 'table-opps': did you mean 'table-ops'?"),
+    ("`figure-mechanism`", "`box`", "page 'page' has no figure or table 'box': there are 'figure-mechanism', 'figure"),
+    ("{eq}`law`", "{eq}`lw`", "there is no equation with the label 'lw': did you mean 'law'?"),
+    ("<other>", "<othre>", "there is no label 'othre': did you mean 'other'?"),
+    ("<cache line>", "<cache lines>", "the glossary has no 'cache lines': did you mean 'cache line'?"),
+    ("{verdict}`bound`", "{verdct}`bound`", "there is no role 'verdct': did you mean 'verdict'?"),
+    (":::{drawing} mechanism", ":::{drawin} mechanism", "there is no directive 'drawin': did you mean 'drawing'?"),
+    (":::{drawing} mechanism", ":::{drawing} machine", "there is no drawing book/_static/drawings/page/machine.svg"),
+    (":::{predict} latency", ":::{predict} latancy", "no number, verdict or claim 'latancy': did you mean 'latency'?"),
+    (":::{predict} latency", ":::{predict} bound", "{predict} bound asks for a verdict, so it needs :choices: one"),
+    ("```{claim} small", "```{claim} smal", "page 'page' has no claim 'smal': did you mean 'small'?"),
+    ("```{claim} small", "```{note} small", "page.test('small', ...) tests a claim that the page does not", "below=2)"),
+    (":source: someone2009", ":source: someone209", "did you mean 'someone2009'?", "```{claim} small"),
+    ("<https://example.org/paper>", "<https://example.org/p>", "references.bib has no entry with this doi, eprint"),
+    ("`2 %|Someone 2009 <https://example.org/paper>`", "`2 %`", "a quoted number needs its source, as in {quoted}"),
+    ("../tinytorch/chapters/page.py", "../p.py", "there is no file ../p.py, seen from book/"),
+    (":pyobject: rows", ":pyobject: row", "page.py holds no object 'row'", "```{literalinclude}"),
+    ('Page("page")', 'Page("pages")', "a page names itself: write Page('page'), not 'pages'"),
+    ('page.compare("gain"', 'page.compare("latency"', "the key 'latency' is taken, in line 25: each record of a page"),
+    ('page.compare("gain"', 'page.compare("Gain_1"', "a key is lower-case words joined by hyphens, such as 'mlp-late"),
+    ('"it took {latency}"', '"it took {latncy}"', "page 'page' has no number 'latncy': did you mean 'latency'?"),
+    ('"it took {latency}"', '"it took {late"', "braces in because= must hold the key of a number"),
+    ("# Title", f"# {'A title of many words ' * 3}", "letters too long: with ' – Measured' behind it, browsers and"),
+    ("It took {measured}`latency`", "It took 7.7 ms", "'7.7 ms' is typed: take it from a record with {measured}"),
+    ("nothing | an answer", "7.7 | an answer", "'7.7' is typed: take it from a record with {measured}"),
+    ("To count.", "To kount.", "'kount' is in no dictionary, nor in book/_checks/words.txt: did you mean 'count'"),
+    ("The caption.", "The kaption.", "'kaption' is in no dictionary"),
+    ("To count.", "To optimise.", "'optimise': the book writes 'optimize'"),
+    ("To count.", "To model behavior.", "'behavior': the book writes 'behaviour'"),
+    ("Times over lengths.", "Times over lenghts.", "'lenghts' is in no dictionary"),
+    ("rows = study.rows()", "rows = [1 + 1]", "a hidden cell must be a declaration: no arithmetic"),
+    (
+        "See {numref}`figure-t",
+        "See Figure 3.2, {numref}`figure-t",
+        "'Figure 3.2' is typed and goes stale: name it by {ref}",
+    ),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: wrong[1])
+def test_each_fault_is_told_at_its_line_with_what_to_do(checkout: Path, wrong: tuple[str, ...]) -> None:
+    old, new, message, *elsewhere = wrong
+    line = change(checkout, old, new)
+    for place in elsewhere:
+        line = PAGE.count("\n", 0, PAGE.index(place)) + 1
+    found = [fault for fault in said(checkout) if message in fault]
+    assert len(found) == 1, said(checkout)
+    assert found[0].startswith(f"book/page.md:{line}: ")
+
+
+def test_one_wrong_key_of_a_claim_is_one_fault(checkout: Path) -> None:
+    line = change(checkout, "```{claim} small", "```{claim} smal")
+    assert said(checkout) == [f"book/page.md:{line}: page 'page' has no claim 'smal': did you mean 'small'?"]
+
+
+def test_a_number_that_is_recorded_later_is_told_with_its_line(checkout: Path) -> None:
+    line = change(checkout, '"it took {latency}"', '"it took {late}"')
+    text = (checkout / "book/page.md").read_text("utf-8")
+    (checkout / "book/page.md").write_text(
+        text.replace("below=2)\n", 'below=2)\npage.number("late", rows[0])\n'), "utf-8"
+    )
+    assert said(checkout) == [f"book/page.md:{line}: the number 'late' is recorded later, in line 31: move it up"]
+
+
+def test_code_in_a_line_names_no_record(checkout: Path) -> None:
+    change(checkout, "To count.", "To write ``{measured}`key` `` and `{verdict}`, or `{numref}`.")
+    assert said(checkout) == []
+
+
+def test_a_module_is_read_with_its_page(checkout: Path) -> None:
+    change(
+        checkout,
+        "    return [1, 2]\n",
+        "    name = 'it takes 12 ms'\n    return [name, 'a speling of it', 1]\n",
+        "tinytorch/chapters/page.py",
+    )
+    assert said(checkout) == [
+        "tinytorch/chapters/page.py:6: '12 ms' is typed in a string: show what was measured instead",
+        "tinytorch/chapters/page.py:7: 'speling' is in no dictionary, nor in book/_checks/words.txt: did you mean "
+        "'spelling'?",
+    ]
+
+
+FAULTY = f"""{FRONT}```{{code-cell}} python3
+:tags: [remove-cell]
+import json
+import os
+
+os.getpid()
+```
+
+Prose of the the cache.
+
+```{{code-cell}} python3
+os.getpid()
+unknown(os)
+```
+
+```{{code-cell}} python3
+---
+tags: [hide-input]
+---
+len(3)
+```
+"""
+
+
+def line_of(text: str, code: str) -> int:
+    return text.splitlines().index(code) + 1
+
+
+def test_what_ruff_codespell_and_mypy_find_is_told_with_the_line_of_page_or_module(checkout: Path) -> None:
+    (checkout / "book/page.md").write_text(FAULTY.replace("the the", "teh"), "utf-8")
+    module = MODULE.replace("-> list[int]", "-> list[str]").replace("[1, 2]", "[1,2]  # teh")
+    (checkout / "tinytorch/chapters/page.py").write_text(module, "utf-8")
+    found = [str(fault) for fault in faults(Sources(checkout, ["page"]))]
+    unknown, argument = line_of(FAULTY, "unknown(os)"), line_of(FAULTY, "len(3)")
+    for expected in (
+        f"book/page.md:{line_of(FAULTY, 'import json')}: F401 `json` imported but unused",
+        f"book/page.md:{unknown}: F821 Undefined name `unknown`",
+        f'book/page.md:{unknown}: error: Name "unknown" is not defined  [name-defined]',
+        f'book/page.md:{argument}: error: Argument 1 to "len" has incompatible type "int"; expected "Sized"',
+        "book/page.md:17: 'teh' is misspelled: the",
+        "tinytorch/chapters/page.py:6: is not laid out as ruff does it: `make format` mends that",
+        'tinytorch/chapters/page.py:6: error: List item 0 has incompatible type "int"; expected "str"  [list-item]',
+        "tinytorch/chapters/page.py:6: 'teh' is misspelled: the",
+    ):
+        assert any(fault.startswith(expected) for fault in found), "\n".join(found)
+    assert found == sorted(found, key=lambda fault: (fault.split(":")[0], int(fault.split(":")[1])))
+
+
+def test_a_draft_is_told_what_it_lacks_and_passes(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    builds = "\n\n**What you will build.**\nA thing.\n\n**What this chapter leaves out.**\nMuch.\n"
+    draft = PAGE.replace("---\nkernelspec", "---\ndraft: true\nkernelspec")
+    draft = draft.replace("To count.\n", f"To count.{builds}\n## Questions\n\n## Exercises\n")
+    (checkout / "book/page.md").write_text(draft, "utf-8")
+    (checkout / "README.md").write_text(FILES["README.md"].replace("`page`, ", ""), "utf-8")
+    monkeypatch.setattr(check_pages, "ROOT", checkout)
+    assert main(["page", "--without-types"]) == 0, capsys.readouterr().out
+    assert [fault.said.partition(";")[0] for fault in lacks(Sources(checkout, ["page"]))] == [
+        "the chapter sets no exercises",
+        "the chapter asks for no predictions before its questions",
+        "the table of pages has no row for `page`, which _toc.yml names",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("book/page.md", b"# Page\n\nna\xefve\n", "book/page.md:3 is not UTF-8: save the file in this encoding."),
+        ("_toc.yml", b"root: index\nparts: [one\n", "_toc.yml:3 is no YAML: "),
+        ("book/references.bib", b"@book{one,\n  title {One}}\n", "book/references.bib:2 is no BibTeX: "),
+    ],
+)
+def test_a_source_that_cannot_be_read_is_told_with_its_line(
+    checkout: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    file: str,
+    content: bytes,
+    said: str,
+) -> None:
+    (checkout / file).write_bytes(content)
+    monkeypatch.setattr(check_pages, "ROOT", checkout)
+    assert main(["--without-types"]) == 1
+    assert capsys.readouterr().out.startswith(said)
+
+
+def test_a_page_that_is_not_there_is_told_with_one_that_is(
+    monkeypatch: pytest.MonkeyPatch, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(check_pages, "ROOT", checkout)
+    assert main(["pgae"]) == 2
+    assert "there is no book/pgae.md: did you mean 'page'?" in capsys.readouterr().err
+
+
+def test_a_build_checks_sources_again_only_after_a_change(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (checkout / "requirements.lock").touch()
+    told = "import sys; print(*sys.argv[1:], file=open('told', 'a'))\n"
+    fails = "if 'gian' in open('book/page.md').read(): sys.exit(print('wrong') or 1)"
+    monkeypatch.setattr(sources, "COMMAND", [sys.executable, "-I", "-S", "-c", told + fails])
+
+    def asked() -> list[str]:
+        lines = (checkout / "told").read_text().splitlines() if (checkout / "told").exists() else []
+        (checkout / "told").unlink(missing_ok=True)
+        return lines
+
+    for pages, told_then in ((["page"], ["page --passed"]), (["page"], []), ([], ["--passed page"]), (["other"], [])):
+        assert sources.source_faults(checkout, pages) == []
+        assert asked() == told_then
+    change(checkout, "{measured}`gain`", "{measured}`gian`")
+    for _ in range(2):
+        assert sources.source_faults(checkout, []) == ["wrong"]
+        assert asked() == ["--passed glossary index other"], "what failed is told again, and the others are remembered"
+    change(checkout, "return [1, 2]", "return [1, 3]", "tinytorch/chapters/page.py")
+    (checkout / "book/page.md").write_text(PAGE, "utf-8")
+    assert sources.source_faults(checkout, []) == []
+    assert asked() == ["--passed glossary index other"], "a module is a part of its page"
+    (checkout / "book/references.bib").write_text("", "utf-8")
+    assert sources.source_faults(checkout, []) == []
+    assert asked() == ["--passed"], "all pages rest on the references"
+
+
+def test_rules_that_cannot_be_applied_stop_a_build(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (checkout / "requirements.lock").touch()
+    monkeypatch.setattr(sources, "COMMAND", [sys.executable, "-c", "raise RuntimeError('no ruff')"])
+    with pytest.raises(ValueError, match="the sources could not be checked: RuntimeError: no ruff"):
+        sources.source_faults(checkout, [])
+
+
+def test_a_module_has_the_lines_of_the_page() -> None:
+    page_lines, module_lines = FAULTY.splitlines(), as_module(read_source(FAULTY).cells).splitlines()
+    code = {number for number, line in enumerate(module_lines) if line and not line.startswith("#")}
+    assert {module_lines[number] for number in code} >= {"import os", "unknown(os)", "len(3)"}
+    assert all(page_lines[number] == module_lines[number] for number in code)
