@@ -80,23 +80,22 @@ def look(browser: Browser, base: str, site: Path, seen: Seen, widths: Sequence[i
         seen.add(seen.timed("weight", lambda: gate_weight.check(site, seen.address, asked)), "first load")
         for width in widths:
             page.set_viewport_size({"width": width, "height": HEIGHT})
-            _look_at(page, seen, width, colors=width == widths[-1])
-        page.emulate_media(color_scheme="dark")
-        dark = seen.timed("accessibility", lambda: gate_accessibility.check(page, colors=True))
-        seen.add(dark, f"{widths[-1]} px dark")
+            _look_at(page, seen, width)
+        for scheme in ("light", "dark"):  # colours are alike at all widths
+            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            found = seen.timed("contrast", lambda: gate_accessibility.check(page, colors=True))
+            seen.add(found, f"{widths[-1]} px {scheme}")
         seen.add(traffic.problems, "as it loads or is used")
 
 
-def _look_at(page: Page, seen: Seen, width: int, *, colors: bool) -> None:
-    """Add what is wrong with an open page that is this wide, and with its ``colors``, which are alike at all widths."""
+def _look_at(page: Page, seen: Seen, width: int) -> None:
+    """Add what is wrong with an open page that is this wide, but for its colours."""
     where = f"{width} px"
     wide = seen.timed("width", lambda: gate_width.check(page, WIDTHS[width]))
     for problem, found in wide.items():
         seen.add([problem], ", ".join(f"{each} px" for each in found))
     seen.add(seen.timed("layout", lambda: gate_layout.check(page)), where)
-    seen.add(
-        seen.timed("accessibility", lambda: gate_accessibility.check(page, colors=None if colors else False)), where
-    )
+    seen.add(seen.timed("accessibility", lambda: gate_accessibility.check(page, colors=False)), where)
     if width == SCREEN or seen.address in KEYBOARD_ON_PHONE:
         seen.add(seen.timed("hover", lambda: gate_layout.hover(page)), where)
         seen.add(seen.timed("keyboard", lambda: gate_keyboard.walk(page, popovers=width == SCREEN)), where)

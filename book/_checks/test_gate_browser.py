@@ -136,6 +136,24 @@ def test_what_is_right_is_no_fault(browser: Browser, tmp_path: Path, body: str, 
     assert problems_of(browser, tmp_path, width) == ""
 
 
+PALE = "<style>.pale { color: #ccc } .dark { background: #000 }</style>"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<p class='pale'>x</p>" * 4 + "<p class='pale'>long enough</p>",
+        "<button class='pale' disabled>a longer text than the other</button><button class='pale'>seen</button>",
+        "<div class='dark'><p class='pale'>a longer text, on black</p></div><p class='pale'>on white</p>",
+        "<p class='pale' style='position: absolute; top: 300px'>on white</p>"
+        "<div class='dark' style='position: absolute; top: 400px'><p class='pale'>a longer text, on black</p></div>",
+    ],
+)
+def test_pale_text_is_found_among_text_that_only_looks_alike(browser: Browser, tmp_path: Path, body: str) -> None:
+    write_page(tmp_path, GOOD_BODY + body, PALE)
+    assert "axe color-contrast: " in problems_of(browser, tmp_path, SCREEN)
+
+
 def test_many_stops_are_a_fault(browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_page(tmp_path, f"{GOOD_BODY}<button>x</button><button>y</button>")
     assert "Tab stops" not in problems_of(browser, tmp_path, SCREEN)
