@@ -26,7 +26,8 @@ def test_the_linear_layers_of_the_gpt_do_the_arithmetic_that_the_page_derives(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of all operations: which five took the most time, and are shown, is another question in each run."""
-    profilers, profiler = [], torch.profiler.profile
+    profilers: list[Any] = []
+    profiler = torch.profiler.profile
 
     def kept(**options: Any) -> Any:
         profilers.append(profiler(**options))
