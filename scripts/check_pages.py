@@ -156,10 +156,10 @@ def by_ruff(sources: Sources) -> Iterator[Fault]:
     for fault in json.loads(found):
         file, place = Path(fault["filename"]), fault["location"]
         said = f"{fault['code'] or 'syntax'} {fault['message']}"
-        if (page := notebooks.get(file.resolve())) is None:
+        if (of := notebooks.get(file.resolve())) is None:
             yield Fault(sources.below(file), place["row"], said)
         else:
-            yield Fault(sources.path(page), sources.cells[page][fault["cell"] - 1].line + place["row"] - 1, said)
+            yield Fault(sources.path(of), sources.cells[of][fault["cell"] - 1].line + place["row"] - 1, said)
     if sources.modules:
         unlike = _run(sources.root, [str(_PROGRAMS / "ruff"), "format", "--check", *map(str, sources.modules)])
         for path, line in re.findall(r"^ *--> (.+?):(\d+):\d+$", unlike, re.MULTILINE):
