@@ -43,7 +43,7 @@ LET := -I scripts/let_through.py
 RUN := $(VENV)/bin/python $(LET)
 PEERS_RUN := $(PEERS_VENV)/bin/python $(LET)
 
-.PHONY: help chapter environment peers-environment book pdf live check test serve format lint lock clean peers bench check-site check-links check-notebooks pictures
+.PHONY: help chapter environment peers-environment book pdf live check test serve format lint lock clean peers bench check-site check-readme check-links check-notebooks pictures
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
@@ -75,6 +75,9 @@ chapter: environment  ## write a chapter to begin with: NAME=batching (TITLE="..
 check-site: environment .node/made  ## hold every built page to all gates: links, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these)
 	@$(if $(PAGES),,$(RUN) -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder)
 	@$(RUN) PYTHONPATH=book/_ext book/_checks/check_site.py _build/html $(if $(PAGES),--page $(PAGES:=.html))
+
+check-readme: environment  ## run every command of README and of the pages in a fresh clone, and check what it leaves
+	@$(RUN) -m scripts.check_readme
 
 check-links: environment  ## ask other hosts whether every link of the built pages still leads somewhere
 	@$(RUN) book/_checks/external_links.py _build/html

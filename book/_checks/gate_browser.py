@@ -82,7 +82,7 @@ def look(browser: Browser, base: str, site: Path, seen: Seen, widths: Sequence[i
             page.set_viewport_size({"width": width, "height": HEIGHT})
             _look_at(page, seen, width)
         for scheme in ("light", "dark"):  # colours are alike at all widths
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.emulate_media(color_scheme=scheme)
             found = seen.timed("contrast", lambda: gate_accessibility.check(page, colors=True))
             seen.add(found, f"{widths[-1]} px {scheme}")
         seen.add(traffic.problems, "as it loads or is used")

@@ -51,6 +51,18 @@ def test_actions_are_pinned_by_commit_with_their_version_and_only_publishing_may
                 assert step["with"]["persist-credentials"] == "false"
 
 
+def test_the_published_site_is_the_checked_one() -> None:
+    workflow = yaml.load((ROOT / ".github" / "workflows" / "book.yml").read_text("utf-8"), Loader=yaml.BaseLoader)
+    jobs: dict[str, Any] = workflow["jobs"]
+    steps = jobs["book"]["steps"]
+    assert [step["run"] for step in steps if "run" in step] == [".ci/run PEERS=1"]
+    uploads = [step["with"]["path"] for step in steps if "upload" in step.get("uses", "")]
+    assert uploads == ["_build/html", "_build/html"]
+    publishing = [name for name, job in jobs.items() if "upload-pages-artifact" in str(job)]
+    assert publishing == ["book"]
+    assert set(jobs["publish"]["needs"]) == jobs.keys() - {"publish"}
+
+
 def test_the_whole_check_runs_every_step_and_stops_at_the_first_failure(tmp_path: Path) -> None:
     (tmp_path / ".ci").mkdir()
     (tmp_path / "bin").mkdir()
@@ -70,17 +82,21 @@ def test_the_whole_check_runs_every_step_and_stops_at_the_first_failure(tmp_path
     def run(fails: str, avx2: str = "yes") -> tuple[int, list[str]]:
         settings = {**os.environ, "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin", "FAILS": fails, "AVX2": avx2}
         settings.pop("CHROMIUM", None)
-        done = subprocess.run(["bash", str(script)], env=settings, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["bash", str(script), "PEERS=1"], env=settings, capture_output=True, text=True, check=False
+        )
         return done.returncode, [said.strip() for said in re.findall(r"^made (.+)$", done.stdout, re.MULTILINE)]
 
     # Lint and the older CPU's pages run beside the tests, and what they said is shown after them.
     tests = ["environment", "test", "test CPU=avx2"]
     checked = [*tests, "lint", "book CPU=avx2"]
-    assert run("") == (0, [*checked, "book", "check-site"])
-    assert run("", avx2="no") == (0, ["environment", "test", "lint", "book", "check-site"])
+    last = ["book PEERS=1", "check-site", "check-readme"]
+    assert run("") == (0, [*checked, *last])
+    assert run("", avx2="no") == (0, ["environment", "test", "lint", *last])
     assert run("environment") == (1, ["environment"])
     assert run("test") == (1, ["environment", "test"])
     assert run("lint") == (1, [*tests, "lint"])
     assert run("book") == (1, checked)
-    assert run("check-site") == (1, [*checked, "book", "check-site"])
+    assert run("check-site") == (1, [*checked, *last[:2]])
+    assert run("check-readme") == (1, [*checked, *last])
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
