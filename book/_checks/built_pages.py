@@ -165,7 +165,7 @@ def heavy_runs(page: BeautifulSoup) -> Iterator[str]:
     """Yield each run of a page, in the table of the last ones, whose processes held more than `MOST_HELD`."""
     for row in page.select("table:has(#last-executions) > tbody > tr"):
         name, *_, memory = row.select("th, td")
-        held = int(str(memory.get("data-value", 0)))  # 0 where it was not kept
+        held = int(str(memory.get("data-value", "0")))  # 0 where it was not kept
         if held > MOST_HELD:
             found, most = (f"{size / 2**20:.0f} MiB" for size in (held, MOST_HELD))
             yield f"{_text(name)!r} held {found} of memory, at most {most} are allowed: make its arrays smaller"
