@@ -11,6 +11,7 @@ from typing import NoReturn
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from scripts.blas_settings import ignored_warnings
 from tests.perf.made_ceilings import made_ceilings
@@ -47,6 +48,19 @@ def made_machine(monkeypatch: pytest.MonkeyPatch) -> Ceilings:
     )
     monkeypatch.setattr(store, "kept_ceilings", lambda threads=1: made_ceilings(threads=threads))
     return made
+
+
+def _drawn_once(figure: Figure, **_: object) -> tuple[str, None]:
+    figure.draw_without_rendering()
+    return "<svg></svg>", None
+
+
+@pytest.fixture(scope="module")
+def figures_drawn_once() -> Iterator[None]:
+    """Draw the figures of pages once and write none: two layouts, each until its ticks fit, take half a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tinytorch.report.layouts.both_layouts", _drawn_once)
+        yield
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tinytorch.perf.onnx import from_onnx
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.roofline.bounds import WORDS, Bottleneck
 
-pytestmark = pytest.mark.usefixtures("made_machine")
+pytestmark = pytest.mark.usefixtures("figures_drawn_once", "made_machine")
 
 
 def written(path: Path) -> dict[str, Any]:
@@ -283,25 +283,25 @@ def test_the_version_and_arguments_that_do_not_parse_are_one_sentence_too(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "unused"),
+    ("commands", "unused"),
     [
-        (["--help"], {"numpy"}),
-        (["--version"], {"numpy"}),
-        (["fly"], {"numpy"}),
-        (["profile", "mlp", "--batch", "x"], {"numba", "scipy", "matplotlib", "onnx"}),
-        (["profile", "script.py"], {"numba", "scipy", "matplotlib", "onnx"}),
-        *[([command, "--colour"], {"numba", "matplotlib"}) for command in ("diff", "machine", "compare", "report")],
+        ([["--help"], ["--version"], ["fly"]], {"numpy"}),
+        ([["profile", "mlp", "--batch", "x"], ["profile", "script.py"]], {"numba", "scipy", "matplotlib", "onnx"}),
+        ([[command, "--colour"] for command in ("diff", "machine", "compare", "report")], {"numba", "matplotlib"}),
     ],
 )
-def test_nobody_waits_for_what_a_command_does_not_use(tmp_path: Path, arguments: list[str], unused: set[str]) -> None:
+def test_nobody_waits_for_what_a_command_does_not_use(
+    tmp_path: Path, commands: list[list[str]], unused: set[str]
+) -> None:
     (tmp_path / "script.py").write_text("print('ran')")
     code = f"""import sys
+from contextlib import suppress
 from tinytorch.cli import main
-try:
-    main({arguments})
-except SystemExit:
-    pass
-sys.exit(", ".join(sorted({unused} & set(sys.modules))) or 0)"""
+for arguments in {commands}:
+    with suppress(SystemExit):
+        main(arguments)
+    if loaded := sorted({unused} & set(sys.modules)):
+        sys.exit(f"{{arguments}} loads {{loaded}}")"""
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tinytorch import kept, models
+from tinytorch.models import weights
 
 
 def test_an_installed_package_keeps_in_the_users_cache_and_a_checkout_in_its_own_folder(
@@ -23,7 +24,7 @@ def test_a_place_that_cannot_be_written_costs_no_result_and_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(models, "WEIGHTS", tmp_path / "file" / "models")
+    monkeypatch.setattr(weights, "WEIGHTS", tmp_path / "file" / "models")
     monkeypatch.setattr(models, "train", lambda name, seed=0: models.entry(name).make(seed))
     with pytest.warns(UserWarning, match="directory"):
         assert models.trained("mlp").parameters()

@@ -31,6 +31,8 @@ from tinytorch.report.records import (
     schema,
 )
 
+pytestmark = pytest.mark.usefixtures("figures_drawn_once")
+
 RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s", Conditions(inner_loops=4))
 
 

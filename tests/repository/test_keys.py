@@ -16,7 +16,7 @@ from measured_book.notebooks import package
 from measured_book.site import frame
 
 from scripts import environment
-from scripts.building.preparation import key_of
+from scripts.building.preparation import keys_of
 from tinytorch.perf.engines.presence import available
 from tinytorch.sources import package_files
 
@@ -65,7 +65,7 @@ def keys(root: Path) -> Iterator[str]:
     yield frame.digest(root / "book")
     yield from (environment.fingerprint(root / f"requirements{of}.lock", []) for of in ("", "-peers"))
     yield package._key(root)
-    yield key_of(root, "")
+    yield from keys_of(root, "").values()
     pages = "".join(path.read_text("utf-8") for path in sorted((root / "book").glob("*.md")))
     cells = re.findall(r"^```\{code-cell\}[^\n]*\n(?::[^\n]*\n)*(.*?)^```$", pages, re.DOTALL | re.MULTILINE)
     around = key.surroundings(root / "book", PACKAGES, PATHS, keys.known)  # type: ignore[attr-defined]

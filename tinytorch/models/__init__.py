@@ -203,8 +203,8 @@ def trained(name: str, seed: int = 0) -> Module: ...
 def trained(name: str, seed: int = 0) -> Module:
     """Return what ``tinytorch.models.train`` returns, from a file of weights that the same computation made.
 
-    The model is trained again when the code of the framework, the data or the seed has changed, or the `arithmetic` of
-    this machine; comments and docstrings do not count.
+    The model is trained again when the code of the framework, the data or the seed has changed, or the BLAS of this
+    machine; comments and docstrings do not count.
 
     Examples:
         >>> from tinytorch.models import trained

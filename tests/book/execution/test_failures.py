@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.book.small_book import GIVEN_FLOOR, HEADER, Book, Build
+from tests.book.small_book import HEADER, Book, Build
 from tests.book.sphinx_process import SphinxProcess
 
 INDEX = "# Index\n\n```{toctree}\nbefore\ncells\nlater\n```\n"
@@ -16,9 +16,6 @@ CELLS = (
 
 ```{code-cell} ipython3
 from tinytorch.report import Page
-"""
-    + GIVEN_FLOOR
-    + """
 page = Page("cells")
 page.number("total", 41, unit="ops", what="operations")
 ```

@@ -1,6 +1,5 @@
 """Parts of a build's time: from what environment and preparation kept, and unknown where they kept nothing."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,9 +28,9 @@ def test_an_environment_says_how_long_it_took_and_one_of_before_does_not(
 
 def test_steps_are_added_up_by_their_work(tmp_path: Path) -> None:
     assert prepared_seconds(tmp_path, "training") == (0, None)
-    memory = Memory(tmp_path / "prepared.json", "key", tmp_path)
-    memory.add([(Step("one", "training", print, {"page"}), 2.0), (Step("two", "compiling", print, {"page"}), 3.0)])
-    memory.add([(Step("three", "training", print, {"page"}), 0.5)])
+    memory = Memory(tmp_path / "prepared.json", {"training": "a", "compiling": "b"}, tmp_path)
+    one, two = Step("one", "training", print, {"page"}, 1), Step("two", "compiling", print, {"page"}, 1)
+    memory.add([(one, 2.0), (two, 3.0)])
+    memory.add([(Step("three", "training", print, {"page"}, 1), 0.5)])
     assert prepared_seconds(tmp_path, "training") == (2, 2.5)
     assert prepared_seconds(tmp_path, "compiling") == (1, 3.0)
-    assert json.loads(memory.path.read_text())["key"] == "key"

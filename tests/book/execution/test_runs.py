@@ -48,7 +48,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> nbformat.NotebookNode:
     [
         ("1 / 0", PATIENCE, "ZeroDivisionError"),
         (f"import time; time.sleep({PATIENCE})", 1, "timed out"),
-        ("import os; os._exit(1)", PATIENCE, "died"),
+        ("import os; os._exit(1)", PATIENCE, "crashed"),
     ],
 )
 def test_what_ends_a_run_is_the_page_s(tmp_path: Path, code: str, timeout: int, why: str) -> None:

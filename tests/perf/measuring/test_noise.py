@@ -1,6 +1,9 @@
 """The noise floor: what it is made of, and what it hides."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,8 +95,37 @@ def test_one_disturbed_comparison_does_not_decide(monkeypatch: pytest.MonkeyPatc
     assert with_noise(monkeypatch, 0.01, 0, comparisons=19).shown.conditions.statistic == "largest"
 
 
-def test_the_small_floor_is_measured_once_and_bad_plans_raise() -> None:
-    assert small_noise_floor() is small_noise_floor()
+def test_the_small_floor_is_measured_once_an_hour_and_again_if_it_was_disturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[float] = []
+
+    def interleaved(functions: Any, *, repeats: int, **_: Any) -> dict[str, Measurement]:
+        calls.append(share)
+        draw, conditions = np.random.default_rng(len(calls)), Conditions(blas_threads=1, cpu_per_wall=share)
+        return {
+            name: Measurement(name, tuple(draw.normal(1, 0.01, repeats).tolist()), "s", conditions)
+            for name in functions
+        }
+
+    monkeypatch.setattr(noise, "interleave", interleaved)
+    monkeypatch.setattr(noise, "kept_path", lambda: tmp_path / "kept.json")
+    share = 0.5  # others had the other half of the core
+    first, second = small_noise_floor().ratio, small_noise_floor().ratio
+    assert (len(calls), first == second) == (2, False)
+    share = 1.0
+    third = small_noise_floor().ratio
+    assert small_noise_floor().ratio == third > 1
+    assert len(calls) == 3
+    (file,) = tmp_path.iterdir()
+    os.utime(file, (1e9, 1e9))
+    assert small_noise_floor().ratio != third
+    file.write_text("{")
+    small_noise_floor()
+    assert len(calls) == 5
+
+
+def test_bad_plans_of_a_noise_floor_raise() -> None:
     with pytest.raises(ValueError, match="pairs"):
         noise_floor(lambda: None, "nothing", pairs=5)
     with pytest.raises(ValueError, match="ratio"):

@@ -262,13 +262,6 @@ def planned_steps() -> Step:
     """Return a step for one training: it plans each shape of batch when it first meets it, see `plan_step`.
 
     Give this function to `tinytorch.core.training.training_steps`.
-
-    Examples:
-        >>> from tinytorch.core.training import training_steps
-        >>> from tinytorch.models import train
-        >>> from tinytorch.perf.acceleration import planned_steps
-        >>> with training_steps(planned_steps):
-        ...     model = train("mlp")
     """
     plans: dict[Any, PlannedStep] = {}
 
