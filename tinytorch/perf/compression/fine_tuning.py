@@ -92,7 +92,7 @@ def train_together(
     The other arguments are those of `trained_on`.
     """
     how = _How(name, epochs, learning_rate, examples, 0, temperature, alpha)
-    taught = teachers or [None] * len(networks)
+    taught: Sequence[Module | None] = teachers or [None] * len(networks)
     paths = [(folder or weights.WEIGHTS) / how.file_of(*pair) for pair in zip(networks, taught, strict=True)]
     if all(path.exists() for path in paths):
         return
