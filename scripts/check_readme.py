@@ -101,6 +101,7 @@ ELSEWHERE = {
     "make book": ".ci/run builds the book",
     "make test": ".ci/run runs the tests",
     "make lint": ".ci/run runs it",
+    "make check": "`make lint`, which .ci/run runs, applies the same rules to all pages",
     "make check-site": ".ci/run runs it",
     "make format": "`make lint`, which .ci/run runs, fails where it would change anything",
     "make serve": "does not end; it is `make book` and Python's own http.server",
