@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from tests.report.made_numbers import bounded
 from tinytorch.perf.measuring import Counted
 from tinytorch.report.records import number_body
 
-NOT_APP: Any = None
+NOT_APP: Any = SimpleNamespace(env=SimpleNamespace())
 
 
 def _number(value: Any, unit: str | None = None) -> dict[str, Any]:
@@ -92,6 +93,7 @@ def test_of_what_is_not_resolved_no_guess_is_asked(monkeypatch: pytest.MonkeyPat
     form = PredictionForm("", reference="key", choices=None, ident="predict-1", scale=None)
     for found, asked in ((known, True), ({**known, "interval": None}, False)):
         monkeypatch.setattr(PredictionForm, "record", lambda *_, found=found: found)
+        monkeypatch.setattr(PredictionForm, "_check", lambda *_: None)
         assert bool(form.html(NOT_APP, "page")) is asked
 
 

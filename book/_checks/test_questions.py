@@ -109,9 +109,9 @@ UNPAIRED_WHY = ["needs one tagged check right behind it", "needs one tagged solu
 
 #: Each of these is wrong, and the build says why.
 WRONG = {
-    ":::{predict} gone\nHow many?\n:::\n": "no number, verdict or claim has this key",
-    ":::{predict} gain\n:choices: a | b\nWhich?\n:::\n": "the number 'gain' takes no choices",
-    ":::{predict} bottleneck\nWhich?\n:::\n": "the verdict 'bottleneck' needs :choices:",
+    ":::{predict} gone\nHow many?\n:::\n": "page 'index' has no number, verdict or claim 'gone'",
+    ":::{predict} gain\n:choices: a | b\nWhich?\n:::\n": "{predict} gain asks for a number, so it takes no :choices:",
+    ":::{predict} bottleneck\nWhich?\n:::\n": "{predict} bottleneck asks for a verdict, so it needs :choices:",
     ":::{predict} gain\n---\nBecause.\n:::\n": "has no question",
     ":::{predict} bottleneck\n:choices: one\nWhich?\n:::\n": "two or more different answers",
 }

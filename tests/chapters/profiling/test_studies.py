@@ -116,7 +116,8 @@ def test_the_attention_of_a_training_step_is_that_of_its_ops_in_both_phases(monk
         return {"module": repeats}
 
     monkeypatch.setattr(studies, "shares", shares)
-    assert studies.attention_of_training(length=2, repeats=7) == 7
+    found: object = studies.attention_of_training(length=2, repeats=7)
+    assert found == 7
 
 
 def seconds(low: float, value: float, high: float) -> Statistic:

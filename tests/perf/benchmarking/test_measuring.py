@@ -143,7 +143,7 @@ def test_what_cannot_be_used_is_refused(call: Callable[[], object], words: str) 
 
 
 def test_the_baseline_is_trained_on_by_the_plan_of_its_rivals(monkeypatch: pytest.MonkeyPatch) -> None:
-    large, asked = models.mlp().eval(), {}
+    large, asked = models.mlp().eval(), dict[str, Any]()
 
     def trained_on(name: str, model: Module, epochs: int, **how: Any) -> Module:
         asked[variant] = (name, model, epochs, how)
