@@ -96,13 +96,13 @@ def test_a_scripts_exit_code_is_the_commands(script: str, capsys: pytest.Capture
     assert "optimizer step" in capsys.readouterr().out
 
 
-def test_the_readmes_command_for_the_books_own_model_works_for_one_example(
+def test_the_readmes_command_for_the_books_own_model_works_as_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     blocks = re.findall(r"^```bash\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
     lines = [line for line in "".join(blocks).splitlines() if re.match(r"tinytorch profile tinytorch/\S+\.onnx", line)]
     monkeypatch.chdir(ROOT)
-    assert [main([*line.split()[1:], "--batch", "1"]) for line in lines] == [0]
+    assert [main(line.split()[1:]) for line in lines] == [0]
     assert "conv2d" in capsys.readouterr().out
 
 

@@ -335,10 +335,8 @@ def _trainings() -> Iterable[Step]:
     for name in _MODELS:
         pages = {"capstone"} if name == "gpt" else {"benchmarking"}
         for variant in ("distilled", "baseline", "structured", "pruned", "low-rank"):
-            work, seconds = (
-                partial(_train_variant, name, variant),
-                _SECONDS[name] / (1 if variant == "distilled" else 3),
-            )
+            work = partial(_train_variant, name, variant)
+            seconds = _SECONDS[name] if variant == "distilled" else _SECONDS[name] / 3
             yield _training(f"{variant} {name.upper()}", work, pages, seconds, _zoo(name))
     for name, (epochs, examples) in _ROUNDED.items():
         work = partial(_train_rounded, name, epochs, examples)

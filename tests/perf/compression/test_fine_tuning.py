@@ -8,6 +8,9 @@ import pytest
 
 from tests.perf.quantization.small_zoo import batch, make
 from tinytorch import models
+from tinytorch.core.activations import GELU
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Module, Sequential
 from tinytorch.perf.compression import magnitude_prune, measure_sparsity
 from tinytorch.perf.compression.fine_tuning import train_together, trained_on
 
@@ -53,6 +56,16 @@ def test_networks_that_train_together_become_what_each_becomes_alone(taught: boo
     assert len(list((tmp_path / "together").iterdir())) == 3, "what was trained together is found, not trained again"
 
 
-def test_networks_of_different_shapes_do_not_train_together(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="shape"):
-        train_together("mlp", [models.mlp(0, (12, 7)), models.mlp(0, (12, 8))], 1, folder=tmp_path)
+@pytest.mark.parametrize(
+    ("networks", "said"),
+    [
+        ([models.mlp(0, (12, 7)), models.mlp(0, (12, 8))], "shape"),
+        ([models.cnn(0), models.cnn(1)], "holds Conv2d"),
+        ([Sequential(Linear(64, 10, bias=False, seed=0))], "holds Linear"),
+        ([Sequential(Linear(64, 8, seed=0), GELU(), Linear(8, 10, seed=0))], "holds GELU"),
+    ],
+)
+def test_networks_that_cannot_be_stacked_are_refused(networks: list[Module], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=said):
+        train_together("mlp", networks, 1, folder=tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -12,10 +12,11 @@ import numpy as np
 
 from tinytorch import datasets, models
 from tinytorch.core import ops
+from tinytorch.core.activations import ReLU
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.dispatch import apply
-from tinytorch.core.layers import Linear
-from tinytorch.core.module import Module, Parameter
+from tinytorch.core.layers import Flatten, Linear
+from tinytorch.core.module import Module, Parameter, Sequential
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import AdamW
 from tinytorch.core.tensor import Tensor
@@ -106,10 +107,10 @@ class Stack(Module):
     """Networks of one shape that compute side by side: inputs (N, ...) to outputs (N, networks, classes).
 
     Args:
-        networks: models that are linear layers with ReLUs between them; they are copied.
+        networks: models that are linear layers with biases and ReLUs between them; they are copied.
 
     Raises:
-        ValueError: if shapes differ.
+        ValueError: if a network has other layers, or shapes differ.
     """
 
     def __init__(self, networks: Sequence[Module]) -> None:
@@ -135,12 +136,18 @@ class Stack(Module):
 
 
 def _linear_layers(network: Module) -> list[Linear]:
-    return [module for _, module in network.named_modules() if isinstance(module, Linear)]
+    modules = [module for _, module in network.named_modules()]
+    layers = [module for module in modules if type(module) is Linear and module.bias is not None]
+    others = [module for module in modules if type(module) not in (Sequential, Flatten, ReLU) and module not in layers]
+    if others:
+        raise ValueError(
+            f"networks must be linear layers with biases and ReLUs between them, but one holds {others[0]}"
+        )
+    return layers
 
 
 def _bias(layer: Linear) -> Array:
-    if layer.bias is None:
-        raise ValueError("networks must have a bias in each linear layer")
+    assert layer.bias is not None
     return layer.bias.data
 
 

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,19 +120,26 @@ def _floor_of(both: Mapping[str, Measurement], workload: str, pairs: int) -> Noi
 def small_noise_floor() -> NoiseFloor:
     """Return the noise floor of a small workload, measured once an hour on this machine, in about two seconds.
 
-    So the pages of one build share it. What had less than a core, because others were at work, is measured again. The
-    workload is a Python loop and an array operation of half a millisecond together, without BLAS.
+    So the pages of one build share it. If the process had less than a core, the next call measures again. The workload
+    is a Python loop and an array operation of half a millisecond together, without BLAS.
     """
     path = kept_path().with_name(f"noise-{kept_path().name}")
-    try:
-        if time.time() - path.stat().st_mtime > _HOUR:
-            raise FileNotFoundError
-        both = from_json(json.loads(path.read_bytes()), dict[str, Measurement], "noise")
-    except (OSError, ValueError):
+    both = _kept_times(path)
+    if both is None:
         both = _small_workload()
         if not had_less_than_a_core(both["once"].conditions):
             keep(path, lambda to: write_whole(to, json.dumps(to_json(both))))
     return _floor_of(both, "a small loop and array", _PAIRS)
+
+
+def _kept_times(path: Path) -> dict[str, Measurement] | None:
+    """Return the times in a file; None if there are none of the last hour."""
+    try:
+        if time.time() - path.stat().st_mtime > _HOUR:
+            return None
+        return from_json(json.loads(path.read_bytes()), dict[str, Measurement], "noise")
+    except (OSError, ValueError):
+        return None
 
 
 def _small_workload() -> dict[str, Measurement]:
