@@ -33,7 +33,6 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import compare_all, judged
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Verdict
-from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.planning import PILOT, planned
 
 Series = npt.NDArray[np.float64]
@@ -188,7 +187,7 @@ def _ratios(logs: Series) -> Measurement:
 def _judged(logs: Series, truth: float) -> tuple[bool, bool]:
     """Return whether the verdict on log-ratios around ``truth`` is wrong, and whether it is right."""
     matters = NARROWER if truth else RESOLVE
-    found = judged(_ratios(logs + truth), ("baseline", "candidate"), matters, CONFIDENCE).verdict
+    found = judged(_ratios(logs + truth), ("baseline", "candidate"), matters).verdict
     right = Verdict.FASTER if truth else Verdict.NO_DIFFERENCE
     return found not in (right, Verdict.OPEN), found is right
 
@@ -229,7 +228,7 @@ def wrong_processes(draw: np.random.Generator, trials: int) -> float:
     wrong = 0
     for row in np.exp(two_levels(draw, trials, PROCESSES)).tolist():
         ratios = Measurement("ratios", tuple(row), "", Conditions(sample=Sample.PROCESSES))
-        made = judged(ratios, ("baseline", "candidate"), 0, 0.95, pairs_are="processes")
+        made = judged(ratios, ("baseline", "candidate"), 0)
         wrong += made.verdict in (Verdict.FASTER, Verdict.SLOWER)
     return wrong / trials
 

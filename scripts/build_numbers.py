@@ -153,8 +153,8 @@ def noise_of(old: Site, new: Site) -> tuple[int, float | None]:
     return len(logs), _PER_MIDDLE * median(logs) * NormalDist().inv_cdf(1 - _CHANCE / (2 * len(logs)))
 
 
-def _judge(old: Json, new: Json, noise: float | None, floor: float, same_machine: bool) -> tuple[str, str]:
-    """Return the verdict on a changed number and why; ``floor`` is the larger noise floor of both pages, a ratio."""
+def _judge(old: Json, new: Json, noise: float | None, same_machine: bool) -> tuple[str, str]:
+    """Return the verdict on a changed number and why."""
     if ABSENT in (old["kind"], new["kind"]):
         return CANNOT_TELL, "only one of the builds measured it"
     was, now = (f"{number['kind']} in {number['unit'] or 'ratios'}" for number in (old, new))
@@ -174,9 +174,8 @@ def _judge(old: Json, new: Json, noise: float | None, floor: float, same_machine
         return NOISE, "the intervals overlap"
     if noise is None:
         return CANNOT_TELL, "measured numbers are too few to know what two builds differ by"
-    needed = max(noise, math.log(floor))
-    why = f"the intervals are {math.expm1(gap):.1%} apart, two builds differ by up to {math.expm1(needed):.1%}"
-    return (REAL if gap > needed else NOISE), why
+    why = f"the intervals are {math.expm1(gap):.1%} apart, two builds differ by up to {math.expm1(noise):.1%}"
+    return (REAL if gap > noise else NOISE), why
 
 
 def changes(old: Site, new: Site) -> list[Change]:
@@ -187,9 +186,8 @@ def changes(old: Site, new: Site) -> list[Change]:
         after = new.numbers.get(place)
         if after is None or text_of(before) == text_of(after):
             continue
-        floor = max(site.floors.get(place.page, 1.0) for site in (old, new))
         same = old.machines[place.page] == new.machines[place.page]
-        found.append(Change(place, text_of(before), text_of(after), *_judge(before, after, noise, floor, same)))
+        found.append(Change(place, text_of(before), text_of(after), *_judge(before, after, noise, same)))
     for place, word in old.words.items():
         if new.words.get(place, word) != word:
             found.append(Change(place, word, new.words[place], WORD, "code chose it from its numbers"))

@@ -27,14 +27,12 @@ class Site:
     Attributes:
         numbers: body of each number; of one that the build did not measure its record.
         words: each verdict word and each claim's verdict.
-        floors: the noise floor of each page that has one, as a ratio.
         machines: what each page says of the machine, the BLAS, the variables and the versions.
         packages: what each page says of the package that it ran: version, hash and commit.
     """
 
     numbers: dict[Place, Json]
     words: dict[Place, str]
-    floors: dict[str, float]
     machines: dict[str, Json]
     packages: dict[str, Json] = field(default_factory=dict)
 
@@ -104,7 +102,7 @@ def read_site(folder: Path) -> Site:
     Raises:
         ValueError: if it has no records, or a file of them is none.
     """
-    site = Site({}, {}, {}, {})
+    site = Site({}, {}, {})
     for page, content in read_pages(folder).items():
         provenance = content["provenance"]
         machine = {name: value for name, value in provenance["machine"].items() if name != "load"}
@@ -114,6 +112,4 @@ def read_site(folder: Path) -> Site:
         for record in content["records"]:
             site.numbers.update((Place(page, name), number) for name, number in _numbers(record))
             site.words.update((Place(page, name), word) for name, word in _words(record))
-            if record["key"] == "noise-floor" and record["kind"] in NUMBER_KINDS:
-                site.floors[page] = float(record["value"])
     return site

@@ -19,9 +19,6 @@ from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.measuring.between_run_variance import LOOKS
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.noise import NoiseFloor
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.report.provenance import package_provenance
 from tinytorch.report.records import Json
 
@@ -98,14 +95,6 @@ def pytest_collection_finish() -> None:
     _freeze()
 
 
-#: What pages that tests make take for the noise floor: that of a busy moment would hide what they are made to tell.
-QUIET = NoiseFloor(
-    "a quiet moment",
-    (),
-    Statistic("floor of nothing against itself", (1.01, 1.02), "", value=1.02, bounds=Interval(1.01, 1.02, 0.95)),
-)
-
-
 class QuietLoad(BackgroundLoad):
     """Background load that takes no core, unless a test sets `BackgroundLoad.cores`."""
 
@@ -141,7 +130,6 @@ def _take_machine_as_quiet() -> None:
     patch.setattr("tinytorch.report.page.BackgroundLoad", QuietLoad)
     patch.setattr("tinytorch.perf.profiling.repeated.BackgroundLoad", QuietLoad)
     patch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", _refuse)
-    patch.setattr("tinytorch.report.page.small_noise_floor", lambda: QUIET)
     patch.setattr("tinytorch.report.provenance.package_provenance", _provenance)
     patch.setenv(LOOKS, "0")
     patch.setattr("tinytorch.perf.measuring.between_run_variance.KEPT", Path(os.devnull) / "no-repeats")

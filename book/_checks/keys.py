@@ -26,7 +26,7 @@ _RECORDS = {
 }
 _ANY = frozenset(_RECORDS.values())
 #: What is recorded by every ``Page``, and behind a comparison's key.
-_OF_EVERY_PAGE, _VERDICT = "noise-floor", "-verdict"
+_VERDICT = "-verdict"
 #: A key, and the braces around one in a text, as `tinytorch.report` has them, whose modules take seconds to load.
 KEY, BRACES = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*"), re.compile(r"\{([^{}]*)\}")
 #: Fences in which nothing is prose; one without a name is code.
@@ -155,8 +155,6 @@ def _recorded(source: Source) -> Iterator[tuple[int, str | None, frozenset[str]]
 def facts_of(source: Source) -> Facts:
     """Return what a page has that pages refer to."""
     facts = Facts()
-    if source.cells:
-        facts.kinds[_OF_EVERY_PAGE] = frozenset({"number"})
     for line, key, kinds in _recorded(source):
         facts.is_open |= key is None
         if key is not None:

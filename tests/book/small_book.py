@@ -56,13 +56,12 @@ FIRST = """
 from tinytorch.perf.measuring import Derived, Measurement, Modelled
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import Interval, Stated
 from tinytorch.report import Page
 page = Page("first")
 samples = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3)
 conditions = Conditions(inner_loops=4, statistic="median")
-run = Statistic("a run", samples, "s", conditions, value=1.12e-3, bounds=Interval(1e-3, 1.3e-3, 0.97))
+run = Measurement("a run", samples, "s", conditions, law=Stated(1.12e-3, 1e-3, 1.3e-3, 0.97))
 page.number("latency", run)
 page.number("wish", Modelled.by("half", run.scaled(0.5)))
 page.absent("other", "other-verdict", reason="The other engine is not here.")

@@ -15,8 +15,8 @@ from jsonschema import Draft202012Validator
 from tests.book.small_book import HEADER, SECOND, Book, Build, Story, one
 from tests.book.sphinx_process import SphinxProcess
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.statistics import Interval, Stated
 from tinytorch.report.records import Json, measurement_from_record, schema
 
 SAMPLES = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3)
@@ -171,7 +171,9 @@ def test_the_download_keeps_the_schema_and_gives_the_measurement_back(story: Sto
     assert content["duration_seconds"] > 0
     record = next(r for r in content["records"] if r["key"] == "latency")
     conditions, bounds = Conditions(inner_loops=4, statistic="median"), Interval(1e-3, 1.3e-3, 0.97)
-    assert measurement_from_record(record) == Statistic("a run", SAMPLES, "s", conditions, value=1.12e-3, bounds=bounds)
+    assert measurement_from_record(record) == Measurement(
+        "a run", SAMPLES, "s", conditions, law=Stated(1.12e-3, bounds.low, bounds.high, bounds.confidence)
+    )
 
 
 def test_the_notebook_download_is_the_executed_one_also_from_the_cache(story: Story) -> None:

@@ -3,8 +3,8 @@
 from tests.perf.made_ceilings import spread
 from tinytorch.chapters import calls
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.statistics import Stated
 
 
 def test_the_same_call_has_one_name_and_its_times_stay() -> None:
@@ -17,7 +17,7 @@ def test_the_same_call_has_one_name_and_its_times_stay() -> None:
 
 
 def test_a_statistic_keeps_its_interval() -> None:
-    made = Statistic("x", (1.0, 2.0), "s", Conditions(statistic="mean"), value=1.5, bounds=Interval(1.4, 1.6, 0.95))
+    made = Measurement("x", (1.0, 2.0), "s", Conditions(statistic="mean"), law=Stated(1.5, 1.4, 1.6, 0.95))
     named = calls.of_call(made, "add")
-    assert isinstance(named, Statistic)
+    assert isinstance(named, Measurement)
     assert (named.median, named.interval) == (1.5, made.interval)

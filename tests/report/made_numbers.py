@@ -1,8 +1,8 @@
 """Made numbers whose intervals are given, so that what is shown does not depend on how intervals are found."""
 
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.statistics import Stated
 
 
 def bounded(
@@ -15,7 +15,7 @@ def bounded(
     n: int = 6,
     conditions: Conditions | None = None,
     confidence: float = 0.97,
-) -> Statistic:
+) -> Measurement:
     """Return a median of ``n`` samples with the interval from ``low`` to ``high``."""
     told = (conditions or Conditions()).told_as("median")
-    return Statistic(name, (value,) * n, unit, told, value=value, bounds=Interval(low, high, confidence))
+    return Measurement(name, (value,) * n, unit, told, law=Stated(value, low, high, confidence))

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from tinytorch.perf.measuring.noise import NoiseFloor
 
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Measurement, difference, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, had_less_than_a_core, verdict_between
-from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Column, Page
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, caution
 from tinytorch.report.records import number_body, page_file, schema

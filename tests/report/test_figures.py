@@ -18,8 +18,7 @@ from matplotlib.text import Annotation, Text
 from matplotlib.transforms import Bbox
 
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, alt_of, check_figure, draw_bars, draw_line, settle, subplots
 from tinytorch.report.layouts import NARROW, WIDE, Layout, both_layouts, laid_out, page_svg
@@ -156,13 +155,13 @@ def test_lines_on_one_axis_share_its_unit() -> None:
             draw_bars(axes, ["a", "b"], values, quantity="latency", variants="numpy")
 
 
-def unknown(median: float) -> Statistic:
-    return Statistic("run", (median,) * 3, "s", value=median, bounds=Interval(0.0, math.inf, math.nan))
+def unknown(median: float) -> Measurement:
+    return Measurement("run", (median,) * 3, "s", law=Stated(median, 0.0, math.inf, math.nan))
 
 
 def test_no_bar_stands_for_an_interval_wider_than_its_value_and_words_for_what_is_not_resolved() -> None:
     figure, axes = subplots()
-    wide = Statistic("run", (1e-3, 2e-3), "s", value=2e-3, bounds=Interval(0.9e-3, 9e-3, 0.95))
+    wide = Measurement("run", (1e-3, 2e-3), "s", law=Stated(2e-3, 0.9e-3, 9e-3, 0.95))
     labels = ["sure", "wide", "lost"]
     draw_bars(axes, labels, [run(1e-3), wide, unknown(5e-3)], quantity="latency", variants="numpy")
     assert [patch.get_width() for patch in axes.patches] == pytest.approx([1.0, 0.0, 0.0])
@@ -179,7 +178,7 @@ def test_no_bar_stands_for_an_interval_wider_than_its_value_and_words_for_what_i
 
 def test_a_line_has_a_gap_where_nothing_is_known_and_no_marker_where_the_interval_is_wider_than_its_value() -> None:
     figure, axes = subplots()
-    wide = Statistic("run", (1e-3, 2e-3), "s", value=2e-3, bounds=Interval(0.9e-3, 9e-3, 0.95))
+    wide = Measurement("run", (1e-3, 2e-3), "s", law=Stated(2e-3, 0.9e-3, 9e-3, 0.95))
     draw_line(axes, [1, 2, 64], [run(1e-3), wide, unknown(5e-3)], quantity="latency", variant="numpy")
     (data, _, (whiskers,)) = axes.containers[0].lines
     assert math.isnan(data.get_ydata()[2])

@@ -12,8 +12,7 @@ from PIL import Image
 from tests.report.made_numbers import bounded
 from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, subplots
 from tinytorch.report.layouts import WIDE
@@ -47,7 +46,7 @@ def test_a_number_is_found_by_the_name_that_prose_has(page: Page) -> None:
     assert shown.text.startswith("again: 1.12\u00a0ms (")
 
 
-LOST = Statistic("gain", (1.0, 2.0), "", value=1.5, bounds=Interval(-math.inf, math.inf, math.nan))
+LOST = Measurement("gain", (1.0, 2.0), "", law=Stated(1.5, -math.inf, math.inf, math.nan))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tinytorch.perf.benchmarking.comparing import compare_sizes
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import Interval, Stated
 from tinytorch.report.numbers import (
     NO_BREAK,
     SCALES,
@@ -181,7 +180,9 @@ def test_a_measurement_and_its_record_are_shown_alike_and_never_without_end(
     if bounds is not None:
         low, high = (bounds[0], bounds[1]) if not bounds[0] > bounds[1] else (bounds[1], bounds[0])
         told, ends = Conditions(statistic="it"), Interval(low, high, bounds[2])
-        made = Statistic("run", made.samples, unit, told, value=made.median, bounds=ends)
+        made = Measurement(
+            "run", made.samples, unit, told, law=Stated(made.median, ends.low, ends.high, ends.confidence)
+        )
     shown = format_measurement(made)
     body: dict[str, Any] = number_body("key", made)
     assert (shown.text, shown.interval) == (format_record(body).text, format_record(body).interval)
@@ -285,7 +286,7 @@ def test_what_is_no_finite_number_or_interval_is_refused(
     [
         (Measurement("bytes", (4096.0,), "B"), "4,096\u00a0B", ""),
         (Measurement("run", (2.0,), "s"), "2.00\u00a0s", ""),
-        (Statistic("a share", (2.0,), "", value=2.0, bounds=Interval(1.8, 2.2, 0.95)), "2.0×", "1.8 to 2.2×"),
+        (Measurement("a share", (2.0,), "", law=Stated(2.0, 1.8, 2.2, 0.95)), "2.0×", "1.8 to 2.2×"),
     ],
 )
 def test_one_sample_is_exact_if_it_is_of_bytes_and_has_no_interval(made: Measurement, text: str, interval: str) -> None:

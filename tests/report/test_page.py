@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tinytorch.perf.measuring.noise import NoiseFloor
 
 from tinytorch.perf.engines.snippets import Printed
 from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Page
 from tinytorch.report.notebook_view import BUILDING, RECORD_MIME
 from tinytorch.report.page import NOISE_KEY, PROVENANCE_KEY

@@ -15,8 +15,7 @@ from tests.perf.measuring.test_conditions import conditions
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted, quotient
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report import Column, Page
 from tinytorch.report.figures import draw_bars, draw_line, subplots
 from tinytorch.report.numbers import interval_of
@@ -197,7 +196,7 @@ def test_a_measurement_comes_back_from_its_record(values: list[float], unit: str
 
 @pytest.mark.parametrize("bounds", [(-math.inf, math.inf, math.nan), (0.5, math.inf, 0.95), (0.5, 2.0, math.nan)])
 def test_samples_that_tell_no_ends_have_no_interval_and_get_none_back(bounds: tuple[float, float, float]) -> None:
-    made = Statistic("gain", (1.0, 1.1, 1.2), "", Conditions(statistic="mean"), value=1.1, bounds=Interval(*bounds))
+    made = Measurement("gain", (1.0, 1.1, 1.2), "", Conditions(statistic="mean"), law=Stated(1.1, *bounds))
     body = number_body("key", made)
     assert (body["interval"], body["n"], body["value"]) == (None, 3, 1.1)
     back = measurement_from_record(json.loads(json.dumps({"key": "key", **body}, allow_nan=False)))

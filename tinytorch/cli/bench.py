@@ -147,5 +147,5 @@ def _untold(results: Results) -> list[str]:
     names: dict[str, list[str]] = {}
     for name, change in compare_with_first(results.performances).items():
         if not change.speedup.verdict.is_decided:
-            names.setdefault(f"by {change.speedup.pairs_are}: {change.speedup.because}", []).append(name)
-    return [f"open for {', '.join(each)}, {reason}" for reason, each in names.items()]
+            names.setdefault(change.speedup.because, []).append(name)
+    return [f"open for {', '.join(each)}: {reason}" for reason, each in names.items()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,7 +26,7 @@ from matplotlib.transforms import Transform
 from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report.colors import variant as variant_named
-from tinytorch.report.numbers import NOT_RESOLVED, Scale, common_scale, format_measurement, interval_of, is_resolved
+from tinytorch.report.numbers import Scale, common_scale, format_measurement, interval_of
 from tinytorch.report.records import Json, checked_text, number_body
 
 #: Inches of a figure as its page draws it.
@@ -116,7 +115,7 @@ def _scale_for(ax: Axes, measurements: Sequence[Measurement]) -> Scale:
     """Return the scale of the axis's quantity: the one that fits the largest of the first series on it."""
     unit = measurements[0].unit
     if ax not in _axis_scales:
-        sizes = [m.median for m in measurements if is_resolved(m)]
+        sizes = [m.median for m in measurements]
         _axis_scales[ax] = (unit, common_scale([max(sizes, key=abs, default=0.0)], unit))
     known, scale = _axis_scales[ax]
     if known != unit:
@@ -125,11 +124,8 @@ def _scale_for(ax: Axes, measurements: Sequence[Measurement]) -> Scale:
 
 
 def _heights(measurements: Sequence[Measurement], scale: Scale) -> tuple[list[float], list[list[float]]]:
-    """Return the medians and the distances down and up to the ends of their intervals, in ``scale``.
-
-    What is not resolved has no height.
-    """
-    heights = [one.median / scale.factor if is_resolved(one) else math.nan for one in measurements]
+    """Return the medians and the distances down and up to the ends of their intervals, in ``scale``."""
+    heights = [one.median / scale.factor for one in measurements]
     pairs = []
     for height, interval in zip(heights, map(interval_of, measurements), strict=True):
         low, high = (height,) * 2 if interval is None else (interval.low / scale.factor, interval.high / scale.factor)
@@ -152,7 +148,7 @@ def draw_bars(
 ) -> None:
     """Draw a horizontal bar for each value, from the top down: its median, with its interval as error bar.
 
-    Where the interval is wider than the median, it stands without a bar; where nothing is known, words say so.
+    Where the interval is wider than the median, it stands without a bar.
 
     Args:
         ax: where to draw.
@@ -171,7 +167,7 @@ def draw_bars(
     medians, errors = _heights(measurements, scale)
     for index, (measurement, look) in enumerate(zip(measurements, looks, strict=True)):
         shown, modelled = has_a_value(measurement), isinstance(values[index], Modelled)
-        (bar,) = ax.barh(
+        ax.barh(
             labels[index],
             medians[index] if shown else 0.0,
             color="none" if modelled else look.color,
@@ -179,9 +175,6 @@ def draw_bars(
             linestyle="--" if modelled else "-",
             height=0.7,
         )
-        if not is_resolved(measurement):
-            at, across = (0.0, bar.get_y() + bar.get_height() / 2), ax.get_yaxis_transform()
-            ax.annotate(NOT_RESOLVED, at, (4, 0), across, "offset points", va="center", fontstyle="italic")
     ax.errorbar(medians, list(labels), xerr=errors, fmt="none", ecolor=INK, **INTERVAL)
     if not ax.yaxis_inverted():
         ax.invert_yaxis()
@@ -195,8 +188,7 @@ def draw_line(
 ) -> None:
     """Draw the medians of ``values`` over ``x`` as a line with markers, their intervals as error bars.
 
-    Where the interval is wider than the median, it stands without a marker; where nothing is known, the line has a gap
-    and the legend says so.
+    Where the interval is wider than the median, it stands without a marker.
 
     Args:
         ax: where to draw.
@@ -218,7 +210,6 @@ def draw_line(
     scale = _scale_for(ax, measurements)
     medians, errors = _heights(measurements, scale)
     name = variant if label is None else label
-    gaps = [plain_number(at) for at, one in zip(x, measurements, strict=True) if not is_resolved(one)]
     ax.errorbar(
         list(x),
         medians,
@@ -231,7 +222,7 @@ def draw_line(
         linestyle=(0, (4, 3)) if modelled else "-",
         linewidth=1.6,
         **INTERVAL,
-        label=f"{name}, {NOT_RESOLVED} at {', '.join(gaps)}" if gaps else name,
+        label=name,
     )
     ax.set_ylabel(f"{quantity} ({scale.symbol or 'unitless'})")
     remember(ax, Series(name, variant, tuple(float(at) for at in x), tuple(values)))
@@ -336,17 +327,6 @@ def settle(figure: Figure) -> None:
                 axis.set_major_formatter(FuncFormatter(plain_number))
                 axis.set_minor_formatter(NullFormatter())
                 axis.set_minor_locator(NullLocator())
-
-
-def alt_of(figure: Figure, alt: str) -> str:
-    """Return what a reader who does not see the figure is told: ``alt``, and what of it is not resolved."""
-    missing = [
-        series.label if at == series.label else f"{series.label} at {at if isinstance(at, str) else plain_number(at)}"
-        for series in _drawn.get(figure, [])
-        for at, one in zip(series.x, series.values, strict=True)
-        if not is_resolved(as_measurement(one))
-    ]
-    return f"{alt.strip()} {NOT_RESOLVED.capitalize()}: {', '.join(missing)}." if missing else alt.strip()
 
 
 def to_body(figure: Figure, *, caption: str, alt: str, key: str) -> Json:

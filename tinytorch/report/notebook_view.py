@@ -16,12 +16,11 @@ from typing import Any
 
 from tinytorch.report import tables
 from tinytorch.report.numbers import (
-    LEAST_CONFIDENCE,
     Formatted,
     format_number,
     format_record,
-    format_samples,
     interval_name,
+    number_of_samples,
     unbroken,
 )
 from tinytorch.report.provenance import cautions
@@ -127,10 +126,8 @@ def _sure(body: Json, shown: Formatted) -> str:
     interval = body["interval"]
     if interval is None:
         return f"n = {body['n']}" if body["n"] > 1 else ""
-    if interval["confidence"] < LEAST_CONFIDENCE:
-        return f"samples: {format_samples(body['samples'], body['unit'])}"
     ends = f" {shown.interval}" if shown.digits else ""
-    return f"{interval_name(interval['confidence'])}{ends}, n = {body['n']}"
+    return f"{interval_name(interval['confidence'])}{ends}{number_of_samples(body['n'])}"
 
 
 def _machine_words(record: Json) -> list[str]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 NO_BREAK = "\u00a0"
 MINUS = "\u2212"
-NOT_RESOLVED = "not resolved"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 #: Wide enough for every float beside every other: 1e308 shown with the decimals of 1e-308.
 _WIDE = Context(prec=1000)
@@ -38,10 +37,6 @@ _DIGITS_WITHOUT_INTERVAL = 3
 _DIGITS_OF_ENDS_ALONE = 2
 #: Exact byte counts below this many bytes are shown as they are.
 _EXACT_BYTES_BELOW = 10 * 1024
-#: An interval that reaches less confidence is not shown: the samples are.
-LEAST_CONFIDENCE = 0.9
-#: Samples that are shown one by one.
-_MOST_SAMPLES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +94,14 @@ class Formatted:
     reads: tuple[float, float] = (math.nan, math.nan)
 
     @property
-    def is_resolved(self) -> bool:
-        """Whether there is anything to show: a value, or the ends of its interval."""
-        return bool(self.digits or self.low)
-
-    @property
     def prose(self) -> str:
         """The number in the middle of a sentence, without its unit."""
-        return self.digits or (f"between {self.low} and {self.high}" if self.low else NOT_RESOLVED)
+        return self.digits or f"between {self.low} and {self.high}"
 
     @property
     def cell(self) -> str:
         """The number in a table, without its unit."""
-        return self.digits or (self.ends if self.low else NOT_RESOLVED)
+        return self.digits or self.ends
 
     @property
     def ends(self) -> str:
@@ -333,13 +323,10 @@ def format_number(
 
 
 def interval_of(measurement: Measurement) -> Interval | None:
-    """Return the measurement's interval; None of one sample, of a count or a point, and where samples tell no ends."""
-    if measurement.is_counted:
+    """Return the measurement's interval; None of one sample, and of a count or a point."""
+    if measurement.is_counted or not measurement.has_interval:
         return None
-    interval = measurement.interval
-    known = all(map(math.isfinite, (interval.low, interval.high, interval.confidence)))
-    is_point = interval.confidence == 1 and interval.low == interval.high
-    return interval if known and not is_point else None
+    return measurement.interval
 
 
 #: Units of what is computed from two numbers, so that a whole one is whole by chance.
@@ -352,15 +339,8 @@ def is_exact(measurement: Measurement) -> bool:
     return single and measurement.median.is_integer() and measurement.is_counted
 
 
-def is_resolved(measurement: Measurement) -> bool:
-    """Return whether something is known of where it lies: several samples that tell no ends of it say nothing."""
-    return measurement.n == 1 or interval_of(measurement) is not None
-
-
 def format_measurement(measurement: Measurement, *, scale: Scale | None = None) -> Formatted:
     """Return the measurement as this module's rules show it."""
-    if not is_resolved(measurement):
-        return Formatted("", "", scale or scales_of(measurement.unit)[0])
     interval = interval_of(measurement)
     ends = None if interval is None else (interval.low, interval.high)
     value = int(measurement.median) if is_exact(measurement) else measurement.median
@@ -370,8 +350,6 @@ def format_measurement(measurement: Measurement, *, scale: Scale | None = None) 
 def format_record(number: Mapping[str, Any], *, scale: Scale | None = None) -> Formatted:
     """Return the number that a record holds as this module's rules show it."""
     interval = number["interval"]
-    if interval is None and number["n"] > 1:
-        return Formatted("", "", scale or scales_of(number["unit"])[0])
     ends = None if interval is None else (interval["low"], interval["high"])
     return format_number(number["value"], number["unit"], ends=ends, scale=scale)
 
@@ -391,23 +369,13 @@ def percent(share: float) -> str:
 
 
 def interval_name(confidence: float) -> str:
-    """Return ``"95% interval"``; ``"all samples"`` of one that reaches from the least to the largest, confidence 1."""
-    return "all samples" if confidence == 1 else f"{format_confidence(confidence)} interval"
+    """Return ``"95% interval"``."""
+    return f"{format_confidence(confidence)} interval"
 
 
-def format_samples(samples: Sequence[float], unit: str) -> str:
-    """Return samples in the order given, ``"1.02, 1.10 and 1.31 ms"``; of many their number, ends and quartiles."""
-    scale = common_scale(samples, unit)
-
-    def shown(values: Sequence[float]) -> str:
-        each = [format_number(float(value), unit, scale=scale) for value in values]
-        listed = " and ".join(part for part in (", ".join(one.digits for one in each[:-1]), each[-1].digits) if part)
-        return each[0].with_unit(listed)
-
-    if len(samples) <= _MOST_SAMPLES:
-        return shown(samples)
-    least, first, third, most = (float(one) for one in np.quantile(samples, (0, 0.25, 0.75, 1)))
-    return f"{len(samples):,} samples between {shown((least, most))}, half of them between {shown((first, third))}"
+def number_of_samples(n: int) -> str:
+    """Return ``", n = 30"``; empty for what was computed of others and has no samples of its own."""
+    return f", n = {n:,}" if n > 1 else ""
 
 
 def common_scale(values: Iterable[float], unit: str) -> Scale:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -15,14 +13,12 @@ from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.between_run_variance import watch_spread
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, is_disturbed, word_between
-from tinytorch.perf.measuring.noise import NoiseFloor, small_noise_floor
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report import tables
 from tinytorch.report.drawings import Drawing
 from tinytorch.report.flame_graph import Box, boxes_html
 from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text
-from tinytorch.report.provenance import BY_MORE, WITHHELD, WITHHELD_WORD, provenance
+from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, provenance
 from tinytorch.report.records import (
     ABSENT,
     NUMBER_KINDS,
@@ -31,7 +27,6 @@ from tinytorch.report.records import (
     checked_key,
     checked_text,
     conditions_of_record,
-    measurement_from_record,
     now,
     number_body,
 )
@@ -57,8 +52,6 @@ if TYPE_CHECKING:
 
 #: The key of the record that says where a page was made.
 PROVENANCE_KEY = "provenance"
-#: The key of the ratio that the same code shows against itself where and when the page is made.
-NOISE_KEY = "noise-floor"
 
 
 def _note(key: str, reason: str, instead_of: Literal["table", "figure"] | None) -> str | None:
@@ -103,13 +96,6 @@ class Page:
             gc.freeze()
         self._emit(PROVENANCE_KEY, "provenance", provenance())
         watch_spread()
-
-    @cached_property
-    def noise(self) -> NoiseFloor:
-        """The noise floor of this machine now; it is recorded when a comparison of the page first needs it."""
-        floor = small_noise_floor()
-        self.number(NOISE_KEY, floor.shown)
-        return floor
 
     def number(
         self, key: str, value: Value | Unmeasured | int, what: str | None = None, *, unit: str | None = None
@@ -207,16 +193,14 @@ class Page:
         return Judgement(Verdict.WITHHELD) if disturbed and said.verdict.is_decided else said
 
     def judged(self, comparison: Comparison) -> Comparison:
-        """Return the comparison as ``compare`` would record it: as far as noise leaves it, or withheld."""
-        made = self.noise.judged(comparison)
-        disturbed = is_disturbed([made.estimate.conditions], self.background.cores())
-        return made.withheld(WITHHELD_WORD) if disturbed and made.verdict.is_decided else made
+        """Return the comparison as ``compare`` would record it: withheld where other programs were at work."""
+        disturbed = is_disturbed([comparison.estimate.conditions], self.background.cores())
+        return comparison.withheld(WITHHELD_WORD) if disturbed and comparison.verdict.is_decided else comparison
 
     def compare(self, key: str, comparison: Comparison | Unmeasured) -> Shown:
         """Record a comparison: its estimate under its key, its verdict under the key with ``-verdict`` behind it.
 
-        What the page's noise floor hides is no difference that could be told: see ``Comparison.hidden_by``. The verdict
-        is withheld as ``word`` says. Where it is open, the estimate is shown with the interval that leaves it so.
+        The verdict rests on the interval of the estimate, and is withheld as ``word`` says.
 
         Raises:
             ValueError: if one of the two keys is taken.
@@ -234,13 +218,8 @@ class Page:
             return self._unmeasured(key, comparison)
         self._check_new(key)
         self._check_new(f"{key}-verdict")
-        made = self.noise.judged(comparison)
-        shown, reach = made.estimate, made.reach
-        if made.verdict is Verdict.OPEN and reach is not None:  # else the number would contradict its word
-            low, high = min(reach.low, shown.interval.low), max(reach.high, shown.interval.high)
-            shown = replace(shown, bounds=Interval(low, high, shown.interval.confidence))
-        self.number(key, shown)
-        return self.word(f"{key}-verdict", made, because=f"the estimate is {{{key}}}, and {made.because}")
+        self.number(key, comparison.estimate)
+        return self.word(f"{key}-verdict", comparison, because=f"the estimate is {{{key}}}, and {comparison.because}")
 
     def absent(self, *keys: str, reason: str, instead_of: Literal["table", "figure"] | None = None) -> list[Shown]:
         """Record that this build did not measure something that another build of the page does.
@@ -359,7 +338,6 @@ class Page:
         self._check_new(key)
         figures.check_figure(figure, caption=caption, alt=alt, key=key)
         figures.settle(figure)
-        alt = figures.alt_of(figure, alt)
         body = figures.to_body(figure, caption=caption, alt=alt, key=key)
         svg, png = layouts.both_layouts(figure, key=key, alt=alt, bitmap=is_building())
         pyplot = sys.modules.get("matplotlib.pyplot")
@@ -479,8 +457,6 @@ class Page:
         elif verdict.verdict.is_decided and self._is_disturbed(body["numbers"]):
             body |= {"verdict": Verdict.WITHHELD.value, **tested(Judgement(Verdict.WITHHELD))}
             body["evidence"] += f" {WITHHELD}"
-        elif verdict.verdict is Verdict.OPEN and any(map(self._judged_by_more, measured)):
-            body["evidence"] += f" {BY_MORE}"
         body["fixed"] = counted or self._is_fixed(body, body["numbers"])
         return self._emit(key, "claim", body)
 
@@ -525,12 +501,6 @@ class Page:
             found = Judgement(Verdict.WITHHELD)
         body = {"verdict": found.verdict.value, **tested(found), "counted": found.is_fixed}
         return self._emit(key, "claim", body)
-
-    def _judged_by_more(self, key: str) -> bool:
-        """Return whether a verdict on this number rests on a wider interval than the one that is shown."""
-        [made] = [measurement_from_record(record) for record in self.records if record.key == key]
-        reach = made.verdict_interval()
-        return reach is None or reach.low < made.interval.low or reach.high > made.interval.high
 
     def _check_new(self, key: str) -> None:
         checked_key(key)

@@ -201,11 +201,6 @@ _MANY = 0.25
 WITHHELD = (
     "Other programs took this machine's time from what was measured here, so this build does not judge the claim."
 )
-#: Stands behind the evidence of a claim that may look decided by the intervals that are shown.
-BY_MORE = (
-    "The samples are too few, or do not rule out noise that wanders, so the verdict rests on wider intervals than "
-    "those that are shown."
-)
 #: What stands behind a word that is withheld, before the reason that it would have had.
 WITHHELD_WORD = "other programs took this machine's time, so this build does not judge by what it measured"
 

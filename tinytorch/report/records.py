@@ -17,7 +17,6 @@ import numpy as np
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted
 from tinytorch.perf.measuring.codec import from_json, measured, to_json
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Quotient
 from tinytorch.perf.measuring.values import Value, as_measurement, is_clocked
 from tinytorch.report.numbers import RATIOS, interval_of, is_exact
 
@@ -117,8 +116,8 @@ def _kind_of(value: Value, exact: bool) -> Json:
         case Derived():
             reason = {"no_interval": value.no_interval} if value.no_interval else {}
             return {"kind": "derived", "of": list(value.names), **reason}
-        case Quotient() if value.is_counted:
-            return {"kind": "derived", "of": [value.numerator.name, value.denominator.name]}
+        case Measurement() if value.is_counted and value.conditions.sides:
+            return {"kind": "derived", "of": [side.name for side in value.conditions.sides]}
     return {"kind": "counted" if exact or isinstance(value, Counted) else "measured"}
 
 

@@ -16,17 +16,15 @@ from tinytorch.perf.measuring.text_table import aligned
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report.numbers import (
     FRACTIONS,
-    LEAST_CONFIDENCE,
     Formatted,
     Scale,
     common_scale,
     format_measurement,
     format_number,
-    format_samples,
     interval_name,
     interval_of,
     is_exact,
-    is_resolved,
+    number_of_samples,
     unbroken,
 )
 from tinytorch.report.records import Json, checked_text, checked_value, measurement_from_record, number_body
@@ -222,10 +220,6 @@ def _size(value: Any) -> float:
     return abs(_base(value)) if interval is None else max(abs(interval.low), abs(interval.high))
 
 
-def _is_resolved(value: Any) -> bool:
-    return not isinstance(value, Measurement) or is_resolved(value)
-
-
 def _unit_of(value: Any, column: Column) -> str:
     return value.unit if isinstance(value, Measurement) else column.unit or ""
 
@@ -236,7 +230,6 @@ def _all_counted(values: Sequence[Any]) -> bool:
 
 def _column_scale(values: Sequence[Any], column: Column, apart: float = _ONE_UNIT_UP_TO) -> Scale | None:
     """Return the scale that one unit in the header would have, or None where sizes are farther ``apart``."""
-    values = [value for value in values if _is_resolved(value)]
     units = {_unit_of(value, column) for value in values}
     if len(units) != 1:
         return None
@@ -258,16 +251,13 @@ def _formatted(value: Any, column: Column, scale: Scale | None) -> Formatted:
 
 
 def _title(value: Any, shown: Formatted) -> str:
-    """Return the interval in words; where it reaches too little the samples, of what is not resolved their number."""
+    """Return the interval in words."""
     if not isinstance(value, Measurement):
         return ""
     interval = interval_of(value)
     if interval is None:
-        return "" if is_resolved(value) else f"n = {value.n}"
-    if interval.confidence < LEAST_CONFIDENCE:
-        return f"samples: {format_samples(value.samples, value.unit)}"
-    widened = f", widened {value.conditions.widened}" if value.conditions.widened else ""
-    return f"{interval_name(interval.confidence)} {shown.interval}, n = {value.n}{widened}"
+        return ""
+    return f"{interval_name(interval.confidence)} {shown.interval}{number_of_samples(value.n)}"
 
 
 def _cell(value: Any, column: Column, scale: Scale | None) -> Cell:
@@ -277,7 +267,7 @@ def _cell(value: Any, column: Column, scale: Scale | None) -> Cell:
         return Cell(words_of(value))
     shown = _formatted(value, column, scale)
     text = shown.cell if scale is not None else shown.cell_text
-    return Cell(text, shown.beside, _title(value, shown), _base(value) if _is_resolved(value) else None)
+    return Cell(text, shown.beside, _title(value, shown), _base(value))
 
 
 def laid_out(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -> list[Laid]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -19,9 +18,8 @@ from tinytorch.perf.measuring.judge import (
     verdict_of_all,
     why_undecided,
 )
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.values import Value, as_measurement
-from tinytorch.report.numbers import LEAST_CONFIDENCE, RATIOS, format_number, format_samples, interval_name, percent
+from tinytorch.report.numbers import RATIOS, format_number, interval_name, number_of_samples, percent
 from tinytorch.report.records import Json, checked_key, checked_text
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
@@ -56,9 +54,9 @@ def words_of(said: Said) -> str:
 def _known(test: Test | None) -> str:
     if test is None:
         return Verdict.OPEN.value
-    if test.reach is None:
-        return f"open, as {test.measurement.n} samples are too few"
-    ends = (test.reach.low, test.reach.high)
+    if test.interval is None:
+        return "open, as one sample tells nothing of how far others lie"
+    ends = (test.interval.low, test.interval.high)
     shown = format_number(test.measurement.median, test.measurement.unit, ends=ends)
     return f"open, between {shown.low} and {shown.with_unit(shown.high)}"
 
@@ -130,7 +128,7 @@ def _testable(value: Value) -> Measurement:
 def _test(test: Test) -> Json:
     one, is_open = test.measurement, test.verdict is Verdict.OPEN
     return {
-        **_found(one, test.reach),
+        **_found(one),
         "unit": one.unit,
         "low": test.low,
         "high": test.high,
@@ -142,7 +140,7 @@ def _test(test: Test) -> Json:
 
 def _compared(made: Comparison) -> Json:
     return {
-        **_found(made.estimate, made.reach),
+        **_found(made.estimate),
         "unit": "points" if made.quantity.is_difference else "",
         "quantity": made.quantity.name.lower(),
         "matters": made.matters,
@@ -151,13 +149,11 @@ def _compared(made: Comparison) -> Json:
     }
 
 
-def _found(one: Measurement, reach: Interval | None) -> Json:
-    """Return what was found, with the interval that the verdict rests on; where that tells little, with all samples."""
-    if reach is not None and not (math.isfinite(reach.low) and math.isfinite(reach.high)):
-        reach = None
-    found = {"what": one.name, "value": one.median, "reach": None if reach is None else asdict(reach), "n": one.n}
-    is_telling = reach is not None and reach.confidence >= LEAST_CONFIDENCE
-    return found if is_telling else found | {"samples": list(one.samples)}
+def _found(one: Measurement) -> Json:
+    """Return what was found, with the interval that the verdict rests on; a single sample has none."""
+    interval = asdict(one.interval) if one.has_interval or one.is_counted else None
+    found = {"what": one.name, "value": one.median, "interval": interval, "n": one.n}
+    return found | {"counted": True} if one.is_counted else found
 
 
 def verdict_lines(said: Json) -> list[str]:
@@ -207,21 +203,20 @@ def _test_line(test: Json) -> str:
         return asked
     needed = test["samples_needed"]
     more = f"about {needed:,} samples in all would decide it" if needed else "more samples in one build would not help"
-    return f"{asked} It is open, as {test['why_open']}{f'; {more}' if test['reach'] else ''}."
+    return f"{asked} It is open, as {test['why_open']}{f'; {more}' if test['interval'] else ''}."
 
 
 def _found_words(test: Json) -> str:
-    """Return the value of a test with the interval that it rests on and n, or where that tells little the samples."""
-    if "samples" in test:
-        value = format_number(float(test["value"]), test["unit"]).text
-        return f"{value}, without an interval, from {format_samples(test['samples'], test['unit'])}"
-    low, high, confidence = (test["reach"][name] for name in (*_ENDS, "confidence"))
-    if confidence == 1 and low == high:
+    """Return the value of a test with the interval that it rests on and n."""
+    if test["interval"] is None:
+        return f"{format_number(float(test['value']), test['unit']).text}, from one sample"
+    low, high, confidence = (test["interval"][name] for name in (*_ENDS, "confidence"))
+    if test.get("counted"):
         count = float(test["value"])
         whole = count.is_integer() and test["unit"] not in RATIOS
         return f"{format_number(int(count) if whole else count, test['unit']).text}, counted"
     shown = format_number(test["value"], test["unit"], ends=(low, high))
-    return f"{shown.text} ({interval_name(confidence)} {shown.interval}, n = {test['n']})"
+    return f"{shown.text} ({interval_name(confidence)} {shown.interval}{number_of_samples(test['n'])})"
 
 
 def _what_matters(test: Json) -> str:

@@ -3,17 +3,18 @@
 import math
 from typing import Any
 
+from tinytorch.perf.measuring.noise import NoiseFloor
+
 import tinytorch.report.page as pages
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.noise import NoiseFloor
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.statistics import Stated
 
 
-def fixed(name: str, value: float, low: float, high: float, unit: str = "", confidence: float = 0.98) -> Statistic:
+def fixed(name: str, value: float, low: float, high: float, unit: str = "", confidence: float = 0.98) -> Measurement:
     """Return seven samples with a median and an interval that are given."""
     conditions = Conditions(inner_loops=4, statistic="median")
-    return Statistic(name, (value,) * 7, unit, conditions, value=value, bounds=Interval(low, high, confidence))
+    return Measurement(name, (value,) * 7, unit, conditions, law=Stated(value, low, high, confidence))
 
 
 BEFORE = fixed("before", 1.12e-3, 1.0e-3, 1.3e-3, "s")

@@ -14,7 +14,7 @@ from measured_book.pages.glossary import uses_words, words_in
 from measured_book.pages.numbering import labels_in
 from measured_book.pages.references import sources_in
 from measured_book.pages.uses import calls_of
-from measured_book.records.agreement import widen
+from measured_book.records.agreement import agree
 from measured_book.records.store import executed_notebook
 from measured_book.site.search import description_of
 from measured_book.state import BookState, Outline, reading_order, state_of
@@ -52,7 +52,7 @@ class BookCollector(EnvironmentCollector):
         state, order = state_of(env), reading_order(env)
         # As they are after a build from nothing, whatever was read now.
         state.pages = dict(sorted(state.pages.items(), key=lambda item: order.get(item[0], len(order))))
-        return sorted((state.begin_writing(_outline(env, state), Names(state).users()) | widen(state)) & env.found_docs)
+        return sorted((state.begin_writing(_outline(env, state), Names(state).users()) | agree(state)) & env.found_docs)
 
 
 def _outline(env: BuildEnvironment, state: BookState) -> Outline:

@@ -135,7 +135,7 @@ class BookState:
         """
         name, key = split_reference(reference, docname)
         page = self.pages.get(name, PageState())
-        record = page.records.shown(key) if page.records is not None and key in page.records.records else None
+        record = page.records.records[key] if page.records is not None and key in page.records.records else None
         if page.left_out:
             record = {"key": key, "kind": ABSENT, "page": name, "reason": LEFT_OUT}
         return record if record is not None and record["kind"] in kinds else None
@@ -170,7 +170,7 @@ class BookState:
                 changed.add(name)
                 words |= now.words != before.words
             elif name in self.pages:
-                # With the intervals that were widened, and what is not compared as it is now.
+                # With how its times agree, and what is not compared as it is now.
                 before.files, before.codes, before.calls = now.files, now.codes, now.calls
                 self.pages[name] = before
         entries = {name: dict(page.entries) for name, page in self.pages.items() if page.entries}

@@ -11,8 +11,8 @@ from measured_book.records.store import PageRecords, Place, Widened
 from measured_book.state import BookState
 
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report import Column, Page
 from tinytorch.report.records import Json
 
@@ -147,11 +147,11 @@ def test_pages_that_show_a_changed_interval_are_written_again_once() -> None:
 def factors_table(factors: list[tuple[float, float] | None], totals: list[tuple[float, float] | None]) -> Json:
     """Return a table of factors with these intervals, and of their totals."""
 
-    def gain(ends: tuple[float, float] | None) -> Statistic | None:
+    def gain(ends: tuple[float, float] | None) -> Measurement | None:
         if ends is None:
             return None
         conditions = Conditions(statistic="median")
-        return Statistic("x", ends, "", conditions, value=sum(ends) / 2, bounds=Interval(*ends, 0.95))
+        return Measurement("x", ends, "", conditions, law=Stated(sum(ends) / 2, *ends, 0.95))
 
     rows = [
         {"step": f"step {index}", "gain": gain(factor), "all": gain(total)}

@@ -26,8 +26,7 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Qu
 from tinytorch.perf.measuring.comparison import Comparison, Quantity, compare_paired, compared_by
 from tinytorch.perf.measuring.conditions import BetweenRuns, Caches, Conditions, Planned, Ranks, Sample, of_sides
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_between_all, verdict_of_all
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import Interval, Stated
 from tinytorch.perf.measuring.values import Value
 from tinytorch.report import Page, verdicts
 from tinytorch.report.records import Json
@@ -230,7 +229,13 @@ def test_a_test_says_value_interval_confidence_and_n_and_what_it_asks_for(
 def compared(low: float, high: float, matters: float, quantity: Quantity = Quantity.TIME) -> Comparison:
     middle = (low + high) / 2 if quantity.is_difference else (low * high) ** 0.5
     bounds = Interval(low, high, 0.97)
-    estimate = Statistic("a / b", (middle,) * 8, "", Conditions(statistic="it"), value=middle, bounds=bounds)
+    estimate = Measurement(
+        "a / b",
+        (middle,) * 8,
+        "",
+        Conditions(statistic="it"),
+        law=Stated(middle, bounds.low, bounds.high, bounds.confidence),
+    )
     return compared_by(estimate, ("a", "b"), matters, quantity, bounds)
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tinytorch.perf.measuring.noise import NoiseFloor
 
 from tests.chapters.made_turns import in_turns
 from tinytorch.chapters.benchmarking import variants
@@ -11,7 +12,6 @@ from tinytorch.perf.benchmarking import ParetoFront, Performance, pareto_front
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.noise import NoiseFloor
 from tinytorch.report import Page
 
 #: Seconds and bytes of each variant.

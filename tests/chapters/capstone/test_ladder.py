@@ -23,7 +23,7 @@ from tinytorch.chapters.capstone.workload import Workload
 from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.measuring.measurement import Statistic
+from tinytorch.perf.measuring.measurement import Measurement
 
 _WITH_PAIRS = made_ladder()
 
@@ -152,7 +152,7 @@ def test_a_ladder_needs_the_ceilings_of_one_thread_and_a_step() -> None:
     ],
 )
 def test_the_rule_asks_for_more_than_does_not_matter_and_looks_at_the_lower_end_of_what_is_lost(
-    after: float, rule: Rule, change: Statistic, word: str
+    after: float, rule: Rule, change: Measurement, word: str
 ) -> None:
     times = made_turns({"before": 1e-3, "after": after})
     gained = compare_paired(times["before"], times["after"], matters=rule.matters)

@@ -13,9 +13,8 @@ from tinytorch.chapters.noise import runs as studies
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions, Sample
-from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.processes import Fresh
-from tinytorch.perf.measuring.statistics import Interval, median_interval
+from tinytorch.perf.measuring.statistics import Stated, median_interval
 
 
 def series(samples: npt.NDArray[np.float64]) -> Measurement:
@@ -121,7 +120,7 @@ def test_settled_calls_begin_after_the_first_of_each_process() -> None:
 
 
 def test_what_is_missed_is_what_is_not_held() -> None:
-    held = Statistic("held", (0.9,) * 6, "%", value=0.9, bounds=Interval(0.88, 0.95, 0.95))
+    held = Measurement("held", (0.9,) * 6, "%", law=Stated(0.9, 0.88, 0.95, 0.95))
     found = studies.missing(held)
     assert (found.median, found.interval.low, found.interval.high) == pytest.approx((0.1, 0.05, 0.12))
 

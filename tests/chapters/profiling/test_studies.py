@@ -12,8 +12,7 @@ from tinytorch.chapters.profiling import studies
 from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.judge import Verdict
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import Stated
 
 
 def test_medians_of_normal_samples_scatter_more_than_means_by_what_the_formula_says() -> None:
@@ -120,9 +119,9 @@ def test_the_attention_of_a_training_step_is_that_of_its_ops_in_both_phases(monk
     assert found == 7
 
 
-def seconds(low: float, value: float, high: float) -> Statistic:
+def seconds(low: float, value: float, high: float) -> Measurement:
     """Return a time with an interval."""
-    return Statistic("t", (value,), "s", value=value, bounds=Interval(low, high, 0.95))
+    return Measurement("t", (value,), "s", law=Stated(value, low, high, 0.95))
 
 
 def test_the_law_of_two_times_has_the_interval_that_theirs_make() -> None:

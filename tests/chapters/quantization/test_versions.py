@@ -11,7 +11,7 @@ from tinytorch.core.layers import Linear, Sequential
 from tinytorch.core.module import Module
 from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.measuring.measurement import Statistic
+from tinytorch.perf.measuring.measurement import Measurement
 from tinytorch.perf.quantization import Plan, Scheme, accuracy_change, paired_accuracy, quantize_model, stored_bytes
 from tinytorch.perf.quantization.convert import Sensitivity
 from tinytorch.perf.quantization.tradeoff import FLOAT
@@ -26,7 +26,7 @@ def right(share: float, examples: int = 1000) -> npt.NDArray[np.bool_]:
     return np.arange(examples) < round(share * examples)
 
 
-def change(after: float, examples: int = 1000) -> Statistic:
+def change(after: float, examples: int = 1000) -> Measurement:
     """Return a change from nine tenths of the examples."""
     return accuracy_change(paired_accuracy(right(0.9, examples), right(after, examples)), "change")
 

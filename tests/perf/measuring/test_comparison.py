@@ -22,8 +22,7 @@ from tinytorch.perf.measuring.comparison import (
 )
 from tinytorch.perf.measuring.conditions import BetweenRuns, Caches, Conditions, Sample, Side
 from tinytorch.perf.measuring.judge import Verdict
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval, median_interval
+from tinytorch.perf.measuring.statistics import Interval, Stated, median_interval
 
 Times = npt.NDArray[np.float64]
 OPPOSITE = {one: one for one in Verdict} | {
@@ -96,7 +95,9 @@ def test_the_four_verdicts(ratio: float, matters: float, verdict: str) -> None:
 def of_interval(low: float, high: float, matters: float, quantity: Quantity = Quantity.TIME) -> Comparison:
     bounds = Interval(low, high, 0.95)
     middle = (low + high) / 2
-    estimate = Statistic("made", (middle,), "", Conditions(), value=middle, bounds=bounds)
+    estimate = Measurement(
+        "made", (middle,), "", Conditions(), law=Stated(middle, bounds.low, bounds.high, bounds.confidence)
+    )
     return compared_by(estimate, ("old", "new"), matters, quantity, bounds)
 
 

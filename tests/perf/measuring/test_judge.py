@@ -23,8 +23,7 @@ from tinytorch.perf.measuring.judge import (
     verdict_of_any,
     why_undecided,
 )
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval, median_interval
+from tinytorch.perf.measuring.statistics import Interval, Stated, median_interval
 
 #: Around 2, with an interval of about 0.1 to each side.
 MEASURED = Measurement("ratio", tuple(np.random.default_rng(5).normal(2, 0.2, 60).tolist()), "")
@@ -216,7 +215,7 @@ def test_what_was_counted_cannot_be_turned_and_what_was_measured_can() -> None:
 
 
 def test_a_statistic_is_judged_by_its_own_interval_widened_for_more_confidence() -> None:
-    wins = Statistic("share", (1.0,) * 9 + (0.0,), "%", value=0.9, bounds=Interval(0.84, 0.96, 0.95))
+    wins = Measurement("share", (1.0,) * 9 + (0.0,), "%", law=Stated(0.9, 0.84, 0.96, 0.95))
     wins = replace(wins, conditions=Conditions(sample=Sample.TRIALS))
     assert found(wins, low=0.8) == Verdict.SUPPORTED
     # 0.06 are 1.96 standard errors, and 2.73 for eight comparisons are 0.084.

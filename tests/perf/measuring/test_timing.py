@@ -15,7 +15,6 @@ import pytest
 from tinytorch.perf.host import identity as identity_module
 from tinytorch.perf.measuring import Measurement, Timer, interleave, measure, ratio, sample, sampling
 from tinytorch.perf.measuring.conditions import ColdSets, Conditions
-from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.statistics import Interval, Outliers
 
 
@@ -169,7 +168,7 @@ def test_a_tail_goes_with_its_interval_into_other_units_and_rates() -> None:
     assert in_ms.interval == Interval(1e3 * tail.interval.low, 1e3 * tail.interval.high, tail.interval.confidence)
     assert (rate.median, rate.unit) == (10 / tail.median, "items/s")
     assert rate.interval.low == 10 / tail.interval.high < rate.interval.high == 10 / tail.interval.low
-    assert isinstance(in_ms, Statistic)
+    assert isinstance(in_ms, Measurement)
     assert rate.samples == calls.per(10, "items/s").samples
 
 

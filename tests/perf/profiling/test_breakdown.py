@@ -6,16 +6,15 @@ import pytest
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.perf.profiling.breakdown import amdahl, predicted_speedup
 
 
-def known(value: float, low: float, high: float, unit: str = "") -> Statistic:
-    return Statistic("known", (low, value, high), unit, value=value, bounds=Interval(low, high, 0.95))
+def known(value: float, low: float, high: float, unit: str = "") -> Measurement:
+    return Measurement("known", (low, value, high), unit, law=Stated(value, low, high, 0.95))
 
 
-def exact(value: float) -> Statistic:
+def exact(value: float) -> Measurement:
     return known(value, value, value)
 
 
@@ -36,7 +35,7 @@ def test_a_prediction_is_no_part_of_what_its_share_is_part_of() -> None:
         (exact(1.2), None, [1000] * 3),
     ],
 )
-def test_ends_move_as_the_law_does(share: Statistic, times: Statistic | None, expected: list[float]) -> None:
+def test_ends_move_as_the_law_does(share: Measurement, times: Measurement | None, expected: list[float]) -> None:
     found = predicted_speedup(share, times, "law")
     assert [found.interval.low, found.median, found.interval.high] == pytest.approx(expected)
 

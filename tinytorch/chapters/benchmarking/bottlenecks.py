@@ -14,8 +14,7 @@ from tinytorch.perf.measuring import Counted, Measurement, Modelled, from_turns,
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import of_interleaved, of_sides
-from tinytorch.perf.measuring.judge import Judgement, bonferroni, verdict_between, verdict_of_all, word_between
-from tinytorch.perf.measuring.measurement import CONFIDENCE
+from tinytorch.perf.measuring.judge import Judgement, verdict_between, verdict_of_all, word_between
 from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
 from tinytorch.perf.profiling.shares import WARM_RUNS, recordings_in_turns
@@ -141,12 +140,12 @@ class Bottleneck:
     def held(self) -> Judgement:
         """Whether the prediction is about right, too high or too low."""
         words = {"about right": (1 / _RIGHT, _RIGHT), "too high": (None, 1 / _RIGHT), "too low": (_RIGHT, None)}
-        return word_between(self.over, words, together=_TOGETHER)
+        return word_between(self.over, words)
 
     @cached_property
     def side(self) -> Judgement:
         """Whether the prediction is too high or too low, by however little."""
-        return word_between(self.over, {"too high": (None, 1.0), "too low": (1.0, None)}, together=_TOGETHER)
+        return word_between(self.over, {"too high": (None, 1.0), "too low": (1.0, None)})
 
 
 def bottlenecks() -> dict[str, Bottleneck]:
@@ -164,7 +163,7 @@ def misses_side(fixed: Mapping[str, Bottleneck]) -> Judgement:
         fewer = one.forecast.fewer.value
         ends = {"too high": (None, fewer), "too low": (fewer, None)}.get(one.side.word)
         if ends:
-            sides.append(verdict_between(one.comparison.estimate, *ends, strict=True, together=_TOGETHER))
+            sides.append(verdict_between(one.comparison.estimate, *ends, strict=True))
     return verdict_of_all(sides).called(supported="yes", refuted="no")
 
 
@@ -203,8 +202,7 @@ def _fixed(fix: str, before: Callable[[], Array], after: Callable[[], Array]) ->
     right, now = before().astype(np.float64), after().astype(np.float64)
     error = float(np.abs(now - right).max() / np.abs(right).max())
     both = interleave({"before": before, "after": after}, repeats=_PAIRS, warmup_seconds=_WARMUP_SECONDS)
-    each = bonferroni(CONFIDENCE, _TOGETHER)
-    comparison = compare_paired(both["before"], both["after"], matters=0.2, confidence=each, compared=_TOGETHER)
+    comparison = compare_paired(both["before"], both["after"], matters=0.2, together=_TOGETHER)
     return Bottleneck(fix, predicted, comparison, error, both["before"])
 
 

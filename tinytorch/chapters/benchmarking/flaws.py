@@ -16,8 +16,6 @@ from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Derived, Measurement, blas_threads, interleave, sample
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.judge import bonferroni
-from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.sampling import ROUNDS, exceeding_bytes
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
@@ -157,6 +155,5 @@ def _flaw(
     """Return the flawed speedups beside a fair comparison, of one function with itself without a candidate."""
     pair = {"baseline": baseline, "candidate": candidate or baseline}
     both = interleave(pair, repeats=pairs, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS)
-    each = bonferroni(CONFIDENCE, _TOGETHER)
-    fair = compare_paired(both["baseline"], both["candidate"], _MATTERS, confidence=each, compared=_TOGETHER)
+    fair = compare_paired(both["baseline"], both["candidate"], _MATTERS, together=_TOGETHER)
     return Flaw(name, Measurement(f"speedup reported with {name}", tuple(flawed), ""), fair)

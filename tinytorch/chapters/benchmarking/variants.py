@@ -10,6 +10,7 @@ from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.measuring import Counted, Derived, Measurement, ratio
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import of_sides
+from tinytorch.perf.measuring.statistics import CONFIDENCE
 
 #: By model of the zoo: what was measured of each variant, by name.
 Results = Mapping[str, Mapping[str, Performance]]
@@ -67,7 +68,8 @@ def kept_of_product(gained: Mapping[str, Gain], parts: Sequence[str], combined: 
 def compared_in(rows: Sequence[Row]) -> Counted:
     """Return by how many comparisons the confidence of their intervals is shared."""
     what = "comparisons of the suite whose intervals hold together"
-    return Counted(max(row.speedup.compared for row in rows if row.speedup), "1", what)
+    missed = min(1 - row.speedup.interval.confidence for row in rows if row.speedup)
+    return Counted(round((1 - CONFIDENCE) / missed), "1", what)
 
 
 def on_fronts(results: Results, fronts: Mapping[str, ParetoFront]) -> tuple[Derived, Counted]:

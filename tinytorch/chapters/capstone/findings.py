@@ -17,7 +17,7 @@ from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, judge, ratio
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.quantization.accuracy import paired_difference_interval
+from tinytorch.perf.measuring.statistics import CONFIDENCE, PairedShares, interval_of_law
 
 #: The start, and the honest baseline that stands beside the rungs.
 _START, _BASELINE = "plain", "NumPy with a cache"
@@ -115,7 +115,7 @@ class Rung:
 def rungs(ladder: Ladder, found: Mapping[str, Performance], rule: Rule) -> dict[str, Rung]:
     """Return what was ``found`` of the rungs and of the honest baseline."""
     trials, over = {trial.name: trial for trial in ladder.taken}, compare_with_first(found, rule.matters)
-    times = {name: one.time.measured for name, one in found.items()}
+    times = {name: one.time for name, one in found.items()}
     gained = {name: ratio(times[last], times[name], f"{last} over {name}") for last, name in pairwise(ladder.rungs)}
     return {
         name: Rung(trials.get(name), gained.get(name), over.get(name), one, one.accuracy.scaled(1, "%"))
@@ -139,7 +139,7 @@ def end(ladder: Ladder, climbed: Mapping[str, Rung], rule: Rule) -> End:
     last, nothing = climbed[[*ladder.rungs][-1]], Counted(1, "", "no step passed")
     honest = compare(climbed[_BASELINE].found, last.found, rule.matters).speedup
     gain, saved = (one.estimate for one in (last.change.speedup, last.change.memory)) if last.change else (nothing,) * 2
-    return End(str(ladder.workload.questions), last, gain, saved, rule.judged(honest))
+    return End(str(ladder.workload.questions), last, gain, saved, honest)
 
 
 def confirmed(climbed: Iterable[Mapping[str, Rung]], rule: Rule) -> Derived | Unmeasured:
@@ -155,7 +155,7 @@ def confirmed(climbed: Iterable[Mapping[str, Rung]], rule: Rule) -> Derived | Un
 def any_gains(ends: Iterable[End], times: float) -> Judgement:
     """Return whether a last rung is so many times as fast as the plain start, or takes as many times less memory."""
     every = [gain for one in ends for gain in (one.gain, one.saved)]
-    return judge.verdict_of_any(judge.verdict_between(each, low=times, together=len(every)) for each in every)
+    return judge.verdict_of_any(judge.verdict_between(each.together(len(every)), low=times) for each in every)
 
 
 def rungs_alone(found: Mapping[str, Performance]) -> dict[str, Performance]:
@@ -206,5 +206,5 @@ def race() -> dict[str, Measurement] | Unmeasured:
 def most_lost(questions: int, budget: float) -> Counted:
     """Return how many answers of so many may be lost, none gained, so that the interval lies within the budget."""
     lost = range(math.floor(questions * budget) + 1)
-    fits = [each for each in lost if paired_difference_interval(0, each, questions).low >= -budget]
+    fits = [each for each in lost if interval_of_law(PairedShares(0, each, questions), CONFIDENCE).low >= -budget]
     return Counted(max(fits), "answers", f"most lost answers of {questions:,} within the budget, none gained")

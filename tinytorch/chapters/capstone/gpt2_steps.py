@@ -74,12 +74,12 @@ def least_steps(machine: Ceilings) -> dict[str, Technique]:
     halved = GPT2.step_bytes - NUMBER * GPT2.halving_saves
 
     def step(weights: int, *more: TimeBound) -> Modelled:
-        least = added((read_seconds(weights + cache, machine), *more)).statistic("least time of a step of GPT-2")
+        least = added((read_seconds(weights + cache, machine), *more)).measurement("least time of a step of GPT-2")
         return Modelled.by("the roofline", least)
 
     start = step(GPT2.step_bytes, calls)
     again = read_seconds(GPT2.step_bytes, machine).longer(at_rate(GPT2.reread_flops(GPT2.positions), machine.fp32_peak))
-    without = Modelled.by("the roofline", added((again, calls)).statistic("least time of a step that reads again"))
+    without = Modelled.by("the roofline", added((again, calls)).measurement("least time of a step that reads again"))
     steps = {
         "a cache (part 6)": Technique(without, start),
         "eight-bit codes for the weights (part 3)": Technique(start, step(GPT2.coded_bytes, calls)),

@@ -13,7 +13,6 @@ from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, blas_threads, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_all
 from tinytorch.perf.measuring.judge import Judgement, Test, Verdict, verdict_between
-from tinytorch.perf.measuring.noise import NoiseFloor
 
 _BEFORE = "as it was"
 #: Seconds for all trials of a turn, and rounds of them that are waited for where calls are slow: on fewer, noise that
@@ -30,16 +29,11 @@ class Rule:
 
     matters: float
     accuracy_budget: float
-    noise: NoiseFloor | None = None
 
     def __post_init__(self) -> None:
         for name in ("matters", "accuracy_budget"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be a share from 0 to below 1, such as 0.1, not {getattr(self, name)}")
-
-    def judged(self, gained: Comparison) -> Comparison:
-        """Return a gain as far as the noise of the page leaves it."""
-        return gained if self.noise is None else self.noise.judged(gained)
 
     def holds(self, change: Measurement) -> Judgement:
         """Return the verdict on whether no more answers were lost than the budget allows."""
@@ -51,9 +45,9 @@ class Rule:
         The gain is tested, and only if it may be enough the ``change`` of right answers, which has to be asked for: too
         many lost drop a step whatever it gains.
         """
-        known, what = self.judged(gained), "gain"
-        last = Verdict.REFUTED if known.is_no_gain else Verdict.SUPPORTED if known.is_gain else Verdict.OPEN
-        tests: tuple[Test, ...] = (Test(known.estimate, 1 + self.matters, None, known.reach, last),)
+        what = "gain"
+        last = Verdict.REFUTED if gained.is_no_gain else Verdict.SUPPORTED if gained.is_gain else Verdict.OPEN
+        tests: tuple[Test, ...] = (Test(gained.estimate, 1 + self.matters, None, last),)
         if last is not Verdict.REFUTED:
             holds = self.holds(change())
             if last is Verdict.SUPPORTED or holds.verdict is Verdict.REFUTED:
@@ -140,7 +134,7 @@ def surely_longer(trial: Trial, other: Trial, together: int) -> tuple[Test, ...]
     """Return the tests by which a call surely takes longer than of the ``other``; none if that is not proven."""
     if trial is other:
         return ()
-    longer = verdict_between(ratio(trial.seconds, other.seconds), low=1, strict=True, together=together)
+    longer = verdict_between(ratio(trial.seconds, other.seconds).together(together), low=1, strict=True)
     return longer.tests if longer.verdict is Verdict.SUPPORTED else ()
 
 

@@ -13,7 +13,6 @@ from tinytorch.perf.benchmarking import Performance
 from tinytorch.perf.benchmarking.measuring import peak_of_calls
 from tinytorch.perf.benchmarking.variants import Right, Variant, scoring, sorting_generation
 from tinytorch.perf.measuring import Counted, Measurement, blas_threads, interleave
-from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.memoization import generate
 from tinytorch.perf.memoization.generation import Tokens
 from tinytorch.perf.quantization import paired_accuracy
@@ -68,7 +67,7 @@ def correct(configuration: Configuration, *, new: bool = False) -> Right:
     return found
 
 
-def accuracy_change(before: Configuration, after: Configuration, name: str, *, new: bool = False) -> Statistic:
+def accuracy_change(before: Configuration, after: Configuration, name: str, *, new: bool = False) -> Measurement:
     """Return the change of the share right on the same 2,000 test questions, or ``new`` ones, paired."""
     return paired_change(paired_accuracy(correct(before, new=new), correct(after, new=new)), name)
 

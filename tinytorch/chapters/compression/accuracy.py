@@ -21,7 +21,6 @@ from tinytorch.perf.compression.pruning import chosen_layers, compact_n_m, small
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
-from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.tradeoff import accuracy_change
@@ -63,7 +62,7 @@ def gain(candidate: Measurement, baseline: Measurement, what: str) -> Measuremen
     return Measurement(what, tuple(apart), "points", Conditions(sample=Sample.SEEDS))
 
 
-def _change(before: Right, after: Right, what: str) -> Statistic:
+def _change(before: Right, after: Right, what: str) -> Measurement:
     return accuracy_change(paired_accuracy(before, after), what)
 
 
@@ -263,7 +262,7 @@ def best_of(methods: Mapping[str, Method], loss: float) -> str:
         name
         for name, each in methods.items()
         if each.stored.value < 1
-        and verdict_between(each.speedup, low=1.0, strict=True, together=len(methods)).verdict is Verdict.SUPPORTED
+        and verdict_between(each.speedup, low=1.0, strict=True).verdict is Verdict.SUPPORTED
         and verdict_between(each.change, low=-loss, strict=True).verdict is Verdict.SUPPORTED
     ]
     return "; ".join(best) or "none"
@@ -277,7 +276,7 @@ class CnnStep:
     seconds: Measurement
     speedup: Measurement
     score: Counted
-    change: Statistic
+    change: Measurement
 
 
 def cnn_steps(

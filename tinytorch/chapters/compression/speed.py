@@ -18,11 +18,9 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.compression.low_rank import LowRankLinear
 from tinytorch.perf.compression.pruning import magnitude_prune
 from tinytorch.perf.compression.sparsity import SparseLinear, csr_nbytes
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, interleave, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, derived, interleave, ratio
 from tinytorch.perf.measuring.conditions import of_any
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.ops.sparse import matrix_of
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization.convert import stored_bytes
@@ -125,7 +123,7 @@ class SparseSpeed:
     """
 
     levels: Mapping[float, SparseLayer]
-    break_even: Statistic | Unmeasured
+    break_even: Measurement | Unmeasured
     line: Line
     predicted: Modelled
     far: Modelled
@@ -206,7 +204,7 @@ def beside(one: SparseSpeed, many: SparseSpeed) -> list[dict[str, SparseLayer]]:
     return [{"one": one.levels[each], "many": layer} for each, layer in many.levels.items()]
 
 
-def time_break_even(places: Sequence[float], speedups: Sequence[Measurement], name: str) -> Statistic | Unmeasured:
+def time_break_even(places: Sequence[float], speedups: Sequence[Measurement], name: str) -> Measurement | Unmeasured:
     """Return where speedups in turns, one at each of the rising ``places``, come to stay above 1: a `crossing` a round.
 
     Unmeasured where its interval reaches the first place or beyond the last: the crossing may then lie farther out.
@@ -221,16 +219,12 @@ def time_break_even(places: Sequence[float], speedups: Sequence[Measurement], na
     )
 
 
-def _zeros_at(name: str, density: Measurement) -> Statistic:
+def _zeros_at(name: str, density: Measurement) -> Measurement:
     """Return the share of zeros at the median density at which a product of these speedups breaks even.
 
     The density, not the share of zeros, is in proportion to the speedup: by what repeats of this differ, that does.
     """
-    ends, zeros = density.interval, tuple(1 - each for each in density.samples)
-    bounds = Interval(max(1 - ends.high, 0.0), 1 - ends.low, ends.confidence)
-    return Statistic(
-        name, zeros, "%", density.conditions.within_bounds("median"), value=1 - density.median, bounds=bounds
-    )
+    return derived(name, lambda share: np.maximum(1 - share, 0.0), density, unit="%")
 
 
 def crossing(places: Sequence[float], speedups: Sequence[float]) -> float:
@@ -288,9 +282,7 @@ def thinner_versions(
 
 def short_of_promise(found: Sequence[Thinner]) -> str:
     """Return which models are proven to gain less than their FLOPs promise."""
-    tested = {
-        each.model: verdict_between(each.gain, low=each.promised.value, together=len(found)).verdict for each in found
-    }
+    tested = {each.model: verdict_between(each.gain, low=each.promised.value).verdict for each in found}
     short = [f"the {name}" for name, verdict in tested.items() if verdict is Verdict.REFUTED]
     return " and ".join(filter(None, (", ".join(short[:-1]), *short[-1:]))) or "none of them"
 

@@ -9,7 +9,6 @@ from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.machine import ceilings
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, quotient
-from tinytorch.perf.measuring.measurement import Statistic
 
 _BYTES = ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"))
 #: Sizes in the table of messages.
@@ -28,8 +27,8 @@ class LinkRow:
     """A fitted line, without bandwidth where no cost of bytes can be told, and how far off the worst median is."""
 
     name: str
-    alpha: Statistic
-    bandwidth: Statistic | None
+    alpha: Measurement
+    bandwidth: Measurement | None
     smallest: str
     largest: str
     worst: Derived
@@ -54,7 +53,7 @@ class AllReduces:
     smallest: Measurement
     flops: Measurement
     more: Counted
-    grown: Statistic | Unmeasured
+    grown: Measurement | Unmeasured
 
 
 def all_reduces(talk: Collectives) -> AllReduces:
@@ -73,7 +72,7 @@ class MessageRow:
 
     size: str
     time: Measurement
-    slowest: Statistic
+    slowest: Measurement
     bandwidth: Measurement
 
 

@@ -190,7 +190,7 @@ def hits_of_growth(model: GPT, prompt: Tokens) -> dict[str, Counted]:
 def answers(cache: KVCache, model: GPT, count: int, machine: Ceilings) -> dict[str, Value]:
     """Return what questions ask of a cache of GPT-2's shape, and of a model and its text; the page says what it is."""
     course, weights, nbytes = 2 * 12 * 8 * 12 * 2048 * 64 * NUMBER, NUMBER * GPT2.parameters, cache.nbytes
-    read = read_seconds(GPT2.step_bytes + nbytes, machine).statistic("GPT-2's weights and a full cache, read once")
+    read = read_seconds(GPT2.step_bytes + nbytes, machine).measurement("GPT-2's weights and a full cache, read once")
     worked: dict[str, tuple[float, str]] = {
         "with queries": (nbytes * 3 // 2, "B"),
         "positions of equal work": (24 * model.embed_dim**2 // (4 * model.embed_dim), "positions"),

@@ -16,8 +16,7 @@ from tinytorch.perf.measuring import Measurement, Modelled, collector_off
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_of_all
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, dependence, share_interval
+from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Share, dependence
 
 #: The level of a test; and what a rule says of a program and itself: whether it differs, and how far it may.
 _LEVEL = 0.05
@@ -33,7 +32,7 @@ class Alarms:
     rule: str
     trials: int
     different: int
-    rate: Statistic
+    rate: Measurement
     reach: Measurement
 
 
@@ -41,9 +40,10 @@ def alarms(rule: str, said: Sequence[Said]) -> Alarms:
     """Return how often a rule said what; the share has the interval of as many independent ones as these are worth."""
     false = tuple(float(differs) for differs, _ in said)
     share, worth = float(np.mean(false)), max(1, round(dependence(false).effective))
-    conditions = Conditions(statistic="mean", interval_by=f"Clopper and Pearson, {worth} independent comparisons")
-    bounds = share_interval(round(share * worth), worth)
-    rate = Statistic(f"false alarms of {rule}", false, "%", conditions, value=share, bounds=bounds)
+    by = f"Clopper and Pearson, mid-P, {worth} independent comparisons"
+    conditions = Conditions(sample=Sample.TRIALS, statistic="share", interval_by=by)
+    law = Share(round(share * worth), worth)
+    rate = Measurement(f"false alarms of {rule}", false, "%", conditions, law=law)
     reach = Measurement(f"half-width of an interval of {rule}", tuple(half for _, half in said), "%")
     return Alarms(rule, len(said), int(sum(false)), rate, reach)
 
@@ -146,7 +146,7 @@ class Family:
     name: str
     missed: Modelled
     predicted: Modelled
-    found: Statistic
+    found: Measurement
 
 
 def families(
@@ -172,7 +172,7 @@ def families(
         missed = 2 * sum(math.comb(pairs, k) for k in range(outside + 1)) / 2**pairs
         alarm = ((ratios[..., outside] > 1) | (ratios[..., -1 - outside] < 1)).any(axis=-1)
         shared = f"false alarm in a family of {comparisons}, {name}"
-        conditions = Conditions(sample=Sample.TRIALS, statistic="share", interval_by="Clopper and Pearson")
+        conditions = Conditions(sample=Sample.TRIALS, statistic="share", interval_by="Clopper and Pearson, mid-P")
         rate = replace(share_right(shared, np.asarray(alarm)), conditions=conditions)
         law = "independent tosses of a coin"
         found[name] = Family(

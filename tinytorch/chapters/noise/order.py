@@ -26,7 +26,7 @@ from tinytorch.perf.measuring import (
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Sample
 from tinytorch.perf.measuring.planning import POWER
-from tinytorch.perf.measuring.statistics import median, median_interval
+from tinytorch.perf.measuring.statistics import CONFIDENCE, Percentile, interval_of_law, median
 
 #: Calls that are timed alone and in a row in a round, and rounds.
 _CALLS, _ROUNDS = 500, 40
@@ -208,7 +208,7 @@ def seen_by(times: Mapping[str, Measurement], numbers: Sequence[int]) -> dict[in
 
     def reach(number: int) -> Measurement:
         drawn = (draw.choice(pairs.samples, number) for _ in range(_DRAWN))
-        halves = tuple(median_interval(each).half_width for each in drawn)
+        halves = tuple(interval_of_law(Percentile(tuple(each)), CONFIDENCE).half_width for each in drawn)
         return Measurement(f"half-width of an interval of {number} pairs", halves, "%", conditions)
 
     found = {number: reach(number) for number in numbers}

@@ -1,5 +1,6 @@
 """Experiments with one piece of code: what its repeats differ by, and what an interval of them is worth."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,13 +12,21 @@ from tinytorch.core.module import Sequential
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.benchmarking.performance import share_right
-from tinytorch.perf.measuring import Derived, Measurement, Modelled
+from tinytorch.perf.measuring import Derived, Measurement, Modelled, derived
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import of_processes
-from tinytorch.perf.measuring.judge import Verdict, bonferroni
-from tinytorch.perf.measuring.measurement import CONFIDENCE, Statistic
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
-from tinytorch.perf.measuring.statistics import Interval, Samples, checked, median_interval
+from tinytorch.perf.measuring.statistics import (
+    CONFIDENCE,
+    LOGARITHMS,
+    Interval,
+    Law,
+    Percentile,
+    Samples,
+    checked,
+    interval_of_law,
+)
 from tinytorch.report.drawings import Drawing
 
 #: How often an interval is said to hold the truth: by ranks that from the fourth to the twelfth of fifteen.
@@ -79,6 +88,18 @@ def shuffled(series: Measurement) -> Measurement:
     """Return the same samples in a drawn order: as many fast and slow ones, but none beside its likes."""
     drawn = np.random.default_rng(0).permutation(series.samples)
     return Measurement(f"{series.name}, shuffled", tuple(drawn.tolist()), series.unit, series.conditions)
+
+
+def between_ranks(samples: Array) -> Interval:
+    """Return the 95 % interval of the median between two of the samples, as coins give it: the nearest that holds it.
+
+    Of n independent samples the k + 1-th from each end hold the median with 1 less the chance of at most k heads in n
+    tosses, twice.
+    """
+    ordered, n = np.sort(checked(samples)), len(samples)
+    misses = 2 * np.cumsum([math.comb(n, heads) for heads in range(n // 2)]) / 2**n
+    outside = max(0, int((misses <= 1 - CONFIDENCE).sum()) - 1)
+    return Interval(float(ordered[outside]), float(ordered[-1 - outside]), 1 - float(misses[outside]))
 
 
 def mean_and_normal(samples: Array) -> Interval:
@@ -190,7 +211,7 @@ class Repeat:
     """What the process with this number timed: a call, with the interval of its own samples."""
 
     process: int
-    time: Statistic
+    time: Measurement
 
 
 def repeats(processes: Sequence[Measurement]) -> list[Repeat]:
@@ -198,23 +219,21 @@ def repeats(processes: Sequence[Measurement]) -> list[Repeat]:
     return [
         Repeat(
             number,
-            Statistic(
-                one.name,
-                one.samples,
-                one.unit,
-                one.conditions.within_bounds("median"),
-                value=one.median,
-                bounds=median_interval(one.samples),
-            ),
+            replace(one, conditions=one.conditions.within_bounds("median"), law=_own(one)),
         )
         for number, one in enumerate(processes, 1)
     ]
 
 
+def _own(one: Measurement) -> Law:
+    """Return what the samples of one process say of their median, taken as independent."""
+    return Percentile(one.samples, LOGARITHMS)
+
+
 def known_within(processes: Sequence[Measurement]) -> Measurement:
     """Return how well each process says that it knows its median: half its interval's width over it, 0 to 1."""
     name = "half-width of the interval in one process"
-    return _of_each(processes, name, lambda one: median_interval(one.samples).half_width / one.median)
+    return _of_each(processes, name, lambda one: interval_of_law(_own(one), CONFIDENCE).half_width / one.median)
 
 
 def moved_between(processes: Sequence[Measurement]) -> Measurement:
@@ -224,17 +243,19 @@ def moved_between(processes: Sequence[Measurement]) -> Measurement:
     return _of_each(processes, name, lambda one: abs(one.median / middle - 1))
 
 
-def beyond_their_own(processes: Sequence[Measurement]) -> Statistic:
+def beyond_their_own(processes: Sequence[Measurement]) -> Measurement:
     """Return the share of processes whose own interval does not hold the median of the other processes' medians."""
     medians = np.array([one.median for one in processes])
     others = [float(np.median(np.delete(medians, at))) for at in range(medians.size)]
-    outside = [middle not in median_interval(one.samples) for one, middle in zip(processes, others, strict=True)]
+    outside = [
+        middle not in interval_of_law(_own(one), CONFIDENCE) for one, middle in zip(processes, others, strict=True)
+    ]
     made = share_right("processes whose interval does not hold the median of the others", np.array(outside))
     conditions = of_processes(one.conditions for one in processes)
-    return replace(made, conditions=conditions.told_as("share", "Clopper and Pearson"))
+    return replace(made, conditions=conditions.told_as("share", "Clopper and Pearson, mid-P"))
 
 
-def erring(beyond: Statistic) -> Derived:
+def erring(beyond: Measurement) -> Derived:
     """Return how many processes a share of them is."""
     what = "fresh processes whose interval does not hold the median of the others"
     return Derived(round(beyond.median * beyond.n), "1", what, (beyond,), "it is a count")
@@ -242,10 +263,7 @@ def erring(beyond: Statistic) -> Derived:
 
 def judged_changes(found: Sequence[Fresh]) -> dict[str, Comparison]:
     """Return the base against itself and against the change, over processes; their intervals hold together."""
-    each = bonferroni(CONFIDENCE, 2)
-    return {
-        name: compare_in_processes(found, BASE, name, MATTERS, confidence=each, compared=2) for name in (AGAIN, CHANGED)
-    }
+    return {name: compare_in_processes(found, BASE, name, MATTERS, together=2) for name in (AGAIN, CHANGED)}
 
 
 def caught(changed: Comparison) -> str:
@@ -253,12 +271,10 @@ def caught(changed: Comparison) -> str:
     return "caught" if changed.verdict is Verdict.SLOWER else "missed"
 
 
-def missing(held: Measurement) -> Statistic:
+def missing(held: Measurement) -> Measurement:
     """Return the share of textbook intervals that miss what the share ``held`` holds."""
-    within, name = held.interval, "share of textbook intervals of ten runs that miss the mean of all"
-    bounds = Interval(1 - within.high, 1 - within.low, within.confidence)
-    samples = tuple(1 - each for each in held.samples)
-    return Statistic(name, samples, "%", held.conditions, value=1 - held.median, bounds=bounds)
+    name = "share of textbook intervals of ten runs that miss the mean of all"
+    return derived(name, lambda share: 1 - share, held, unit="%")
 
 
 def repeated_intervals(repeats: int, samples: int, *, truth: str, misses: str, below: str, seed: int = 1) -> Drawing:

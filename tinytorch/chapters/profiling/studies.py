@@ -18,10 +18,9 @@ from tinytorch.perf.events.stream import Event
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, quotient, ratio
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.conditions import Conditions, Sample, of_sides
+from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Judgement, largest, verdict_between, verdict_of_all
-from tinytorch.perf.measuring.measurement import Statistic, difference
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.measurement import derived, difference
 from tinytorch.perf.profiling.breakdown import NOT_NAMED, between_rows
 from tinytorch.perf.profiling.shares import recorded_runs, recordings, shares, time_between_ops
 
@@ -131,7 +130,7 @@ class SlowedByLooking:
     each: Measurement
     traced: Measurement
     sampled: Measurement
-    recording: Statistic
+    recording: Measurement
     predicted: Modelled
     compared: Comparison
 
@@ -158,13 +157,10 @@ def slowed_by_looking(
     return found
 
 
-def _slowed(alone: Measurement, added: Statistic, times: float) -> Statistic:
+def _slowed(alone: Measurement, added: Measurement, times: float) -> Measurement:
     """Return by which factor a program becomes slower to which so many times ``added`` is added."""
-    low, high = added.interval.low / alone.interval.high, added.interval.high / alone.interval.low
-    known = min(added.interval.confidence, alone.interval.confidence)
-    value, bounds = 1 + times * added.median / alone.median, Interval(1 + times * low, 1 + times * high, known)
-    conditions = of_sides({"alone": alone.conditions, "added": added.conditions}).within_bounds("by their ends")
-    return Statistic("time traced over time alone, by law", (value,), "", conditions, value=value, bounds=bounds)
+    name = "time traced over time alone, by law"
+    return derived(name, lambda own, more: 1 + times * more / own, alone, added, statistic="by the medians")
 
 
 def order_of_models(seconds: Mapping[str, Measurement]) -> dict[str, Measurement]:
@@ -260,8 +256,8 @@ def passes_through(by_length: Mapping[int, Measurement], share: float) -> Judgem
     found = list(by_length.values())
     return verdict_of_all(
         [
-            verdict_between(found[0], high=share, strict=True, together=2),
-            verdict_between(found[-1], low=share, strict=True, together=2),
+            verdict_between(found[0], high=share, strict=True),
+            verdict_between(found[-1], low=share, strict=True),
         ]
     )
 
@@ -286,42 +282,35 @@ def spread_of_means_over_medians(samples: Sequence[float], block: int = 20, grou
     return Measurement(name, tuple(means / medians), "", Conditions(sample=Sample.BLOCKS))
 
 
-def seconds_by_law(few: tuple[int, Measurement], more: tuple[int, Measurement], batch: int) -> Statistic | None:
+def seconds_by_law(few: tuple[int, Measurement], more: tuple[int, Measurement], batch: int) -> Measurement | None:
     """Return what a larger ``batch`` takes if time grows by as much with each example; None if that may be nothing.
 
     ``few`` and ``more`` are two smaller batches, each with its seconds.
     """
     (small, low), (middle, high) = few, more
     far = (batch - small) / (middle - small)
-    value = far * high.median - (far - 1) * low.median
-    longer = math.hypot(far * (high.interval.high - high.median), (far - 1) * (low.median - low.interval.low))
-    shorter = math.hypot(far * (high.median - high.interval.low), (far - 1) * (low.interval.high - low.median))
-    if shorter >= value:
-        return None
-    known = min(low.interval.confidence, high.interval.confidence)
-    sides = {"more": high.conditions, "few": low.conditions}
-    conditions = of_sides(sides).within_bounds("by the line through two medians")
-    bounds = Interval(value - shorter, value + longer, known)
-    return Statistic(f"{batch} examples by law", (value,), "s", conditions, value=value, bounds=bounds)
+
+    def line(one: Any, other: Any) -> Any:
+        return far * other - (far - 1) * one
+
+    made = derived(f"{batch} examples by law", line, low, high, unit="s", statistic="by the line through two medians")
+    return made if made.interval.low > 0 else None
 
 
-def half_batch(few: tuple[int, Measurement], more: tuple[int, Measurement]) -> Statistic | None:
+def half_batch(few: tuple[int, Measurement], more: tuple[int, Measurement]) -> Measurement | None:
     """Return the batch whose examples take as long as the call itself; None if either may take nothing.
 
     With r, the time of ``more`` over that of ``few``, it is (more - few r) / (r - 1).
     """
     (small, low), (middle, high) = few, more
     grown = quotient(high, low, "time of more examples over that of few")
-    ends = [
-        (middle - small * times) / (times - 1) if times > 1 else math.inf
-        for times in (grown.median, grown.interval.low, grown.interval.high)
-    ]
-    value, most, least = ends
-    if math.inf in ends or value <= 0:
+    if not grown.interval.low > 1 or not grown.interval.high < middle / small:
         return None
-    bounds = Interval(max(least, 0.0), most, grown.interval.confidence)
-    conditions = grown.conditions.within_bounds("from a quotient of two medians")
-    return Statistic("half of the limit", (value,), "examples", conditions, value=value, bounds=bounds)
+
+    def half(times: Any) -> Any:
+        return np.where(times > 1, np.maximum(middle - small * times, 0) / (times - 1), np.inf)
+
+    return derived("half of the limit", half, grown, unit="examples", statistic="from a quotient of two medians")
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Counted, Derived, Modelled
+from tinytorch.perf.measuring.statistics import PairedShares, interval_of_law
 from tinytorch.perf.ops.affine import Granularity, Quantized, Scheme, decode, encode, quantize, quantize_int8, spread
 from tinytorch.perf.ops.quantized import EXACT_DEPTH, GREATEST_DEPTH
-from tinytorch.perf.quantization.accuracy import paired_difference_interval
 from tinytorch.perf.quantization.convert import decibels, relative_error
 from tinytorch.perf.quantization.observers import RangeObserver
 
@@ -249,7 +249,7 @@ FLOAT_DEPTH = Counted(EXACT_DEPTH, "terms", "products of codes whose sum a float
 def coded_gpt2_step(machine: Ceilings) -> tuple[Counted, Modelled, Derived]:
     """Return what a step of GPT-2 reads in codes, its least time, and how many times as fast it is at most."""
     read = Counted(GPT2.coded_bytes, "B", "what a step of GPT-2 reads, in eight-bit codes")
-    seconds = read_seconds(GPT2.coded_bytes, machine).statistic("GPT-2's weights in codes, read once")
+    seconds = read_seconds(GPT2.coded_bytes, machine).measurement("GPT-2's weights in codes, read once")
     whole = Counted(GPT2.step_bytes, "B", "what a step of GPT-2 reads, in float32")
     gain = whole.over(read, "times as fast, by the bytes")
     return read, Modelled.by("the bytes, at the bandwidth", seconds), gain
@@ -260,5 +260,5 @@ def enough_examples(loss: float) -> Counted:
 
     It is excluded with 95 % confidence on one side, and never below ten examples.
     """
-    fewest = next(n for n in count(10) if -paired_difference_interval(0, 0, n, confidence=0.9).low < loss)
+    fewest = next(n for n in count(10) if -interval_of_law(PairedShares(0, 0, n), 0.9).low < loss)
     return Counted(fewest, "examples", f"unchanged examples that exclude a loss of {loss:.1%}")

@@ -254,7 +254,7 @@ def one_row(width: int, depths: Sequence[int], plans: Mapping[str, Plan], machin
 
     def far(name: str) -> Far:
         streamed, seconds = _streamed(width, round(stored[name].value)) * last, times[last]
-        reading = at_rate(streamed, bandwidth_at(streamed, machine)).statistic(f"reading, {last} layers, {name}")
+        reading = at_rate(streamed, bandwidth_at(streamed, machine)).measurement(f"reading, {last} layers, {name}")
         with no_grad():
             error = relative_error(layers[_FLOAT](x).data, layers[name](x).data)
         return Far(
@@ -275,7 +275,7 @@ def one_row(width: int, depths: Sequence[int], plans: Mapping[str, Plan], machin
         {name: found[depths[0], name] for name in plans},
         {name: found[last, name] for name in plans},
         {name: far(name) for name in plans},
-        quotient(at_rate(wide, bandwidth_at(wide, machine)).statistic(what), most[_FLOAT], what, "%"),
+        quotient(at_rate(wide, bandwidth_at(wide, machine)).measurement(what), most[_FLOAT], what, "%"),
         Counted(32, "1", "bits of a float").over(stored[eight], "bytes of floats over those in eight bits"),
         ratio(most[eight], most[four], "8 bits over 4 bits, one row through the most layers"),
         _memory_bound(width, last, most[_FLOAT], machine),

@@ -3,6 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +14,9 @@ from tinytorch.chapters import calls
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Unmeasured
-from tinytorch.perf.measuring.conditions import Conditions, Sample, of_sides
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Unmeasured, derived
+from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.quantization import Scheme, quantize
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import Sensitivity, quantizable, quantize_model, relative_error, stored_bytes
@@ -112,8 +112,8 @@ class Version:
 
     name: str
     all: Tradeoff
-    change: Statistic | None
-    divergence: Statistic | None
+    change: Measurement | None
+    divergence: Measurement | None
 
 
 def versions_of(by_label: Mapping[str, Tradeoff]) -> list[Version]:
@@ -131,7 +131,7 @@ class Point:
     model: str
     version: str
     stored: Derived
-    score: Statistic
+    score: Measurement
 
 
 def bits_against_score(sides: Mapping[str, Mapping[str, Tradeoff]], labels: Mapping[str, str]) -> Iterator[Point]:
@@ -139,23 +139,16 @@ def bits_against_score(sides: Mapping[str, Mapping[str, Tradeoff]], labels: Mapp
     for name, by_label in sides.items():
         for label, shown in labels.items():
             each = by_label[label]
-            score, change = each.score.value, each.accuracy.interval
-            ends = (
-                (score,) * 2
-                if label == FLOAT
-                else (score - each.accuracy.difference + end for end in (change.low, change.high))
-            )
-            low, high = (min(max(end, 0.0), 1.0) for end in ends)
-            reach = Interval(min(low, score), max(high, score), change.confidence)
-            yield Point(
-                name,
-                shown,
-                each.share,
-                Statistic("score", (score,), "%", each.change.conditions, value=score, bounds=reach),
-            )
+            score = each.score if label == FLOAT else derived("score", partial(_moved, each), each.change, unit="%")
+            yield Point(name, shown, each.share, score)
 
 
-def recovered(rounded: Statistic, trained: Statistic) -> Statistic | Unmeasured:
+def _moved(one: Tradeoff, change: Any) -> Any:
+    """Return the score that a change of it comes to, from 0 to 1."""
+    return np.clip(one.score.value - one.accuracy.difference + change, 0.0, 1.0)
+
+
+def recovered(rounded: Measurement, trained: Measurement) -> Measurement | Unmeasured:
     """Return which part of the loss by rounding training brought back, if rounding is proven to cost anything."""
     if verdict_between(rounded, high=0.0, strict=True).verdict is not Verdict.SUPPORTED:
         return Unmeasured(
@@ -164,27 +157,20 @@ def recovered(rounded: Statistic, trained: Statistic) -> Statistic | Unmeasured:
     return recovered_share(rounded, trained)
 
 
-def recovered_share(rounded: Statistic, trained: Statistic) -> Statistic:
-    """Return which part of the loss by rounding, whose interval is below 0, is gone after training; below 0 it grew.
+def recovered_share(rounded: Measurement, trained: Measurement) -> Measurement:
+    """Return which part of the loss by rounding, whose interval is below 0, is gone after training; below 0 it grew."""
 
-    The interval holds what the intervals of both changes of the score make of it, each by itself, in quadrature.
-    """
-    value = 1 - trained.median / rounded.median
-    by_trained = sorted(1 - end / rounded.median for end in (trained.interval.low, trained.interval.high))
-    by_rounded = sorted(1 - trained.median / end for end in (rounded.interval.low, rounded.interval.high))
-    down, up = (math.hypot(by_trained[at] - value, by_rounded[at] - value) for at in (0, 1))
+    def regained(lost: Any, left: Any) -> Any:
+        return np.where(lost < 0, 1 - left / np.where(lost < 0, lost, -1), -np.inf)
+
     name = "part of the GPT's loss in two bits that training brought back"
-    sides = {"trained": trained.conditions, "rounded": rounded.conditions}
-    conditions = of_sides(sides).within_bounds("one less the ratio of two paired differences")
-    bounds = Interval(value - down, value + up, min(rounded.interval.confidence, trained.interval.confidence))
-    samples = tuple(1 - each / rounded.median for each in trained.samples)
-    return Statistic(name, samples, "%", conditions, value=value, bounds=bounds)
+    return derived(name, regained, rounded, trained, unit="%", statistic="one less the ratio of two paired differences")
 
 
 def most_lose_less(sides: Mapping[str, Mapping[str, Tradeoff]], label: str, loss: float) -> Judgement:
     """Return whether most models lose at most ``loss`` of their score by one version."""
     changes = [by_label[label].change for by_label in sides.values()]
-    return verdict_of_most([verdict_between(each, low=-loss, together=len(changes)) for each in changes])
+    return verdict_of_most([verdict_between(each, low=-loss) for each in changes])
 
 
 def verdict_of_most(parts: Sequence[Judgement]) -> Judgement:
@@ -204,8 +190,8 @@ class MixedVersion:
     count: Counted
     stored: Derived
     score: Counted
-    change: Statistic
-    gain: Statistic
+    change: Measurement
+    gain: Measurement
 
 
 def weight_errors(model: Module, bits: int) -> dict[str, Counted]:
@@ -235,7 +221,7 @@ def mixed_versions(
     right = models.correct(gpt, "gpt")
     answers = {share: models.correct(version, "gpt") for share, version in mixed.items()}
 
-    def change(before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], name: str) -> Statistic:
+    def change(before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], name: str) -> Measurement:
         return accuracy_change(paired_accuracy(before, after), name)
 
     return {

@@ -56,7 +56,7 @@ def by_hand(name: str, operations: int, moved: int, seconds: Measurement, machin
     slope = slope_at(moved, machine)
     longer = at_rate(operations, machine.fp32_peak).longer(at_rate(moved, slope.bandwidth))
     call = min(machine.calls.kernel.values(), key=lambda one: one.median)
-    roof = longer.statistic("time at the roof")
+    roof = longer.measurement("time at the roof")
     return Placed(name, demand, seconds, roof, slope, verdict(demand, seconds, machine, call))
 
 
@@ -173,10 +173,10 @@ def gelu_by_steps(tanh: Placed, machine: Ceilings) -> Gelu:
     array, size = tanh.demand.bytes // 2, 3 * _NUMBER * BLOCK
     slope, steps = slope_at(size, machine), GELU_STEPS * math.ceil(array / (_NUMBER * BLOCK))
     cheap = at_rate((GELU_ARRAYS - 2) * array, slope.bandwidth)  # the tangent's two are in its own time
-    through = cheap.statistic(f"{GELU_STEPS - 1} passes over blocks in a cache")
+    through = cheap.measurement(f"{GELU_STEPS - 1} passes over blocks in a cache")
     costs = machine.calls.kernel
     cost = costs.get(call_key("multiply", "numpy", "forward", 2)) or min(costs.values(), key=lambda one: one.median)
-    every = added([at_cost(steps, cost)]).statistic("calls of GELU's steps, each at its least cost")
+    every = added([at_cost(steps, cost)]).measurement("calls of GELU's steps, each at its least cost")
     predicted = in_a_row(through, tanh.seconds, every)
     return Gelu(
         Counted(GELU_ARRAYS * array, "B", "bytes that GELU's steps read and write"),
@@ -253,8 +253,8 @@ def gain_of_twice_the_bandwidth(one: Placed, machine: Ceilings) -> Modelled:
 
 def gpt2_step(machine: Ceilings) -> tuple[Modelled, Modelled, Modelled]:
     """Return the least times of a step of GPT-2 by its bytes and by its arithmetic, and the tokens that equal them."""
-    read = read_seconds(GPT2.step_bytes, machine).statistic("GPT-2's weights, read once")
-    arithmetic = at_rate(GPT2.step_flops(), machine.fp32_peak).statistic("a step of GPT-2 at the peak")
+    read = read_seconds(GPT2.step_bytes, machine).measurement("GPT-2's weights, read once")
+    arithmetic = at_rate(GPT2.step_flops(), machine.fp32_peak).measurement("a step of GPT-2 at the peak")
     together = quotient(read, arithmetic, "tokens whose arithmetic takes as long as GPT-2's weights", "tokens")
     return Modelled.by(_ROOFLINE, read), Modelled.by(_ROOFLINE, arithmetic), Modelled.by(_ROOFLINE, together)
 

@@ -158,7 +158,7 @@ def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings,
 
     def predicted(count: int) -> Modelled:
         law = f"the time inside of the steps, and calls: {count}"
-        return Modelled.by(law, added([at_cost(1, inside), at_cost(count, times["call"])]).statistic(law))
+        return Modelled.by(law, added([at_cost(1, inside), at_cost(count, times["call"])]).measurement(law))
 
     what = "time of a pass op by op beyond that of the plan, for each operation"
     each = difference(times["op by op"], times["plan"], what).scaled(1 / len(events))

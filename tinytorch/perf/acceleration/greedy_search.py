@@ -14,9 +14,7 @@ from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.perf.profiling.breakdown import amdahl
+from tinytorch.perf.profiling.breakdown import predicted_speedup
 
 #: Which implementation of some ops runs.
 Chosen = Mapping[Op, Implementation]
@@ -246,25 +244,8 @@ def _moved(
     alone = ratio(parts["before"], parts["after"], f"speedup of {op.name} by itself")
     wholes = interleave({"before": under(run, chosen), "after": under(run, {**chosen, op: after})}, **_PLAN)
     gained = compare_paired(wholes["before"], wholes["after"], matters=0.1)
-    return Move(op.name, before.name, after.name, share, alone, foreseen(share, alone), gained)
-
-
-def foreseen(share: Measurement, alone: Measurement) -> Modelled:
-    """Return Amdahl's prediction, with all that the intervals of the share and of the part's speedup leave open."""
-
-    def whole(part: float, speedup: float) -> float:
-        return amdahl(min(max(part, 0.0), 1.0), speedup)
-
-    ends = whole(share.interval.low, alone.interval.low), whole(share.interval.high, alone.interval.high)
-    carried = Statistic(
-        "speedup of the whole",
-        tuple(whole(each, alone.median) for each in share.samples),
-        "",
-        share.conditions,
-        value=whole(share.median, alone.median),
-        bounds=Interval(min(ends), max(ends), share.interval.confidence),
-    )
-    return Modelled.by("Amdahl's law", carried)
+    foreseen = Modelled.by("Amdahl's law", predicted_speedup(share, alone, "speedup of the whole"))
+    return Move(op.name, before.name, after.name, share, alone, foreseen, gained)
 
 
 def replayed(implementation: Implementation, calls: Calls) -> Callable[[], None]:

@@ -6,7 +6,7 @@ Whoever calls is in the context that the call belongs in, such as `accelerated` 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,8 +19,6 @@ from tinytorch.perf.machine.call_costs import least_call_seconds
 from tinytorch.perf.measuring import Measurement, Modelled, interleave, sample
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import of_all
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
 from tinytorch.perf.roofline.bounds import roof_seconds
 from tinytorch.perf.roofline.placement import Placed, place
@@ -75,24 +73,23 @@ class Profile:
         return whole - in_ops, calls, in_ops - calls
 
     @cached_property
-    def shares(self) -> dict[str, Statistic]:
+    def shares(self) -> dict[str, Measurement]:
         """Shares of the time, 0 to 1, a sample for each turn: "between", "calls", "work", and "rest", all but the work.
 
-        No interval reaches beyond 0 and 1, as no share can: what repeats differ by would take it there.
+        They are parts of the whole, so that no interval reaches beyond 0 and 1.
         """
         whole = np.array(self.seconds.samples)
         in_ops = np.minimum(sum(np.array(one.samples) for one in self.by_op.values()), whole)
         calls = np.minimum(self.counted.call_seconds, in_ops)
         parts = {"between": whole - in_ops, "calls": calls, "work": in_ops - calls, "rest": whole - in_ops + calls}
-        conditions = of_all(one.conditions for one in (self.seconds, *self.by_op.values()))
+        conditions = replace(
+            of_all(one.conditions for one in (self.seconds, *self.by_op.values())), part_of="the time of the call"
+        )
 
-        def share(part: str) -> Statistic:
+        def share(part: str) -> Measurement:
             samples = tuple((parts[part] / whole).tolist())
             plain = Measurement(f"share of the time: {part}", samples, "%", conditions)
-            found = with_between_run_spread(plain, self.seconds.conditions.block)
-            ends = Interval(max(found.interval.low, 0.0), min(found.interval.high, 1.0), found.interval.confidence)
-            told = found.conditions.within_bounds("median")
-            return Statistic(found.name, samples, "%", told, value=found.median, bounds=ends)
+            return with_between_run_spread(plain, self.seconds.conditions.block)
 
         return {part: share(part) for part in parts}
 

@@ -19,7 +19,6 @@ from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import Counted, Measurement, blas_threads, interleave, measure
 from tinytorch.perf.measuring.comparison import Comparison, compare_all
 from tinytorch.perf.measuring.judge import Verdict
-from tinytorch.perf.measuring.measurement import Statistic
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.quantization import quantize_model
@@ -38,7 +37,7 @@ class Technique:
 
     workload: str
     name: str
-    gained: Statistic | None
+    gained: Measurement | None
     held: Counted
     error: Counted | None
     built: Measurement | None

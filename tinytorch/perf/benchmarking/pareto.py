@@ -84,7 +84,7 @@ def pareto_front(
     dominated: dict[str, tuple[str, ...]] = {}
     undecided: dict[str, tuple[str, ...]] = {}
     changes = {
-        (a, b): compare(performances[a], performances[b], matters, compared=pairs) for a, b in permutations(names, 2)
+        (a, b): compare(performances[a], performances[b], matters, together=pairs) for a, b in permutations(names, 2)
     }
     verdict_of = told or _undisturbed(performances)
     speeds = {pair: verdict_of(change.speedups[size]) for pair, change in changes.items()}

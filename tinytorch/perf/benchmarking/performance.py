@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import numpy as np
-
 from tinytorch.perf.benchmarking.comparing import (
     ACCURACY_MATTERS,
     MATTERS,
@@ -20,10 +18,9 @@ from tinytorch.perf.benchmarking.variants import Right
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import Conditions, Sample, of_processes
-from tinytorch.perf.measuring.judge import bonferroni, why_incomparable
-from tinytorch.perf.measuring.measurement import CONFIDENCE, Statistic
+from tinytorch.perf.measuring.judge import why_incomparable
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.measuring.statistics import Interval, median_interval, share_interval
+from tinytorch.perf.measuring.statistics import Known, Share
 from tinytorch.perf.measuring.text_table import aligned
 
 
@@ -139,39 +136,32 @@ class Performance:
         return Counted(self.model_bytes, "B", f"state of {self.name}")
 
 
-def share_right(name: str, right: Right) -> Statistic:
-    """Return the share of examples that are right with its exact 95 % interval, `share_interval`."""
+def share_right(name: str, right: Right) -> Measurement:
+    """Return the share of examples that are right, with what is known of it: see `statistics.Share`."""
     count, examples = int(right.sum()), len(right)
+    note = f"{count:,} of {examples:,} are right."
     conditions = Conditions(
-        sample=Sample.EXAMPLES,
-        statistic="share",
-        interval_by="Clopper and Pearson",
-        note=f"{count:,} of {examples:,} are right.",
+        sample=Sample.EXAMPLES, statistic="share", interval_by="Clopper and Pearson, mid-P", note=note
     )
-    samples, bounds = tuple(right.astype(float).tolist()), share_interval(count, examples)
-    return Statistic(name, samples, "%", conditions, value=count / examples, bounds=bounds)
+    return Measurement(name, tuple(right.astype(float).tolist()), "%", conditions, law=Share(count, examples))
 
 
 def pooled(processes: tuple[Measurement, ...]) -> Measurement:
-    """Return one process's measurement as it is; of several a `Statistic` over the medians of each."""
+    """Return one process's measurement as it is; of several the medians of each."""
     if len(processes) == 1:
         return processes[0]
-    medians = tuple(one.median for one in processes)
-    first = processes[0]
-    conditions = of_processes(one.conditions for one in processes).told_as("median of the processes' medians")
-    value, bounds = float(np.median(medians)), median_interval(medians)
-    return Statistic(first.name, medians, first.unit, conditions, value=value, bounds=bounds)
+    first, medians = processes[0], tuple(one.median for one in processes)
+    return Measurement(first.name, medians, first.unit, of_processes(one.conditions for one in processes))
 
 
 @dataclass(frozen=True, repr=False)
-class Outcome(Statistic):
+class Outcome(Measurement):
     """One of the three numbers of a `Performance`: a `Measurement` that another's is held against by ``/`` or ``-``.
 
     ``float`` gives its median in its unit: seconds, bytes, or a share from 0 to 1.
     """
 
     performance: Performance = field(kw_only=True)
-    measured: Measurement = field(kw_only=True)
 
     @classmethod
     def of_performance(cls, performance: Performance, measured: Measurement) -> Self:
@@ -181,34 +171,19 @@ class Outcome(Statistic):
             measured.samples,
             measured.unit,
             measured.conditions,
-            value=measured.median,
-            bounds=measured.interval,
+            law=Known(measured.median) if measured.is_counted else measured.law,
             performance=performance,
-            measured=measured,
         )
 
-    @property
-    def is_counted(self) -> bool:
-        """Whether it was counted."""
-        return self.measured.is_counted
-
-    def interval_at(self, confidence: float) -> Interval:
-        """Return the interval with ``confidence``, in ``unit``."""
-        return self.measured.interval_at(confidence)
-
-    def verdict_interval(self, confidence: float = CONFIDENCE) -> Interval | None:
-        """Return the interval that a verdict rests on, in ``unit``; None if none can rest on these samples."""
-        return self.measured.verdict_interval(confidence)
-
     def __float__(self) -> float:
-        return self.value
+        return self.median
 
     def __format__(self, spec: str) -> str:
-        return format(self.value, spec) if spec else repr(self)
+        return format(self.median, spec) if spec else repr(self)
 
     def __repr__(self) -> str:
         scale = 100 if self.unit == "%" else 1
-        value, low, high = (scale * each for each in (self.value, self.interval.low, self.interval.high))
+        value, low, high = (scale * each for each in (self.median, self.interval.low, self.interval.high))
         return f"{self.name}: {value:.4g} {self.unit} ({low:.4g} to {high:.4g})"
 
 
@@ -228,7 +203,7 @@ class Time(Outcome):
         batch = baseline.batches[0]
         if batch != candidate.batches[0]:
             raise ValueError(f"times must be of one batch size, not of {batch} and {candidate.batches[0]}")
-        return _speedup(baseline, candidate, batch, MATTERS, CONFIDENCE, 1)
+        return _speedup(baseline, candidate, batch, MATTERS, 1)
 
 
 @dataclass(frozen=True, repr=False)
@@ -247,7 +222,7 @@ class Memory(Outcome):
         if baseline.batches[-1] != candidate.batches[-1]:
             sizes = f"{baseline.batches[-1]} and {candidate.batches[-1]}"
             raise ValueError(f"memory must be of one batch size, not of {sizes}")
-        return compare_sizes(self.measured, other.measured, _names(baseline, candidate))
+        return compare_sizes(self, other, _names(baseline, candidate))
 
 
 @dataclass(frozen=True, repr=False)
@@ -341,23 +316,21 @@ def compare(
     matters: float = MATTERS,
     *,
     accuracy_matters: float = ACCURACY_MATTERS,
-    confidence: float = 0.95,
-    compared: int = 1,
+    together: int = 1,
 ) -> Change:
     """Return speedup, memory reduction and accuracy difference of a candidate, each with interval and verdict.
 
     Times of one run were taken in turns: their neighbours are paired, and of several processes the process is the unit.
-    Times of two runs are compared process by process, or, of less than five, widened by
-    what repeats are known to differ by. Where the runs' conditions differ, or other programs took the machine's time
-    from one of them, there is no verdict on times.
+    Times of two runs are compared process by process, or, of less than five, with what repeats are known to differ by.
+    Where the runs' conditions differ, or other programs took the machine's time from one of them, there is no verdict
+    on times.
 
     Args:
         baseline: the old version.
         candidate: the new one, on the same examples.
         matters: relative difference of time that matters; by default 0.02.
         accuracy_matters: difference of accuracy, as a share, that matters.
-        confidence: coverage of all intervals of times together, if ``compared`` comparisons are made (Bonferroni).
-        compared: how many comparisons of times the confidence is shared by.
+        together: how many comparisons of times are read together: the level of each is corrected for them.
 
     Raises:
         ValueError: if they have no batch size in common, did other tasks or on other examples, or a number is out of
@@ -374,8 +347,6 @@ def compare(
         ('smaller', 16.0)
     """
     _checked_pair(baseline, candidate)
-    if compared < 1:
-        raise ValueError(f"compared must be at least 1, not {compared}")
     if not 0 <= accuracy_matters < 1:
         raise ValueError(f"accuracy_matters must be a share from 0 to 1, such as 0.01, not {accuracy_matters}")
     batches = [size for size in baseline.batches if size in candidate.times]
@@ -383,7 +354,6 @@ def compare(
         raise ValueError(
             f"candidate must have one of the baseline's batch sizes {baseline.batches}, but has {candidate.batches}"
         )
-    each = bonferroni(confidence, compared)
     names = _names(baseline, candidate)
     accuracy = None
     if baseline.correct is not None and candidate.correct is not None:
@@ -391,7 +361,7 @@ def compare(
     return Change(
         baseline.name,
         candidate.name,
-        {size: _speedup(baseline, candidate, size, matters, each, compared) for size in batches},
+        {size: _speedup(baseline, candidate, size, matters, together) for size in batches},
         compare_sizes(baseline.peaks[batches[-1]], candidate.peaks[batches[-1]], names),
         compare_sizes(baseline.size, candidate.size, names),
         accuracy,
@@ -408,8 +378,8 @@ def compare_with_first(performances: Mapping[str, Performance], matters: float =
     first, *others = performances.values()
     if not others:
         raise ValueError("performances must be at least two, a baseline and what is compared with it")
-    compared = len(others) * len(first.batches)
-    return {other.name: compare(first, other, matters, compared=compared) for other in others}
+    together = len(others) * len(first.batches)
+    return {other.name: compare(first, other, matters, together=together) for other in others}
 
 
 def _checked_pair(baseline: Performance, candidate: Performance) -> tuple[Performance, Performance]:
@@ -428,21 +398,18 @@ def _names(baseline: Performance, candidate: Performance) -> tuple[str, str]:
     return ("the first", "the second") if same else (baseline.name, candidate.name)
 
 
-def _speedup(
-    baseline: Performance, candidate: Performance, batch: int, matters: float, confidence: float, compared: int
-) -> Comparison:
+def _speedup(baseline: Performance, candidate: Performance, batch: int, matters: float, together: int) -> Comparison:
     """Return the comparison of times: of neighbours if they were taken in turns, else of processes of two runs."""
     before, after, names = baseline.times[batch], candidate.times[batch], _names(baseline, candidate)
     if baseline.run == candidate.run:
-        return compare_in_turns(before, after, matters, names=names, confidence=confidence, compared=compared)
+        return compare_in_turns(before, after, matters, names=names, together=together)
     both = baseline.reference.get(batch), candidate.reference.get(batch)
     made = compare_processes(
         before,
         after,
         matters,
         names=names,
-        confidence=confidence,
-        compared=compared,
+        together=together,
         references=(both[0], both[1]) if both[0] and both[1] else None,
     )
     because = _objection(baseline, candidate, batch)

@@ -13,8 +13,6 @@ from tinytorch.perf.benchmarking.performance import Change, Performance, compare
 from tinytorch.perf.benchmarking.results import Results, differences
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import bonferroni
-from tinytorch.perf.measuring.measurement import CONFIDENCE
 
 
 @dataclass(frozen=True)
@@ -90,10 +88,10 @@ def compare_results(base: Results, new: Results, matters: float = MATTERS) -> Re
         raise ValueError("the runs must have a variant and a batch size in common, but have none")
     compared = len(shared) + 1
     changes = {
-        name: compare(before[name], after[name], matters, compared=compared)
+        name: compare(before[name], after[name], matters, together=compared)
         for name in dict.fromkeys(name for name, _ in shared)
     }
-    mean = _geometric_mean(before, after, shared, matters, bonferroni(CONFIDENCE, compared), compared)
+    mean = _geometric_mean(before, after, shared, matters, compared)
     return ResultsChange(
         changes,
         mean,
@@ -121,15 +119,12 @@ def _geometric_mean(
     after: Mapping[str, Performance],
     shared: list[tuple[str, int]],
     matters: float,
-    confidence: float,
-    compared: int,
+    together: int,
 ) -> Comparison:
     """Return the comparison of each process's geometric mean of all its times, over the reference's if both have it."""
     beside = all(one.reference for side in (before, after) for one in side.values())
     sides = [[_mean_of_process(side, shared, at, beside) for at in range(_processes(side))] for side in (before, after)]
-    return compare_processes(
-        sides[0], sides[1], matters, names=("base", "new"), confidence=confidence, compared=compared
-    )
+    return compare_processes(sides[0], sides[1], matters, names=("base", "new"), together=together)
 
 
 def _processes(side: Mapping[str, Performance]) -> int:

@@ -19,7 +19,7 @@ from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.machine.probing import REPEATS
 from tinytorch.perf.machine.time_bound import added, at_cost
 from tinytorch.perf.measuring import Measurement, interleave
-from tinytorch.perf.measuring.measurement import Seconds, Statistic
+from tinytorch.perf.measuring.measurement import Seconds
 from tinytorch.perf.ops.fused import fused_linear
 from tinytorch.perf.ops.quantized import quantized_conv2d, quantized_linear
 from tinytorch.perf.ops.sparse import sparse_linear
@@ -47,7 +47,7 @@ class CallCosts:
     kernel: Costs
 
 
-def least_call_seconds(events: Sequence[Event], costs: Costs) -> Statistic:
+def least_call_seconds(events: Sequence[Event], costs: Costs) -> Measurement:
     """Return the seconds that calling these ops takes at least.
 
     An op that ``costs`` does not hold by the implementation that ran is taken to cost what the cheapest does.
@@ -57,7 +57,7 @@ def least_call_seconds(events: Sequence[Event], costs: Costs) -> Statistic:
     for event, calls in counted(events):
         keys[call_key(event.op, event.implementation, event.phase, len(event.inputs))] += calls
     parts = (at_cost(count, costs.get(key, cheapest)) for key, count in keys.items())
-    return added(parts).statistic("least cost of the calls")
+    return added(parts).measurement("least cost of the calls")
 
 
 def measured_call_costs() -> CallCosts:

@@ -1,7 +1,4 @@
-"""Time bounds: amounts over measured ceilings, added up or the longer one taken, with how well they are known.
-
-The ends of an interval are added as ends: what made one probe fast may have made the others fast.
-"""
+"""Time bounds: amounts over measured ceilings, added up or the longer one taken, with how well they are known."""
 
 from __future__ import annotations
 
@@ -14,16 +11,15 @@ import numpy.typing as npt
 from tinytorch.perf.machine.probing import same_rounds
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions, of_all
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.statistics import DRAWS, Drawn
 
-#: Seconds by the medians of ceilings, and by the faster and the slower end of their intervals; samples follow.
-_TOLD = 3
+#: Seconds by the medians of ceilings, and by their draws; samples follow.
+_TOLD = 1 + DRAWS
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TimeBound:
-    """Seconds by the medians of ceilings, by the faster and the slower end of their intervals, and by each sample.
+    """Seconds by the medians of ceilings, by each of their draws, and by each sample.
 
     ``conditions`` are those that all ceilings share.
     """
@@ -36,24 +32,25 @@ class TimeBound:
         values = np.maximum(*_matched((self, other)))
         return TimeBound(values, of_all((self.conditions, other.conditions)))
 
-    def statistic(self, name: str) -> Statistic:
+    def measurement(self, name: str) -> Measurement:
         """Return the seconds as a measurement under ``name``."""
-        median, low, high, *samples = self.values.tolist()
+        median, draws, samples = float(self.values[0]), self.values[1:_TOLD], self.values[_TOLD:]
         conditions = self.conditions.within_bounds("amounts at the medians of measured ceilings")
-        return Statistic(name, tuple(samples), "s", conditions, value=median, bounds=Interval(low, high, 0.95))
+        return Measurement(name, tuple(samples.tolist()), "s", conditions, law=Drawn(median, draws))
 
 
 def at_rate(amount: float, rate: Measurement) -> TimeBound:
     """Return the seconds that ``amount`` takes at ``rate``, which is in the unit of the amount and "/s"."""
-    values = amount / np.array([rate.median, rate.interval.high, rate.interval.low, *rate.samples])
-    return TimeBound(values, rate.conditions)
+    return TimeBound(amount / _values(rate), rate.conditions)
 
 
 def at_cost(count: int, seconds: Measurement) -> TimeBound:
     """Return the seconds that ``count`` calls take of ``seconds`` each."""
-    ends = seconds.interval
-    values = count * np.array([seconds.median, ends.low, ends.high, *seconds.samples])
-    return TimeBound(values, seconds.conditions)
+    return TimeBound(count * _values(seconds), seconds.conditions)
+
+
+def _values(one: Measurement) -> npt.NDArray[np.float64]:
+    return np.concatenate([[one.median], one.draws, one.samples])
 
 
 def added(parts: Iterable[TimeBound]) -> TimeBound:
@@ -68,9 +65,9 @@ def added(parts: Iterable[TimeBound]) -> TimeBound:
     return TimeBound(np.sum(_matched(given), axis=0), of_all(part.conditions for part in given))
 
 
-def in_a_row(*parts: Measurement) -> Statistic:
+def in_a_row(*parts: Measurement) -> Measurement:
     """Return the seconds of several measurements one after the other, under all of their names."""
-    return added(at_cost(1, part) for part in parts).statistic(" and ".join(part.name for part in parts))
+    return added(at_cost(1, part) for part in parts).measurement(" and ".join(part.name for part in parts))
 
 
 def _matched(parts: Iterable[TimeBound]) -> list[npt.NDArray[np.float64]]:

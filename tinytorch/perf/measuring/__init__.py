@@ -1,7 +1,7 @@
 """The timer: functions are warmed up and sampled, alone or in turns, and the samples are kept."""
 
 from tinytorch.perf.host.blas import current_blas_threads
-from tinytorch.perf.measuring.measurement import Measurement, difference, quotient, ratio
+from tinytorch.perf.measuring.measurement import Measurement, derived, difference, quotient, ratio
 from tinytorch.perf.measuring.own_loops import from_samples, from_turns, own_loop
 from tinytorch.perf.measuring.sampling import blas_threads, clock_resolution, collector_off, interleave, measure, sample
 from tinytorch.perf.measuring.timer import Timer
@@ -19,6 +19,7 @@ __all__ = [
     "clock_resolution",
     "collector_off",
     "current_blas_threads",
+    "derived",
     "difference",
     "from_samples",
     "from_turns",

@@ -31,7 +31,7 @@ import numpy as np
 from tinytorch.kept import kept_folder
 from tinytorch.perf.host.blas import loaded_blas
 from tinytorch.perf.measuring.conditions import BetweenRuns
-from tinytorch.perf.measuring.statistics import block_spread
+from tinytorch.perf.measuring.statistics import block_spread, clipped
 
 if TYPE_CHECKING:
     from tinytorch.perf.measuring.measurement import Measurement
@@ -140,10 +140,11 @@ def variance_from(processes: Sequence[Process], beside: BetweenRunVariance | Non
     """Return the spread between runs that processes show, beside what is known from elsewhere.
 
     What the samples of each process explain is taken out of the variance of their medians first: an interval holds that
-    already. The common part is the mean variance of the half of the workloads whose blocks differ least: in a median
-    the many of which samples explain all would hide the others. How many times the spread of the blocks is added is the
-    median over the others, of what is left when the common part is taken out.
-    Variances are pooled with those of ``beside`` (`PRIOR` if None), each with its number of processes as weight.
+    already. A process that met a pause of the host counts as no farther out than three robust deviations. The common
+    part is the mean variance of the half of the workloads whose blocks differ least: in a median the many of which
+    samples explain all would hide the others. How many times the spread of the blocks is added is the median over the
+    others, of what is left when the common part is taken out. Variances are pooled with those of ``beside`` (`PRIOR` if
+    None), each with its number of processes as weight.
 
     Raises:
         ValueError: if there are fewer than two processes.
@@ -170,7 +171,7 @@ def variance_from(processes: Sequence[Process], beside: BetweenRunVariance | Non
 
 def _parts(processes: Sequence[Mapping[str, RunStatistics]]) -> tuple[float, float]:
     """Return the common spread, and how many times that of the blocks is added."""
-    blocks = {name: float(np.mean([one[name].blocks ** 2 for one in processes])) for name in processes[0]}
+    blocks = {name: float(np.median([one[name].blocks ** 2 for one in processes])) for name in processes[0]}
     between = {name: _unexplained([one[name] for one in processes]) for name in processes[0]}
     steady = sorted(blocks, key=lambda name: blocks[name])
     half = (len(steady) + 1) // 2
@@ -181,7 +182,7 @@ def _parts(processes: Sequence[Mapping[str, RunStatistics]]) -> tuple[float, flo
 
 def _unexplained(seen: Sequence[RunStatistics]) -> float:
     """Return the variance of medians between processes beyond what the samples in each explain."""
-    return max(0.0, float(np.var([one.log for one in seen], ddof=1) - np.mean([one.error**2 for one in seen])))
+    return max(0.0, float(clipped([one.log for one in seen]).var(ddof=1) - np.median([one.error**2 for one in seen])))
 
 
 @cache

@@ -24,7 +24,14 @@ from tinytorch.perf.measuring.between_run_variance import (
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.processes import answer_of
 from tinytorch.perf.measuring.sampling import rounds_in_block
-from tinytorch.perf.measuring.statistics import block_spread, dependence, median_interval
+from tinytorch.perf.measuring.statistics import (
+    CONFIDENCE,
+    LOGARITHMS,
+    Percentile,
+    block_spread,
+    dependence,
+    interval_of_law,
+)
 
 #: The latest processes that are kept.
 LATEST = 200
@@ -69,8 +76,9 @@ def one_process(seed: int) -> Process:
         taken = interleave(functions, repeats=_SAMPLES, at_most_seconds=2.0, warmup_seconds=0.01, seed=seed)
 
     def seen(samples: npt.NDArray[np.float64]) -> RunStatistics:
-        found = median_interval(samples, time=dependence(np.log(samples)).time)
-        error = float(np.log(found.high / found.low) / 2 / ndtri((1 + found.confidence) / 2))
+        law = Percentile(tuple(samples.tolist()), LOGARITHMS, dependence(np.log(samples)).time)
+        found = interval_of_law(law, CONFIDENCE)
+        error = float(np.log(found.high / found.low) / 2 / ndtri((1 + CONFIDENCE) / 2))
         return RunStatistics(float(np.log(np.median(samples))), block_spread(samples.tolist(), block), error)
 
     times = {name: np.array(one.samples) for name, one in taken.items()}

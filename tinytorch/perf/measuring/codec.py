@@ -25,8 +25,8 @@ from tinytorch.perf.measuring.conditions import (
     Sample,
     Side,
 )
-from tinytorch.perf.measuring.measurement import Measurement, Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.statistics import CONFIDENCE, Known, Stated
 
 Json = dict[str, Any]
 #: In the annotation of a measurement behind its unit: a difference, whose samples may lie on either side of 0.
@@ -85,14 +85,19 @@ def _measurement(given: Any, unit: str, signed: bool) -> Measurement:
 def measured(
     name: str, samples: tuple[float, ...], unit: str, conditions: Conditions, value: float, interval: Json | None
 ) -> Measurement:
-    """Return the measurement of which these were written: a `Statistic` keeps its value and its interval.
+    """Return the measurement of which these were written; of another statistic than the median, its interval is known.
 
-    Of other measurements both are made of the samples and conditions.
+    Of others the interval is made of the samples and conditions.
     """
-    if conditions.statistic is None or (interval is None and len(samples) == 1):
-        return Measurement(name, samples, unit, conditions)
-    bounds = Interval(**interval) if interval else Interval(-math.inf, math.inf, math.nan)
-    return Statistic(name, samples, unit, conditions, value=float(value), bounds=bounds)
+    level = CONFIDENCE if interval is None else interval["confidence"]
+    if conditions.statistic is None:
+        return Measurement(name, samples, unit, conditions, confidence=level)
+    if interval is None:
+        return Measurement(name, (float(value),), unit, conditions)
+    if interval["low"] == interval["high"]:
+        return Measurement(name, samples, unit, conditions, law=Known(float(value)))
+    law = Stated(float(value), **interval)
+    return Measurement(name, samples, unit, conditions, law=law, confidence=level)
 
 
 _INSTRUMENTS = {kind.__name__: kind for kind in get_args(Instrument)}

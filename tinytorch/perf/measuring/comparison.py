@@ -7,20 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-import numpy as np
-
-from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.judge import Verdict, bonferroni
-from tinytorch.perf.measuring.measurement import CONFIDENCE, TIMES, Measurement, Statistic, quotient, ratio
-from tinytorch.perf.measuring.statistics import (
-    FEWEST_FOR_INTERVAL,
-    Dependence,
-    Interval,
-    Samples,
-    checked,
-    independent,
-    median,
-)
+from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.measurement import TIMES, Measurement, quotient, ratio
+from tinytorch.perf.measuring.statistics import Interval, Samples, checked
 from tinytorch.perf.measuring.values import Derived
 
 
@@ -70,39 +60,28 @@ def _rounded(value: float, up: bool) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Comparison of a candidate with a baseline: an estimate with its reach, and the word where that decides it.
+    """Comparison of a candidate with a baseline: an estimate, and the word where its interval decides one.
 
     Attributes:
         baseline, candidate: names of what ran.
         estimate: of times and bytes baseline / candidate, above 1 is faster or smaller; of right answers the share of
-            the candidate less that of the baseline. Of paired times its samples are the ratios in the order in which
-            they were taken, its median that of the log-ratios, its interval that of `ratio`, with the confidence
-            corrected for ``compared``, its conditions those of both sides.
-        reach: the interval that the verdict rests on, `Measurement.verdict_interval`; None with too few samples.
-        verdict: faster or slower if no difference lies outside of the reach; no difference if the reach holds it and
-            stays within ``matters``; else open.
+            the candidate less that of the baseline. Its interval is what the verdict rests on, at a level that is
+            corrected where several comparisons are read together.
+        verdict: faster or slower if no difference lies outside of the interval; no difference if the interval holds it
+            and stays within ``matters``; else open.
         matters: the difference that would make a reader act otherwise: relative of a ratio, else of the shares. 0 if
             every difference matters, so that no difference can never be found.
         because: why the verdict is what it is, in words.
         quantity: what is compared.
-        wins: pairs in which the candidate was the better one.
-        dependence: how independent the pairs are of one another.
-        compared: how many comparisons the confidence of the interval was corrected for.
-        pairs_are: what each sample comes from: "pairs" of neighbouring times, or "processes".
     """
 
     baseline: str
     candidate: str
-    estimate: Statistic
-    reach: Interval | None
+    estimate: Measurement
     verdict: Verdict
     matters: float
     because: str
     quantity: Quantity
-    wins: int
-    dependence: Dependence
-    compared: int = 1
-    pairs_are: str = "pairs"
 
     @property
     def n(self) -> int:
@@ -128,8 +107,8 @@ class Comparison:
 
     def __str__(self) -> str:
         """Return what is known, as a page says it in the place of a verdict: "faster", "no difference beyond 3 %"."""
-        if self.verdict is Verdict.NO_DIFFERENCE and self.reach is not None:
-            return f"no difference beyond {self._farthest(self.reach)}"
+        if self.verdict is Verdict.NO_DIFFERENCE:
+            return f"no difference beyond {self._farthest()}"
         if self.verdict is Verdict.OPEN:
             return self._known()
         return self.verdict.value
@@ -148,10 +127,10 @@ class Comparison:
     @property
     def by_little(self) -> str:
         """Of a decided difference that may be less than what matters, that it may be; else empty."""
-        if self.reach is None or self.verdict not in (self.quantity.more, self.quantity.less):
+        if self.verdict not in (self.quantity.more, self.quantity.less):
             return ""
         below, above = self._margins
-        near, far = (self.reach.low, self.reach.high)[:: 1 if self.verdict is self.quantity.more else -1]
+        near, far = (self.interval.low, self.interval.high)[:: 1 if self.verdict is self.quantity.more else -1]
         if not below < near < above:
             return ""
         surely = "" if below < far < above else "perhaps "
@@ -167,68 +146,56 @@ class Comparison:
             said = f"{self.candidate} and {self.baseline} show {self}"
         else:
             said = f"{self.candidate} beside {self.baseline} is {self}"
-        corrected = f", corrected for {self.compared} comparisons" if self.compared > 1 else ""
         what = "difference" if self.quantity.is_difference else "ratio"
         return (
             f"{said}: the {what} is {float(self):.4g}, from {low:.4g} to {high:.4g} "
-            f"({self.interval.confidence:.0%} interval, {self.n} {self.pairs_are}{corrected}), and {self.because}."
+            f"({self.interval.confidence:.3g} interval, {self.n} {self._samples_are}), and {self.because}."
         )
 
     @property
     def is_gain(self) -> bool:
         """Whether the candidate is surely better by more than the difference that matters."""
-        return self.reach is not None and self.verdict.is_decided and self.reach.low > self._margins[1]
+        return self.verdict.is_decided and self.interval.low > self._margins[1]
 
     @property
     def is_loss(self) -> bool:
         """Whether the candidate is surely worse by more than the difference that matters."""
-        return self.reach is not None and self.verdict.is_decided and self.reach.high < self._margins[0]
+        return self.verdict.is_decided and self.interval.high < self._margins[0]
 
     @property
     def is_no_gain(self) -> bool:
         """Whether the candidate is surely not better by more than the difference that matters."""
-        return self.reach is not None and self.verdict is not Verdict.WITHHELD and self.reach.high <= self._margins[1]
+        return self._may_be_judged and self.interval.high <= self._margins[1]
 
     @property
     def is_no_loss(self) -> bool:
         """Whether the candidate is surely not worse by more than the difference that matters."""
-        return self.reach is not None and self.verdict is not Verdict.WITHHELD and self.reach.low >= self._margins[0]
+        return self._may_be_judged and self.interval.low >= self._margins[0]
+
+    @property
+    def _may_be_judged(self) -> bool:
+        return self.verdict is not Verdict.WITHHELD and self.estimate.has_interval
+
+    @property
+    def _samples_are(self) -> str:
+        return _PAIRS.get(self.estimate.conditions.sample, self.estimate.conditions.sample.value)
 
     @property
     def _margins(self) -> tuple[float, float]:
         return _margins(self.quantity, self.matters)
 
-    def hidden_by(self, floor: float) -> Comparison:
-        """Return the same where ``floor``, a ratio above 1, is the least that can be told from 1 here.
-
-        A ratio nearer to 1 is no proof of a difference, and what bounds a difference is not below the floor.
-        """
-        if self.reach is None or self.verdict is Verdict.WITHHELD or self.quantity is not Quantity.TIME:
-            return self
-        value = float(self)
-        if self.verdict in (Verdict.FASTER, Verdict.SLOWER) and max(value, 1 / value) >= floor:
-            return self
-        reach = replace(self.reach, low=min(self.reach.low, 1 / floor), high=max(self.reach.high, floor))
-        if reach == self.reach:
-            return self
-        verdict, _ = judged_interval(reach, self.matters, self.quantity)
-        because = f"the same code against itself shows ratios up to {floor:.4g} here"
-        return replace(self, reach=reach, verdict=verdict, because=because)
-
     def withheld(self, because: str) -> Comparison:
         """Return the same without a verdict, for the reason that is given."""
         return replace(self, verdict=Verdict.WITHHELD, because=because)
 
-    def _farthest(self, reach: Interval) -> str:
-        amount, none = self.quantity.amount, 0.0 if self.quantity.is_difference else 1.0
-        if self.quantity.is_difference:
-            return amount(max(reach.high - none, none - reach.low))
-        return amount(max(reach.high, 1 / reach.low))
+    def _farthest(self) -> str:
+        low, high, amount = self.interval.low, self.interval.high, self.quantity.amount
+        return amount(max(high, -low)) if self.quantity.is_difference else amount(max(high, 1 / low))
 
     def _known(self) -> str:
-        if self.reach is None:
-            return f"open, as {self.n} {self.pairs_are} are too few"
-        low, high, amount = self.reach.low, self.reach.high, self.quantity.amount
+        if not self.estimate.has_interval:
+            return "open, as one sample of each tells nothing of how far others lie"
+        low, high, amount = self.interval.low, self.interval.high, self.quantity.amount
         below, above = _margins(self.quantity, min(self.matters, _NOTHING))
         none = 0.0 if self.quantity.is_difference else 1.0
         more = f"{amount(high)} {self.quantity.more}" if high > none else ""
@@ -240,6 +207,8 @@ class Comparison:
         return f"between {less} and {more}"
 
 
+#: What the samples of a comparison in turns are, by what those of its sides are.
+_PAIRS = {Sample.CALLS: "pairs", Sample.ROUNDS: "pairs"}
 #: A difference up to which words say "perhaps nothing", even where only a larger one matters.
 _NOTHING = 0.05
 
@@ -249,49 +218,80 @@ def _margins(quantity: Quantity, matters: float) -> tuple[float, float]:
     return (-matters, matters) if quantity.is_difference else (1 / (1 + matters), 1 + matters)
 
 
-def judged_interval(reach: Interval, matters: float, quantity: Quantity = Quantity.TIME) -> tuple[Verdict, str]:
-    """Return the verdict that an interval supports, of ratios baseline / candidate or of differences, and why."""
-    none = 0.0 if quantity.is_difference else 1.0
+def judged(
+    estimate: Measurement, names: tuple[str, str], matters: float, quantity: Quantity = Quantity.TIME
+) -> Comparison:
+    """Return the `Comparison` that an estimate supports: a ratio baseline / candidate, or a difference of shares.
+
+    Args:
+        estimate: with the interval that the verdict rests on.
+        names: of baseline and candidate.
+        matters: the difference that would make a reader act otherwise; 0 if each does.
+        quantity: what is compared.
+
+    Raises:
+        ValueError: if a ratio of times is not above 0, or ``matters`` is out of its range.
+    """
+    _check(matters)
+    if quantity is Quantity.TIME:
+        _times(estimate.samples, "ratios")
+    verdict, because = Verdict.OPEN, "one sample of each tells nothing of how far others lie"
+    if estimate.has_interval or estimate.is_counted:
+        verdict, because = _verdict(estimate, matters, quantity)
+    return Comparison(*names, estimate, verdict, matters, because, quantity)
+
+
+def _verdict(estimate: Measurement, matters: float, quantity: Quantity) -> tuple[Verdict, str]:
+    none, interval = 0.0 if quantity.is_difference else 1.0, estimate.interval
     below, above = _margins(quantity, matters)
-    if reach.low > none:
+    if interval.low > none:
         return quantity.more, f"all of the interval lies above {none:g}"
-    if reach.high < none:
+    if interval.high < none:
         return quantity.less, f"all of the interval lies below {none:g}"
-    if matters and below <= reach.low and reach.high <= above:
+    if matters and below <= interval.low and interval.high <= above:
         return (
             Verdict.NO_DIFFERENCE,
             f"the interval holds {none:g} and stays within the {quantity.amount(above)} that matter",
         )
-    if not matters:
-        return Verdict.OPEN, f"the interval holds {none:g}"
-    return Verdict.OPEN, f"the interval holds {none:g} and reaches beyond the {quantity.amount(above)} that matter"
+    beyond = f" and reaches beyond the {quantity.amount(above)} that matter" if matters else ""
+    return Verdict.OPEN, f"the interval holds {none:g}{beyond}{_why_wide(estimate)}"
+
+
+def _why_wide(estimate: Measurement) -> str:
+    """Return in words what makes the interval of few or dependent samples wide; empty if neither does."""
+    if estimate.law is not None:
+        return ""
+    found, time = estimate.dependence, estimate.autocorrelation_time
+    if time > found.time:
+        return f": {found.n} samples like these do not rule out noise that wanders"
+    if time > _ALIKE:
+        return f": neighbours are alike, so that {found.n} samples are worth {found.effective:.2g}"
+    return ""
+
+
+#: Autocorrelation time from which on it is told that neighbours are alike.
+_ALIKE = 3.0
 
 
 def compare_paired(
-    baseline: Measurement | Samples,
-    candidate: Measurement | Samples,
-    matters: float,
-    *,
-    confidence: float = CONFIDENCE,
-    compared: int = 1,
+    baseline: Measurement | Samples, candidate: Measurement | Samples, matters: float, *, together: int = 1
 ) -> Comparison:
     """Return the ratio baseline / candidate of paired times with the verdict that its interval supports.
 
     The i-th times of both must be neighbours, as `tinytorch.perf.measuring.interleave` takes them. The interval is that
-    of their `ratio`. No verdict is given on fewer than six pairs, and where noise that wanders cannot be ruled out,
-    none on a difference that such noise could make: see `Measurement.verdict_interval`.
+    of their `ratio`. Of plain numbers nothing is known but their order: their interval holds what such samples differ
+    by, and how far a series like them may wander; it does not hold what another run would change.
 
     Args:
         baseline: times of the old version: a `Measurement`, or numbers above 0.
         candidate: times of the new version, as many.
         matters: relative difference that would make a reader act otherwise: 0.05 is five per cent; 0 if each does.
-        confidence: coverage of the interval, between 0 and 1, already corrected for ``compared`` comparisons.
-        compared: how many comparisons the confidence is shared by.
+        together: how many comparisons are read together: the interval's level is corrected for them.
 
     Raises:
         ValueError: if the times are not pairs, not above 0 or rates, or an argument is out of its range.
     """
-    _check(matters, confidence)
+    _check(matters)
     if isinstance(baseline, Measurement) and isinstance(candidate, Measurement):
         if baseline.unit not in TIMES:
             raise ValueError(f"baseline must be times, in one of {', '.join(TIMES)}, not in {baseline.unit!r}")
@@ -301,15 +301,14 @@ def compare_paired(
         baseline, candidate = _interleaved(baseline, candidate)
     for side, times in (("baseline", baseline), ("candidate", candidate)):
         _times(times.samples, side)
-    names = (baseline.name, candidate.name)
-    return judged(ratio(baseline, candidate), names, matters, confidence, compared=compared)
+    return judged(ratio(baseline, candidate).together(together), (baseline.name, candidate.name), matters)
 
 
 def compare_all(baseline: Measurement, *candidates: Measurement, matters: float) -> dict[str, Comparison]:
     """Return each candidate's `Comparison` with one baseline, by name, corrected for their number.
 
-    All must come from one call of `interleave`. With m candidates each interval has the confidence
-    1 - (1 - confidence) / m (Bonferroni), so that all of them hold together with ``confidence``.
+    All must come from one call of `interleave`. With m candidates each interval has the confidence 1 - 0.05 / m
+    (Bonferroni), so that all of them hold together with 95 %.
 
     Raises:
         ValueError: as `compare_paired` does; also if there is no candidate or two have one name.
@@ -317,109 +316,20 @@ def compare_all(baseline: Measurement, *candidates: Measurement, matters: float)
     names = [candidate.name for candidate in candidates]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"candidates must be at least one, each with a name of its own, not {names}")
-    _check(matters, CONFIDENCE)
-    each = bonferroni(CONFIDENCE, len(names))
-    return {
-        candidate.name: compare_paired(baseline, candidate, matters, confidence=each, compared=len(names))
-        for candidate in candidates
-    }
+    return {one.name: compare_paired(baseline, one, matters, together=len(names)) for one in candidates}
 
 
 def compare_apart(
-    baseline: Measurement,
-    candidate: Measurement,
-    matters: float,
-    *,
-    names: tuple[str, str],
-    confidence: float = CONFIDENCE,
-    compared: int = 1,
+    baseline: Measurement, candidate: Measurement, matters: float, *, names: tuple[str, str], together: int = 1
 ) -> Comparison:
     """Return the ratio baseline / candidate of times of two separate runs, each with what repeats differ by.
 
-    Few runs in a row never rule out noise that wanders from one to the next: then a difference is told only if each
-    time of one side also lies beyond all times of the other.
-
     Args:
         baseline, candidate: seconds.
-        matters, confidence, compared: those of `compare_paired`.
+        matters, together: those of `compare_paired`.
         names: what the two are called.
     """
-    _check(matters, confidence)
-    speedup = quotient(baseline, candidate, f"speedup of {names[1]}")
-    reach: Interval | None = speedup.interval_at(confidence)
-    if min(baseline.n, candidate.n) < FEWEST_FOR_INTERVAL:
-        reach = None
-    elif baseline.minimum <= candidate.maximum and candidate.minimum <= baseline.maximum:
-        reach = speedup.verdict_interval(confidence)
-    made = compared_by(speedup, names, matters, Quantity.TIME, reach)
-    return replace(made, compared=compared, pairs_are="runs")
-
-
-def judged(
-    ratios: Measurement,
-    names: tuple[str, str],
-    matters: float,
-    confidence: float,
-    *,
-    compared: int = 1,
-    pairs_are: str = "pairs",
-) -> Comparison:
-    """Return the `Comparison` that ratios of times, baseline / candidate, support.
-
-    Args:
-        ratios: of each pair of times; or of each process, with what that is in its conditions.
-        names: of baseline and candidate.
-        matters, confidence, compared: those of `compare_paired`.
-        pairs_are: what each of the ratios comes from, in words.
-
-    Raises:
-        ValueError: if a ratio is not above 0, or ``matters`` or ``confidence`` is out of its range.
-    """
-    _check(matters, confidence)
-    logs = np.log(_times(ratios.samples, "ratios"))
-    reach = ratios.verdict_interval(confidence)
-    verdict, because = _verdict(ratios, reach, matters, confidence, pairs_are)
-    estimate = Statistic(
-        f"{names[0]} / {names[1]}",
-        ratios.samples,
-        "",
-        ratios.conditions.told_as("median of the log-ratios"),
-        value=float(np.exp(median(logs))),
-        bounds=ratios.interval_at(confidence),
-    )
-    wins = int((logs > 0).sum())
-    found = ratios.dependence
-    return Comparison(
-        *names, estimate, reach, verdict, matters, because, Quantity.TIME, wins, found, compared, pairs_are
-    )
-
-
-def compared_by(
-    estimate: Statistic, names: tuple[str, str], matters: float, quantity: Quantity, reach: Interval | None
-) -> Comparison:
-    """Return the `Comparison` of bytes or right answers that an estimate with the interval ``reach`` supports."""
-    verdict, because = Verdict.OPEN, f"{estimate.n} samples are too few"
-    if reach is not None:
-        verdict, because = judged_interval(reach, matters, quantity)
-    found = independent(estimate.n)
-    return Comparison(*names, estimate, reach, verdict, matters, because, quantity, 0, found)
-
-
-def _verdict(
-    ratios: Measurement, reach: Interval | None, matters: float, confidence: float, pairs_are: str
-) -> tuple[Verdict, str]:
-    """Return the verdict and why, also where the interval would give one and what noise can reach does not."""
-    if reach is None:
-        return Verdict.OPEN, f"it takes {FEWEST_FOR_INTERVAL} to have an interval, but there are {ratios.n}"
-    verdict, because = judged_interval(reach, matters)
-    found = ratios.dependence
-    if verdict is Verdict.OPEN and found.effective < FEWEST_FOR_INTERVAL:
-        because = f"neighbours are alike, so that {found.n} {pairs_are} are worth {found.effective:.2g}"
-    elif verdict is Verdict.OPEN and judged_interval(ratios.interval_at(confidence), matters)[0].is_decided:
-        because = f"{found.n} {pairs_are} are too few for a confidence of {confidence:.2%}"
-        if ratios.objection is not None:
-            because = f"{found.n} {pairs_are} like these do not rule out noise that wanders as far"
-    return verdict, because
+    return judged(quotient(baseline, candidate, f"speedup of {names[1]}").together(together), names, matters)
 
 
 def _interleaved(baseline: Samples, candidate: Samples) -> tuple[Measurement, Measurement]:
@@ -433,11 +343,9 @@ def _interleaved(baseline: Samples, candidate: Samples) -> tuple[Measurement, Me
     )
 
 
-def _check(matters: float, confidence: float) -> None:
+def _check(matters: float) -> None:
     if not 0 <= matters < math.inf:
         raise ValueError(f"matters must be at least 0, such as 0.05 for five per cent, not {matters}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
 
 
 def _times(samples: Sequence[float], name: str) -> Sequence[float]:

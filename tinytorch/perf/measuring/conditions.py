@@ -193,7 +193,6 @@ class Conditions:
         statistic: what the value is, in words, where it is not the median of the samples.
         interval_by: what the interval is made by, in words, where it is not of order statistics.
         call: name of the call, by which pages know that they timed the same one.
-        widened: why the interval that is shown is wider than the one that was measured, in words.
         sides: conditions of each measurement that a ratio, a quotient or a difference is made of.
         instrument: what only one kind of instrument has.
         planned: what the number of samples was planned for, and what came of it.
@@ -221,7 +220,6 @@ class Conditions:
     statistic: str | None = None
     interval_by: str | None = None
     call: str | None = None
-    widened: str | None = None
     sides: tuple[Side, ...] = ()
     instrument: Instrument | None = None
     planned: Planned | None = None
@@ -256,7 +254,7 @@ class Side:
 
 
 #: What is said of one measurement and not of what is made of several.
-_OWN = ("statistic", "interval_by", "call", "widened", "part_of", "sides")
+_OWN = ("statistic", "interval_by", "call", "part_of", "sides")
 
 
 def of_all(parts: Iterable[Conditions]) -> Conditions:

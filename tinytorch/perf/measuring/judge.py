@@ -1,7 +1,7 @@
 """The judge: the verdicts, and what turns measurements and the ends of a claim into one of them.
 
-A verdict rests on `Measurement.verdict_interval`, which knows how many samples there are, how they depend on one
-another and what repeats differ by; comparisons (`tinytorch.perf.measuring.comparison`) rest on the same.
+A verdict rests on the interval that a reader sees, `Measurement.interval`, which knows how many samples there are, how
+they depend on one another and what repeats differ by; comparisons (`tinytorch.perf.measuring.comparison`) rest on it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import CONFIDENCE, Measurement, difference
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Interval
+from tinytorch.perf.measuring.measurement import Measurement, difference
+from tinytorch.perf.measuring.statistics import Interval
 
 #: Ends of a measurement for which a word stands; None leaves a side open.
 Ends = tuple[float | None, float | None]
@@ -54,15 +54,25 @@ class Test:
     Attributes:
         measurement: what was measured.
         low, high: the ends; None where a side is open.
-        reach: the interval that the verdict rests on; None where there are too few samples for any.
         verdict: supported, refuted, or open.
     """
 
     measurement: Measurement
     low: float | None
     high: float | None
-    reach: Interval | None
     verdict: Verdict
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval that the verdict rests on; None of a single sample."""
+        one = self.measurement
+        return one.interval if one.has_interval or one.is_counted else None
+
+    @property
+    def end_inside(self) -> float | None:
+        """The end that lies in the interval of an open test, the nearest to the median; None if none does."""
+        ends = [end for end in (self.low, self.high) if end is not None and self.interval and end in self.interval]
+        return min(ends, key=lambda end: abs(end - self.measurement.median), default=None)
 
     @property
     def samples_needed(self) -> int | None:
@@ -70,14 +80,12 @@ class Test:
 
         What samples of one run err by shrinks with the root of their number, what runs differ by does not.
         """
-        one = self.measurement
-        if self.reach is None:
-            return FEWEST_FOR_INTERVAL
-        ends = [end for end in (self.low, self.high) if end is not None and self.reach.low <= end <= self.reach.high]
-        apart = min((abs(end - one.median) for end in ends), default=math.inf)
-        reached = max(one.median - self.reach.low, self.reach.high - one.median)
+        one, end = self.measurement, self.end_inside
+        if self.interval is None or end is None:
+            return None
+        apart, reached = abs(end - one.median), max(one.median - self.interval.low, self.interval.high - one.median)
         fixed = abs(one.median) * one.spread_between_runs * 1.96
-        if apart <= fixed or not math.isfinite(apart):
+        if apart <= fixed or not math.isfinite(reached):
             return None
         return math.ceil(one.n * max(1.0, (reached**2 - fixed**2) / (apart**2 - fixed**2)))
 
@@ -128,22 +136,20 @@ def verdict_between(
     high: float | None = None,
     *,
     strict: bool = False,
-    together: int = 1,
 ) -> Judgement:
     """Return whether the measurement's median lies from ``low`` to ``high``, as far as its interval can tell.
 
     Supported if the whole interval lies between them, refuted if none of it does, and open if an end falls inside of
-    it. The interval is the measurement's own for verdicts; without one, below six samples that were not counted, it
-    is open.
+    it. Of a single sample that was not counted it is open. What is read together with others has the level of its
+    interval corrected before: see `Measurement.together`.
 
     Args:
         measurement: what was measured.
         low, high: the ends of the claim; None leaves that side open.
         strict: whether the ends themselves lie outside: to beat is more than to equal.
-        together: how many comparisons a reader takes together, for which the confidence is corrected (Bonferroni).
 
     Raises:
-        ValueError: if both ends are None, ``low`` is above ``high``, or ``together`` is below 1.
+        ValueError: if both ends are None, or ``low`` is above ``high``.
 
     Examples:
         >>> from tinytorch.perf.measuring import Counted
@@ -155,9 +161,10 @@ def verdict_between(
         raise ValueError("low or high must be given: without them every number would support the claim")
     if low is not None and high is not None and low > high:
         raise ValueError(f"low must not be above high, but {low} > {high}")
-    reach = measurement.verdict_interval(bonferroni(CONFIDENCE, together))
-    verdict = Verdict.OPEN if reach is None else _between(reach, low, high, strict)
-    return Judgement(verdict, (Test(measurement, low, high, reach, verdict),))
+    test = Test(measurement, low, high, Verdict.OPEN)
+    if test.interval is not None:
+        test = replace(test, verdict=_between(test.interval, low, high, strict))
+    return Judgement(test.verdict, (test,))
 
 
 def _between(reach: Interval, low: float | None, high: float | None, strict: bool) -> Verdict:
@@ -172,7 +179,7 @@ def _between(reach: Interval, low: float | None, high: float | None, strict: boo
 
 
 def why_undecided(test: Test, shown: Callable[[float], str] = "{:g}".format) -> str:
-    """Return in words why an open test decides nothing: few samples, its interval, or noise that may wander farther.
+    """Return in words why an open test decides nothing.
 
     Args:
         test: an open one.
@@ -183,26 +190,9 @@ def why_undecided(test: Test, shown: Callable[[float], str] = "{:g}".format) -> 
     """
     if test.verdict is not Verdict.OPEN:
         raise ValueError(f"test must be open to be undecided, but it is {test.verdict}")
-    one = test.measurement
-    if test.reach is None:
-        return f"it takes {FEWEST_FOR_INTERVAL} samples to judge by, but there are {one.n}"
-    ends = [end for end in (test.low, test.high) if end is not None and test.reach.low <= end <= test.reach.high]
-    if any(one.interval.low <= end <= one.interval.high for end in ends):
-        return f"its interval holds {shown(ends[0])}"
-    objection = one.objection
-    end = shown(ends[0])
-    return f"{objection} as far as {end}" if objection else f"{one.n} samples do not rule out {end}"
-
-
-def bonferroni(confidence: float, together: int) -> float:
-    """Return the confidence of each of ``together`` intervals that all hold with ``confidence`` (Bonferroni).
-
-    Raises:
-        ValueError: if ``together`` is below 1.
-    """
-    if together < 1:
-        raise ValueError(f"together must be at least 1, not {together}")
-    return 1 - (1 - confidence) / together
+    if test.interval is None:
+        return "one sample tells nothing of how far others lie"
+    return f"its interval holds {' and '.join(shown(end) for end in (test.end_inside,) if end is not None)}"
 
 
 def verdict_between_all(
@@ -210,18 +200,13 @@ def verdict_between_all(
 ) -> Judgement:
     """Return the verdict on a claim that the medians of all measurements lie from ``low`` to ``high``.
 
-    Refuted if one of them is, with the confidence corrected for their number, for any of them might have been.
-    Supported if each is, without correction, for it takes all of them. Arguments are those of `verdict_between`.
+    Refuted if one of them does not, supported if each does, as far as the interval of each can tell. Arguments are
+    those of `verdict_between`.
 
     Raises:
         ValueError: as `verdict_between`.
     """
-    each = list(measurements)
-    wide = [verdict_between(one, low, high, strict=strict, together=len(each)) for one in each]
-    if any(one.verdict is Verdict.REFUTED for one in wide):
-        return verdict_of_all(wide)
-    found = verdict_of_all(verdict_between(one, low, high, strict=strict) for one in each)
-    return replace(found, verdict=Verdict.OPEN) if found.verdict is Verdict.REFUTED else found
+    return verdict_of_all(verdict_between(one, low, high, strict=strict) for one in measurements)
 
 
 def verdict_of_all(parts: Iterable[Judgement]) -> Judgement:
@@ -250,7 +235,7 @@ WHOLE_CORE = 0.9
 BUSY_CORES = 0.2
 
 
-def word_between(measurement: Measurement, words: Mapping[str, Ends], *, together: int = 1) -> Judgement:
+def word_between(measurement: Measurement, words: Mapping[str, Ends]) -> Judgement:
     """Return the word between whose ends ``measurement`` is proven to lie, ends excluded.
 
     Where it is open it names the words that are left, if that leaves out any.
@@ -258,12 +243,8 @@ def word_between(measurement: Measurement, words: Mapping[str, Ends], *, togethe
     Args:
         measurement: what was measured.
         words: each with its ends, which do not overlap.
-        together: see `verdict_between`.
     """
-    found = {
-        word: verdict_between(measurement, low, high, strict=True, together=together)
-        for word, (low, high) in words.items()
-    }
+    found = {word: verdict_between(measurement, low, high, strict=True) for word, (low, high) in words.items()}
     for word, one in found.items():
         if one.verdict is Verdict.SUPPORTED:
             return Judgement(Verdict.SUPPORTED, one.tests, word)
@@ -285,7 +266,7 @@ def largest(found: Mapping[str, Measurement]) -> Judgement:
         raise ValueError(f"found must hold at least two measurements to compare, not {len(found)}")
     name = max(found, key=lambda name: found[name].median)
     leads = {key: difference(found[name], other, f"lead of {name}") for key, other in found.items() if key != name}
-    tested = {key: verdict_between(lead, low=0.0, strict=True, together=len(leads)) for key, lead in leads.items()}
+    tested = {key: verdict_between(lead.together(len(leads)), low=0.0, strict=True) for key, lead in leads.items()}
     proven = verdict_of_all(tested.values())
     left = [key for key, one in tested.items() if one.verdict is not Verdict.SUPPORTED]
     verdict = Verdict.SUPPORTED if not left else Verdict.OPEN

@@ -26,9 +26,8 @@ pilot of few, quantiles of Student's distribution stand in place of the normal o
 - Elsewhere never fewer pairs than `FEWEST_PAIRS` are taken: a moment of disturbance spoils a few neighbours, and of 16
   pairs the second from an end may be an end of the interval.
 - The interval ends at two of the samples, of few so far out that it takes some more: as many as `_end` finds.
-- Short series do not rule out noise that wanders (`Dependence.objection`). Where what runs differ by is not known
-  either, the judge decides only on what lies beyond all outliers, and a difference that is not clearly beyond them
-  takes `LONG_ENOUGH` pairs.
+- Short series do not rule out noise that wanders (`Dependence.may_wander`), and where what runs differ by is not known
+  either, their interval is as wide as such noise makes it. A difference within it takes `LONG_ENOUGH` pairs.
 
 Sources: C. Stein, A two-sample test for a linear hypothesis whose power is independent of the variance, Annals of
 Mathematical Statistics 16 (1945) 243-258 (two stages, Student's quantiles); H. A. David and H. N. Nagaraja, Order
@@ -45,9 +44,17 @@ from dataclasses import replace
 import numpy as np
 
 from tinytorch.perf.measuring.conditions import Planned
-from tinytorch.perf.measuring.judge import bonferroni
-from tinytorch.perf.measuring.measurement import CONFIDENCE, Measurement
-from tinytorch.perf.measuring.statistics import median, median_interval, outer_fences, samples_needed
+from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.statistics import (
+    CONFIDENCE,
+    Dependence,
+    Percentile,
+    bonferroni,
+    clipped,
+    interval_of_law,
+    median,
+    samples_needed,
+)
 
 #: Chance to find a true difference that matters, and of "none beyond it" with noise that is known.
 POWER = 0.90
@@ -57,8 +64,6 @@ PILOT, PILOT_PROCESSES = 12, 8
 FEWEST_PAIRS = 30
 #: Independent pairs, of which noise that wanders is ruled out in 97 of 100 series.
 LONG_ENOUGH = 36
-#: A difference of so many times the distance of Tukey's outer fences lies beyond those of the next few pairs, too.
-_CLEARLY = 2.0
 #: Samples from which on the ends of an interval lie where the formula says.
 _FEW = 100
 #: Robust deviations from the median at which log-ratios are cut off before their spread is taken.
@@ -68,8 +73,8 @@ _CUT = 4.0
 def carried_out(plan: Planned, ratios: Sequence[Measurement]) -> Planned:
     """Return the plan with what the ratios of its pairs reached, one measurement of each candidate."""
     confidence = bonferroni(CONFIDENCE, len(ratios))
-    reach = filter(None, (one.verdict_interval(confidence) for one in ratios))
-    halves = [math.log(one.high / one.low) / 2 for one in reach if 0 < one.low < one.high < math.inf]
+    found = [one.interval_at(confidence) for one in ratios]
+    halves = [math.log(one.high / one.low) / 2 for one in found if 0 < one.low < one.high < math.inf]
     whole, end = _quantiles(confidence, None)
     reached = math.expm1(max(halves) * whole / end) if len(halves) == len(ratios) else None
     return replace(plan, reached=reached, ended_by_time=ratios[0].n < plan.number)
@@ -114,8 +119,9 @@ def _planned(pilot: Measurement, resolve: float, confidence: float, fewest: int)
     allowed = normal_end * math.sqrt(math.pi / 2 * time / needed) if needed else math.inf
     while number < _FEW and _end(number, confidence, time) > allowed:
         number += 1
-    low, high = outer_fences(logs)
-    if not pilot.wander_is_bounded and aimed < _CLEARLY * max(high - median(logs), median(logs) - low):
+    if not pilot.is_bounded_by_runs and aimed < _end(
+        number, confidence, Dependence(number, 1.0, 1.0).longest_time
+    ) * _deviation(logs):
         number = max(number, math.ceil(LONG_ENOUGH * time))
     return Planned(resolve, POWER, pilot.n, math.expm1(aimed), number, math.expm1(between))
 
@@ -128,7 +134,8 @@ def _end(number: int, confidence: float, time: float) -> float:
     """
     from scipy.special import ndtri
 
-    return median_interval(ndtri((np.arange(1, number + 1) - 0.375) / (number + 0.25)), confidence, time).high
+    expected = ndtri((np.arange(1, number + 1) - 0.375) / (number + 0.25))
+    return interval_of_law(Percentile(tuple(expected.tolist()), time=time), confidence).high
 
 
 def _quantiles(confidence: float, freedom: int | None) -> tuple[float, float]:
@@ -145,6 +152,4 @@ def _quantiles(confidence: float, freedom: int | None) -> tuple[float, float]:
 
 def _deviation(logs: np.ndarray) -> float:
     """Return the standard deviation of what outliers do not make: beyond the cut they are as far as it."""
-    centred = logs - median(logs)
-    cut = _CUT * 1.4826 * median(np.abs(centred))
-    return float((np.clip(centred, -cut, cut) if cut else centred).std(ddof=1))
+    return float(clipped(logs, _CUT).std(ddof=1))

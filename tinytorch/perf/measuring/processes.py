@@ -27,7 +27,7 @@ from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.comparison import Comparison, judged
 from tinytorch.perf.measuring.conditions import Conditions, of_processes, of_sides
-from tinytorch.perf.measuring.measurement import CONFIDENCE, Seconds
+from tinytorch.perf.measuring.measurement import Seconds
 from tinytorch.perf.measuring.planning import PILOT_PROCESSES, carried_out, checked_resolve, planned
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
@@ -212,20 +212,18 @@ def compare_in_processes(
     candidate: str,
     matters: float,
     *,
-    confidence: float = CONFIDENCE,
-    compared: int = 1,
+    together: int = 1,
 ) -> Comparison:
     """Return the comparison of two functions whose unit is the process: one ratio, the median of its pairs, from each.
 
-    The interval is that of the median of these ratios; a verdict takes at least six processes.
+    The interval is that of the median of these ratios.
 
     Args:
         found: of `fresh_processes`.
         baseline, candidate: names of functions.
-        matters, confidence, compared: those of `compare_paired`.
+        matters, together: those of `compare_paired`.
     """
-    ratios = _ratio(found, baseline, candidate)
-    return judged(ratios, (baseline, candidate), matters, confidence, compared=compared, pairs_are="processes")
+    return judged(_ratio(found, baseline, candidate).together(together), (baseline, candidate), matters)
 
 
 def of_process_pairs(baseline: Sequence[Measurement], candidate: Sequence[Measurement]) -> Conditions:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tinytorch.perf.events.call_tree import Frame, call_tree, frames_of
 from tinytorch.perf.events.stream import SHORT, Event, OpKey, Profile, inside, layer_groups, module_classes, op_groups
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.conditions import of_sides
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring import Measurement, derived
 from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, percent, whole
 from tinytorch.perf.roofline.placement import Placed
 
@@ -382,33 +380,18 @@ def amdahl(share: float, speedup: float) -> float:
     return 1 / left if left else math.inf
 
 
-def predicted_speedup(share: Measurement, speedup: Measurement | None, name: str) -> Statistic:
+def predicted_speedup(share: Measurement, speedup: Measurement | None, name: str) -> Measurement:
     """Return `amdahl` of a measured share and a measured speedup of that part; None bounds it by a part without time.
 
-    The interval holds what the intervals of both make of the prediction, each by itself, in quadrature on the log
-    scale, because the two were not taken in turns. A share that noise or an interval puts below 0 or above `MOST` is
-    taken as that.
-
-    Raises:
-        ValueError: as `amdahl` does.
+    It holds all that is known of both. A share that noise puts below 0 or above `MOST` is taken as that.
     """
 
-    def possible(part: float) -> float:
-        return min(max(part, 0.0), MOST)
+    def whole(part: Any, times: Any = math.inf) -> Any:
+        part = np.clip(part, 0.0, MOST)
+        return 1 / ((1 - part) + part / times)
 
-    times, middle = math.inf if speedup is None else speedup.median, possible(share.median)
-    value = amdahl(middle, times)
-    shares = [possible(end) for end in (share.interval.low, share.interval.high)]
-    moved = [sorted(math.log(amdahl(end, times) / value) for end in shares)]
-    if speedup is not None:
-        ends = (speedup.interval.low, speedup.interval.high)
-        moved.append(sorted(math.log(amdahl(middle, end) / value) for end in ends))
-    low, high = (value * math.exp(sign * math.hypot(*(one[at] for one in moved))) for at, sign in ((0, -1), (1, 1)))
-    confidence = min(one.interval.confidence for one in (share, speedup) if one is not None)
-    samples = tuple(amdahl(possible(each), times) for each in share.samples)
-    sides = {"share": share.conditions} | ({"speedup": speedup.conditions} if speedup is not None else {})
-    conditions = of_sides(sides).within_bounds("Amdahl's law of the median")
-    return Statistic(name, samples, "", conditions, value=value, bounds=Interval(low, high, confidence))
+    sides = (share,) if speedup is None else (share, speedup)
+    return derived(name, whole, *sides, statistic="Amdahl's law of the median")
 
 
 def amdahl_of_parts(seconds: Sequence[float], ratios: Sequence[float]) -> float:

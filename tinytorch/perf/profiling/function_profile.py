@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
@@ -22,10 +23,8 @@ from tinytorch.perf.machine import store
 from tinytorch.perf.measuring import Measurement, Timer, collector_off, current_blas_threads
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.measuring.memory import MemoryProfiler, Tracing
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.measuring.statistics import median_interval
 from tinytorch.perf.measuring.timer import milliseconds_of, report_lines
 from tinytorch.perf.profiling.breakdown import attention_seconds
 from tinytorch.perf.profiling.repeated import own_times
@@ -388,11 +387,10 @@ class ProfilerContext:
             said.append(f"largest part: {self.part.name}, {_of_the_time(self.part)}")
         if self.attention is not None:
             said.append(f"attention: {_of_the_time(self.attention)}")
-        own = median_interval(self.timing.samples, CONFIDENCE, self.timing.dependence.time)
-        spread = own.half_width / self.timing.median
-        if self.timing.n < 6:
-            few = "one run is" if self.timing.n == 1 else f"{self.timing.n} runs are"
-            said.append(f"{few} too few for a 95 % interval; six would do")
+        alone = replace(self.timing, conditions=replace(self.timing.conditions, between_runs=None))
+        spread = alone.interval.half_width / alone.median
+        if self.timing.n == 1:
+            said.append("one run is too few for an interval; six would do")
         elif spread > _NOISY:
             said.append(f"noisy: these runs alone leave ±{spread:.0%}; a quieter moment or more runs would leave less")
         flops = self.flops_by_hand if self.flops is None else self.flops

@@ -22,10 +22,8 @@ from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.comparison import Comparison, compare_apart
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import (
-    bonferroni,
     why_incomparable,
 )
-from tinytorch.perf.measuring.measurement import CONFIDENCE
 from tinytorch.perf.profiling.breakdown import between_rows, layer_rows, op_rows
 
 _NAME: Final = "tinytorch-repeated-profile"
@@ -220,9 +218,8 @@ def compare_profiles(base: RepeatedProfile, new: RepeatedProfile, matters: float
 
     Each speedup has the intervals of both sides, with what repeats differ by. Verdicts on the whole, ops and modules
     hold together with 95 % (Bonferroni), where the whole has half of what may go wrong; those on stacks, which only
-    colour a drawing, among themselves. A dozen runs in a row never rule out noise that wanders from run to run: then
-    one side is faster or slower only if each of its runs is beyond all runs of the other, too. There are no verdicts
-    between different machines or inputs, nor where other programs took the machine's time from one side.
+    colour a drawing, among themselves. There are no verdicts between different machines or inputs, nor where other
+    programs took the machine's time from one side.
 
     Raises:
         ValueError: if ``matters`` is below 0.
@@ -271,8 +268,7 @@ def _changes(
 
 def _change(name: str, base: Measurement, new: Measurement, *, matters: float, together: int, withheld: bool) -> Change:
     sides = with_prior_spread(base), with_prior_spread(new)
-    each = bonferroni(CONFIDENCE, together)
-    made = compare_apart(*sides, matters, names=("the base", name), confidence=each, compared=together)
+    made = compare_apart(*sides, matters, names=("the base", name), together=together)
     return Change(name, *sides, made.withheld("the profiles cannot be compared") if withheld else made)
 
 

@@ -14,8 +14,8 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.measuring import Counted, Derived, Measurement, interleave, ratio
 from tinytorch.perf.measuring.conditions import Conditions, Sample
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.quantization.accuracy import PairedAccuracy, mean_interval, next_token_divergence, paired_accuracy
+from tinytorch.perf.measuring.statistics import Mean, PairedShares
+from tinytorch.perf.quantization.accuracy import PairedAccuracy, next_token_divergence, paired_accuracy
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 
 #: The name of the row that everything is compared with.
@@ -42,10 +42,10 @@ class Tradeoff:
     seconds: Measurement
     speedup: Measurement
     score: Counted
-    change: Statistic
+    change: Measurement
     accuracy: PairedAccuracy
     output_error: Counted
-    divergence: Statistic | None
+    divergence: Measurement | None
 
 
 def tradeoffs(
@@ -123,23 +123,18 @@ def _speedup(seconds: Mapping[str, Measurement], label: str) -> Measurement:
     return Counted(1, "", name) if label == FLOAT else ratio(seconds[FLOAT], seconds[label], name)
 
 
-def _divergence(expected: Array, got: Array, name: str, label: str) -> Statistic | None:
+def _divergence(expected: Array, got: Array, name: str, label: str) -> Measurement | None:
     if expected.ndim != 3:
         return None
     counted = models.entry(name).data().test_targets != datasets.IGNORED
     each = next_token_divergence(expected, got)
     by_sequence = (each * counted).sum(axis=1) / counted.sum(axis=1)
-    return Statistic(
-        f"divergence of the next token, {label}",
-        tuple(by_sequence.tolist()),
-        "nats",
-        Conditions(sample=Sample.SEQUENCES, statistic="mean over sequences", interval_by="bootstrap"),
-        value=float(by_sequence.mean()),
-        bounds=mean_interval(by_sequence),
-    )
+    samples = tuple(by_sequence.tolist())
+    conditions = Conditions(sample=Sample.SEQUENCES, statistic="mean over sequences", interval_by="Student's t")
+    return Measurement(f"divergence of the next token, {label}", samples, "nats", conditions, law=Mean(samples))
 
 
-def accuracy_change(accuracy: PairedAccuracy, name: str) -> Statistic:
+def accuracy_change(accuracy: PairedAccuracy, name: str) -> Measurement:
     """Return candidate less baseline as a number of a page: a share (0 to 1), below 0 is a loss.
 
     Each sample is an example: 1 if gained, -1 if lost. The interval is the score interval of paired shares.
@@ -159,4 +154,5 @@ def accuracy_change(accuracy: PairedAccuracy, name: str) -> Statistic:
         interval_by="Tango's score test, 1998",
         note=f"The p-value is {accuracy.p_value:.3g}.",
     )
-    return Statistic(name, samples, "points", conditions, value=accuracy.difference, bounds=accuracy.interval)
+    law = PairedShares(accuracy.gained, accuracy.lost, accuracy.examples)
+    return Measurement(name, samples, "points", conditions, law=law)

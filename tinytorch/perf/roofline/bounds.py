@@ -33,7 +33,6 @@ from tinytorch.perf.machine.time_bound import TimeBound, added, at_rate
 from tinytorch.perf.measuring import Counted, Measurement, quotient
 from tinytorch.perf.measuring.conditions import of_interleaved
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
-from tinytorch.perf.measuring.measurement import Statistic
 
 #: Share of the measured time that the largest bound explains at least of what it bounds; below it a run is below every
 #: roof. Three bounds that never overlapped would add up to at most three fifths then, so two fifths of the time and
@@ -136,7 +135,7 @@ def slope_of(demand: Demand, ceilings: Ceilings) -> Slope:
     order = [level.name for level in ceilings.levels]
     inner = min((slope.inner for slope in used), key=order.index)
     outer = max((slope.outer for slope in used), key=order.index)
-    seconds = _memory(demand, ceilings).statistic("bytes at the bandwidth of their levels")
+    seconds = _memory(demand, ceilings).measurement("bytes at the bandwidth of their levels")
     return Slope(inner, outer, seconds.per(demand.bytes, "B/s", f"bandwidth of {inner} to {outer}"))
 
 
@@ -333,7 +332,7 @@ def _percent(share: float) -> str:
     return "under 0.1%" if share < 1e-3 else f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
 
 
-def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> Statistic:
+def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> Measurement:
     """Return the seconds that ops take one after the other, each at its own roof.
 
     At its roof an op takes its operations over the peak or its bytes over the bandwidth of the level that holds
@@ -346,7 +345,7 @@ def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> Statistic:
     demand_of(events)  # raises where one is uncounted or there are none
     demands = [_demand([one]) for one in counted(events)]
     roofs = (_compute(demand, ceilings).longer(_memory(demand, ceilings)) for demand in demands)
-    return added(roofs).statistic("time at the roof")
+    return added(roofs).measurement("time at the roof")
 
 
 def _compute(demand: Demand, ceilings: Ceilings) -> TimeBound:
@@ -376,10 +375,10 @@ def verdict(demand: Demand, seconds: Measurement, ceilings: Ceilings, overhead: 
     """
     if seconds.unit != "s" or not seconds.minimum > 0:
         raise ValueError(f"seconds must be times above 0 in 's', not {seconds.minimum} in {seconds.unit!r}")
-    compute = _prediction(_compute(demand, ceilings).statistic("arithmetic at the peak"), seconds)
-    memory = _prediction(_memory(demand, ceilings).statistic("bytes at the bandwidth of their levels"), seconds)
+    compute = _prediction(_compute(demand, ceilings).measurement("arithmetic at the peak"), seconds)
+    memory = _prediction(_memory(demand, ceilings).measurement("bytes at the bandwidth of their levels"), seconds)
     calls = _prediction(overhead, seconds)
-    contractions = _at_peaks(demand.flops - demand.integer, demand.integer, ceilings).statistic("contractions")
+    contractions = _at_peaks(demand.flops - demand.integer, demand.integer, ceilings).measurement("contractions")
     found = _candidates(_longest_first(compute, memory, calls), ceilings)
     return BoundVerdict(found, compute, memory, calls, contractions.median / seconds.median)
 

@@ -75,7 +75,7 @@ NUMBERS: tuple[tuple[str, Callable[[Machine], Json | None]], ...] = (
     ("Memory, all cores", lambda machine: machine.roof("memory", all_threads=True)),
     ("INT8 over FP32", lambda machine: machine.number("machine", "int8-over-fp32")),
     ("Call of an empty function", lambda machine: machine.number("machine", "empty-call")),
-    ("Ratio of the same code to itself", lambda machine: machine.number("machine", "noise-floor")),
+    ("Ratio of the same code to itself", lambda machine: machine.number("machine", "same-code")),
 )
 
 
@@ -91,8 +91,8 @@ def _number_cell(number: Json | None, scale: Scale | None) -> str:
         return '<td class="numeric">–</td>'
     shown = format_record(number, scale=scale)
     spread = f' <span class="spread">{escape(shown.beside)}</span>' if shown.beside else ""
-    value = f' data-value="{float(number["value"])!r}"' if shown.is_resolved else ""
-    return f'<td class="numeric"{value}>{escape(shown.cell if scale else shown.cell_text)}{spread}</td>'
+    value = f'data-value="{float(number["value"])!r}"'
+    return f'<td class="numeric" {value}>{escape(shown.cell if scale else shown.cell_text)}{spread}</td>'
 
 
 def _claims(machine: Machine) -> str:

@@ -1,18 +1,20 @@
 """Agreement of numbers: calls that several pages time, and factors with their total.
 
 A measured time whose conditions name a ``call``, such as "zoo MLP, batch 64, NumPy, forward", is compared with each of
-the same call on another page. Where two intervals do not touch, at least one is too narrow, and nothing says which:
-both are shown so wide that they hold both, with the reason behind them. The records that readers download stay as they
-were measured.
+the same call on another page. Where two intervals do not touch, at least one is too narrow, and nothing says which: the
+build says so, and so do the cards of both pages. No page changes a number of another.
 """
 
 from collections.abc import Iterator, Mapping
 
-from measured_book.records.store import PageRecords, Place, Widened
+from measured_book.records.store import Agreement, PageRecords, Place
 from measured_book.state import BookState
+from sphinx.util import logging
 
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.records import NUMBER_KINDS, Json, conditions_of_record, is_number
+
+LOGGER = logging.getLogger(__name__)
 
 
 def timed_calls(page: PageRecords) -> Iterator[tuple[Place, Json, str]]:
@@ -31,47 +33,38 @@ def _touch(one: Json, other: Json) -> bool:
     return bool(one["low"] <= other["high"] and other["low"] <= one["high"])
 
 
-def _hull(number: Json, others: list[tuple[str, Json]]) -> Widened:
-    """Return the interval that holds the number's and those of ``others``, by the names of their pages."""
-    intervals = [number["interval"], *(other["interval"] for _, other in others)]
-    said = dict.fromkeys(f"{number_text(other)} on the page “{name}”" for name, other in others)
-    because = f"to hold what the same call took elsewhere: {' and '.join(said)}"
-    return Widened(min(each["low"] for each in intervals), max(each["high"] for each in intervals), because)
-
-
-def compare_calls(pages: Mapping[str, PageRecords]) -> dict[str, tuple[int, dict[Place, Widened]]]:
-    """Return for each page how many of its times other pages took, too, and those that contradict these, widened."""
+def compare_calls(pages: Mapping[str, PageRecords]) -> dict[str, Agreement]:
+    """Return for each page how many of its times other pages took, too, and which of those contradict these."""
     calls: dict[str, list[tuple[str, Place, Json]]] = {}
     for docname, page in pages.items():
         for place, number, call in timed_calls(page):
             calls.setdefault(call, []).append((docname, place, number))
-    found: dict[str, tuple[int, dict[Place, Widened]]] = {}
+    found: dict[str, Agreement] = {}
     for docname in pages:
-        repeated, wider = 0, {}
+        repeated, apart = 0, {}
         for same in calls.values():
             others = [(name, number) for name, _, number in same if name != docname]
             for place, number in ((place, number) for name, place, number in same if name == docname and others):
                 repeated += 1
-                apart = [(name, other) for name, other in others if not _touch(number["interval"], other["interval"])]
-                if apart:
-                    wider[place] = _hull(number, apart)
-        found[docname] = repeated, wider
+                far = [(name, other) for name, other in others if not _touch(number["interval"], other["interval"])]
+                if far:
+                    said = dict.fromkeys(f"{number_text(other)} on the page “{name}”" for name, other in far)
+                    apart[place] = f"{number_text(number)} here, {' and '.join(said)}"
+        found[docname] = Agreement(repeated, apart)
     return found
 
 
-def widen(state: BookState) -> set[str]:
-    """Compare the calls of all pages anew, and return the pages that show other intervals, or counts, than before."""
+def agree(state: BookState) -> set[str]:
+    """Compare the calls of all pages anew, say which contradict one another, and return the pages that tell it anew."""
     changed = set()
     for docname, made in compare_calls(state.records).items():
         page = state.records[docname]
-        if made != (page.repeated, page.widened):
-            page.repeated, page.widened = made
+        if made != page.agreement:
+            page.agreement = made
             changed.add(docname)
-    return {
-        name
-        for name, page in state.pages.items()
-        if name in changed or page.uses & changed or (page.has_ledger and changed)
-    }
+            for place, words in made.apart.items():
+                LOGGER.info("%s: two measurements of one call disagree, %s: %s", docname, place.key, words)
+    return changed & {*state.pages}
 
 
 def unequal_products(table: Json) -> Iterator[str]:

@@ -154,15 +154,14 @@ def _claims(page: PageRecords) -> str | None:
 
 def _calls(page: PageRecords) -> str | None:
     """Return how many times of the page other pages measured too, and whether they agree; None if there are none."""
-    if not page.repeated:
+    found = page.agreement
+    if not found.repeated:
         return None
-    text = f"{page.repeated} timed on other pages as well; "
-    if not page.widened:
+    text = f"{found.repeated} timed on other pages as well; "
+    if not found.apart:
         return f"{text}all intervals touch those there"
-    return (
-        f"{text}{len(page.widened)} of them with intervals that do not touch those there, so that they are shown wide "
-        f"enough to hold both: {_codes(place.key for place in page.widened)}"
-    )
+    said = "; ".join(f"{place.key}: {words}" for place, words in found.apart.items())
+    return f"{text}{len(found.apart)} of them with intervals that do not touch those there: {said}"
 
 
 def _factors(page: PageRecords) -> str | None:

@@ -72,7 +72,7 @@ def place_exhibits(doctree: nodes.document) -> None:
 
 
 class ShowExhibits(SphinxPostTransform):
-    """Filling of each exhibit of a cell with its record as it is shown, which other pages may have widened."""
+    """Filling of each exhibit of a cell with its record."""
 
     default_priority = 7
 
@@ -85,7 +85,7 @@ class ShowExhibits(SphinxPostTransform):
             if page is None or self.app.builder.format != "html":
                 exhibit.parent.remove(exhibit)
                 continue
-            record = page.shown(exhibit["key"])
+            record = page.records[exhibit["key"]]
             if exhibit["kind"] == "table":
                 exhibit.attributes |= {"record": record, "laid": laid_out(*from_body(record))}
                 continue
@@ -101,7 +101,7 @@ def _caption(record: Json) -> str:
     if not numbers:
         return str(record["caption"])
     sure = {math.floor(100 * number["interval"]["confidence"] + 1e-6) for number in numbers}
-    said = f"{min(sure)} % intervals" if len(sure) == 1 else f"intervals of at least {min(sure)} %"
+    said = "95 % intervals" if sure == {95} else "95 % intervals, wider where several are read together"
     wide = not all(format_measurement(measurement_from_record(number)).digits for number in numbers)
     alone = " One without a mark is wider than its value." if wide else ""
     return f"{record['caption'].rstrip('.')}. Thin lines are {said}.{alone}"

@@ -23,14 +23,11 @@ from tinytorch.perf.measuring.conditions import (
 from tinytorch.report.notebook_view import ICONS
 from tinytorch.report.numbers import (
     FRACTIONS,
-    LEAST_CONFIDENCE,
     NO_BREAK,
     SCALES,
     Formatted,
-    format_confidence,
     format_number,
     format_record,
-    format_samples,
     interval_name,
     percent,
     unbroken,
@@ -176,14 +173,10 @@ def _sureness(record: Json, shown: Formatted) -> list[str]:
     of = f": {value} of {n:,} samples" if record["kind"] == "measured" or n > 1 else ""
     statistic = f"{kind}{of}."
     if record["interval"] is None:
-        return ["Not resolved: the samples do not tell between which ends it lies.", statistic]
+        return [statistic]
     ends = f"{shown.low} to {shown.high}" if shown.low != shown.high else shown.low
-    confidence = record["interval"]["confidence"]
-    if confidence >= LEAST_CONFIDENCE:
-        name = interval_name(confidence)
-        return [f"{name[0].upper()}{name[1:]}: {shown.with_unit(ends)}.", statistic]
-    samples = format_samples(record["samples"], record["unit"])
-    return [f"No interval reaches {format_confidence(LEAST_CONFIDENCE)}. The samples: {samples}.", statistic]
+    name = interval_name(record["interval"]["confidence"])
+    return [f"{name[0].upper()}{name[1:]}: {shown.with_unit(ends)}.", statistic]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -206,8 +199,6 @@ def detail_lines(record: Json, shown: Formatted | None = None) -> list[str]:
     ran = "What ran" if record["kind"] == "measured" else "What it is"
     lines = [*_sureness(record, shown or format_record(record)), f"{ran}: {record['what'].rstrip('.')}."]
     conditions = conditions_of_record(record)
-    if conditions.widened:
-        lines.insert(1, f"Widened {conditions.widened}.")
     if words := _conditions_words(conditions):
         lines.append(words)
     return lines
@@ -276,7 +267,7 @@ def number_slot(record: Json, idents: Idents, origin: tuple[str, str] | None = N
     if origin is not None:
         title, address = origin
         extra = f' <span class="line">From <a href="{escape(address)}">{escape(title)}</a>.</span>'
-    classes = " ".join(dict.fromkeys(["measured", record["kind"], *([] if shown.is_resolved else ["unresolved"])]))
+    classes = " ".join(dict.fromkeys(["measured", record["kind"]]))
     tag = f'<span class="kind-tag">{_MODEL}</span>' if record["kind"] == "modelled" else ""
     inner, lines = _value_html(shown) + tag, detail_lines(record, shown)
     ident, address = idents.new("measured"), idents.address(record)

@@ -79,8 +79,6 @@ class PredictionForm(_OfRecord):
         record = self.record(app, docname)
         if record is None or record["kind"] == ABSENT:
             return ""
-        if record["kind"] in NUMBER_KINDS and not format_record(record).is_resolved:
-            return ""
         return form_html(record, self)
 
     def _check(self, state: BookState, docname: str) -> None:

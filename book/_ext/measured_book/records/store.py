@@ -39,37 +39,24 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Widened:
-    """An interval wider than the one that was measured, and in words why."""
+class Agreement:
+    """How many times of a page other pages took, too, and in words those that contradict them, by their place."""
 
-    low: float
-    high: float
-    because: str
-
-    def applied(self, number: Json) -> Json:
-        """Return the number with this interval, and the reason among its conditions."""
-        interval = {**number["interval"], "low": self.low, "high": self.high}
-        # Without the statistic's name its interval would be taken from the samples again.
-        return {
-            **number,
-            "interval": interval,
-            "conditions": {**number["conditions"], "statistic": "median", "widened": self.because},
-        }
+    repeated: int = 0
+    apart: Mapping[Place, str] = field(default_factory=dict)
 
 
 @dataclass
 class PageRecords:
     """All records of one page by key, how long its cells took in seconds, if known, and how they agree with others.
 
-    ``repeated`` counts its times of calls that other pages time too, ``widened`` holds those that contradict them: see
-    `measured_book.records.agreement`.
+    How they agree is found by `measured_book.records.agreement`.
     """
 
     docname: str
     records: dict[str, Json] = field(default_factory=dict)
     duration: float | None = None
-    repeated: int = field(default=0, compare=False)
-    widened: dict[Place, Widened] = field(default_factory=dict, compare=False)
+    agreement: Agreement = field(default_factory=Agreement, compare=False)
 
     @property
     def provenance(self) -> Json:
@@ -79,21 +66,6 @@ class PageRecords:
     def of_kind(self, *kinds: str) -> list[Json]:
         """Return the records of these kinds, in the order in which they were made."""
         return [record for record in self.records.values() if record["kind"] in kinds]
-
-    def shown(self, key: str) -> Json:
-        """Return the record as it is shown: with the intervals that are wider than measured."""
-        record = self.records[key]
-        wider = {place: each for place, each in self.widened.items() if place.key == key}
-        if Place(key) in wider:
-            return wider[Place(key)].applied(record)
-        rows = [
-            {
-                name: wider[at].applied(cell) if (at := Place(key, row, name)) in wider else cell
-                for name, cell in cells.items()
-            }
-            for row, cells in enumerate(record.get("rows", []))
-        ]
-        return {**record, "rows": rows} if wider else record
 
     def as_file(self) -> Json:
         """Return the page's file of records, as the schema describes it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -14,8 +14,7 @@ from scipy.special import stdtrit
 from tinytorch.perf.distributed.ranks.measuring import is_oversubscribed
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Ranks, of_all
-from tinytorch.perf.measuring.measurement import Statistic
-from tinytorch.perf.measuring.statistics import Interval, widened
+from tinytorch.perf.measuring.statistics import Drawn, Stated, draws
 
 Floats = npt.NDArray[np.float64]
 #: Relative residual up to which a line is said to hold.
@@ -26,9 +25,8 @@ FEWEST_SIZES = 3
 FEWEST_IN_PIECE = 4
 #: Pieces at most.
 _MOST_PIECES = 3
-#: Resamples of the bootstrap, and the coverage of its intervals.
-RESAMPLES, CONFIDENCE = 2000, 0.95
-_TAILS = ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2)
+#: Normal deviate at which a two-sided 95 % interval ends.
+_NORMAL = 1.959964
 
 
 @dataclass(frozen=True)
@@ -44,8 +42,8 @@ class FittedLink:
     """
 
     name: str
-    alpha: Statistic
-    beta: Statistic
+    alpha: Measurement
+    beta: Measurement
     residuals: Mapping[int, float]
 
     @property
@@ -59,7 +57,7 @@ class FittedLink:
         return self.beta.median
 
     @property
-    def bandwidth(self) -> Statistic | None:
+    def bandwidth(self) -> Measurement | None:
         """Bytes a second of an endless message, 1 / beta; None if in some round bytes cost nothing that can be told."""
         if min(*self.beta.samples, self.beta.interval.low) <= 0:
             return None
@@ -92,19 +90,18 @@ class FittedLink:
         return self.alpha_s + self.beta_s_per_byte * nbytes
 
 
-def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int = 0) -> FittedLink:
+def fit(times: Mapping[int, Measurement], name: str | None = None) -> FittedLink:
     """Return the line alpha + beta x bytes, neither below 0, through the median times of messages by size in bytes.
 
     The sum of the squares of relative residuals is smallest, so that small messages weigh as much as large ones.
-    Intervals are the percentile bootstrap's over rounds: the samples that all sizes have of one round are drawn
-    together, as what disturbs one disturbs its neighbours. Where medians lie farther from the line than their scatter
-    explains, the rest is taken for scatter of the sizes around the line: the half-width that linear regression gives
-    it, with Student's quantile, is added in squares. What repeats of the messages differ by widens both.
+    What is known of both is what lines through the draws of the medians show. Where medians lie farther from the line
+    than their scatter explains, the rest is taken for scatter of the sizes around the line: the error that linear
+    regression gives it, of Student's law, is added to the draws. What repeats of the messages differ by is common to
+    all sizes, as the place of the ranks is.
 
     Args:
         times: by size; in seconds, as many samples of each, taken in turns.
         name: of the link; what all sizes share of the measurements' names if None.
-        seed: of the bootstrap.
 
     Raises:
         ValueError: if there are fewer than three sizes; if samples differ in number, are not in seconds or not above 0;
@@ -112,30 +109,42 @@ def fit(times: Mapping[int, Measurement], name: str | None = None, *, seed: int 
     """
     sizes, samples = _checked(times)
     medians = np.median(samples, axis=1)
-    drawn = _resampled_medians(samples, seed)
+    own = {size: replace(one, conditions=replace(one.conditions, between_runs=None)) for size, one in times.items()}
+    drawn = np.stack([own[size].draws for size in sorted(own)], axis=1)
     line, rounds, lines = (line_through(sizes, rows) for rows in (medians[None], samples.T, drawn))
-    alpha, beta = (float(values[0]) for values in line)
-    residuals = (medians - alpha - beta * sizes) / medians
+    residuals = (medians - line[0][0] - line[1][0] * sizes) / medians
     misfits = _misfits(sizes, medians, residuals, drawn)
     first = times[min(times)]
     ranks = first.conditions.instrument
     called = name or (ranks.series if isinstance(ranks, Ranks) else None) or first.name
     known = [one.conditions for one in times.values()]
-    conditions = of_all(known).within_bounds("line through the medians", "bootstrap over rounds")
+    conditions = of_all(known).within_bounds("line through the medians")
     between = math.sqrt(np.mean([one.between_runs.deviation**2 if one.between_runs else 0.0 for one in known]))
-    alpha_bounds, beta_bounds = (
-        _bounds(value, np.quantile(ends, _TAILS), misfit, between)
-        for value, ends, misfit in zip((alpha, beta), lines, misfits, strict=True)
-    )
-    return FittedLink(
-        called,
-        Statistic(f"alpha of {called}", tuple(rounds[0]), "s", conditions, value=alpha, bounds=alpha_bounds),
-        Statistic(f"beta of {called}", tuple(rounds[1]), "s/B", conditions, value=beta, bounds=beta_bounds),
-        {int(size): float(residual) for size, residual in zip(sizes, residuals, strict=True)},
-    )
+    runs = draws(Stated(1.0, math.exp(-_NORMAL * between), math.exp(_NORMAL * between)), f"runs of {called}")
+
+    def fitted(of: str, unit: str, at: int) -> Measurement:
+        value, misfit = float(line[at][0]), draws(Misfit(misfits[at], len(sizes) - 2), f"{of} of {called}")
+        law = Drawn(value, np.maximum(lines[at] + misfit, 0.0) * runs)
+        return Measurement(f"{of} of {called}", tuple(rounds[at].tolist()), unit, conditions, law=law)
+
+    residual = {int(size): float(each) for size, each in zip(sizes, residuals, strict=True)}
+    return FittedLink(called, fitted("alpha", "s", 0), fitted("beta", "s/B", 1), residual)
 
 
-def fit_pieces(times: Mapping[int, Measurement], *, seed: int = 0) -> tuple[FittedLink, ...]:
+@dataclass(frozen=True)
+class Misfit:
+    """The law of what a line errs by because its points do not lie on it: Student's, around 0."""
+
+    deviation: float
+    freedom: int
+    value: float = 0.0
+
+    def quantiles(self, chances: Floats) -> Floats:
+        """Return the bounds below which it lies with these chances."""
+        return np.asarray(self.deviation * stdtrit(self.freedom, chances))
+
+
+def fit_pieces(times: Mapping[int, Measurement]) -> tuple[FittedLink, ...]:
     """Return the fewest lines that hold, each for a range of sizes; three if even they do not all hold.
 
     MPI libraries change their protocol with the size: a small message is sent at once (eager), a large one when the
@@ -147,7 +156,7 @@ def fit_pieces(times: Mapping[int, Measurement], *, seed: int = 0) -> tuple[Fitt
     """
     found: tuple[FittedLink, ...] = ()
     for pieces in range(1, max(1, min(_MOST_PIECES, len(times) // FEWEST_IN_PIECE)) + 1):
-        found = tuple(fit({size: times[size] for size in piece}, seed=seed) for piece in _best_cut(times, pieces))
+        found = tuple(fit({size: times[size] for size in piece}) for piece in _best_cut(times, pieces))
         if all(piece.holds for piece in found):
             break
     return found
@@ -215,15 +224,8 @@ def _cuts(count: int, pieces: int) -> Iterator[tuple[int, ...]]:
             yield cut
 
 
-def _resampled_medians(samples: Floats, seed: int) -> Floats:
-    """Return the medians of all sizes for each resample of the rounds, (RESAMPLES, sizes)."""
-    rounds = samples.shape[1]
-    drawn = np.random.default_rng(seed).integers(rounds, size=(RESAMPLES, rounds))
-    return np.stack([np.median(row[drawn], axis=1) for row in samples], axis=1)
-
-
 def _misfits(sizes: Floats, medians: Floats, residuals: Floats, drawn: Floats) -> tuple[float, float]:
-    """Return half-widths of alpha and beta for that part of the residuals which the medians' scatter does not explain.
+    """Return the errors of alpha and beta for that part of the residuals which the scatter of medians does not explain.
 
     The covariance of a weighted line's coefficients is s² (X' W X)⁻¹, with s² the mean square residual.
     """
@@ -232,13 +234,5 @@ def _misfits(sizes: Floats, medians: Floats, residuals: Floats, drawn: Floats) -
     excess = max(0.0, float((residuals**2).sum()) / freedom - scatter)
     design = np.stack([1 / medians, sizes / medians], axis=1)
     variances = excess * np.diag(np.linalg.inv(design.T @ design))
-    student = float(stdtrit(freedom, _TAILS[1]))
-    alpha, beta = (student * math.sqrt(float(variance)) for variance in variances)
+    alpha, beta = (math.sqrt(float(variance)) for variance in variances)
     return alpha, beta
-
-
-def _bounds(value: float, ends: Floats, misfit: float, between: float) -> Interval:
-    """Return the interval of resamples with the misfit added in squares, widened by what repeats differ by."""
-    down, up = (math.hypot(max(0.0, distance), misfit) for distance in (value - ends[0], ends[1] - value))
-    found = Interval(max(0.0, value - down), value + up, CONFIDENCE)
-    return widened(found, value, between, CONFIDENCE) if between and value > 0 else found
