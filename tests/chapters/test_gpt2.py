@@ -102,8 +102,8 @@ def test_calls_are_those_of_any_step_of_as_many_layers() -> None:
 
 def test_seconds_are_calls_at_their_cost_and_bytes_at_the_bandwidth_of_their_level() -> None:
     machine = made_ceilings()
-    assert call_seconds(machine).statistic("calls").median == pytest.approx(126 * OP)
-    assert read_seconds(GPT2.step_bytes, machine).statistic("read").median == pytest.approx(GPT2.step_bytes / 10e9)
-    assert read_seconds(1000, machine).statistic("read").median == pytest.approx(1000 / 400e9), (
+    assert call_seconds(machine).measurement("calls").median == pytest.approx(126 * OP)
+    assert read_seconds(GPT2.step_bytes, machine).measurement("read").median == pytest.approx(GPT2.step_bytes / 10e9)
+    assert read_seconds(1000, machine).measurement("read").median == pytest.approx(1000 / 400e9), (
         "they fit the first cache"
     )

@@ -2,8 +2,7 @@
 
 1. A number whose interval is no wider than its size is shown as one value. The last digit is worth at most a quarter
    of the interval's width, and what is shown lies inside the interval; four digits are the most.
-2. A number whose interval is wider than its size is shown by the two ends, ``between 0.9 and 9×``. One of which the
-   samples tell no ends at all is shown as ``not resolved``.
+2. A number whose interval is wider than its size is shown by the two ends, ``between 0.9 and 9×``.
 3. The ends of an interval are rounded outwards: beside a value to its last digit, alone to two digits.
 4. Without an interval (one sample, a model) three digits are shown. A whole number that was counted is exact.
 5. Only zero is shown as zero.
@@ -119,7 +118,7 @@ class Formatted:
         return "" if self.unit in ("", "×") else NO_BREAK
 
     def with_unit(self, digits: str) -> str:
-        """Return ``digits``, one of the above, with the number's unit; what is not resolved has none."""
+        """Return ``digits``, one of the above, with the number's unit."""
         return f"{digits}{self.joiner}{self.unit}"
 
     @property

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 
 from benchmarks.verdicts_synthetic import flicker, random_walk
-from tinytorch.perf.measuring.statistics import Dependence, dependence, independent
+from tinytorch.perf.measuring.statistics import Dependence, dependence, flicker_time, independent
 
 Series = npt.NDArray[np.float64]
 
@@ -20,7 +20,7 @@ def autoregressive(seed: int, memory: float, n: int) -> Series:
 
 
 def share_that_may_wander(rows: Series) -> float:
-    return float(np.mean([dependence(row).objection is not None for row in rows]))
+    return float(np.mean([dependence(row).may_wander for row in rows]))
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.3, 0.5, 0.7, 0.9])
@@ -77,12 +77,18 @@ def test_outliers_neither_make_nor_hide_a_memory() -> None:
     for series, is_quiet in ((autoregressive(0, 0.8, 200), False), (draw.normal(size=200), True)):
         series[draw.integers(0, 200, 8)] = 1e6
         assert (dependence(series).time < 1.5) == is_quiet
-        assert (dependence(series).objection is None) == is_quiet
+        assert dependence(series).may_wander != is_quiet
 
 
-def test_equal_and_very_few_samples_are_not_dependent_and_an_objection_says_of_how_many_samples() -> None:
+def test_equal_samples_are_independent_and_very_few_tell_nothing() -> None:
     assert dependence([1.0] * 30) == independent(30)
-    assert dependence([1.0, 2.0, 3.0]) == independent(3)
-    assert (independent(6).objection, independent(6).effective) == (None, 6)
-    assert "12 samples" in (Dependence(12, 1.0, 0.5).objection or "")
-    assert (Dependence(12, 4.0, 0.01).objection, Dependence(12, 4.0, 0.01).effective) == (None, 3)
+    assert not independent(6).may_wander
+    assert dependence([1.0, 2.0, 3.0]).may_wander
+    assert (Dependence(12, 4.0, 0.01).effective, Dependence(12, 4.0, 0.01).longest_time) == (3, 4.0)
+    assert Dependence(30, 1.0, 0.5).longest_time > 30
+
+
+def test_the_time_of_noise_that_wanders_is_that_of_its_spectrum() -> None:
+    """Of waves with the powers 1 / j within the series, and log(16) below it, over the mean power of the waves."""
+    power = 1 / np.arange(1, 40)
+    assert flicker_time(40) == pytest.approx(np.log(16) / power.mean())

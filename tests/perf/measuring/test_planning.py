@@ -89,7 +89,7 @@ def test_what_was_reached_is_what_the_taken_pairs_resolve() -> None:
     )
     assert (whole.ended_by_time, cut.ended_by_time) == (False, True)
     assert 0.02 < (whole.reached or 0) < 0.032 < (cut.reached or 0)
-    assert carried_out(plan, [Measurement("r", (1.0, 1.1), "", PROCESSES)]).reached is None
+    assert (carried_out(plan, [Measurement("r", (1.0, 1.1), "", PROCESSES)]).reached or 0) > 1
 
 
 class Clocked:

@@ -2,54 +2,37 @@
 
 import math
 from collections.abc import Callable
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+import scipy.stats
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import beta, binom
 
 from tinytorch.perf.measuring.statistics import (
-    Interval,
-    Outliers,
+    LOGARITHMS,
+    Drawn,
+    Law,
+    Mean,
+    PairedShares,
+    Percentile,
+    Share,
+    Shift,
+    Stated,
+    bonferroni,
     checked,
-    combine_in_quadrature,
+    draws,
+    interval_of_law,
     median,
-    median_interval,
-    outer_fences,
-    outliers,
     percentile,
     percentile_at_least,
-    percentile_interval,
-    rescale_interval,
     samples_needed,
-    share_interval,
 )
 
 finite = st.floats(-1e6, 1e6)
-
-
-def test_coverage_of_the_interval_counted_over_all_ways_to_fall() -> None:
-    """Each of n samples falls below or above the median with equal chance: count all 2**n cases."""
-    n = 9
-    interval = median_interval(list(range(1, n + 1)))
-    low, high = int(interval.low), int(interval.high)
-    # The median lies between order statistics low and high if at least low samples and fewer than high are below it.
-    covered = sum(low <= sum(case) < high for case in product((0, 1), repeat=n))
-    assert interval.confidence == pytest.approx(covered / 2**n)
-    assert interval.confidence >= 0.95
-    narrower = sum(low + 1 <= sum(case) < high - 1 for case in product((0, 1), repeat=n))
-    assert narrower / 2**n < 0.95, "a narrower pair would do"
-
-
-def test_below_six_samples_the_interval_admits_that_it_is_weaker_and_of_one_that_it_is_none() -> None:
-    assert median_interval([1, 2, 3, 4, 5]).confidence == pytest.approx(1 - 2 / 2**5)
-    assert median_interval([1, 2, 3, 4, 5, 6]).confidence >= 0.95
-    one = median_interval([3.0])
-    assert (one.low, one.high, math.isnan(one.confidence)) == (3.0, 3.0, True)
 
 
 @given(st.lists(finite, min_size=1, max_size=60), st.floats(0, 100))
@@ -58,53 +41,95 @@ def test_medians_and_percentiles_are_those_of_numpy_to_the_last_bit(samples: lis
     assert percentile(samples, q) == np.percentile(samples, q)
 
 
-@pytest.mark.parametrize(("q", "needed"), [(50, 6), (90, 29), (95, 59), (99, 299), (10, 29), (1, 299)])
-def test_a_percentile_takes_as_many_samples_as_can_hold_it(q: float, needed: int) -> None:
-    assert samples_needed(q) == needed
-    assert percentile_interval(range(needed), q).confidence >= 0.95
-    with pytest.raises(ValueError, match=f"at least {needed} for an interval of percentile {q}, not {needed - 1}"):
-        percentile_interval(range(needed - 1), q)
-
-
-@given(st.floats(1, 99), st.integers(6, 400))
-def test_the_interval_of_a_percentile_is_the_narrowest_that_covers(q: float, n: int) -> None:
-    n = max(n, samples_needed(q))
-    interval = percentile_interval(range(1, n + 1), q)
-    r, s = int(interval.low), int(interval.high)
-    covered = binom.cdf(s - 1, n, q / 100) - binom.cdf(r - 1, n, q / 100)
-    assert interval.confidence == pytest.approx(covered)
-    assert covered >= 0.95 - 1e-9
-    firsts = np.arange(1, n - (s - r) + 2)  # of every pair one rank nearer to one another
-    lasts = firsts + s - r - 1
-    assert (binom.cdf(lasts - 1, n, q / 100) - binom.cdf(firsts - 1, n, q / 100) < 0.95).all()
-
-
 def test_what_a_tail_is_at_least_is_known_from_few_samples() -> None:
     assert percentile_at_least(range(1, 101), 99) == 97
     assert percentile_at_least([7.0], 99) == 7.0
 
 
-def test_outliers_are_counted_at_tukeys_fences() -> None:
-    # Quartiles 0 and 1: the fences lie at -1.5 and 2.5, and at -3 and 4.
-    middle = [0.0, 0.0, 0.0, 0.5, 1.0, 1.0, 1.0]
-    assert np.percentile([*middle, -9, 9], [25, 75]).tolist() == [0, 1]
-    assert outliers([*middle, -2.9, 9.0]) == Outliers(0, 1, 0, 1)
-    assert outliers([*middle, -3.1, 2.6]) == Outliers(1, 0, 1, 0)
-    assert outliers([*middle, -1.5, 2.5]).total == 0
-    assert outliers([1.0]).total == 0
-    assert outer_fences([*middle, -9, 9]) == (-3, 4)
+def ends(law: Law, confidence: float = 0.95) -> tuple[float, float]:
+    found = interval_of_law(law, confidence)
+    return found.low, found.high
+
+
+@given(st.integers(6, 200), st.floats(5, 95))
+def test_a_percentile_lies_below_a_sample_with_the_chance_of_fewer_than_its_rank(n: int, q: float) -> None:
+    """The number of samples below the true percentile is binomial, whatever they are drawn from."""
+    n = max(n, samples_needed(q))
+    law = Percentile(tuple(float(one) for one in range(1, n + 1)), q=q)
+    ranks = [k for k in range(1, n + 1) if 1e-4 < abs(0.5 - abs(binom.cdf(k - 1, n, q / 100) - 0.5)) < 0.1]
+    chances = np.array([binom.cdf(k - 1, n, q / 100) for k in ranks])
+    assert law.quantiles(chances) == pytest.approx(np.array(ranks), abs=0.05)
+
+
+@pytest.mark.parametrize("n", [30, 31, 100])
+@pytest.mark.parametrize("time", [1.0, 1.5, 4.0])
+def test_the_interval_of_dependent_samples_is_that_of_normal_deviates(n: int, time: float) -> None:
+    """The median's standard error is the root of pi / 2 times that of the mean, and of so many times the time."""
+    quantiles = ndtri((np.arange(n) + 0.5) / n)  # as a sample of n lies in the mean
+    low, high = ends(Percentile(tuple(quantiles.tolist()), time=time))
+    assert (high - low) / 2 == pytest.approx(1.96 * math.sqrt(math.pi / 2 * time / n), rel=0.07)
+
+
+def test_of_two_to_five_samples_the_median_has_students_law() -> None:
+    samples = (1.0, 2.0, 4.0)
+    error = np.std(np.log(samples), ddof=1) * math.sqrt(1.44 / 3)
+    low, high = ends(Percentile(samples, LOGARITHMS))
+    assert (low, high) == pytest.approx((2 * math.exp(-4.3027 * error), 2 * math.exp(4.3027 * error)), rel=1e-4)
+
+
+def test_a_pause_of_the_host_does_not_stretch_an_interval() -> None:
+    calm = tuple(np.linspace(0.99, 1.01, 11).tolist())
+    _, high = ends(Percentile((*calm, 1000.0), LOGARITHMS, time=4))
+    assert high < 1.05
+
+
+@given(st.floats(0.1, 10), st.floats(1e-3, 1), st.floats(1e-3, 1), st.booleans())
+def test_a_stated_law_has_the_interval_that_it_is_made_of(value: float, below: float, above: float, far: bool) -> None:
+    low, high = (value * math.exp(-below), value * math.exp(above)) if far else (value - 20, value + above)
+    assert ends(Stated(value, low, high)) == pytest.approx((low, high))
+
+
+def test_draws_of_one_key_are_the_same_and_those_of_another_are_independent_of_them() -> None:
+    law = Stated(1.0, 0.9, 1.1)
+    one, same, other = (draws(law, key) for key in ("a", "a", "b"))
+    assert (one == same).all()
+    assert abs(np.corrcoef(one, other)[0, 1]) < 0.06
+    assert ends(Drawn(1.0, one)) == pytest.approx((0.91, 1.09), abs=0.005)
+
+
+@given(st.integers(1, 300), st.floats(0, 1))
+def test_a_share_lies_within_the_interval_of_clopper_and_pearson(trials: int, share: float) -> None:
+    count = round(share * trials)
+    low = beta.ppf(0.025, count, trials - count + 1) if count else 0.0
+    high = beta.ppf(0.975, count + 1, trials - count) if count < trials else 1.0
+    found = ends(Share(count, trials))
+    assert low - 1e-3 <= found[0] <= count / trials <= found[1] <= high + 1e-3
+    assert (found[0] > 0) == (count > 0)
+    assert (found[1] < 1) == (count < trials)
+
+
+def test_a_mean_has_students_law_and_shifts_that_of_mann_and_whitney() -> None:
+    samples = (3.0, 5.0, 4.0, 8.0, 6.5, 2.5)
+    assert ends(Mean(samples)) == pytest.approx(
+        scipy.stats.t.interval(0.95, 5, np.mean(samples), scipy.stats.sem(samples))
+    )
+    before, after = (1.1, 2.2, 3.3, 4.4, 5.5, 6.6), (0.4, 0.5, 0.6, 0.7, 0.8)
+    shift = Shift(before, after)
+    chance = scipy.stats.mannwhitneyu(np.array(before) - shift.differences[3], after, method="exact").pvalue
+    assert shift.value == np.median(np.subtract.outer(before, after))
+    assert shift.quantiles(np.array([chance / 2]))[0] == pytest.approx(shift.differences[3], abs=0.15)
 
 
 @pytest.mark.parametrize(
     ("function", "said"),
     [
-        *((lambda q=q: percentile_interval([1.0] * 600, q), "ends excluded") for q in (0, 100, -1, math.nan)),
         (lambda: percentile([1.0], 101), "q"),
-        (lambda: percentile_interval([1.0], 50, 1), "confidence"),
-        (lambda: median_interval([1.0], 0), "confidence"),
-        (lambda: median_interval(range(30), time=0.9), "time"),
+        (lambda: samples_needed(100), "ends excluded"),
+        (lambda: interval_of_law(Stated(1.0, 0.5, 2.0), 1.0), "confidence"),
+        (lambda: bonferroni(0.95, 0), "together"),
         (lambda: percentile_at_least([1.0, 2.0, 3.0], 10), "percentile"),
-        *((lambda of=of: share_interval(*of), "count") for of in ((0, 0), (-1, 5), (6, 5))),
+        *((lambda of=of: Share(*of), "count") for of in ((0, 0), (-1, 5), (6, 5))),
+        *((lambda of=of: PairedShares(*of), "gained") for of in ((2, 2, 3), (-1, 0, 3), (0, 0, 0))),
         *((lambda bad=bad: checked(bad), "samples") for bad in ([], [math.nan], [1.0, math.inf], [[1.0, 2.0]])),
     ],
 )
@@ -113,50 +138,6 @@ def test_what_is_out_of_its_range_raises(function: Callable[[], Any], said: str)
         function()
 
 
-@pytest.mark.parametrize("n", [30, 31, 100])
-@pytest.mark.parametrize("time", [1.5, 4.0])
-def test_the_interval_of_dependent_samples_is_that_of_normal_deviates(n: int, time: float) -> None:
-    """The median's standard error is the root of pi / 2 times that of the mean, and of so many times the time."""
-    quantiles = ndtri((np.arange(n) + 0.5) / n)  # as a sample of n lies in the mean
-    interval = median_interval(quantiles, time=time)
-    deviate = ndtri((1 + interval.confidence) / 2)
-    assert interval.half_width == pytest.approx(deviate * math.sqrt(math.pi / 2 * time / n), rel=0.07)
-
-
-@given(st.lists(finite, min_size=2, max_size=60, unique=True), st.floats(1, 50), st.floats(1, 4))
-def test_more_dependence_never_narrows_and_never_passes_the_extremes(
-    samples: list[float], time: float, more: float
-) -> None:
-    one, other = median_interval(samples, time=time), median_interval(samples, time=time * more)
-    assert min(samples) <= other.low <= one.low <= one.high <= other.high <= max(samples)
-    assert 0 <= other.confidence < 1
-    if other.low == one.low:
-        assert other.confidence <= one.confidence + 1e-12
-
-
-def test_independence_is_the_limit_of_little_dependence() -> None:
-    one, other = median_interval(range(30)), median_interval(range(30), time=1 + 1e-12)
-    assert (one.low, one.high) == (other.low, other.high)
-    assert one.confidence == pytest.approx(other.confidence)
-
-
-def test_errors_add_in_squares_as_factors_or_as_differences() -> None:
-    made = combine_in_quadrature(10, Interval(5, 20, 0.9), Interval(10 / 1.5, 30, 0.95), as_factors=True)
-    assert made.low == pytest.approx(10 * math.exp(-math.hypot(math.log(2), math.log(1.5))))
-    assert made.high == pytest.approx(10 * math.exp(math.hypot(math.log(2), math.log(3))))
-    assert made.confidence == 0.95
-    made = combine_in_quadrature(0, Interval(-3, 5, 0.9), Interval(-4, 12, 0.9), as_factors=False)
-    assert (made.low, made.high) == (-5, 13)
-    assert rescale_interval(Interval(5, 20, 0.9), 10, 100) == Interval(50, 200, 0.9)
-    assert rescale_interval(Interval(-1, 2, 0.9), 0, 10, 2) == Interval(8, 14, 0.9)
-
-
-@settings(max_examples=40)
-@given(st.integers(1, 400), st.floats(0, 1))
-def test_the_interval_of_a_share_is_made_of_quantiles_of_beta(trials: int, share: float) -> None:
-    count = round(share * trials)
-    found = share_interval(count, trials)
-    low = beta.ppf(0.025, count, trials - count + 1) if count else 0.0
-    high = beta.ppf(0.975, count + 1, trials - count) if count < trials else 1.0
-    assert [found.low, found.high] == pytest.approx([low, high])
-    assert found.confidence == 0.95
+@pytest.mark.parametrize(("q", "needed"), [(50, 6), (90, 29), (95, 59), (99, 299), (10, 29), (1, 299)])
+def test_a_percentile_takes_as_many_samples_as_can_hold_it(q: float, needed: int) -> None:
+    assert samples_needed(q) == needed

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted
-from tinytorch.perf.measuring.statistics import Interval
 from tinytorch.perf.measuring.values import as_measurement, is_clocked
 
 RUN = Measurement("a run", (1.0, 1.1, 1.2, 1.05, 1.15, 1.3), "s")
@@ -29,7 +28,7 @@ def test_a_unit_of_time_or_rate_is_a_clocks_which_counts_nothing(unit: str, cloc
 def test_what_was_counted_is_exact_whole_or_not_and_names_both_of_a_quotient() -> None:
     share = Counted(0.75, "%", "right answers")
     assert share.is_counted
-    assert share.verdict_interval() == Interval(0.75, 0.75, 1.0)
+    assert (share.interval.low, share.interval.high) == (0.75, 0.75)
     saved = STATE.over(Counted(1024, "B", "codes"), "saved")
     assert (saved.value, saved.unit, saved.names) == (4.0, "", ("state", "codes"))
 

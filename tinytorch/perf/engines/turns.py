@@ -57,7 +57,7 @@ class Raced:
         wanted = [self.times[name] for name in (self.times if names is None else names) if name in self.times]
         if not wanted:
             raise ValueError(f"names must hold an engine that ran, one of {', '.join(self.times)}")
-        return min(wanted, key=lambda times: times.median)
+        return min(wanted, key=lambda times: times.median).together(len(wanted))  # which was chosen for being fast
 
 
 class Runner:

@@ -94,7 +94,7 @@ def measured(
         return Measurement(name, samples, unit, conditions, confidence=level)
     if interval is None:
         return Measurement(name, (float(value),), unit, conditions)
-    if interval["low"] == interval["high"]:
+    if interval["low"] == interval["high"] and len(samples) == 1:
         return Measurement(name, samples, unit, conditions, law=Known(float(value)))
     law = Stated(float(value), **interval)
     return Measurement(name, samples, unit, conditions, law=law, confidence=level)

@@ -25,6 +25,7 @@ from tinytorch.perf.measuring.statistics import (
     Law,
     Percentile,
     Scale,
+    Turned,
     bonferroni,
     checked,
     dependence,
@@ -143,8 +144,9 @@ class Measurement:
 
     def _percentile(self, q: float, time: float) -> Percentile:
         scale, relative = self._scale, self.spread_between_runs
-        if scale is NUMBERS:
-            relative *= abs(percentile(self.samples, q))
+        if scale is NUMBERS:  # what changes the odds of a part by a factor moves a part near the whole by little
+            value = percentile(self.samples, q)
+            relative *= value * (1 - value) if self._is_part else abs(value)
         return Percentile(self.samples, scale, time, relative, q)
 
     @property
@@ -179,10 +181,13 @@ class Measurement:
     @cached_property
     def draws(self) -> Array:
         """Plausible values of the quantity, in ``unit``: see `tinytorch.perf.measuring.statistics.draws`."""
+        return self._draws(alone=False)
+
+    def _draws(self, *, alone: bool) -> Array:
         if isinstance(self._known, Drawn):
             return self._known.values
         content = hashlib.sha256(np.array(self.samples).tobytes()).hexdigest()
-        return draws(self._known, f"{self.name} {self.unit} {self.conditions.turns} {content}")
+        return draws(self._known, f"{self.name} {self.unit} {self.conditions.turns} {content}", alone=alone)
 
     def together(self, count: int) -> Measurement:
         """Return the same with the interval of one of ``count`` that are read together, all of which hold at 95 %.
@@ -270,18 +275,20 @@ class Measurement:
             raise ValueError(f"samples of {self.name!r} hold 0, so no rate can be made of them")
         if self.law is not None and 0.0 in self.interval:
             raise ValueError(f"interval of {self.name!r} holds 0, so no rate with ends can be made of it")
-        return self._changed(lambda value: quantity / value, name, unit)
+        return self._changed(lambda value: quantity / value, name, unit, falls=quantity > 0)
 
     def scaled(self, factor: float, unit: str | None = None, name: str | None = None) -> Measurement:
         """Return every sample times ``factor``, in ``unit`` if that changes."""
-        return self._changed(lambda value: value * factor, name, self.unit if unit is None else unit)
+        return self._changed(lambda value: value * factor, name, self.unit if unit is None else unit, falls=factor < 0)
 
-    def _changed(self, function: Callable[[Any], Any], name: str | None, unit: str) -> Measurement:
+    def _changed(self, function: Callable[[Any], Any], name: str | None, unit: str, *, falls: bool) -> Measurement:
         law: Law | None = None
         if isinstance(self.law, Known):
             law = Known(function(self.law.value))
+        elif isinstance(self.law, Drawn):
+            law = Drawn(function(self.law.value), function(self.law.values))
         elif self.law is not None:
-            law = Drawn(function(self.law.value), function(self.draws))
+            law = Turned(self.law, function, falls)
         samples = tuple(map(function, self.samples))
         conditions = self.conditions.rescaled()
         return Measurement(name or self.name, samples, unit, conditions, law=law, confidence=self.confidence)
@@ -323,8 +330,9 @@ def derived(
     """
     if not inputs:
         raise ValueError("inputs must hold at least one measurement")
-    medians = [one.median for one in inputs]
-    value = float(function(*medians))
+    medians = [np.float64(one.median) for one in inputs]
+    with np.errstate(all="ignore"):
+        value = float(function(*medians))
     first = next((at for at, one in enumerate(inputs) if one.n > 1), None)
     samples: tuple[float, ...] = (value,)
     if first is not None and math.isfinite(value):
@@ -340,7 +348,8 @@ def derived(
     if not all(one.is_counted or one.has_interval for one in inputs):
         return Measurement(name, (value,), unit, conditions)
     with np.errstate(all="ignore"):
-        law = Drawn(value, np.asarray(function(*(one.draws for one in inputs)), np.float64))
+        alone = sum(not one.is_counted for one in inputs) == 1
+        law = Drawn(value, np.asarray(function(*(one._draws(alone=alone) for one in inputs)), np.float64))
     made_of = Measurement(name, samples, unit, conditions, law=law, confidence=max(one.confidence for one in inputs))
     ends = made_of.interval
     if not (math.isfinite(value) and math.isfinite(ends.low) and math.isfinite(ends.high)):

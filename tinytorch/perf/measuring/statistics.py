@@ -87,28 +87,28 @@ def interval_of_law(law: Law, confidence: float) -> Interval:
     return Interval(min(low, law.value), max(high, law.value), confidence)
 
 
-def draws(law: Law, key: str) -> Array:
+def draws(law: Law, key: str, *, alone: bool = False) -> Array:
     """Return `DRAWS` plausible values of a quantity in an order of their own, which ``key`` decides.
 
     They are the quantiles at evenly spaced chances, so that they have no noise of drawing. Of two quantities with
     different keys the orders are independent; of one key they are the same. Intervals made of few samples are sometimes
     too wide and sometimes too narrow, and hold the truth as often as they say; in what is made of several, that
-    averages out, so that draws lie `_INWARD` nearer to the value.
+    averages out, so that draws lie `_INWARD` nearer to the value, unless the quantity stands ``alone``.
     """
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little")
-    return law.quantiles(np.random.default_rng(seed).permutation(_chances()))
+    return law.quantiles(np.random.default_rng(seed).permutation(_chances(1.0 if alone else _INWARD)))
 
 
 #: Deviates of draws over those of the law: with it ratios, predictions and fits hold the truth in 93 to 97 % of made
 #: series of ten or more samples, of which one or several are noisy (`tests/perf/measuring/test_coverage.py`).
-_INWARD = 0.92
+_INWARD = 0.9
 
 
-@lru_cache(maxsize=1)
-def _chances() -> Array:
+@lru_cache(maxsize=2)
+def _chances(inward: float) -> Array:
     from scipy.special import ndtr, ndtri
 
-    return np.asarray(ndtr(_INWARD * ndtri((np.arange(DRAWS) + 0.5) / DRAWS)))
+    return np.asarray(ndtr(inward * ndtri((np.arange(DRAWS) + 0.5) / DRAWS)))
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,24 @@ class Stated:
             ends = np.where(far < 0, math.log(self.value / self.low), math.log(self.high / self.value))
             return np.asarray(self.value * np.exp(far * ends))
         return np.asarray(self.value + far * np.where(far < 0, self.value - self.low, self.high - self.value))
+
+
+@dataclass(frozen=True)
+class Turned:
+    """The law of what rises, or falls, with one quantity: such as a rate with a time."""
+
+    law: Law
+    function: Callable[[Any], Any]
+    falls: bool
+
+    @property
+    def value(self) -> float:
+        """The estimate."""
+        return float(self.function(self.law.value))
+
+    def quantiles(self, chances: Array) -> Array:
+        """Return the bounds below which it lies with these chances: see `Law`."""
+        return np.asarray(self.function(self.law.quantiles(1 - chances if self.falls else chances)))
 
 
 @dataclass(frozen=True)
@@ -374,13 +392,13 @@ class Percentile:
     """The law of a percentile of what samples are drawn from, whatever its distribution.
 
     The number of samples below the true percentile is binomial, so that the percentile lies below the k-th of n with
-    the chance of less than k; between two samples k goes on as a fraction. Beyond the first and the last sample the law
-    goes on as a normal one would that these two and the median lie on. Samples count as no farther out than Tukey's
-    outer fences: a pause of the host says nothing of the calls that it did not hit. Of fewer than
+    the chance of less than k; between two samples k goes on as a fraction, on the side of the farther one. Beyond the first and the last sample the law
+    goes on as a normal one would that these two and the median lie on. Of fewer than
     `FEWEST_FOR_INTERVAL` samples the median has Student's law.
 
     Samples that depend on one another with the autocorrelation time ``time`` let the share that lies below the
-    percentile wander farther, by the root of ``time`` as a normal deviate. What runs differ by is independent of what
+    percentile wander farther, by the root of ``time`` as a normal deviate. They then count as no farther out than Tukey's
+    outer fences: a pause of the host says nothing of the calls that it did not hit. What runs differ by is independent of what
     samples of one run do: distances to the value are added in squares.
 
     Sources: A. D. Hutson, Calculating nonparametric confidence intervals for quantiles using fractional order
@@ -411,6 +429,8 @@ class Percentile:
         """Return the bounds below which it lies with these chances: see `Law`."""
         from scipy.special import ndtri
 
+        if min(self.samples) == max(self.samples) and not self.between_runs:
+            return np.full(np.shape(chances), self.value)
         deviates = ndtri(chances)
         middle = float(self.scale.to(np.array(self.value)))
         own = (self._of_few(deviates) if len(self.samples) < FEWEST_FOR_INTERVAL else self._of_ranks(deviates)) - middle
@@ -428,17 +448,29 @@ class Percentile:
 
     def _of_ranks(self, deviates: Array) -> Array:
         on_scale = np.sort(self.scale.to(np.array(self.samples)))
-        first, third = _quantiles(on_scale, 0.25, 0.75)
-        on_scale = np.clip(on_scale, first - 3 * (third - first), third + 3 * (third - first))
+        if self.time > 1:
+            first, third = _quantiles(on_scale, 0.25, 0.75)
+            on_scale = np.clip(on_scale, first - 3 * (third - first), third + 3 * (third - first))
         scores, share = _scores(on_scale.size), self.q / 100
         at, found = _score_of_percentile(on_scale.size, share)
         middle = float(np.interp(0.0, at, found))
         wanted = middle + math.sqrt(self.time) * (np.interp(deviates, at, found) - middle)
-        inside = np.interp(wanted, scores, on_scale)
+        inside = _outwards(wanted, scores, on_scale, middle)
         centre = median(on_scale)
         down, up = (centre - on_scale[0]) / scores[-1], (on_scale[-1] - centre) / scores[-1]
         beyond = np.minimum(wanted - scores[0], 0) * down + np.maximum(wanted - scores[-1], 0) * up
         return np.asarray(inside + beyond)
+
+
+def _outwards(wanted: Array, scores: Array, values: Array, middle: float) -> Array:
+    """Return the values at the wanted scores; between two of them nearer to the one that is farther from the middle.
+
+    By a power of the part of the way: where numbers lie on two levels, a straight line would end between these.
+    """
+    after = np.clip(np.searchsorted(scores, wanted), 1, scores.size - 1)
+    part = np.clip((wanted - scores[after - 1]) / (scores[after] - scores[after - 1]), 0.0, 1.0)
+    part = np.where(wanted < middle, part**1.25, 1 - (1 - part) ** 1.25)
+    return values[after - 1] + part * (values[after] - values[after - 1])
 
 
 #: Variance of the median of two to five normal numbers over that of their mean, at most.
