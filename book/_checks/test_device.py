@@ -3,13 +3,14 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from built_site import serve
 from gate_accessibility import check as accessibility_problems
 from made_page import made_page, opened_page
 from playwright.sync_api import Browser, expect
 
-from tinytorch.perf.measuring.statistics import median_interval
+from tinytorch.chapters.noise.runs import between_ranks
 
 EXPERIMENTS = ("memory", "acceleration", "noise")
 PLACES = "".join(f'<div class="device" data-experiment="{name}"></div>' for name in EXPERIMENTS)
@@ -25,7 +26,7 @@ def test_the_interval_is_the_books(browser: Browser, made: Path) -> None:
         for n in (6, 7, 9, 12, 15, 16, 40):
             samples = [float((7 * place) % n if n % 7 else place) for place in range(n)]
             low, high = page.evaluate("samples => device.interval(samples)", samples)
-            expected = median_interval(samples)
+            expected = between_ranks(np.array(samples))
             assert (low, high) == (expected.low, expected.high), n
         assert page.evaluate("device.interval([1, 2, 3, 4, 5])") is None
         assert page.evaluate("[device.median([3, 1, 2]), device.median([4, 1, 2, 3])]") == [2, 2.5]

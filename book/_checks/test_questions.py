@@ -14,16 +14,14 @@ CELL = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring import Counted
+from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.measuring.measurement import Measurement
-from tinytorch.perf.measuring.statistics import Interval, Stated
+from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report import Page
 page = Page("index")
 told = Conditions(statistic="median")
-ends, wide = Interval(1e-3, 1.3e-3, 0.97), Interval(1.8, 2.05, 0.97)
-page.number("gain", Measurement("speedup", (1.91,) * 8, "", told, law=Stated(1.91, wide.low, wide.high, wide.confidence)))
-page.number("latency", Measurement("a run", (1.12e-3,) * 7, "s", told, law=Stated(1.12e-3, ends.low, ends.high, ends.confidence)))
+page.number("gain", Measurement("speedup", (1.91,) * 8, "", told, law=Stated(1.91, 1.8, 2.05)))
+page.number("latency", Measurement("a run", (1.12e-3,) * 7, "s", told, law=Stated(1.12e-3, 1e-3, 1.3e-3)))
 page.number("share", Counted(0.4, "%", "a share"))
 page.number("parameters", 12345, unit="parameters", what="weights and biases")
 page.word("bottleneck", "slower", because="it gains {gain}")

@@ -12,7 +12,7 @@ globalThis.machines ??= {};
     (found?.rows ?? []).map((row) => new Map(found.columns.map((column, index) => [column.key, row[index]])));
 
   /** Whether a number has a place on logarithmic axes. */
-  const isShown = (number) => number?.value > 0 && machines.isResolved(number);
+  const isShown = (number) => number?.value > 0;
 
   const spread = (number) => number.interval ?? { low: number.value, high: number.value };
 

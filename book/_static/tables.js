@@ -7,7 +7,7 @@
   const sortKey = (cell) => {
     if (cell.dataset.value !== undefined) return Number(cell.dataset.value);
     const text = cell.textContent.trim();
-    return ["–", "not resolved"].includes(text) ? null : text;
+    return text === "–" ? null : text;
   };
 
   const compareKeys = (a, b) => {

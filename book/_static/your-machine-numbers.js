@@ -5,7 +5,6 @@ globalThis.machines ??= {};
 
 {
   const NO_BREAK = "\u00a0";
-  const NOT_RESOLVED = "not resolved";
   const MOST_DIGITS = 4;
   const DIGITS_WITHOUT_INTERVAL = 3;
   const STEPS = [[1, ""], [1e3, "k"], [1e6, "M"], [1e9, "G"], [1e12, "T"]];
@@ -114,9 +113,9 @@ globalThis.machines ??= {};
     const ends = low === high ? low : `${low} to ${high}`;
     const withUnit = (text) => `${text}${joiner}${symbol}`;
     return {
-      cell: withUnit(digits || ends || NOT_RESOLVED),
+      cell: withUnit(digits || ends),
       beside: digits && low !== high ? `(${ends})` : "",
-      text: withUnit(digits || (low ? `between ${low} and ${high}` : NOT_RESOLVED)),
+      text: withUnit(digits || `between ${low} and ${high}`),
       interval: ends ? withUnit(ends) : "",
     };
   };
@@ -159,16 +158,11 @@ globalThis.machines ??= {};
     return formatted(written(BigInt(value), 0), unit === "1" ? "" : unit);
   };
 
-  /** Whether anything is known of where a record's number lies: several samples without an interval tell nothing. */
-  machines.isResolved = ({ interval, n }) => interval !== null || !(n > 1);
-
   /** Units in which a whole number that was computed is no count: it is as approximate as what it was computed from. */
   const COMPUTED = ["", "s", ...FRACTIONS];
 
   /** A record's number as the book shows it, in the parts of `formatted`. */
-  machines.numberText = (number) => {
-    const { value, unit, interval, kind } = number;
-    if (!machines.isResolved(number)) return formatted("", "");
+  machines.numberText = ({ value, unit, interval, kind }) => {
     const exact = kind === "counted" || (kind === "derived" && !COMPUTED.includes(unit));
     return machines.formatNumber(value, unit, interval && [interval.low, interval.high], exact);
   };

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from built_pages import check_site
 
-UNRESOLVED = '<button class="measured" popovertarget="a">not resolved</button><span popover id="a"></span>'
 GOOD = (
     '<main><h1 id="top">Title</h1><p>Text with <code>nan</code>, and infinity.</p><a href="#top">up</a>'
-    f'<p>{UNRESOLVED}</p><table><tr><td class="numeric">not resolved</td></tr></table></main>'
+    '<p><button class="measured" popovertarget="a">between 0.9 and 9×</button><span popover id="a"></span></p>'
+    '<table><tr><td class="numeric">0.9 to 9</td></tr></table></main>'
 )
 
 

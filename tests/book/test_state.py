@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from docutils import nodes
 from measured_book.names import split_reference
-from measured_book.records.store import PageRecords
+from measured_book.records.store import Agreement, PageRecords
 from measured_book.state import BookState, Outline, short_titles
 
 from tinytorch.report.records import ABSENT
@@ -48,14 +48,14 @@ def test_pages_that_depend_on_a_page_are_written_again_once() -> None:
     assert book.begin_writing(OUTLINE, {}) == set(), "they are named once"
 
 
-def test_a_page_that_gives_what_it_gave_changes_no_other_and_keeps_its_widened_intervals() -> None:
+def test_a_page_that_gives_what_it_gave_changes_no_other_and_keeps_how_it_agrees() -> None:
     book = state("a", "b", "late")
     book.of("a").uses, book.of("late").tells_of_all_pages = {"b"}, True
-    book.of("b").records = PageRecords("b", {"total": {"value": 1}}, repeated=3)
+    book.of("b").records = PageRecords("b", {"total": {"value": 1}}, agreement=Agreement(3))
     book.forget("b")
     book.of("b").records = PageRecords("b", {"total": {"value": 1}})
     assert book.begin_writing(OUTLINE, {}) == {"b"}
-    assert book.records["b"].repeated == 3
+    assert book.records["b"].agreement == Agreement(3)
     book.forget("b")
     book.of("b").records = PageRecords("b", {"total": {"value": 2}})
     assert book.begin_writing(OUTLINE, {}) == {"a", "b", "late"}

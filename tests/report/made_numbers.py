@@ -14,8 +14,7 @@ def bounded(
     name: str = "a run",
     n: int = 6,
     conditions: Conditions | None = None,
-    confidence: float = 0.97,
 ) -> Measurement:
     """Return a median of ``n`` samples with the interval from ``low`` to ``high``."""
     told = (conditions or Conditions()).told_as("median")
-    return Measurement(name, (value,) * n, unit, told, law=Stated(value, low, high, confidence))
+    return Measurement(name, (value,) * n, unit, told, law=Stated(value, low, high))

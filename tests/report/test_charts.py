@@ -28,7 +28,7 @@ class Point:
 
 
 def run(seconds: float) -> Measurement:
-    return Measurement("a run", tuple(seconds * each for each in np.linspace(0.9, 1.1, 9)), "s")
+    return Measurement("a run", tuple(seconds * (1 + 0.025 * k) for k in (1, -3, 4, -1, 0, 3, -4, 2, -2)), "s")
 
 
 ROWS = [

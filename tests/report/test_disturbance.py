@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from tinytorch.perf.measuring.noise import NoiseFloor
 
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Measurement, difference, ratio
@@ -45,7 +44,6 @@ def of_both(before: float, after: float, monkeypatch: pytest.MonkeyPatch) -> lis
     page.word("ratio-word", Verdict.FASTER, because="it is {ratio}")
     page.word("more-word", "more", because="it is {more}")
     page.claim("claim", statement="Fast.", source="Folklore", quote="So.", verdict=SUPPORTED, evidence="It is {ratio}.")
-    page.noise = NoiseFloor("made", (), Measurement("made", (1.001,), ""))
     page.compare("compared", compare_paired(one, other, matters=0))
     return [record.body["outcome"] for record in page.records if record.kind in KINDS]
 
@@ -129,7 +127,6 @@ def test_a_word_in_a_table_is_withheld_as_a_word_in_the_text_is(monkeypatch: pyt
     assert page.withhold_if_disturbed(slow, timed(1.0), timed(0.5)) == withheld
     assert page.withhold_if_disturbed(OPEN, timed(0.5)) == OPEN
     assert page.withhold_if_disturbed("slow", timed(1.0)) == slow
-    page.noise = NoiseFloor("made", (), Measurement("made", (1.001,), ""))
     made = compare_paired(*interleaved(1.0, 0.5), matters=0)
     assert page.judged(made).verdict == Verdict.WITHHELD
     monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 0.0)

@@ -1,7 +1,6 @@
 """What a reader's notebook shows below a cell: every kind of record, whole, safe and without a style sheet."""
 
 import io
-import math
 from html import escape
 from typing import Any
 
@@ -10,9 +9,8 @@ from bs4 import BeautifulSoup
 from PIL import Image
 
 from tests.report.made_numbers import bounded
-from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured
+from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, derived
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, subplots
 from tinytorch.report.layouts import WIDE
@@ -46,22 +44,24 @@ def test_a_number_is_found_by_the_name_that_prose_has(page: Page) -> None:
     assert shown.text.startswith("again: 1.12\u00a0ms (")
 
 
-LOST = Measurement("gain", (1.0, 2.0), "", law=Stated(1.5, -math.inf, math.inf, math.nan))
-
-
 @pytest.mark.parametrize(
     ("value", "text", "html"),
     [
         (  # what is shown by its ends does not say them twice
             bounded(1.05, 0.9, 9.0, name="gain"),
-            "between 0.9 and 9× (97% interval, n = 6)",
-            "between 0.9 and 9× 97% interval, n = 6; gain",
+            "between 0.9 and 9× (95% interval, n = 6)",
+            "between 0.9 and 9× 95% interval, n = 6; gain",
         ),
-        (LOST, "not resolved (n = 2)", "not resolved n = 2; gain"),
-        (
-            Measurement("gain", (1.0, 1.2, 1.1), ""),
-            "1.10× (samples: 1.00, 1.20 and 1.10×)",
-            "1.10× samples: 1.00, 1.20 and 1.10×; gain",
+        (Measurement("gain", (1.1,), ""), "1.10×", "1.10× gain"),
+        (  # of several that are read together
+            bounded(1.2, 1.1, 1.3, name="gain").together(10),
+            "1.20× (99.5% interval 1.05 to 1.35×, n = 6)",
+            "1.20× 99.5% interval 1.05 to 1.35×, n = 6; gain",
+        ),
+        (  # what was computed of others
+            derived("area", lambda side: side**2, bounded(1.2, 1.1, 1.3, n=1)),
+            "1.4× (95% interval 1.2 to 1.7×)",
+            "1.4× 95% interval 1.2 to 1.7×; area",
         ),
         (
             Modelled(0.5, "s", "half of it", "a law"),

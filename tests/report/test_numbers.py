@@ -5,13 +5,13 @@ from decimal import Decimal, localcontext
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tinytorch.perf.benchmarking.comparing import compare_sizes
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.statistics import Interval, Stated
+from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report.numbers import (
     NO_BREAK,
     SCALES,
@@ -20,13 +20,12 @@ from tinytorch.report.numbers import (
     format_measurement,
     format_number,
     format_record,
-    format_samples,
     interval_name,
     interval_of,
     scales_of,
     unbroken,
 )
-from tinytorch.report.records import number_body
+from tinytorch.report.records import measurement_from_record, number_body
 
 UNITS = [*SCALES, "items/s"]
 #: What each sign behind digits stands for.
@@ -167,30 +166,24 @@ def test_no_digit_is_finer_than_a_quarter_of_the_interval_nor_beyond_the_fourth(
         assert "." not in shown.digits or step <= width / 4 or significant == 4
 
 
-samples = st.lists(st.floats(min_value=-1e6, max_value=1e6), min_size=1, max_size=40)
-ends_of_any_kind = st.sampled_from([-math.inf, math.inf, math.nan]) | st.floats(min_value=-10, max_value=10)
+samples = st.lists(st.integers(-(10**9), 10**9).map(lambda value: value / 1000), min_size=1, max_size=40)
 
 
-@given(samples, units, st.none() | st.tuples(ends_of_any_kind, ends_of_any_kind, st.sampled_from([math.nan, 0.95])))
-def test_a_measurement_and_its_record_are_shown_alike_and_never_without_end(
-    values: list[float], unit: str, bounds: tuple[float, float, float] | None
+@given(samples, units, st.none() | st.tuples(*[st.floats(min_value=0.001, max_value=10)] * 2))
+def test_a_measurement_its_record_and_what_comes_back_of_it_are_shown_alike(
+    values: list[float], unit: str, margins: tuple[float, float] | None
 ) -> None:
-    """The number's text from the notebook and from the page's record is one, and no sentinel is shown as a bound."""
+    """The number's text from the notebook, from the page's record and from a measurement made of this is one."""
     made = Measurement("run", tuple(values), unit)
-    if bounds is not None:
-        low, high = (bounds[0], bounds[1]) if not bounds[0] > bounds[1] else (bounds[1], bounds[0])
-        told, ends = Conditions(statistic="it"), Interval(low, high, bounds[2])
-        made = Measurement(
-            "run", made.samples, unit, told, law=Stated(made.median, ends.low, ends.high, ends.confidence)
-        )
+    if margins is not None:
+        law = Stated(made.median, made.median - margins[0], made.median + margins[1])
+        made = Measurement("run", made.samples, unit, Conditions(statistic="it"), law=law)
+    assume(math.isfinite(made.interval.high))  # two samples many powers of ten apart
     shown = format_measurement(made)
-    body: dict[str, Any] = number_body("key", made)
-    assert (shown.text, shown.interval) == (format_record(body).text, format_record(body).interval)
-    known = all(map(math.isfinite, (made.interval.low, made.interval.high, made.interval.confidence)))
-    if not known and made.n > 1:
-        assert (shown.text, shown.cell_text, shown.interval, shown.beside) == ("not resolved", "not resolved", "", "")
-    else:
-        read_text(shown.text)
+    body: dict[str, Any] = {"key": "key", **number_body("key", made)}
+    for again in (format_record(body), format_measurement(measurement_from_record(body))):
+        assert (shown.text, shown.interval) == (again.text, again.interval)
+    read_text(shown.text)
 
 
 @given(st.lists(reals, min_size=2, max_size=2), units)
@@ -286,7 +279,7 @@ def test_what_is_no_finite_number_or_interval_is_refused(
     [
         (Measurement("bytes", (4096.0,), "B"), "4,096\u00a0B", ""),
         (Measurement("run", (2.0,), "s"), "2.00\u00a0s", ""),
-        (Measurement("a share", (2.0,), "", law=Stated(2.0, 1.8, 2.2, 0.95)), "2.0×", "1.8 to 2.2×"),
+        (Measurement("a share", (2.0,), "", law=Stated(2.0, 1.8, 2.2)), "2.0×", "1.8 to 2.2×"),
     ],
 )
 def test_one_sample_is_exact_if_it_is_of_bytes_and_has_no_interval(made: Measurement, text: str, interval: str) -> None:
@@ -306,24 +299,11 @@ def test_a_column_gets_the_unit_of_its_middle() -> None:
     assert common_scale([], "B").symbol in {scale.symbol for scale in scales_of("B")}
 
 
-@pytest.mark.parametrize(
-    ("samples", "unit", "said"),
-    [
-        ((0.5,), "s", "500 ms"),
-        ((1.3e-3, 0.9e-3, 1.0e-3), "s", "1.30, 0.900 and 1.00 ms"),
-        (tuple(range(101)), "", "101 samples between 0 and 100×, half of them between 25.0 and 75.0×"),
-    ],
-)
-def test_samples_are_shown_in_one_unit_and_of_many_how_they_lie(
-    samples: tuple[float, ...], unit: str, said: str
-) -> None:
-    assert format_samples(samples, unit).replace("\u00a0", " ") == said
-
-
 def test_a_confidence_below_one_is_never_shown_as_all() -> None:
     shown = [format_confidence(value) for value in (0.95, 0.9609, 0.9969, 0.99937, 1.0)]
     assert shown == ["95%", "96%", "99.6%", "99.9%", "100%"]
     assert format_confidence(1 - 0.05 / 100_000) == "99.9999%"
+    assert interval_name(0.95) == "95% interval"
 
 
 @pytest.mark.parametrize(
@@ -337,17 +317,12 @@ def test_a_typed_number_stays_on_the_line_of_its_unit(typed: str, held: str) -> 
     assert unbroken(typed) == held.replace("_", NO_BREAK)
 
 
-@pytest.mark.parametrize(
-    ("after", "shown", "interval"),
-    [((512.0, 512.0), "4.00×", None), ((500.0, 512.0), "4.05×", Interval(4.0, 2048 / 500, 1.0))],
-)
-def test_a_ratio_of_bytes_is_a_point_or_holds_all_samples(
-    after: tuple[float, ...], shown: str, interval: Interval | None
-) -> None:
+@pytest.mark.parametrize(("after", "shown"), [((512.0, 512.0), "4.00×"), ((508.0, 516.0, 512.0) * 4, "4.00×")])
+def test_a_ratio_of_bytes_is_a_point_or_has_an_interval(after: tuple[float, ...], shown: str) -> None:
     sides = Measurement("old", (2048.0, 2048.0), "B", Conditions()), Measurement("new", after, "B", Conditions())
     saved = compare_sizes(*sides, ("old", "new")).estimate
-    assert interval_of(saved) == interval
+    interval = interval_of(saved)
+    assert (interval is None) is (len({*after}) == 1)
+    assert interval is None or 2048 / 520 < interval.low < 4.0 < interval.high < 2048 / 504
     assert format_measurement(saved).text == shown
-    assert interval_name(1.0) == "all samples"
-    assert interval_name(0.95) == "95% interval"
     assert number_body("saved", saved)["value"] == saved.median

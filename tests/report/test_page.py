@@ -3,19 +3,19 @@
 import gc
 import math
 from collections.abc import Callable
+from dataclasses import astuple
 from typing import Any
 
-import numpy as np
 import pytest
-from tinytorch.perf.measuring.noise import NoiseFloor
 
+from tests.report.made_numbers import bounded
 from tinytorch.perf.engines.snippets import Printed
 from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.comparison import Comparison, compare_paired, judged
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
 from tinytorch.report.notebook_view import BUILDING, RECORD_MIME
-from tinytorch.report.page import NOISE_KEY, PROVENANCE_KEY
+from tinytorch.report.page import PROVENANCE_KEY
 from tinytorch.report.records import measurement_from_record
 
 RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
@@ -23,26 +23,14 @@ SUPPORTED = Judgement(Verdict.SUPPORTED)
 SAID: dict[str, Any] = {"statement": "So.", "source": "Someone", "quote": "So."}
 
 
-def compared(ratio: float, matters: float = 0.01) -> Comparison:
-    noise = np.random.default_rng(0).normal(1, 1e-4, 40)
-    return compare_paired(ratio * noise, np.ones(40), matters)
+def compared(ratio: float, matters: float = 0.01, half: float = 0.003) -> Comparison:
+    """Return a comparison whose interval reaches by a factor of 1 + half to either side."""
+    return judged(bounded(ratio, ratio / (1 + half), ratio * (1 + half)), ("before", "after"), matters)
 
 
 @pytest.fixture
 def page() -> Page:
     return Page("sample")
-
-
-def test_noise_floor_is_recorded_when_a_comparison_first_needs_it(page: Page) -> None:
-    assert [record.key for record in page.records] == [PROVENANCE_KEY]
-    for key in ("one", "other"):
-        page.compare(key, compared(2.0))
-    keys = [PROVENANCE_KEY, NOISE_KEY, "one", "one-verdict", "other", "other-verdict"]
-    assert [record.key for record in page.records] == keys
-    floor = page.records[1].body
-    assert floor["value"] == page.noise.ratio > 1
-    assert floor["unit"] == ""
-    assert "against itself" in floor["what"]
 
 
 def test_nothing_is_recorded_when_something_is_wrong(page: Page) -> None:
@@ -98,31 +86,32 @@ def test_a_build_takes_all_but_drawings_and_notes_from_records(page: Page, monke
 
 
 @pytest.mark.parametrize(
-    ("ratio", "matters", "floor", "word", "outcome"),
+    ("ratio", "matters", "half", "word", "outcome"),
     [
-        (1.05, 0.01, 1.002, "faster", "decided"),
-        (0.95, 0.01, 1.002, "slower", "decided"),
-        (1.005, 0.01, 1.002, "faster", "decided"),
-        (1.0, 0.01, 1.002, "no difference beyond 0.2 %", "no difference"),
-        (1.0, 0.1, 1.06, "no difference beyond 6 %", "no difference"),
-        (1.05, 0.01, 1.06, "between 6 % slower and 6 % faster", "open"),
-        (0.95, 0, 1.06, "between 6 % slower and 6 % faster", "open"),
-        (1.0, 0.01, 1.06, "between 6 % slower and 6 % faster", "open"),
-        (1.0, 0, 1.002, "between 0.2 % slower and 0.2 % faster", "open"),
+        (1.05, 0.01, 0.002, "faster", "decided"),
+        (0.95, 0.01, 0.002, "slower", "decided"),
+        (1.005, 0.01, 0.002, "faster", "decided"),
+        (1.0, 0.01, 0.002, "no difference beyond 0.2 %", "no difference"),
+        (1.0, 0.1, 0.06, "no difference beyond 6 %", "no difference"),
+        (1.05, 0.01, 0.08, "between 2.9 % slower and 14 % faster", "open"),
+        (0.95, 0, 0.08, "between 14 % slower and 2.6 % faster", "open"),
+        (1.0, 0.01, 0.06, "between 6 % slower and 6 % faster", "open"),
+        (1.0, 0, 0.002, "between 0.2 % slower and 0.2 % faster", "open"),
     ],
 )
-def test_a_verdict_is_what_the_interval_and_the_noise_floor_leave(
-    page: Page, ratio: float, matters: float, floor: float, word: str, outcome: str
+def test_a_verdict_is_what_the_interval_leaves(
+    page: Page, ratio: float, matters: float, half: float, word: str, outcome: str
 ) -> None:
-    comparison = compared(ratio, matters)
-    page.noise = NoiseFloor("made", (), Measurement("made", (floor,), ""))
+    comparison = compared(ratio, matters, half)
     page.compare("change", comparison)
     number, verdict = page.records[-2:]
     assert (number.key, verdict.key) == ("change", "change-verdict")
     assert (verdict.body["word"], verdict.body["outcome"], verdict.body["fixed"]) == (word, outcome, False)
-    assert number.body["value"] == pytest.approx(ratio, rel=1e-3)
-    low = 1 / floor if outcome == "open" else comparison.interval.low  # an open word and its number agree
-    assert number.body["interval"]["low"] == low
+    assert number.body["value"] == ratio
+    assert [number.body["interval"][end] for end in ("low", "high")] == pytest.approx(
+        [ratio / (1 + half), ratio * (1 + half)]
+    )
+    assert verdict.body["tests"][0]["interval"] == number.body["interval"]
     assert "{change}" in verdict.body["because"]
     page.table("changes", {"new": {"change": comparison}}, {"name": "Version", "change": "It is"}, caption="c")
     assert page.records[-1].body["rows"][0]["change"] == {
@@ -138,12 +127,13 @@ def test_a_comparison_takes_both_of_its_keys_or_none(page: Page) -> None:
 
 
 def test_the_interval_of_a_statistic_survives_its_record(page: Page) -> None:
-    ratio = compared(1.05).estimate
-    tail = Measurement("calls", tuple(float(i) for i in range(1, 401)), "s").tail(99)
+    ratio = compare_paired([1.05, 1.06, 1.04] * 3, [1.0] * 9, 0).estimate
+    tail = Measurement("calls", tuple(float(i * 7 % 401) for i in range(1, 401)), "s").tail(99)
     for key, made in (("ratio", ratio), ("tail", tail)):
         page.number(key, made)
         again = measurement_from_record(page.records[-1])
-        assert (again.median, again.interval) == (made.median, made.interval)
+        assert again.median == made.median
+        assert astuple(again.interval) == pytest.approx(astuple(made.interval), rel=1e-12)
         assert again.conditions.statistic == made.conditions.statistic
 
 

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Any
 
 import numpy as np
@@ -194,13 +194,27 @@ def test_a_measurement_comes_back_from_its_record(values: list[float], unit: str
     assert back.body["interval"] == (interval and {name: getattr(interval, name) for name in back.body["interval"]})
 
 
-@pytest.mark.parametrize("bounds", [(-math.inf, math.inf, math.nan), (0.5, math.inf, 0.95), (0.5, 2.0, math.nan)])
-def test_samples_that_tell_no_ends_have_no_interval_and_get_none_back(bounds: tuple[float, float, float]) -> None:
-    made = Measurement("gain", (1.0, 1.1, 1.2), "", Conditions(statistic="mean"), law=Stated(1.1, *bounds))
-    body = number_body("key", made)
-    assert (body["interval"], body["n"], body["value"]) == (None, 3, 1.1)
-    back = measurement_from_record(json.loads(json.dumps({"key": "key", **body}, allow_nan=False)))
-    assert (back.median, interval_of(back)) == (1.1, None)
+def again(made: Measurement) -> Measurement:
+    """Return what comes back of a measurement from its record."""
+    return measurement_from_record(json.loads(json.dumps({"key": "key", **number_body("key", made)}, allow_nan=False)))
+
+
+MEAN = Measurement("gain", (1.0, 1.1, 1.2), "", Conditions(statistic="mean"), law=Stated(1.1, 0.9, 1.2))
+
+
+@pytest.mark.parametrize("made", [MEAN, MEAN.together(8), Measurement("a run", (1.5,) * 40, "s").tail(90)])
+def test_another_statistic_comes_back_with_its_interval(made: Measurement) -> None:
+    back = again(made)
+    assert (back.median, back.n, back.is_counted) == (made.median, made.n, False)
+    assert astuple(back.interval) == pytest.approx(astuple(made.interval))
+    wider = back.interval_at(0.99)
+    assert astuple(wider) == pytest.approx(astuple(made.interval_at(0.99)))
+
+
+def test_a_number_at_the_level_of_several_comes_back_at_it_and_one_sample_without_an_interval() -> None:
+    assert again(RUN.together(8)).interval == RUN.together(8).interval
+    once = again(Measurement("gain", (1.5,), "", Conditions(statistic="mean")))
+    assert (once.median, interval_of(once)) == (1.5, None)
 
 
 @pytest.mark.parametrize("key", ["", "Latency", "a b", "-a", "a--b", "ä", "a_b"])

@@ -70,7 +70,7 @@ def test_the_markers_on_the_flat_roofs_are_their_ridge_points_and_integers_have_
 
 
 #: Where points crowd: on a slope, on the flat roof, and beside one another.
-CROWDED = [placed(f"{rows} rows, {share}", rows, share) for rows in (1, 2, 3, 48, 999) for share in (0.3, 0.98)]
+CROWDED = [placed(f"{rows} rows, {share}", rows, share, 0.015) for rows in (1, 2, 3, 48, 999) for share in (0.3, 0.98)]
 
 
 @pytest.mark.parametrize("layout", [WIDE, NARROW], ids=lambda layout: layout.name)
@@ -78,7 +78,7 @@ CROWDED = [placed(f"{rows} rows, {share}", rows, share) for rows in (1, 2, 3, 48
 @pytest.mark.parametrize("points", [POINTS, CROWDED], ids=["few", "crowded"])
 def test_names_can_be_read_and_lie_on_no_line(points: list[Placed], close: bool, layout: Layout) -> None:
     near = [(name, None, 400e9 / (1 + 0.1 * k)) for k, (name, _, _) in enumerate(LEVELS)]  # nearly on one another
-    made = made_ceilings(noise=0.05, levels=near if close else LEVELS)
+    made = made_ceilings(noise=0.015, levels=near if close else LEVELS)
     figure = roofline_figure(points, made)
     settle(figure)
     with laid_out(figure, layout):

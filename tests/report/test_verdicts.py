@@ -2,13 +2,14 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
+from jsonschema import Draft202012Validator
 
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tests.report.made_numbers import bounded
+from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
 from tinytorch.report import Page
-from tinytorch.report.provenance import BY_MORE
+from tinytorch.report.records import page_file, schema
 from tinytorch.report.verdicts import Claim, placeholders, split_at_placeholders
 
 SUPPORTED = Judgement(Verdict.SUPPORTED)
@@ -44,14 +45,20 @@ def test_braces_hold_keys_only(text: str) -> None:
         placeholders(text, "key")
 
 
-@pytest.mark.parametrize("wanders", [True, False])
-def test_a_claim_left_open_by_a_wider_interval_than_is_shown_says_so(wanders: bool) -> None:
-    draw = np.random.default_rng(0)
-    noise = draw.normal(0, 0.01, 40)
-    times = 1.0 + (np.cumsum(noise) if wanders else noise)
-    page = Page("c")
-    page.number("time", Measurement("a call", tuple(times.tolist()), "s"))
-    made = page.claim(
-        "c", statement="It is so.", source="Me", quote="so", verdict=Judgement(Verdict.OPEN), evidence="It took {time}."
-    )
-    assert made.record.body["evidence"] == (f"It took {{time}}. {BY_MORE}" if wanders else "It took {time}.")
+@pytest.mark.parametrize(
+    ("measured", "interval", "more"),
+    [
+        (bounded(1.0, 0.9, 1.2), (0.9, 1.2, 0.95), {}),
+        (Measurement("a run", (1.5,), "s"), None, {}),
+        (Counted(4096, "B", "weights"), (4096, 4096, 0.95), {"counted": True}),
+    ],
+)
+def test_a_record_keeps_the_interval_of_each_test_of_a_single_sample_none_and_of_a_count_that_it_is_one(
+    measured: Measurement, interval: tuple[float, float, float] | None, more: dict[str, bool]
+) -> None:
+    page = Page("p")
+    page.number("it", measured)
+    (made,) = page.word("w", verdict_between(measured, low=0.5), because="it is {it}").record.body["tests"]
+    assert (made["interval"] and tuple(made["interval"].values())) == (interval and pytest.approx(interval))
+    assert {name: value for name, value in made.items() if name == "counted"} == more
+    Draft202012Validator(schema()).validate(page_file("p", page.records))

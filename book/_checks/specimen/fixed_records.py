@@ -1,9 +1,6 @@
 """Measurements that nobody took, on a machine that does not exist: the specimen's picture must not depend on ours."""
 
-import math
 from typing import Any
-
-from tinytorch.perf.measuring.noise import NoiseFloor
 
 import tinytorch.report.page as pages
 from tinytorch.perf.measuring.conditions import Conditions
@@ -11,18 +8,18 @@ from tinytorch.perf.measuring.measurement import Measurement
 from tinytorch.perf.measuring.statistics import Stated
 
 
-def fixed(name: str, value: float, low: float, high: float, unit: str = "", confidence: float = 0.98) -> Measurement:
+def fixed(name: str, value: float, low: float, high: float, unit: str = "") -> Measurement:
     """Return seven samples with a median and an interval that are given."""
     conditions = Conditions(inner_loops=4, statistic="median")
-    return Measurement(name, (value,) * 7, unit, conditions, law=Stated(value, low, high, confidence))
+    return Measurement(name, (value,) * 7, unit, conditions, law=Stated(value, low, high))
 
 
 BEFORE = fixed("before", 1.12e-3, 1.0e-3, 1.3e-3, "s")
 AFTER = fixed("after", 0.56e-3, 0.5e-3, 0.65e-3, "s")
 SPEEDUP = fixed("before / after", 2.0, 1.93, 2.02)
-#: An interval wider than its value, and samples that tell no ends of one.
+#: An interval wider than its value, and one sample, which has none.
 WIDE = fixed("before / busy", 1.2, 0.9, 9.0)
-OPEN = fixed("before / unknown", 2.0, -math.inf, math.inf, confidence=math.nan)
+ONCE = Measurement("before / unknown", (2.0,), "", Conditions())
 WHEN = "2026-01-01T00:00:00+00:00"
 PROVENANCE: dict[str, Any] = {
     "machine": {
@@ -45,10 +42,5 @@ PROVENANCE: dict[str, Any] = {
 
 def fix_provenance(machine: dict[str, Any] = PROVENANCE["machine"]) -> None:
     """Make pages of this process say that they were made at a fixed time on a fixed machine."""
-    floor = fixed("the same code against itself", 1.02, 1.01, 1.03)
-    for name, value in {
-        "provenance": lambda: {**PROVENANCE, "machine": machine},
-        "now": lambda: WHEN,
-        "small_noise_floor": lambda: NoiseFloor("nothing", (), floor),
-    }.items():
+    for name, value in {"provenance": lambda: {**PROVENANCE, "machine": machine}, "now": lambda: WHEN}.items():
         setattr(pages, name, value)

@@ -1,13 +1,13 @@
-"""Calls that several pages time: whose intervals are widened, to what and why; and factors that miss their total."""
+"""Calls that several pages time: which disagree, and what is said of them; and factors that miss their total."""
 
-from itertools import combinations
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_book.records.agreement import compare_calls, unequal_products, widen
-from measured_book.records.store import PageRecords, Place, Widened
+from measured_book.records import agreement
+from measured_book.records.agreement import agree, compare_calls, unequal_products
+from measured_book.records.store import Agreement, PageRecords, Place
 from measured_book.state import BookState
 
 from tinytorch.perf.measuring.conditions import Conditions
@@ -45,45 +45,39 @@ def with_table(made: PageRecords, *cells: Json) -> PageRecords:
     return made
 
 
-def compared(*pages: PageRecords) -> dict[str, tuple[int, dict[Place, Widened]]]:
+def compared(*pages: PageRecords) -> dict[str, Agreement]:
     return compare_calls({page.docname: page for page in pages})
 
 
-def ends(found: dict[Place, Widened]) -> dict[Place, Ends]:
-    return {place: (wider.low, wider.high) for place, wider in found.items()}
-
-
-def test_intervals_apart_are_widened_to_hold_both_and_say_what_they_hold() -> None:
+def test_intervals_apart_are_told_on_both_pages_with_what_the_other_found() -> None:
     found = compared(page("a", time=number(1.0, 2.0)), page("b", other=number(3.0, 4.0)))
-    assert ends(found["a"][1]) == {Place("time"): (1.0, 4.0)}
-    assert ends(found["b"][1]) == {Place("other"): (1.0, 4.0)}
-    because = found["a"][1][Place("time")].because
-    assert because.startswith("to hold what the same call took elsewhere: ")
-    assert because.endswith(" on the page “b”")
-    assert "3" in because
+    ours, theirs = found["a"].apart, found["b"].apart
+    assert ([*ours], [*theirs]) == ([Place("time")], [Place("other")])
+    assert ours[Place("time")].replace("\u00a0", " ") == (
+        "1.5 s (95% interval 1.0 to 2.0 s, n = 9) here, 3.5 s (95% interval 3.0 to 4.0 s, n = 9) on the page “b”"
+    )
+    assert theirs[Place("other")].startswith("3.5")
 
 
 def test_cells_are_compared_as_numbers_are() -> None:
     made = with_table(page("a"), number(1.0, 2.0), number(9.0, 9.5, conditions={}))
     found = compared(made, page("b", time=number(3.0, 4.0)))
-    assert ends(found["a"][1]) == {Place("all", 0, "time"): (1.0, 4.0)}
-    made.widened = found["a"][1]
-    shown = [row["time"] for row in made.shown("all")["rows"]]
-    assert [(cell["interval"]["low"], cell["interval"]["high"]) for cell in shown] == [(1.0, 4.0), (9.0, 9.5)]
+    assert [*found["a"].apart] == [Place("all", 0, "time")]
     assert made.records["all"]["rows"][0]["time"] == number(1.0, 2.0), "what was measured stays"
 
 
 def test_intervals_that_touch_stay_and_words_and_verdicts_among_cells_are_no_times() -> None:
     judged: Json = {"word": "faster", "outcome": "decided", "fixed": False, "tests": []}
     made = with_table(page("a", time=number(1.0, 2.0)), judged)
-    assert compared(made, page("b", time=number(2.0, 3.0))) == {"a": (1, {}), "b": (1, {})}
+    assert compared(made, page("b", time=number(2.0, 3.0))) == {"a": Agreement(1), "b": Agreement(1)}
 
 
-def test_an_interval_need_hold_only_what_it_does_not_touch() -> None:
+def test_only_those_that_do_not_touch_disagree() -> None:
     pages = [page("a", time=number(1.0, 2.0)), page("b", time=number(2.0, 4.0)), page("c", time=number(3.0, 5.0))]
     found = compared(*pages)
-    assert ends(found["a"][1]) == ends(found["c"][1]) == {Place("time"): (1.0, 5.0)}
-    assert found["b"] == (1, {})
+    assert [*found["a"].apart] == [*found["c"].apart] == [Place("time")]
+    assert "“b”" not in found["a"].apart[Place("time")]
+    assert found["b"] == Agreement(1)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +93,7 @@ def test_an_interval_need_hold_only_what_it_does_not_touch() -> None:
 )
 def test_only_times_of_one_call_on_other_pages_are_compared(other: Json) -> None:
     alone = page("a", time=number(1.0, 2.0), again=number(3.0, 4.0))
-    assert compared(alone, page("b", time=other))["a"] == (0, {}), "nor with times of the page itself"
+    assert compared(alone, page("b", time=other))["a"] == Agreement(), "nor with times of the page itself"
 
 
 def _ends(pair: Ends) -> Ends:
@@ -110,38 +104,33 @@ SOME = st.tuples(st.floats(0.1, 10), st.floats(0.1, 10)).map(_ends)
 
 
 @given(st.lists(SOME, min_size=2, max_size=5))
-def test_what_is_shown_contradicts_no_other_page_and_holds_what_was_measured(intervals: list[Ends]) -> None:
-    pages = [page(f"p{index}", time=number(*each)) for index, each in enumerate(intervals)]
-    state = BookState()
-    for made in pages:
-        state.of(made.docname).records = made
-    widen(state)
-    shown = []
-    for made, (low, high) in zip(pages, intervals, strict=True):
-        interval = made.shown("time")["interval"]
-        assert interval["low"] <= low <= high <= interval["high"]
-        shown.append((interval["low"], interval["high"]))
-    assert all(one[0] <= other[1] and other[0] <= one[1] for one, other in combinations(shown, 2))
+def test_a_page_disagrees_if_and_only_if_its_interval_misses_one_of_the_others(intervals: list[Ends]) -> None:
+    found = compared(*(page(f"p{index}", time=number(*each)) for index, each in enumerate(intervals)))
+    for index, (low, high) in enumerate(intervals):
+        missed = [at for at, (least, most) in enumerate(intervals) if most < low or high < least]
+        said = found[f"p{index}"].apart.get(Place("time"), "")
+        assert [at for at in range(len(intervals)) if f"on the page “p{at}”" in said] == missed
 
 
-def test_pages_that_show_a_changed_interval_are_written_again_once() -> None:
+def test_pages_that_disagree_anew_are_told_and_written_again_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(agreement.LOGGER, "info", lambda text, *values: said.append(text % values))
     state = BookState()
     for made in (page("a", time=number(1.0, 2.0)), page("b", time=number(3.0, 4.0)), page("c", x=number(1.0, 2.0))):
         state.of(made.docname).records = made
     state.of("quotes").uses = {"a"}
     state.of("silent").uses = {"c"}
     state.of("c").records.records["x"]["conditions"] = {}  # type: ignore[union-attr]
-    assert widen(state) == {"a", "b", "quotes"}
-    assert widen(state) == set()
-    found = state.find("a:time", "quotes", "measured")
-    assert found is not None
-    assert (found["interval"]["high"], found["conditions"]["widened"]) == (
-        4.0,
-        state.records["a"].widened[Place("time")].because,
-    )
+    assert agree(state) == {"a", "b"}
+    assert [one.split(", time: ")[0] for one in said] == [
+        f"{name}: two measurements of one call disagree" for name in ("a", "b")
+    ]
+    assert agree(state) == set()
+    assert state.find("a:time", "quotes", "measured") == {"key": "time", "page": "a", **number(1.0, 2.0)}
     state.of("b").records = page("b", time=number(2.0, 4.0))
-    assert widen(state) == {"a", "b", "quotes"}
-    assert state.find("a:time", "quotes", "measured") == state.records["a"].records["time"]
+    assert agree(state) == {"a", "b"}
+    assert state.records["a"].agreement == Agreement(1)
+    assert len(said) == 2
 
 
 def factors_table(factors: list[tuple[float, float] | None], totals: list[tuple[float, float] | None]) -> Json:
@@ -151,7 +140,7 @@ def factors_table(factors: list[tuple[float, float] | None], totals: list[tuple[
         if ends is None:
             return None
         conditions = Conditions(statistic="median")
-        return Measurement("x", ends, "", conditions, law=Stated(sum(ends) / 2, *ends, 0.95))
+        return Measurement("x", ends, "", conditions, law=Stated(sum(ends) / 2, *ends))
 
     rows = [
         {"step": f"step {index}", "gain": gain(factor), "all": gain(total)}

@@ -5,13 +5,14 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import numpy as np
 import pytest
 from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from measured_book.records.card import card_html, card_text, issue_address, mismatch_html, mismatch_text
-from measured_book.records.store import PageRecords, Place, Widened
+from measured_book.records.store import Agreement, PageRecords, Place
 from measured_book.site.repository import Repository
 
 from tests.book.small_book import one
@@ -20,8 +21,7 @@ from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.measuring.statistics import Interval
-from tinytorch.perf.quantization.accuracy import PairedAccuracy
+from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 from tinytorch.report import Column, Page
 from tinytorch.report.records import page_file, schema
@@ -44,7 +44,7 @@ def lines_of(page: Page | PageRecords) -> dict[str, str]:
 def test_a_difference_that_may_be_nothing_is_no_noise_of_the_times() -> None:
     page = Page("page")
     page.number("latency", RUN)
-    lost = PairedAccuracy(2000, 0.99, 0.9905, 1, 2, Interval(-0.002, 0.003, 0.95), 1.0)
+    lost = paired_accuracy(np.arange(2000) > 20, np.arange(2000) > 19)
     page.number("change", accuracy_change(lost, "share right"))
     # The latency alone.
     assert re.search(r"half-widths of 1 interval: .* in the median, .* at worst \(a", card_text(records_of(page)))
@@ -124,12 +124,12 @@ def test_claims_that_are_counted_and_measured_are_told_apart() -> None:
 def test_calls_that_contradict_those_of_other_pages_are_counted() -> None:
     measured = page()
     assert "Same calls" not in lines_of(measured)
-    measured.repeated = 3
+    measured.agreement = Agreement(3)
     assert lines_of(measured)["Same calls"] == "3 timed on other pages as well; all intervals touch those there"
-    measured.widened = {Place("time"): Widened(1.0, 2.0, "so"), Place("all", 1, "time"): Widened(1.0, 2.0, "so")}
+    measured.agreement = Agreement(3, {Place("time"): "1 s here, 2 s there", Place("all", 1, "time"): "so & so"})
     assert lines_of(measured)["Same calls"] == (
-        "3 timed on other pages as well; 2 of them with intervals that do not touch those there, so that they are "
-        "shown wide enough to hold both: time, all"
+        "3 timed on other pages as well; 2 of them with intervals that do not touch those there: time: "
+        "1 s here, 2 s there; all: so & so"
     )
 
 

@@ -21,9 +21,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from tinytorch.report import provenance
-from tinytorch.report.notebook_view import number_text
 from tinytorch.report.numbers import NO_BREAK, format_number
-from tinytorch.report.page import NOISE_KEY
 from tinytorch.report.provenance import blas_label, blas_threads_words, cautions, steering_words
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 from tinytorch.report.verdicts import DECIDED, NO_DIFFERENCE, OPEN, UNTESTED, WITHHELD, verdicts_in
@@ -194,7 +192,6 @@ def _rows(page: PageRecords) -> list[tuple[str, str]]:
     vectors = f", vectors {machine['vectors']}" if machine["vectors"] else ""
     environment = ", ".join(f"<code>{escape(k)}={escape(v)}</code>" for k, v in steering_words(where["environment"]))
     noise = _noise(page)
-    floor = page.records.get(NOISE_KEY)
     rows = [
         ("Machine", f"{escape(machine['cpu'])}{vectors}; {_cores(machine)}; {escape(machine['system'])}"),
         ("BLAS", "<br>".join(escape(_blas(blas)) for blas in where["blas"]) or "none loaded"),
@@ -204,9 +201,6 @@ def _rows(page: PageRecords) -> list[tuple[str, str]]:
     ]
     if noise is not None:
         rows.append(("Noise", noise))
-    if floor is not None and floor["kind"] in NUMBER_KINDS:
-        hidden = "A comparison nearer to 1 is not called faster or slower."
-        rows.append(("Noise floor", escape(f"{number_text(floor)}: {floor['what']}. {hidden}")))
     rows += [(name, said) for name, of in _AGREEMENT.items() if (said := of(page)) is not None]
     rows.append(("Records", _counts(page)))
     return rows
