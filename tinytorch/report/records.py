@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
@@ -21,7 +21,7 @@ from tinytorch.perf.measuring.values import Value, as_measurement, is_clocked
 from tinytorch.report.numbers import RATIOS, interval_of, is_exact
 
 #: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 SCHEMA_NAME = "tinytorch-records"
 NUMBER_KINDS = ("measured", "counted", "derived", "modelled", "quoted")
 #: The kind of what stands in place of a number, verdict, table or figure that this build did not measure.
@@ -178,7 +178,8 @@ def measurement_from_record(record: Record | Mapping[str, Any]) -> Measurement:
         raise ValueError(f"record {body.get('key')!r} must hold a number, but its kind is {body.get('kind')!r}")
     samples = tuple(float(s) for s in body["samples"])
     conditions = conditions_of_record(body)
-    return measured(body["what"], samples, body["unit"], conditions, body["value"], body["interval"])
+    made = measured(body["what"], samples, body["unit"], conditions, body["value"], body["interval"])
+    return made if body["interval"] is None else replace(made, confidence=body["interval"]["confidence"])
 
 
 def is_number(cell: object) -> TypeGuard[Json]:

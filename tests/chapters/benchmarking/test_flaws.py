@@ -7,6 +7,7 @@ from scipy.special import erf
 from tinytorch.chapters.benchmarking import flaws as studies
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.conditions import Conditions, Sample
 
 
 @pytest.fixture
@@ -34,8 +35,11 @@ def test_each_experiment_reports_as_often_as_it_was_done() -> None:
 
 def test_only_one_function_whose_interval_leaves_out_1_is_counted() -> None:
     fair = compare_paired([1.0] * 6, [1.0] * 6, matters=0)
-    # The last publishes an interval from 1.013 on, though one of its repeats lies below 1.
+    # The last publishes an interval above 1, though one of its repeats lies below 1.
     repeats = (1.032, 1.019, 1.034, 0.999, 1.017, 1.01, 1.023, 1.013, 1.061)
     published = {"straw": (9.0,) * 9, "double": (2.0,) * 9, "even": (1.0,) * 9, "above": repeats}
-    done = {name: studies.Flaw(name, Measurement(name, each, ""), fair) for name, each in published.items()}
+    done = {
+        name: studies.Flaw(name, Measurement(name, each, "", Conditions(sample=Sample.TRIALS)), fair)
+        for name, each in published.items()
+    }
     assert studies.differences_not_there(done).value == 2

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tinytorch.perf.measuring.noise import NoiseFloor
 
 from tests.chapters.made_turns import in_turns
 from tinytorch.chapters.benchmarking import variants
@@ -70,7 +69,6 @@ def test_nothing_is_off_a_front_by_a_verdict_that_the_page_withholds(monkeypatch
     measured, page = suite(), Page("benchmarking")
     proven = pareto_front(measured, batch=64)
     assert "baseline" in proven.dominated
-    page.noise = NoiseFloor("made", (), Measurement("made", (1.001,), ""))
     monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
     starved = {name: replace(one, times={64: tuple(map(starve, one.times[64]))}) for name, one in measured.items()}
     front = pareto_front(starved, batch=64, told=page.judged)

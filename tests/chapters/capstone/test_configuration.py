@@ -14,8 +14,8 @@ from tinytorch.chapters.capstone import configuration, workload
 from tinytorch.chapters.capstone.configuration import PLAIN, STEPS, Configuration, ModelName, held_bytes, moves_from
 from tinytorch.chapters.capstone.workload import Workload, correct, predicted_bytes
 from tinytorch.perf.benchmarking.variants import sorting_generation
+from tinytorch.perf.measuring.statistics import PairedShares, interval_of_law
 from tinytorch.perf.memoization.generation import Tokens
-from tinytorch.perf.quantization.accuracy import paired_difference_interval
 
 _CACHED, _TOKEN = Configuration(cache="float32"), Configuration(cache="float32", kernels=True, fusion="token")
 
@@ -94,7 +94,7 @@ def test_all_questions_are_scored_as_they_are_answered(monkeypatch: pytest.Monke
         change = workload.accuracy_change(PLAIN, _TOKEN, "change", new=new)
     finally:
         correct.cache_clear()
-    assert (change.n, change.median, change.interval) == (2000, 0, paired_difference_interval(0, 0, 2000))
+    assert (change.n, change.median, change.interval) == (2000, 0, interval_of_law(PairedShares(0, 0, 2000), 0.95))
 
 
 def test_new_questions_are_in_neither_part_that_steps_or_training_saw() -> None:

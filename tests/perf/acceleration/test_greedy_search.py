@@ -15,10 +15,11 @@ from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import greedy_search
-from tinytorch.perf.acceleration.greedy_search import Climb, Move, climb, foreseen, ways_of
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.acceleration.greedy_search import Climb, Move, climb, ways_of
+from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.profiling.breakdown import predicted_speedup
 
 _X = Tensor(np.ones((2, 3), np.float32))
 
@@ -149,7 +150,7 @@ def test_bad_plans_are_refused() -> None:
 def test_a_gain_outside_of_what_the_intervals_allow_is_counted(gained: float, outside: int) -> None:
     times = in_turns({"before": gained, "after": 1.0}, noise={"after": 1e-6})
     trial = compare_paired(times["before"], times["after"], matters=0.05)
-    predicted = foreseen(made(0.5, "%"), made(4.0))
+    predicted = Modelled.by("law", predicted_speedup(made(0.5, "%"), made(4.0), "whole"))
     assert predicted.value == pytest.approx(1.6)
     move = Move("gelu", "numpy", "numba", made(0.5, "%"), made(4.0), predicted, trial)
     stages = tuple(in_turns({"as it began": gained, "after": 1.0}, noise={"after": 1e-6}).values())

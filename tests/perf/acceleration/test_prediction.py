@@ -52,7 +52,7 @@ def test_no_share_is_said_to_be_more_than_all_of_the_time(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(prediction, "with_between_run_spread", repeated)
     rest = _profile(10e-3, {"linear": 6e-3}, 5e-3).shares["rest"]
-    assert rest.interval.low < 0.6 < rest.median < rest.interval.high == 1
+    assert rest.interval.low < rest.median < rest.interval.high < 1
 
 
 def test_half_of_the_ops_and_a_third_of_the_roof() -> None:

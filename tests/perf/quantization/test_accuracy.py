@@ -11,6 +11,7 @@ from scipy.special import rel_entr, softmax
 from scipy.stats import multinomial, norm
 
 from tinytorch import models
+from tinytorch.perf.measuring.statistics import Interval, PairedShares, interval_of_law
 from tinytorch.perf.quantization import (
     Plan,
     next_token_divergence,
@@ -18,7 +19,10 @@ from tinytorch.perf.quantization import (
     quantize_model,
     stored_bytes,
 )
-from tinytorch.perf.quantization.accuracy import mean_interval, paired_difference_interval
+
+
+def paired_difference_interval(gained: int, lost: int, examples: int, confidence: float = 0.95) -> Interval:
+    return interval_of_law(PairedShares(gained, lost, examples), confidence)
 
 
 def outcomes(gained: int, lost: int, both: int, neither: int) -> tuple[np.ndarray, np.ndarray]:
@@ -43,7 +47,7 @@ def test_the_interval_without_a_difference_has_its_closed_form(n: int) -> None:
     """With nothing gained or lost the score interval is ±z² / (n + z²)."""
     interval = paired_difference_interval(0, 0, n)
     half = norm.ppf(0.975) ** 2 / (n + norm.ppf(0.975) ** 2)
-    assert (interval.low, interval.high) == pytest.approx((-half, half), rel=1e-6)
+    assert (interval.low, interval.high) == pytest.approx((-half, half), rel=1e-4)
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(1, 200), st.sampled_from([0.8, 0.95, 0.99]))
@@ -79,14 +83,6 @@ def test_divergence_is_scipy_s() -> None:
     assert next_token_divergence(np.array([[1000.0, 0.0]]), np.array([[0.0, 1000.0]])) == pytest.approx([1000])
     with pytest.raises(ValueError, match="shape"):
         next_token_divergence(p, q[0])
-
-
-def test_the_interval_of_a_mean_is_near_the_normal_one() -> None:
-    values = np.random.default_rng(0).exponential(size=800)
-    interval = mean_interval(values)
-    half = 1.96 * values.std() / np.sqrt(800)
-    assert [interval.low, interval.high] == pytest.approx([values.mean() - half, values.mean() + half], abs=0.15 * half)
-    assert mean_interval(values) == interval, "it is drawn from a seed"
 
 
 def test_bad_arguments_are_named() -> None:

@@ -246,7 +246,7 @@ def race_with_pytorch(caches: Mapping[str, str]) -> BesidePyTorch | Unmeasured:
         return found
     times, theirs = found[0].times, found[0].fastest(caches)
     return BesidePyTorch(
-        next(said for engine, said in caches.items() if times[engine] is theirs),
-        ratio(theirs, times[_NUMPY], "time of PyTorch eager over ours on NumPy"),
-        ratio(theirs, times[_COMPILED], "time of PyTorch eager over ours in one op a token"),
+        next(said for engine, said in caches.items() if times[engine].samples == theirs.samples),
+        ratio(theirs, times[_NUMPY], "time of PyTorch eager over ours on NumPy").together(len(caches)),
+        ratio(theirs, times[_COMPILED], "time of PyTorch eager over ours in one op a token").together(len(caches)),
     )

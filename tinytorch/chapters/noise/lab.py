@@ -16,7 +16,14 @@ from tinytorch.perf.measuring import Measurement, Modelled, collector_off
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_of_all
-from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, Share, dependence
+from tinytorch.perf.measuring.statistics import (
+    CONFIDENCE,
+    FEWEST_FOR_INTERVAL,
+    Share,
+    Stated,
+    dependence,
+    interval_of_law,
+)
 
 #: The level of a test; and what a rule says of a program and itself: whether it differs, and how far it may.
 _LEVEL = 0.05
@@ -42,7 +49,8 @@ def alarms(rule: str, said: Sequence[Said]) -> Alarms:
     share, worth = float(np.mean(false)), max(1, round(dependence(false).effective))
     by = f"Clopper and Pearson, mid-P, {worth} independent comparisons"
     conditions = Conditions(sample=Sample.TRIALS, statistic="share", interval_by=by)
-    law = Share(round(share * worth), worth)
+    ends = interval_of_law(Share(round(share * worth), worth), CONFIDENCE)
+    law = Stated(share, min(ends.low, share), max(ends.high, share))
     rate = Measurement(f"false alarms of {rule}", false, "%", conditions, law=law)
     reach = Measurement(f"half-width of an interval of {rule}", tuple(half for _, half in said), "%")
     return Alarms(rule, len(said), int(sum(false)), rate, reach)

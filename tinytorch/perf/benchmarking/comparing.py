@@ -15,7 +15,7 @@ from tinytorch.perf.measuring.comparison import Comparison, Quantity, compare_pa
 from tinytorch.perf.measuring.conditions import Sample
 from tinytorch.perf.measuring.measurement import require_paired
 from tinytorch.perf.measuring.processes import of_process_pairs
-from tinytorch.perf.measuring.statistics import Drawn, Shift
+from tinytorch.perf.measuring.statistics import Shift, Turned
 from tinytorch.perf.quantization import paired_accuracy
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 
@@ -63,10 +63,9 @@ def compare_processes(
         sample=Sample.PROCESS_PAIRS,
         note=f"{len(baseline)} and {len(candidate)} processes, {unit}.",
     )
-    logarithms = Measurement(name, tuple(shift.differences.tolist()), "", conditions, law=shift)
     samples = tuple(np.exp(shift.differences).tolist())
-    law = Drawn(math.exp(shift.value), np.exp(logarithms.draws))
-    return judged(Measurement(name, samples, "", conditions, law=law).together(together), names, matters)
+    estimate = Measurement(name, samples, "", conditions, law=Turned(shift, np.exp, falls=False))
+    return judged(estimate.together(together), names, matters)
 
 
 def _middle(processes: Sequence[Measurement]) -> Measurement:

@@ -13,44 +13,46 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions, of_all
 from tinytorch.perf.measuring.statistics import DRAWS, Drawn
 
-#: Seconds by the medians of ceilings, and by their draws; samples follow.
-_TOLD = 1 + DRAWS
+#: Seconds by the medians of ceilings, by their draws, and by their draws where they stand alone; samples follow.
+_ALONE, _TOLD = 1 + DRAWS, 1 + 2 * DRAWS
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class TimeBound:
     """Seconds by the medians of ceilings, by each of their draws, and by each sample.
 
-    ``conditions`` are those that all ceilings share.
+    ``conditions`` are those that all ceilings share, ``ceilings`` their names.
     """
 
     values: npt.NDArray[np.float64]
     conditions: Conditions
+    ceilings: frozenset[str]
 
     def longer(self, other: TimeBound) -> TimeBound:
         """Return the longer of the two, by each of these."""
         values = np.maximum(*_matched((self, other)))
-        return TimeBound(values, of_all((self.conditions, other.conditions)))
+        return TimeBound(values, of_all((self.conditions, other.conditions)), self.ceilings | other.ceilings)
 
     def measurement(self, name: str) -> Measurement:
         """Return the seconds as a measurement under ``name``."""
-        median, draws, samples = float(self.values[0]), self.values[1:_TOLD], self.values[_TOLD:]
+        median, samples = float(self.values[0]), self.values[_TOLD:]
+        draws = self.values[_ALONE:_TOLD] if len(self.ceilings) == 1 else self.values[1:_ALONE]
         conditions = self.conditions.within_bounds("amounts at the medians of measured ceilings")
         return Measurement(name, tuple(samples.tolist()), "s", conditions, law=Drawn(median, draws))
 
 
 def at_rate(amount: float, rate: Measurement) -> TimeBound:
     """Return the seconds that ``amount`` takes at ``rate``, which is in the unit of the amount and "/s"."""
-    return TimeBound(amount / _values(rate), rate.conditions)
+    return TimeBound(amount / _values(rate), rate.conditions, frozenset([rate.name]))
 
 
 def at_cost(count: int, seconds: Measurement) -> TimeBound:
     """Return the seconds that ``count`` calls take of ``seconds`` each."""
-    return TimeBound(count * _values(seconds), seconds.conditions)
+    return TimeBound(count * _values(seconds), seconds.conditions, frozenset([seconds.name]))
 
 
 def _values(one: Measurement) -> npt.NDArray[np.float64]:
-    return np.concatenate([[one.median], one.draws, one.samples])
+    return np.concatenate([[one.median], one.draws, one.draws_alone(), one.samples])
 
 
 def added(parts: Iterable[TimeBound]) -> TimeBound:
@@ -62,7 +64,8 @@ def added(parts: Iterable[TimeBound]) -> TimeBound:
     given = list(parts)
     if not given:
         raise ValueError("parts must hold at least one")
-    return TimeBound(np.sum(_matched(given), axis=0), of_all(part.conditions for part in given))
+    values, names = np.sum(_matched(given), axis=0), frozenset[str]().union(*(part.ceilings for part in given))
+    return TimeBound(values, of_all(part.conditions for part in given), names)
 
 
 def in_a_row(*parts: Measurement) -> Measurement:

@@ -26,7 +26,7 @@ from tinytorch.perf.measuring.conditions import (
     Side,
 )
 from tinytorch.perf.measuring.measurement import Measurement
-from tinytorch.perf.measuring.statistics import CONFIDENCE, Known, Stated
+from tinytorch.perf.measuring.statistics import Known, Stated
 
 Json = dict[str, Any]
 #: In the annotation of a measurement behind its unit: a difference, whose samples may lie on either side of 0.
@@ -89,15 +89,13 @@ def measured(
 
     Of others the interval is made of the samples and conditions.
     """
-    level = CONFIDENCE if interval is None else interval["confidence"]
     if conditions.statistic is None:
-        return Measurement(name, samples, unit, conditions, confidence=level)
+        return Measurement(name, samples, unit, conditions)
     if interval is None:
         return Measurement(name, (float(value),), unit, conditions)
     if interval["low"] == interval["high"] and len(samples) == 1:
         return Measurement(name, samples, unit, conditions, law=Known(float(value)))
-    law = Stated(float(value), **interval)
-    return Measurement(name, samples, unit, conditions, law=law, confidence=level)
+    return Measurement(name, samples, unit, conditions, law=Stated(float(value), **interval))
 
 
 _INSTRUMENTS = {kind.__name__: kind for kind in get_args(Instrument)}

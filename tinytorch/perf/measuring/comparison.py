@@ -96,7 +96,7 @@ class Comparison:
     @property
     def is_fixed(self) -> bool:
         """Whether no measurement could turn it: both sides were counted."""
-        return self.interval.confidence == 1 and self.interval.low == self.interval.high
+        return self.estimate.is_counted
 
     def __float__(self) -> float:
         """Return the estimate."""

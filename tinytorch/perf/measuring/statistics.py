@@ -92,11 +92,12 @@ def draws(law: Law, key: str, *, alone: bool = False) -> Array:
 
     They are the quantiles at evenly spaced chances, so that they have no noise of drawing. Of two quantities with
     different keys the orders are independent; of one key they are the same. Intervals made of few samples are sometimes
-    too wide and sometimes too narrow, and hold the truth as often as they say; in what is made of several, that
-    averages out, so that draws lie `_INWARD` nearer to the value, unless the quantity stands ``alone``.
+    too wide and sometimes too narrow, and hold the truth as often as they say. In what is made of several, that
+    averages out, so that draws of a `Percentile` lie `_INWARD` nearer to the value, unless it stands ``alone``.
     """
+    inward = _INWARD if isinstance(law, Percentile) and not alone else 1.0
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little")
-    return law.quantiles(np.random.default_rng(seed).permutation(_chances(1.0 if alone else _INWARD)))
+    return law.quantiles(np.random.default_rng(seed).permutation(_chances(inward)))
 
 
 #: Deviates of draws over those of the law: with it ratios, predictions and fits hold the truth in 93 to 97 % of made
@@ -392,14 +393,14 @@ class Percentile:
     """The law of a percentile of what samples are drawn from, whatever its distribution.
 
     The number of samples below the true percentile is binomial, so that the percentile lies below the k-th of n with
-    the chance of less than k; between two samples k goes on as a fraction, on the side of the farther one. Beyond the first and the last sample the law
-    goes on as a normal one would that these two and the median lie on. Of fewer than
+    the chance of less than k; between two samples k goes on as a fraction, on the side of the farther one. Beyond the
+    first and the last sample the law goes on as a normal one would that these two and the median lie on. Of fewer than
     `FEWEST_FOR_INTERVAL` samples the median has Student's law.
 
     Samples that depend on one another with the autocorrelation time ``time`` let the share that lies below the
-    percentile wander farther, by the root of ``time`` as a normal deviate. They then count as no farther out than Tukey's
-    outer fences: a pause of the host says nothing of the calls that it did not hit. What runs differ by is independent of what
-    samples of one run do: distances to the value are added in squares.
+    percentile wander farther, by the root of ``time`` as a normal deviate. They then count as no farther out than
+    Tukey's outer fences: a pause of the host says nothing of the calls that it did not hit. What runs differ by is
+    independent of what samples of one run do: distances to the value are added in squares.
 
     Sources: A. D. Hutson, Calculating nonparametric confidence intervals for quantiles using fractional order
     statistics, Journal of Applied Statistics 26 (1999) 343-353; P. K. Sen, Asymptotic normality of sample quantiles for

