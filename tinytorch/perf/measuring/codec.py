@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from enum import StrEnum
+from inspect import cleandoc
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -132,7 +133,7 @@ def conditions_schema() -> Json:
 
 
 def _schema_of_fields(kind: Any) -> Json:
-    said = dict(re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", kind.__doc__, re.MULTILINE))
+    said = dict(re.findall(r"^ {4}(\w+): (.+(?:\n {8}.+)*)", cleandoc(kind.__doc__), re.MULTILINE))
     hints = get_type_hints(kind)
     properties: Json = {"kind": {"const": kind.__name__}} if kind in _INSTRUMENTS.values() else {}
     for field in fields(kind):
