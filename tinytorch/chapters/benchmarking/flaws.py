@@ -16,6 +16,7 @@ from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Derived, Measurement, blas_threads, interleave, sample
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.sampling import ROUNDS, exceeding_bytes
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
@@ -156,4 +157,6 @@ def _flaw(
     pair = {"baseline": baseline, "candidate": candidate or baseline}
     both = interleave(pair, repeats=pairs, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS)
     fair = compare_paired(both["baseline"], both["candidate"], _MATTERS, together=_TOGETHER)
-    return Flaw(name, Measurement(f"speedup reported with {name}", tuple(flawed), ""), fair)
+    # As its author would: each repeat is taken as independent of the others, and nothing is known of other runs.
+    alone = Conditions(sample=Sample.TRIALS)
+    return Flaw(name, Measurement(f"speedup reported with {name}", tuple(flawed), "", alone), fair)

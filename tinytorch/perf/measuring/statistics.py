@@ -399,8 +399,8 @@ class Percentile:
 
     Samples that depend on one another with the autocorrelation time ``time`` let the share that lies below the
     percentile wander farther, by the root of ``time`` as a normal deviate. They then count as no farther out than
-    Tukey's outer fences: a pause of the host says nothing of the calls that it did not hit. What runs differ by is
-    independent of what samples of one run do: distances to the value are added in squares.
+    Tukey's outer fences, and the law ends there: a pause of the host says nothing of the calls that it did not hit. What
+    runs differ by is independent of what samples of one run do: distances to the value are added in squares.
 
     Sources: A. D. Hutson, Calculating nonparametric confidence intervals for quantiles using fractional order
     statistics, Journal of Applied Statistics 26 (1999) 343-353; P. K. Sen, Asymptotic normality of sample quantiles for
@@ -449,9 +449,11 @@ class Percentile:
 
     def _of_ranks(self, deviates: Array) -> Array:
         on_scale = np.sort(self.scale.to(np.array(self.samples)))
+        least, most = -math.inf, math.inf
         if self.time > 1:
             first, third = _quantiles(on_scale, 0.25, 0.75)
-            on_scale = np.clip(on_scale, first - 3 * (third - first), third + 3 * (third - first))
+            least, most = first - 3 * (third - first), third + 3 * (third - first)
+            on_scale = np.clip(on_scale, least, most)
         scores, share = _scores(on_scale.size), self.q / 100
         at, found = _score_of_percentile(on_scale.size, share)
         middle = float(np.interp(0.0, at, found))
@@ -460,7 +462,7 @@ class Percentile:
         centre = median(on_scale)
         down, up = (centre - on_scale[0]) / scores[-1], (on_scale[-1] - centre) / scores[-1]
         beyond = np.minimum(wanted - scores[0], 0) * down + np.maximum(wanted - scores[-1], 0) * up
-        return np.asarray(inside + beyond)
+        return np.clip(inside + beyond, min(least, float(on_scale[0])), max(most, float(on_scale[-1])))
 
 
 def _outwards(wanted: Array, scores: Array, values: Array, middle: float) -> Array:
