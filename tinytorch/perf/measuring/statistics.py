@@ -399,8 +399,8 @@ class Percentile:
 
     Samples that depend on one another with the autocorrelation time ``time`` let the share that lies below the
     percentile wander farther, by the root of ``time`` as a normal deviate. They then count as no farther out than
-    Tukey's outer fences, and the law ends there: a pause of the host says nothing of the calls that it did not hit. What
-    runs differ by is independent of what samples of one run do: distances to the value are added in squares.
+    Tukey's outer fences, and the law ends there: a pause of the host says nothing of the calls that it did not hit.
+    What runs differ by is independent of what samples of one run do: distances to the value are added in squares.
 
     Sources: A. D. Hutson, Calculating nonparametric confidence intervals for quantiles using fractional order
     statistics, Journal of Applied Statistics 26 (1999) 343-353; P. K. Sen, Asymptotic normality of sample quantiles for
