@@ -171,9 +171,10 @@ def variance_from(processes: Sequence[Process], beside: BetweenRunVariance | Non
 
 def _parts(processes: Sequence[Mapping[str, RunStatistics]]) -> tuple[float, float]:
     """Return the common spread, and how many times that of the blocks is added."""
-    blocks = {name: float(np.median([one[name].blocks ** 2 for one in processes])) for name in processes[0]}
+    blocks = {name: float(np.mean([one[name].blocks ** 2 for one in processes])) for name in processes[0]}
     between = {name: _unexplained([one[name] for one in processes]) for name in processes[0]}
-    steady = sorted(blocks, key=lambda name: blocks[name])
+    usual = {name: float(np.median([one[name].blocks for one in processes])) for name in blocks}
+    steady = sorted(blocks, key=lambda name: usual[name])
     half = (len(steady) + 1) // 2
     common = float(np.mean([between[name] for name in steady[:half]]))
     beyond = [max(0.0, between[name] - common) / blocks[name] for name in steady[half:] if blocks[name]]
