@@ -160,7 +160,7 @@ class Page:
             >>> number = page.number("gain", gain)
             >>> words = {"worth it": (2, None), "hardly worth it": (None, 2)}
             >>> print(page.word("pays", gain, words, because="it is {gain}"))
-            pays: worth it, because it is 3.0× (95% interval 2.7 to 3.4×, n = 8)
+            pays: worth it, because it is 3.0× (95% interval 2.7 to 3.3×, n = 8)
         """
         if isinstance(word, Unmeasured):
             return self._unmeasured(key, word)
