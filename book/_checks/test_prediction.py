@@ -88,15 +88,6 @@ def test_a_guess_is_judged(tab: Tab, number: int, guess: str, said: str) -> None
     assert question.locator("details").get_attribute("open") is not None
 
 
-def test_of_what_is_not_resolved_no_guess_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {**_number(bounded(1.05, 0.9, 9.0)), "key": "key", "page": "page"}
-    form = PredictionForm("", reference="key", choices=None, ident="predict-1", scale=None)
-    for found, asked in ((known, True), ({**known, "interval": None}, False)):
-        monkeypatch.setattr(PredictionForm, "record", lambda *_, found=found: found)
-        monkeypatch.setattr(PredictionForm, "_check", lambda *_: None)
-        assert bool(form.html(NOT_APP, "page")) is asked
-
-
 def test_the_unit_chosen_counts(tab: Tab) -> None:
     question = tab.locator("div.predict").nth(1)
     question.locator("input").fill("1120")
