@@ -14,6 +14,7 @@ from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.machine.store import Taken
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.perf.roofline.placement import Placed, place
 
 PEAK = 100e9
@@ -23,8 +24,9 @@ OP, KERNEL = 1e-6, 0.5e-6
 
 
 def spread(value: float, unit: str, noise: float = 0.0) -> Measurement:
-    """Return seven samples whose median is ``value`` and whose ends are ``noise`` of it away, in no order."""
-    return Measurement("made", tuple(value * (1 + noise * k / 3) for k in (-3, -2, 3, -1, 1, 0, 2)), unit)
+    """Return seven samples in no order whose ends, and those of the interval, are ``noise`` of ``value`` from it."""
+    samples = tuple(value * (1 + noise * k / 3) for k in (-3, -2, 3, -1, 1, 0, 2))
+    return Measurement("made", samples, unit, law=Stated(value, value * (1 - noise), value * (1 + noise)))
 
 
 def made_ceilings(

@@ -12,8 +12,8 @@ from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.statistics import CONFIDENCE, Interval, PairedShares, Share, interval_of_law
 from tinytorch.perf.profiling.breakdown import predicted_speedup
 
-TRIALS = 800
-#: Of so many trials the share that holds errs by 0.8 points; coverage is asked to lie between 93 and 97 %.
+TRIALS = 400
+#: Of so many trials the share that holds errs by 1.1 points; coverage is asked to lie between 93 and 97 %.
 ERROR = 2 * math.sqrt(0.95 * 0.05 / TRIALS)
 Draw = np.random.Generator
 

@@ -149,7 +149,7 @@ class Comparison:
         what = "difference" if self.quantity.is_difference else "ratio"
         return (
             f"{said}: the {what} is {float(self):.4g}, from {low:.4g} to {high:.4g} "
-            f"({self.interval.confidence:.3g} interval, {self.n} {self._samples_are}), and {self.because}."
+            f"({100 * self.interval.confidence:.4g} % interval, {self.n} {self._samples_are}), and {self.because}."
         )
 
     @property

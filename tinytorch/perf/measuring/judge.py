@@ -190,9 +190,9 @@ def why_undecided(test: Test, shown: Callable[[float], str] = "{:g}".format) -> 
     """
     if test.verdict is not Verdict.OPEN:
         raise ValueError(f"test must be open to be undecided, but it is {test.verdict}")
-    if test.interval is None:
+    if test.end_inside is None:
         return "one sample tells nothing of how far others lie"
-    return f"its interval holds {' and '.join(shown(end) for end in (test.end_inside,) if end is not None)}"
+    return f"its interval holds {shown(test.end_inside)}"
 
 
 def verdict_between_all(

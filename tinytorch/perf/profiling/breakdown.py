@@ -376,8 +376,13 @@ def amdahl(share: float, speedup: float) -> float:
         raise ValueError(f"share must lie between 0 and 1, not {share}")
     if not speedup > 0:
         raise ValueError(f"speedup must be above 0, not {speedup}; above 1 is faster")
-    left = (1 - share) + share / speedup
+    left = float(_left(share, speedup))
     return 1 / left if left else math.inf
+
+
+def _left(share: Any, speedup: Any) -> Any:
+    """Return the part of the time that is left of a whole, of numbers or of arrays."""
+    return (1 - share) + share / speedup
 
 
 def predicted_speedup(share: Measurement, speedup: Measurement | None, name: str) -> Measurement:
@@ -387,8 +392,7 @@ def predicted_speedup(share: Measurement, speedup: Measurement | None, name: str
     """
 
     def whole(part: Any, times: Any = math.inf) -> Any:
-        part = np.clip(part, 0.0, MOST)
-        return 1 / ((1 - part) + part / times)
+        return 1 / _left(np.clip(part, 0.0, MOST), times)
 
     sides = (share,) if speedup is None else (share, speedup)
     return derived(name, whole, *sides, statistic="Amdahl's law of the median")

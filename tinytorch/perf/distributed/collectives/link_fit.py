@@ -9,7 +9,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+from scipy.special import chdtri, stdtrit
 
 from tinytorch.perf.distributed.ranks.measuring import is_oversubscribed
 from tinytorch.perf.measuring import Measurement
@@ -113,7 +113,8 @@ def fit(times: Mapping[int, Measurement], name: str | None = None) -> FittedLink
     drawn = np.stack([own[size].draws for size in sorted(own)], axis=1)
     line, rounds, lines = (line_through(sizes, rows) for rows in (medians[None], samples.T, drawn))
     residuals = (medians - line[0][0] - line[1][0] * sizes) / medians
-    misfits = _misfits(sizes, medians, residuals, drawn)
+    alone = np.stack([own[size].draws_alone() for size in sorted(own)], axis=1)
+    misfits = _misfits(sizes, medians, residuals, alone)
     first = times[min(times)]
     ranks = first.conditions.instrument
     called = name or (ranks.series if isinstance(ranks, Ranks) else None) or first.name
@@ -229,13 +230,15 @@ def _cuts(count: int, pieces: int) -> Iterator[tuple[int, ...]]:
 
 
 def _misfits(sizes: Floats, medians: Floats, residuals: Floats, drawn: Floats) -> tuple[float, float]:
-    """Return the errors of alpha and beta for that part of the residuals which the scatter of medians does not explain.
+    """Return the errors of alpha and beta for what the scatter of medians does not explain of the residuals.
 
     The covariance of a weighted line's coefficients is s² (X' W X)⁻¹, with s² the mean square residual.
     """
     freedom = residuals.size - 2
     scatter = float(((drawn.std(axis=0) / medians) ** 2).mean())
-    excess = max(0.0, float((residuals**2).sum()) / freedom - scatter)
+    excess = float((residuals**2).sum()) / freedom - scatter
+    if excess < scatter * (chdtri(freedom, 0.05) / freedom - 1):  # as far as scatter takes them in 95 of 100 fits
+        return 0.0, 0.0
     design = np.stack([1 / medians, sizes / medians], axis=1)
     variances = excess * np.diag(np.linalg.inv(design.T @ design))
     alpha, beta = (math.sqrt(float(variance)) for variance in variances)
