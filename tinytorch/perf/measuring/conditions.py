@@ -237,12 +237,9 @@ class Conditions:
         """Return the conditions of another statistic of the same samples."""
         return replace(self, statistic=statistic, interval_by=interval_by)
 
-    def within_bounds(self, statistic: str, interval_by: str | None = None) -> Conditions:
-        """Return the conditions of a statistic whose bounds hold what runs differ by, so that nothing adds it again.
-
-        Bounds that are made of the ends of intervals hold what these do.
-        """
-        return replace(self.rescaled().told_as(statistic, interval_by), between_runs=None, block=None)
+    def within_bounds(self, statistic: str) -> Conditions:
+        """Return the conditions of a statistic whose law holds what runs differ by, so that nothing adds it again."""
+        return replace(self.rescaled().told_as(statistic), between_runs=None, block=None)
 
 
 @dataclass(frozen=True, slots=True)

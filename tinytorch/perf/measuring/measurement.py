@@ -242,10 +242,6 @@ class Measurement:
         """
         return self.tail(q).median
 
-    def percentile_interval(self, q: float) -> Interval:
-        """Return the 95 % interval of the ``q``-th percentile, in ``unit``; raises as `percentile` does."""
-        return self.tail(q).interval
-
     def percentile_at_least(self, q: float) -> float:
         """Return what the ``q``-th percentile is at least, with 95 % confidence, in ``unit``."""
         return percentile_at_least(self.samples, q)
