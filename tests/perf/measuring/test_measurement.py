@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.perf.measuring.test_comparison import taken_in_turns
 from tinytorch.perf.measuring import Counted, Measurement, derived, difference, quotient, ratio
 from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions, Sample
-from tinytorch.perf.measuring.statistics import Known, Stated
+from tinytorch.perf.measuring.statistics import DRAWS, Drawn, Known, Stated, Turned
 
 DRAW = np.random.default_rng(0)
 QUIET = tuple(np.exp(DRAW.normal(0, 0.02, 40)).tolist())
@@ -47,6 +47,23 @@ def test_samples_around_zero_are_widened_by_a_share_of_the_median() -> None:
     alone, made = (repeated(spread, samples, sample=Sample.EXAMPLES) for spread in (0.0, 0.5))
     expected = math.hypot(alone.median - alone.interval.low, 1.96 * 0.5 * alone.median)
     assert made.median - made.interval.low == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_rate_of_what_may_take_no_time_has_no_bound_beyond_its_interval() -> None:
+    """A draw in a hundred of a line's slope may be 0 or below though its interval is above: that rate is endless."""
+    values = np.linspace(1.0, 3.0, DRAWS)
+    values[: DRAWS // 100] = np.linspace(-1.0, 0.0, DRAWS // 100)
+    for law in (
+        Drawn(2.0, values),
+        Turned(Drawn(1.0, values - 1), lambda x: x + 1, falls=False),
+    ):
+        slope = replace(repeated(0.0), law=law)
+        for sign in (1, -1):
+            rate = slope.scaled(sign).per(4.0, "B/s")
+            assert rate.median == sign * 2.0
+            assert np.isfinite([rate.interval.low, rate.interval.high]).all()
+            assert (rate.draws * sign > 0).all()
+            assert np.isinf(rate.draws).any()
 
 
 def part(samples: tuple[float, ...], spread: float | None = None, beside: tuple[str, ...] = ()) -> Measurement:

@@ -277,7 +277,16 @@ class Measurement:
             raise ValueError(f"samples of {self.name!r} hold 0, so no rate can be made of them")
         if self.law is not None and 0.0 in self.interval:
             raise ValueError(f"interval of {self.name!r} holds 0, so no rate with ends can be made of it")
-        return self._changed(lambda value: quantity / value, name, unit, falls=quantity > 0)
+        beyond = math.copysign(math.inf, quantity * self.median)
+
+        def rate(value: Any) -> Any:
+            if not isinstance(value, np.ndarray):
+                return quantity / value
+            # Beyond the interval a law may reach 0 and farther: there the rate has no bound.
+            with np.errstate(divide="ignore"):
+                return np.where(value * self.median > 0, quantity / value, beyond)
+
+        return self._changed(rate, name, unit, falls=quantity > 0)
 
     def scaled(self, factor: float, unit: str | None = None, name: str | None = None) -> Measurement:
         """Return every sample times ``factor``, in ``unit`` if that changes."""
