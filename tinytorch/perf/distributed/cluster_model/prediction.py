@@ -217,7 +217,7 @@ def predict(workload: Workload, cluster: Cluster, split: Split) -> Prediction:
     sums_s = workload.sums_per_block * Group(split.tensor, 1).all_reduce(micro * workload.message_bytes, cluster)
     bubble, handing = _flow(workload, cluster, split, block_s + sums_s, ends_s)
     stage_s = here * block_s + ends_s
-    parameters = here * workload.block.parameters(split.tensor) + workload.ends.parameters(split.tensor)
+    parameters = _parameters_here(workload, split)
     exposed, hidden = _gradients(workload, cluster, split, parameters, stage_s)
     return Prediction(
         workload,
@@ -229,7 +229,7 @@ def predict(workload: Workload, cluster: Cluster, split: Split) -> Prediction:
         gradients=exposed,
         updating=parameters * workload.update_s / (split.data if split.sharding else 1),
         hidden=hidden,
-        memory=_memory(workload, split, parameters, micro),
+        memory=_memory(workload, split),
     )
 
 
@@ -303,8 +303,16 @@ def _gradients(
     return communicated - hidden + after, hidden
 
 
-def _memory(workload: Workload, split: Split, parameters: float, micro: float) -> MemoryPrediction:
+def _parameters_here(workload: Workload, split: Split) -> float:
+    """Return the parameters of a rank that has the most blocks, and the ends."""
+    return _blocks_here(workload, split) * workload.block.parameters(split.tensor) + workload.ends.parameters(
+        split.tensor
+    )
+
+
+def _memory(workload: Workload, split: Split) -> MemoryPrediction:
     """Return the bytes of a rank that has the most blocks, the ends and the most micro-batches of any stage."""
+    parameters, micro = _parameters_here(workload, split), workload.examples / (split.data * split.micro)
     shares = [split.data if split.sharding >= stage else 1 for stage in (1, 2, 3)]
     here = _blocks_here(workload, split)
     under_way = min(split.pipeline, split.micro)
@@ -374,9 +382,9 @@ def best_splits(
     """
     best: dict[tuple[int, int, int], Prediction] = {}
     for split in possible_splits(workload, ranks, sharding=sharding):
-        found = predict(workload, cluster, split)
-        if memory_bytes is not None and found.memory.total > memory_bytes:
+        if memory_bytes is not None and _memory(workload, split).total > memory_bytes:
             continue
+        found = predict(workload, cluster, split)
         key = (split.data, split.tensor, split.pipeline)
         if key not in best or found.seconds < best[key].seconds:
             best[key] = found
