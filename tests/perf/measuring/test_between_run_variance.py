@@ -135,7 +135,7 @@ def test_what_is_known_of_runs_goes_into_the_conditions(monkeypatch: pytest.Monk
         assert parts_of(part.conditions) == pytest.approx((np.hypot(0.03, blocks), 0.01, 2.0))
 
 
-@pytest.mark.parametrize(("known", "seconds", "due"), [(23, 5, True), (23, 3, False), (24, 31, False), (24, 33, True)])
+@pytest.mark.parametrize(("known", "seconds", "due"), [(11, 5, True), (11, 3, False), (12, 63, False), (12, 65, True)])
 def test_many_known_processes_are_sampled_less_often(
     known: int, seconds: float, due: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,7 +216,7 @@ def known_variance() -> BetweenRunVariance | None:
 
 #: Seconds between two samples of a process that watches, as long as fewer than so many are kept, and how many times as
 #: many from then on: what few show has wide limits, and each sample takes a second or two from what is measured.
-EVERY, FEW, SELDOM = 4.0, 24, 8.0
+EVERY, FEW, SELDOM = 4.0, 12, 16.0
 #: The environment variable that is 0 where nobody is to watch, as in tests, which run next to each other.
 LOOKS = "TINYTORCH_REPEATS"
 _watches = False
