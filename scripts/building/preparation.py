@@ -1,4 +1,4 @@
-"""Preparation of pages: models trained and kernels compiled before any page runs, on all cores, each once.
+"""Preparation of pages: models trained, kernels compiled and the machine measured before any page runs, each once.
 
 `python scripts/building/preparation.py FOLDER MACHINE PAGE ...` prepares pages of the book and prints what it does as
 events, a line of JSON each. What was prepared is remembered in FOLDER, so that a second call does nothing.
@@ -20,7 +20,7 @@ from tinytorch.chapters.preparation import Step, begin_steps, make, steps_of
 from tinytorch.sources import code_hash, package_files
 
 _ROOT = Path(__file__).resolve().parents[2]
-#: By work, the sources that decide what its steps make. Pages and what measures do not.
+#: By work, the sources that decide what its steps make. Pages do not.
 _SOURCES = {
     "training": (
         *("tinytorch/core", "tinytorch/models", "tinytorch/datasets.py", "tinytorch/perf/compression"),
@@ -33,8 +33,12 @@ _SOURCES = {
         *("tinytorch/perf/memoization", "tinytorch/perf/onnx", "tinytorch/perf/ops", "tinytorch/perf/quantization"),
         *("tinytorch/chapters/preparation.py", "requirements.lock"),
     ),
+    "measuring": (
+        *("tinytorch/core", "tinytorch/perf/host", "tinytorch/perf/kernels", "tinytorch/perf/machine"),
+        *("tinytorch/perf/measuring", "tinytorch/chapters/preparation.py", "requirements.lock"),
+    ),
 }
-#: Where models and kernels are kept.
+#: Where models, kernels and ceilings are kept.
 _KEPT = _ROOT / "_build"
 #: Keeps glibc from giving memory back that each step of a training takes again: a tenth of the time and more.
 _HELD_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(2**31 - 1), "MALLOC_MMAP_THRESHOLD_": str(2**30)}

@@ -88,7 +88,8 @@ class Story:
     def _preparing(self, event: dict[str, Any]) -> str:
         self.preparing = ("preparing", 0, event["steps"])
         about = duration(event["seconds"])
-        return f"Before that, training and compiling what they need ({counted(event['steps'], 'step')}, about {about})."
+        steps = counted(event["steps"], "step")
+        return f"Before that, training, compiling and measuring what they share ({steps}, about {about})."
 
     def _prepared_step(self, event: dict[str, Any]) -> None:
         assert self.preparing is not None
@@ -97,7 +98,7 @@ class Story:
 
     def _prepared(self, event: dict[str, Any]) -> str:
         self.preparing = None
-        return f"Trained and compiled in {duration(event['seconds'])}."
+        return f"Trained, compiled and measured in {duration(event['seconds'])}."
 
     def _page(self, event: dict[str, Any]) -> str | None:
         if self.writing:  # it is read once more, for what its verdicts did not find

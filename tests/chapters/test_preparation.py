@@ -136,9 +136,10 @@ def test_all_trained_variants_of_the_suites_are_prepared(monkeypatch: pytest.Mon
 
 def test_a_page_gets_the_steps_that_it_needs() -> None:
     needed = ["kernels of training steps", "trained GPT", "trained CNN", "trained MLP"]
-    assert [step.name for step in steps_of(["profiling"])] == needed
-    assert [step.name for step in steps_of(["profiling", "roofline"])] == [*needed, "kernels of calls"]
-    assert [step.name for step in steps_of(["memory"])] == ["kernels of calls"]
+    shared = ["kernels of calls", "ceilings of one core"]
+    assert [step.name for step in steps_of(["profiling"])] == [*needed, *shared]
+    assert [step.name for step in steps_of(["profiling", "roofline"])] == [*needed, *shared]
+    assert [step.name for step in steps_of(["memory"])] == shared
     assert steps_of(["glossary"]) == []
 
 
@@ -148,9 +149,15 @@ def test_each_step_names_pages_of_the_book_and_comes_after_what_it_starts_from()
         assert before.issuperset(step.after)
         for page in step.pages:
             assert (BOOK / f"{page}.md").is_file()
-            needed = {name for name in step.after if name.startswith("trained ")}
+            trained = step.after if step.work == "training" else ()
+            needed = {name for name in trained if name.startswith("trained ")}
             assert {other.name for other in steps_of([page])}.issuperset(needed)
         before.add(step.name)
+
+
+def test_what_pages_share_is_measured_when_nothing_else_runs() -> None:
+    *others, last = STEPS.values()
+    assert (last.work, {*last.after}) == ("measuring", {step.name for step in others})
 
 
 @pytest.mark.parametrize("name", ["kernels of sparse weights", "kernels of texts, 8 bits"])

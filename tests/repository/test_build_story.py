@@ -68,9 +68,13 @@ PREPARING: list[dict[str, Any]] = [
 def test_what_is_trained_and_compiled_before_pages_is_told_at_its_begin_and_end() -> None:
     story = Story()
     lines = told(story, PLAN, *PREPARING)
-    assert lines[1:] == ["Before that, training and compiling what they need (3 steps, about 40 s).", None, None]
+    assert lines[1:] == [
+        "Before that, training, compiling and measuring what they share (3 steps, about 40 s).",
+        None,
+        None,
+    ]
     assert story.preparing == ("kernels of loops", 2, 3)
-    assert told(story, {"event": "prepared", "seconds": 61.0}) == ["Trained and compiled in 1 min 01 s."]
+    assert told(story, {"event": "prepared", "seconds": 61.0}) == ["Trained, compiled and measured in 1 min 01 s."]
     assert story.preparing is None
 
 
@@ -92,7 +96,7 @@ def test_a_terminal_has_a_bar_and_a_log_has_not(terminal: bool) -> None:
         for event in ({"event": "prepared", "seconds": 1.0}, {"event": "page", "page": "machine"}):
             take(event)
     text = printed.getvalue()
-    assert "Before that, training and compiling what they need (3 steps, about 40 s)." in text
+    assert "Before that, training, compiling and measuring what they share (3 steps, about 40 s)." in text
     assert ("kernels of loops" in text) is terminal
     assert "  2 of 6  machine runs (about 10 s), because its cells changed" in text
     assert ("\x1b[" in text) is terminal

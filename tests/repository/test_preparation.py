@@ -114,10 +114,11 @@ def test_a_memory_that_cannot_be_read_knows_nothing(tmp_path: Path, text: str) -
     [
         ("tinytorch/chapters/machine.py", "x = 1", set()),
         ("tinytorch/core/new.py", "# only said", set()),
-        ("tinytorch/core/new.py", "x = 1", {"training", "compiling"}),
-        ("tinytorch/perf/kernels/new.py", "x = 1", {"compiling"}),
+        ("tinytorch/core/new.py", "x = 1", {"training", "compiling", "measuring"}),
+        ("tinytorch/perf/kernels/new.py", "x = 1", {"compiling", "measuring"}),
+        ("tinytorch/perf/measuring/new.py", "x = 1", {"measuring"}),
         ("tinytorch/perf/benchmarking/zoo.py", "x = 1", {"training"}),
-        ("requirements.lock", "numpy==9", {"training", "compiling"}),
+        ("requirements.lock", "numpy==9", {"training", "compiling", "measuring"}),
     ],
 )
 def test_steps_are_done_again_when_what_they_compute_changes(

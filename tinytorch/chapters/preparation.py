@@ -1,4 +1,4 @@
-"""Preparation of the pages: models that they train and kernels that they compile, as steps that measure nothing.
+"""Preparation of the pages: models that they train, kernels that they compile, and ceilings that they share, as steps.
 
 What a step makes is kept on disk, where the page finds it. A page whose step is missing here trains or compiles by
 itself: that is slower, and on one core, but never wrong. Names alone are imported here; each step imports what it runs.
@@ -24,7 +24,7 @@ _OF_CEILINGS = {
     "whole_model",
     "memoization",
 }
-_OF_CEILINGS |= {"distributed", "capstone", "your_machine", "your_model"}
+_OF_CEILINGS |= {"profiling", "serving", "distributed", "capstone", "your_machine", "your_model"}
 #: Passes and examples with which the page on quantization trains each model on, rounded.
 _ROUNDED = {"gpt": (1, 12_800), "cnn": (4, 1_437), "mlp": (8, 7_000)}
 #: Seeds of the MLPs whose accuracies give an interval.
@@ -32,18 +32,20 @@ _SEEDS = range(7)
 #: Seconds of a core that training each model of the zoo takes, rounded.
 _SECONDS = {"gpt": 20.0, "cnn": 5.0, "mlp": 2.0}
 _TRAINING_KERNELS = "kernels of training steps"
+#: Fresh processes whose times tell what runs differ by before anything is measured that pages share.
+_PROCESSES = 6
 
 
 @dataclass(frozen=True)
 class Step:
-    """Something to train or to compile, with results left on disk, for the pages that need it.
+    """Something to train, compile or measure, with results left on disk, for the pages that need it.
 
     The steps ``after`` which it runs, if they run as well, leave what it starts from, or would compile the same. It
     takes about so many ``seconds`` of a core; a first build is told so before it begins.
     """
 
     name: str
-    work: Literal["training", "compiling"]
+    work: Literal["training", "compiling", "measuring"]
     make: Callable[[], object]
     pages: Set[str]
     seconds: float
@@ -62,7 +64,7 @@ def make(name: str) -> None:
     Models are trained by compiled kernels and planned steps, which compute what the framework's own steps do.
     """
     step = STEPS[name]
-    if step.work == "compiling":
+    if step.work != "training":
         step.make()
         return
     from tinytorch.core.training import training_steps
@@ -263,6 +265,19 @@ def _compile_calls() -> None:
         compile_measured_calls()
 
 
+def _measure_ceilings() -> None:
+    """Measure the ceilings of one core, where they are not kept, once a few processes told what runs differ by."""
+    from tinytorch.perf.machine.store import ceilings, kept_ceilings
+    from tinytorch.perf.measuring.between_run_variance import known_variance
+    from tinytorch.perf.measuring.between_run_workloads import sample_spread
+
+    if kept_ceilings() is not None:
+        return
+    while (known := known_variance()) is None or known.processes < _PROCESSES:
+        sample_spread()
+    ceilings()
+
+
 def _compile_layers() -> None:
     """Compile the products of whole 8-bit layers."""
     from tinytorch.perf.quantization import Plan
@@ -390,9 +405,11 @@ def _steps() -> Iterable[Step]:
     """Yield all steps, the most urgent first: what many wait for, and then the longest."""
     trainings = [*_trainings()]
     pages = {page for step in trainings for page in step.pages}
-    yield _compiling(_TRAINING_KERNELS, _compile_training, pages, 30)
-    yield from trainings
-    yield from _compilations()
+    others = [_compiling(_TRAINING_KERNELS, _compile_training, pages, 30), *trainings, *_compilations()]
+    yield from others
+    # Last and alone, as nothing else may run meanwhile.
+    alone = tuple(step.name for step in others)
+    yield Step("ceilings of one core", "measuring", _measure_ceilings, _OF_CEILINGS, 40, alone)
 
 
 STEPS = {step.name: step for step in _steps()}

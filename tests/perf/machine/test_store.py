@@ -7,9 +7,8 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.int8.instructions import available_dots
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.machine import Ceilings, ceilings, store
-from tinytorch.perf.machine.store import StageProgress, ceilings_from_json, kept_ceilings, settled_ceilings
+from tinytorch.perf.machine.store import StageProgress, ceilings_from_json, kept_ceilings
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import to_json
 from tinytorch.perf.measuring.conditions import BetweenRuns, ComputeProbe
@@ -37,7 +36,7 @@ from tinytorch.perf.measuring.codec import to_json
 measured_ceilings.LARGEST = 2**15 * int(sys.argv[1])
 measured_ceilings.caches = tuple
 measured_ceilings.measured_call_costs = lambda: CallCosts({}, {})
-measured_ceilings.interleaved_rates = partial(measured_ceilings.interleaved_rates, repeats=7)
+measured_ceilings.repeats_of = lambda team: 7
 peaks.sgemm = partial(peaks.sgemm, side=64)
 stages = []
 made = measured_ceilings.measured_ceilings(int(sys.argv[1]), lambda stage, part: stages.append(part))
@@ -159,30 +158,39 @@ def test_what_calls_cost_is_taken_from_one_thread(measured: list[int], monkeypat
     assert measured == [2, 1, 2]
 
 
-def test_ceilings_of_a_busy_moment_are_measured_anew_once_and_settled_ones_kept(
-    measured: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("of", ["calls", "peak", "bandwidth"])
+def test_ceilings_of_a_disturbed_moment_are_measured_once_more(
+    of: str, measured: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = ceilings()
-    differing = replace(first.fp32_peak.conditions, between_runs=BetweenRuns(0.5))
-    apart = replace(first, fp32_peak=replace(first.fp32_peak, conditions=differing))
-    monkeypatch.setattr(store, "kept_ceilings", lambda _: apart)
+    still = synthetic_ceilings(1)
+    uneven = replace(still.fp32_peak, samples=(1e9, 9e9) * 15)
+    if of == "calls":
+        slow = replace(uneven, unit="s")
+        busy = replace(still, calls=replace(still.calls, op=dict.fromkeys(still.calls.op, slow)))
+    elif of == "peak":
+        busy = replace(still, fp32_peak=uneven)
+    else:
+        memory = replace(still.levels[-1], read=replace(uneven, unit="B/s"))
+        busy = replace(still, levels=(*still.levels[:-1], memory))
+    for moments, tries in (([busy, still], 2), ([busy, busy], 2), ([still], 1)):
+        coming = iter(moments)
+
+        def make(*_: object, coming: Iterator[Ceilings] = coming) -> Ceilings:
+            return next(coming)
+
+        monkeypatch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", make)
+        found = ceilings(refresh=True)
+        assert found == replace(moments[-1], taken=replace(moments[-1].taken, tries=tries))
+        assert next(coming, None) is None
+
+
+def test_runs_that_differ_are_no_disturbance(measured: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    still = synthetic_ceilings(1)
+    differing = replace(still.fp32_peak.conditions, between_runs=BetweenRuns(0.5))
+    apart = replace(still, fp32_peak=replace(still.fp32_peak, conditions=differing))
     assert apart.fp32_peak.spread > store.SETTLED
-    assert settled_ceilings() is first, "runs differ whatever the moment"
-    monkeypatch.setattr(store, "SETTLED", first.fp32_peak.spread / 2)
-    monkeypatch.setattr(store, "MOMENT", timedelta(days=9999))
-    assert settled_ceilings() is first, "the moment is not over"
-    monkeypatch.setattr(store, "MOMENT", timedelta(0))
-    assert settled_ceilings() is not first
-    assert len(measured) == 2
-
-
-def test_calls_of_a_busy_moment_are_measured_anew(measured: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    first = ceilings()
-    uneven = replace(first.fp32_peak, unit="s", samples=(1e-6, 9e-6) * 15)
-    busy = replace(first, calls=replace(first.calls, op=dict.fromkeys(first.calls.op, uneven)))
-    monkeypatch.setattr(store, "kept_ceilings", lambda _: busy)
-    assert settled_ceilings() is not first
-    assert len(measured) == 2
+    monkeypatch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", lambda *_: apart)
+    assert ceilings(refresh=True).taken.tries == 1
 
 
 @pytest.mark.parametrize("changed", ["environment", "probes"])

@@ -30,7 +30,7 @@ from tinytorch.perf.machine.bandwidth_sweep import (
 )
 from tinytorch.perf.machine.call_costs import measured_call_costs
 from tinytorch.perf.machine.levels import CLEAR_OF_CACHE, STREAMS, Curve, Point, find_levels
-from tinytorch.perf.machine.probing import Probe, interleaved_rates
+from tinytorch.perf.machine.probing import Probe, interleaved_rates, repeats_of
 from tinytorch.perf.machine.store import Ceilings, StageProgress, Taken
 
 #: A ladder takes at most this part of free memory.
@@ -58,14 +58,17 @@ def measured_ceilings(threads: int, on_progress: StageProgress, one: Ceilings | 
         sizes = [size for size in possible if size <= end]
         arenas = make_arenas(team, sizes)
         probes = _probes(team, arenas, sizes, lanes, int8)
+        repeats = repeats_of(team)
         reached = interleaved_rates(
-            team, probes, lambda part: on_progress("arithmetic and bandwidth", 0.1 + 0.5 * part)
+            team, probes, lambda part: on_progress("arithmetic and bandwidth", 0.1 + 0.5 * part), repeats
         )
         curves: dict[Curve, tuple[Point, ...]] = stream_curves(
             {(key[1], key[2]): one for key, one in reached.items() if key[0] == "stream"}
         )
         huge, bytes_of_memory = [arena.huge_bytes() for arena in arenas], sum(arena.memory.size for arena in arenas)
-        curves["latency"] = latency_curve(team, arenas, sizes, lambda part: on_progress("latency", 0.6 + 0.25 * part))
+        curves["latency"] = latency_curve(
+            team, arenas, sizes, lambda part: on_progress("latency", 0.6 + 0.25 * part), repeats
+        )
         del arenas, probes  # hundreds of MiB, which the product and the calls need not have beside their own
         fault = peaks.page_fault(team)
     on_progress("matrix product", 0.86)

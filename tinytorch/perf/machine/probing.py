@@ -20,6 +20,8 @@ SAMPLE_SECONDS = 1e-3
 SAMPLE_SECONDS_OF_A_TEAM = 3e-3
 #: Samples of each probe: as many as it takes to see that they do not wander, which verdicts on roofs rest on.
 REPEATS = 31
+#: With several threads fewer, as no verdict rests on them, and each takes three times as long.
+REPEATS_OF_A_TEAM = 15
 #: Of a probe whose sample takes long there are fewer, in about so many seconds in all, but at least so many.
 SECONDS_OF_A_PROBE, FEWEST_REPEATS = 0.5, 15
 #: A run this long in seconds is enough to see how fast a probe is.
@@ -53,6 +55,11 @@ class Probe:
 def sample_seconds(team: Team) -> float:
     """Return how long one sample of ``team`` should last, in seconds."""
     return SAMPLE_SECONDS if team.threads == 1 else SAMPLE_SECONDS_OF_A_TEAM
+
+
+def repeats_of(team: Team) -> int:
+    """Return how many samples of each probe ``team`` takes."""
+    return REPEATS if team.threads == 1 else REPEATS_OF_A_TEAM
 
 
 def calibrated_rounds(run: Callable[[int], float], seconds: float) -> int:

@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -41,6 +40,7 @@ class Taken:
         huge_page_bytes: bytes of the probes' memory that were on huge pages; None where the system does not say.
         bytes_of_memory: bytes of that memory.
         note: why kept ceilings could not be used; None if there were none.
+        tries: how often they were measured, these last, until a moment was quiet enough.
     """
 
     when: str
@@ -50,6 +50,7 @@ class Taken:
     huge_page_bytes: int | None
     bytes_of_memory: int
     note: str | None = None
+    tries: int = 1
 
 
 @dataclass(frozen=True)
@@ -158,8 +159,8 @@ def ceilings_from_json(given: Any) -> Ceilings:
 _PERF = Path(__file__).resolve().parents[1]
 #: Half-width of an interval over the value, at most, of ceilings that were measured in a quiet enough moment.
 SETTLED = 0.15
-#: How long a neighbour may stay: about as long as a build.
-MOMENT = timedelta(hours=1)
+#: How often they are measured at most, until a moment was quiet enough.
+MOST_TRIES = 2
 #: Where ceilings are kept: a file for each machine, environment and number of threads.
 KEPT = kept_folder("machine")
 #: Sources that decide what is measured and how; a change of one makes kept ceilings those of other probes.
@@ -171,11 +172,12 @@ _in_process: dict[str, Ceilings] = {}
 def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgress | None = None) -> Ceilings:
     """Return the ceilings for ``threads`` threads: those kept for this machine and environment, else measured now.
 
-    They are kept in this process and in ``KEPT``. A kept file that is broken or not of this machine is
-    measured anew, and ``taken.note`` says so. ``refresh`` measures anew in any case; but what calls cost, for which
-    threads do not matter, is that of the ceilings of one thread if these are kept. A measurement takes from
-    some ten seconds of all its cores to a minute, the longer the larger the last cache is; ``on_progress`` is told the
-    stage and how far it is, from 0 to 1.
+    What was measured while others took the machine, so that calls, peak or memory bandwidth scatter by more than
+    `SETTLED`, is measured once more; ``taken.tries`` says so. Ceilings are kept in this process and in ``KEPT``. A kept
+    file that is broken or not of this machine is measured anew, and ``taken.note`` says so. ``refresh`` measures in
+    any case; but what calls cost, for which threads do not matter, is that of the ceilings of one thread if these are
+    kept. A measurement takes from some ten seconds of all its cores to a minute, the longer the larger the last cache
+    is; ``on_progress`` is told the stage and how far it is, from 0 to 1.
 
     Raises:
         ValueError: if ``threads`` is below 1 or above the number of cores that this process may use.
@@ -197,34 +199,21 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     from tinytorch.perf.machine.measured_ceilings import measured_ceilings  # and the compiler, which takes seconds
 
     one = kept_ceilings(1) if threads > 1 else None
-    made = measured_ceilings(threads, on_progress or (lambda *_: None), one)
-    made = replace(made, taken=replace(made.taken, note=note))
+    tries, told = 1, on_progress or (lambda *_: None)
+    made = measured_ceilings(threads, told, one)
+    while not _is_settled(made) and tries < MOST_TRIES:
+        made, tries = measured_ceilings(threads, told, one), tries + 1
+    made = replace(made, taken=replace(made.taken, note=note, tries=tries))
     document = {"schema": _SCHEMA, "schema_version": _VERSION, "of": facts, "ceilings": to_json(made)}
     _in_process[name] = made
     keep(KEPT / name, lambda path: write_whole(path, json.dumps(document, allow_nan=False)))
     return made
 
 
-def settled_ceilings(threads: int = 1) -> Ceilings:
-    """Return what `ceilings` does, but measure anew where kept ones were taken in a moment too busy to tell.
-
-    Settled are those whose calls, in the median, peak and memory bandwidth have intervals of at most `SETTLED` of the
-    value to either side, by their own samples: by what runs differ as well, a quieter moment can change nothing. Peak
-    and bandwidth, which a neighbour slows for longer, count once `MOMENT` is over.
-
-    Raises:
-        ValueError: as `ceilings` does.
-    """
-    found = kept_ceilings(threads)
-    return ceilings(threads, refresh=found is not None and not _is_settled(found))
-
-
 def _is_settled(found: Ceilings) -> bool:
-    if median(map(_own_spread, found.calls.op.values())) > SETTLED:
-        return False
-    if datetime.now(UTC) - datetime.fromisoformat(found.taken.when) < MOMENT:
-        return True
-    return max(map(_own_spread, (found.fp32_peak, found.levels[-1].read))) <= SETTLED
+    """Return whether calls, in the median, peak and memory bandwidth are known to `SETTLED`, by their own samples."""
+    calls = median(map(_own_spread, found.calls.op.values()))
+    return max(calls, *map(_own_spread, (found.fp32_peak, found.levels[-1].read))) <= SETTLED
 
 
 def _own_spread(one: Measurement) -> float:
