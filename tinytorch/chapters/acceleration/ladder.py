@@ -230,14 +230,14 @@ def study_ladder(made: Ceilings) -> Ladder:
     cut = {_CACHES: partial(products.cache_tiles, deep=deep), _PACKED: partial(products.packed_blocks, deep=deep)}
     steps = [replace(step, function=cut.get(step.name, step.function)) for step in STEPS]
     width = width_beyond(made)
-    rungs = matmul_ladder(width, steps=steps, made=made, repeats=31, at_most_seconds=12)
+    rungs = matmul_ladder(width, steps=steps, made=made, repeats=31, at_most_seconds=8)
     near = {step.name: step for step in steps}
     # Without the loops, which take most of a round: what is compared by a verdict has as many rounds as decide it.
     with blas_threads(1):
         last = interleave(
             partial(_runs, [near[_CACHES], near[_PACKED], near[_BLAS]], width),
             resolve=0.1,
-            at_most_seconds=7,
+            at_most_seconds=5,
             warmup_seconds=0.1,
         )
     count, length = SUMS

@@ -139,7 +139,7 @@ def study_shapes(machine: Ceilings) -> Shapes:
     def fresh() -> dict[str, Callable[[], Any]]:
         return {f"{rows} x {wide}": tile_steps(tiles[rows, wide], rows, wide) for rows, wide in SHAPES}
 
-    times = interleave(fresh, repeats=192, at_most_seconds=4, warmup_seconds=0.05)
+    times = interleave(fresh, repeats=192, at_most_seconds=2, warmup_seconds=0.05)
     return Shapes({shape: times[f"{shape[0]} x {shape[1]}"] for shape in SHAPES}, machine)
 
 
@@ -321,7 +321,7 @@ def study_apart() -> Apart:
             ways[_HUGE] = partial(loop_orders.in_columns_of_tiles, a, huge[0], out)
         return ways
 
-    return Apart(interleave(fresh, repeats=12, at_most_seconds=7, warmup_seconds=0.05))
+    return Apart(interleave(fresh, repeats=12, at_most_seconds=5, warmup_seconds=0.05))
 
 
 def _pack_and_multiply(a: Array, b: Array, out: Array) -> None:

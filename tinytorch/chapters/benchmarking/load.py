@@ -16,7 +16,7 @@ from tinytorch.perf.measuring.conditions import Conditions, Sample, new_turns
 from tinytorch.perf.memoization import empty_cache
 
 #: Sequences that one request holds; series of either loop; and the quiet answers that one of them has time for.
-_BATCH, _SERIES, _ANSWERS = 16, 12, 45
+_BATCH, _SERIES, _ANSWERS = 16, 12, 30
 #: Share of its time for which requests that arrive keep a quiet server busy.
 _LOAD = 0.6
 #: When in a series the neighbours run, and from what multiple of a quiet answer on one is late.

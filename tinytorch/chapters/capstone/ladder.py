@@ -17,7 +17,7 @@ from tinytorch.perf.measuring.judge import Judgement, Test, Verdict, verdict_bet
 _BEFORE = "as it was"
 #: Seconds for all trials of a turn, and rounds of them that are waited for where calls are slow: on fewer, noise that
 #: hits neighbours alike hides any gain.
-_SECONDS, _LEAST_ROUNDS = 5.0, 30
+_SECONDS, _LEAST_ROUNDS = 4.0, 20
 
 
 @dataclass(frozen=True)
