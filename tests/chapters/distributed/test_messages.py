@@ -54,13 +54,11 @@ def test_bandwidth_grows_by_bytes_over_times() -> None:
     assert found.flops.median == pytest.approx(found.smallest.median * peak)
 
 
-def test_messages_have_their_time_their_slowest_tenth_and_their_bandwidth() -> None:
+def test_messages_have_their_time_and_their_bandwidth() -> None:
     talk = made_collectives()
     rows = message_rows(talk)
     assert not isinstance(rows, Unmeasured)
     assert (rows[0].size, rows[-1].size) == (size_words(SIZES[0]), size_words(SIZES[-1]))
-    for row in (rows[0], rows[-1]):
-        assert row.slowest.median >= row.time.median
     assert rows[-1].time is talk.of("point to point")[SIZES[-1]]
     assert rows[-1].bandwidth.median == pytest.approx(SIZES[-1] / (ALPHA + SIZES[-1] * BETA), rel=0.02)
 

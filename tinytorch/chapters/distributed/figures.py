@@ -21,6 +21,8 @@ from tinytorch.report.numbers import common_scale
 
 #: Inches of the figure of messages, and ticks on its axis of sizes.
 _HEIGHT, _TICKS = 3.0, 6
+#: Sizes from which on a figure shows every second one.
+_MANY = 9
 #: Inches: a rank's lane, what a panel has besides, and the legend and axis below all.
 _LANE, _PANEL, _REST = 0.5, 0.28, 1.05
 #: Stretches of one kind closer than this share of the figure's width are drawn as one: nobody could see the gap. Points
@@ -41,15 +43,17 @@ _LOOKS = {"in-flight": "moving"}
 def times_figure(talk: Collectives, *, xlabel: str, ylabel: str) -> Figure:
     """Return the times of all kinds over size, both axes logarithmic, and dashed the lines that were fitted to them.
 
-    Where ranks had to share cores, its name says so of each kind, and no line is fitted.
+    Of many sizes every second one is shown, the smallest and the largest among them. Where ranks had to share cores,
+    its name says so of each kind, and no line is fitted.
     """
     marked = ", ranks share cores" if talk.oversubscribed else ""
     figure, ax = subplots(height=_HEIGHT)
+    shown = sorted({*talk.sizes[::2], talk.sizes[-1]}) if len(talk.sizes) >= _MANY else talk.sizes
     longest = max(one.median for one in talk.of(talk.kinds[0]).values())
     factor = common_scale([longest], "s").factor
     for kind in talk.kinds:
         variant, times = kind.replace(" ", "-"), talk.of(kind)
-        draw_line(ax, talk.sizes, [times[size] for size in talk.sizes], quantity=ylabel, variant=variant,
+        draw_line(ax, shown, [times[size] for size in shown], quantity=ylabel, variant=variant,
                   label=kind + marked)  # fmt: skip
         for link in () if talk.oversubscribed else fit_pieces(times):
             sizes = np.geomspace(*link.sizes, 60).clip(*link.sizes)

@@ -68,11 +68,10 @@ def all_reduces(talk: Collectives) -> AllReduces:
 
 @dataclass(frozen=True)
 class MessageRow:
-    """Messages of one size: their time, from where on the slowest tenth lies, and bytes over time."""
+    """Messages of one size: their time, and bytes over time."""
 
     size: str
     time: Measurement
-    slowest: Measurement
     bandwidth: Measurement
 
 
@@ -82,7 +81,7 @@ def message_rows(talk: Collectives) -> list[MessageRow] | Unmeasured:
         return Unmeasured(BECAUSE)
     times, step = talk.of("point to point"), -(-(len(talk.sizes) - 1) // (_SHOWN - 1))
     return [
-        MessageRow(size_words(size), times[size], times[size].tail(90), times[size].per(size, "B/s", "a message"))
+        MessageRow(size_words(size), times[size], times[size].per(size, "B/s", "a message"))
         for size in sorted({*talk.sizes[::step], talk.sizes[-1]})
     ]
 
