@@ -52,7 +52,7 @@ def at_cost(count: int, seconds: Measurement) -> TimeBound:
 
 
 def _values(one: Measurement) -> npt.NDArray[np.float64]:
-    return np.concatenate([[one.median], one.draws, one.draws_alone(), one.samples])
+    return np.concatenate([[one.median], one.draws, one.draws_alone, one.samples])
 
 
 def added(parts: Iterable[TimeBound]) -> TimeBound:

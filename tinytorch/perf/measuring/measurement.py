@@ -182,8 +182,9 @@ class Measurement:
         """Plausible values of the quantity, in ``unit``: see `tinytorch.perf.measuring.statistics.draws`."""
         return self._draws(alone=False)
 
+    @cached_property
     def draws_alone(self) -> Array:
-        """Return plausible values for what is computed of this quantity and no other: its interval stays what it is."""
+        """Plausible values for what is computed of this quantity and no other: its interval stays what it is."""
         return self._draws(alone=True)
 
     def _draws(self, *, alone: bool) -> Array:
@@ -363,7 +364,7 @@ def derived(
     with np.errstate(all="ignore"):
         alone = sum(not one.is_counted for one in inputs) == 1
         law = Drawn(
-            value, np.asarray(function(*(one.draws_alone() if alone else one.draws for one in inputs)), np.float64)
+            value, np.asarray(function(*(one.draws_alone if alone else one.draws for one in inputs)), np.float64)
         )
     made_of = Measurement(name, samples, unit, conditions, law=law, confidence=max(one.confidence for one in inputs))
     if not (math.isfinite(made_of.interval.low) and math.isfinite(made_of.interval.high)):

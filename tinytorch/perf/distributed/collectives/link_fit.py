@@ -113,7 +113,7 @@ def fit(times: Mapping[int, Measurement], name: str | None = None) -> FittedLink
     drawn = np.stack([own[size].draws for size in sorted(own)], axis=1)
     line, rounds, lines = (line_through(sizes, rows) for rows in (medians[None], samples.T, drawn))
     residuals = (medians - line[0][0] - line[1][0] * sizes) / medians
-    alone = np.stack([own[size].draws_alone() for size in sorted(own)], axis=1)
+    alone = np.stack([own[size].draws_alone for size in sorted(own)], axis=1)
     misfits = _misfits(sizes, medians, residuals, alone)
     first = times[min(times)]
     ranks = first.conditions.instrument
