@@ -172,10 +172,10 @@ _in_process: dict[str, Ceilings] = {}
 def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgress | None = None) -> Ceilings:
     """Return the ceilings for ``threads`` threads: those kept for this machine and environment, else measured now.
 
-    What was measured while others took the machine, so that calls, peak or memory bandwidth scatter by more than
-    `SETTLED`, is measured once more; ``taken.tries`` says so. Ceilings are kept in this process and in ``KEPT``. A kept
-    file that is broken or not of this machine is measured anew, and ``taken.note`` says so. ``refresh`` measures in
-    any case; but what calls cost, for which threads do not matter, is that of the ceilings of one thread if these are
+    What was measured while others took the machine, so that calls, peak or memory bandwidth scatter by more than 15 %,
+    is measured once more; ``taken.tries`` says so. Ceilings are kept in this process and on disk. A kept file that is
+    broken or not of this machine is measured anew, and ``taken.note`` says so. ``refresh`` measures anew in any case;
+    but what calls cost, for which threads do not matter, is that of the ceilings of one thread if these are
     kept. A measurement takes from some ten seconds of all its cores to a minute, the longer the larger the last cache
     is; ``on_progress`` is told the stage and how far it is, from 0 to 1.
 
