@@ -60,8 +60,8 @@ def pareto_front(
         performances: of one `benchmark_suite`, by name.
         batch: batch size at which times are compared; the smallest by default.
         matters: relative difference of time that matters.
-        told: what judges a comparison of times again, for who knows more than the suite does, such as the noise floor;
-            by default it is as it is, or withheld as above.
+        told: what judges a comparison of times again, for who knows more than the suite does, such as who else was at
+            work; by default it is as it is, or withheld as above.
 
     Raises:
         ValueError: if there are none, or ``batch`` was not measured.
