@@ -184,6 +184,18 @@ def test_ceilings_of_a_disturbed_moment_are_measured_once_more(
         assert next(coming, None) is None
 
 
+def test_calls_of_one_thread_make_nobody_measure_several_again(
+    measured: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "usable_cores", lambda: (0, 1))
+    ceilings()
+    still = synthetic_ceilings(2)
+    slow = replace(still.fp32_peak, unit="s", samples=(1e-6, 9e-6) * 15)
+    busy = replace(still, calls=replace(still.calls, op=dict.fromkeys(still.calls.op, slow)))
+    monkeypatch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", lambda *_: busy)
+    assert ceilings(2).taken.tries == 1
+
+
 def test_runs_that_differ_are_no_disturbance(measured: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     still = synthetic_ceilings(1)
     differing = replace(still.fp32_peak.conditions, between_runs=BetweenRuns(0.5))

@@ -7,10 +7,11 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 from scipy.signal import lfilter
 
 from benchmarks.verdicts_synthetic import flicker, random_walk
-from tinytorch.perf.measuring.statistics import Dependence, dependence, flicker_time, independent
+from tinytorch.perf.measuring.statistics import Dependence, _saddlepoint, dependence, flicker_time, independent
 
 Series = npt.NDArray[np.float64]
 
@@ -92,3 +93,12 @@ def test_the_time_of_noise_that_wanders_is_that_of_its_spectrum() -> None:
     """Of waves with the powers 1 / j within the series, and log(16) below it, over the mean power of the waves."""
     power = 1 / np.arange(1, 40)
     assert flicker_time(40) == pytest.approx(np.log(16) / power.mean())
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=60).filter(lambda ws: min(ws) < -1e-3 and max(ws) > 1e-3))
+def test_the_saddlepoint_is_the_root_that_scipy_finds(given_weights: list[float]) -> None:
+    weights = np.array(given_weights)
+    poles = 1 / (2 * weights.min()), 1 / (2 * weights.max())
+    low, high = ((1 - 1e-9) * pole for pole in poles)
+    root = brentq(lambda t: float((weights / (1 - 2 * t * weights)).sum()), low, high)
+    assert _saddlepoint(weights) == pytest.approx(root, abs=1e-9 * (high - low))

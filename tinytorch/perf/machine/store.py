@@ -201,7 +201,7 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     one = kept_ceilings(1) if threads > 1 else None
     tries, told = 1, on_progress or (lambda *_: None)
     made = measured_ceilings(threads, told, one)
-    while not _is_settled(made) and tries < MOST_TRIES:
+    while not _is_settled(made, calls_too=one is None) and tries < MOST_TRIES:
         made, tries = measured_ceilings(threads, told, one), tries + 1
     made = replace(made, taken=replace(made.taken, note=note, tries=tries))
     document = {"schema": _SCHEMA, "schema_version": _VERSION, "of": facts, "ceilings": to_json(made)}
@@ -210,9 +210,12 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     return made
 
 
-def _is_settled(found: Ceilings) -> bool:
-    """Return whether calls, in the median, peak and memory bandwidth are known to `SETTLED`, by their own samples."""
-    calls = median(map(_own_spread, found.calls.op.values()))
+def _is_settled(found: Ceilings, calls_too: bool) -> bool:
+    """Return whether peak and memory bandwidth are known to `SETTLED` by their own samples, and the median call too.
+
+    Calls that were taken from the ceilings of one thread count for nothing: to measure again would not change them.
+    """
+    calls = median(map(_own_spread, found.calls.op.values())) if calls_too else 0.0
     return max(calls, *map(_own_spread, (found.fp32_peak, found.levels[-1].read))) <= SETTLED
 
 

@@ -66,7 +66,7 @@ def parts_of(app: Sphinx) -> list[Part]:
         Part("Training", f"{trained} steps that train models, added up over all cores", training),
         Part("Compiling", f"{compiled} steps that compile kernels, added up over all cores", compiling),
         Part("Starting Python", f"of {len(runs)} pages", _sum([run.start for run in runs])),
-        Part("First cells", "what pages import, and a look at the machine", first),
+        Part("First cells", "what pages import and load", first),
         Part("Measuring", "the ceilings of one core, and all other cells", _sum([shared, others])),
         Part("Sphinx", "CPU time of its process in this build, up to this page", time.process_time()),
     ]
