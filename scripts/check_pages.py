@@ -25,6 +25,7 @@ from sources import Cell, check_module, check_source, is_draft, read_source
 
 from scripts import lint_lists, lint_medians
 from scripts.building.jupyter_book import sentence
+from tinytorch.prose import Number, Outcome, parts
 
 ROOT = Path(__file__).resolve().parent.parent
 _PROGRAMS = Path(sys.executable).parent
@@ -63,12 +64,17 @@ def as_notebook(page: Page) -> str:
     return json.dumps({"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5})
 
 
-def as_module(page: Page) -> str:
-    """Return the text of a module that has each line of code on the line where the page has it."""
-    lines = [*_MYPY]
+def as_module(page: Page, named: Sequence[Number | Outcome] = ()) -> str:
+    """Return the text of a module that has each line of code, and each expression of the text, on the page's line."""
+    by_line: dict[int, list[str]] = {}
     for cell in page:
-        lines += [""] * (cell.line - 1 - len(lines))
-        lines += cell.python.splitlines()
+        by_line |= {cell.line + index: [line] for index, line in enumerate(cell.python.splitlines())}
+    for one in named:
+        by_line.setdefault(one.line, []).append(f"_ = {one.expression}")
+    lines = [*_MYPY]
+    for number in sorted(by_line):
+        lines += [""] * (number - 1 - len(lines))
+        lines.append("; ".join(by_line[number]))
     return "\n".join(lines) + "\n"
 
 
@@ -77,6 +83,12 @@ def modules_of(root: Path, name: str = "") -> list[Path]:
     chapters = root / "tinytorch" / "chapters"
     alone = chapters / f"{name}.py"
     return [alone] if name and alone.is_file() else sorted((chapters / name).rglob("*.py"))
+
+
+def _named(text: str, cells: Page) -> list[Number | Outcome]:
+    """Return what a page's text names by expressions, without what cells record by a name that is a word."""
+    recorded = re.findall(r"page\.\w+\(\s*\"(\w+)\"", "\n".join(cell.python for cell in cells))
+    return [one for one in parts(text) if one.expression not in recorded]
 
 
 class Sources:
@@ -106,6 +118,8 @@ class Sources:
         modules = (path for name in names for path in modules_of(root, name)) if names else modules_of(root)
         self.modules = [path for path in modules if path not in of_passed]
         self.cells = {name: found for name in self.names if (found := read_source(self.texts[name]).cells)}
+        #: What the text of each page names by expressions.
+        self.named = {name: _named(self.texts[name], self.cells[name]) for name in self.cells}
 
     def path(self, name: str) -> str:
         """Return where a page is, relative to the checkout."""
@@ -182,7 +196,7 @@ def types(sources: Sources) -> Iterator[Iterator[Fault]]:
     folder.mkdir(parents=True, exist_ok=True)
     pages = {}
     for name, page in sources.cells.items():
-        module, text = folder / f"page_{name.replace('/', '_')}.py", as_module(page)
+        module, text = folder / f"page_{name.replace('/', '_')}.py", as_module(page, sources.named[name])
         if not module.is_file() or module.read_text("utf-8") != text:
             module.write_text(text, "utf-8")
         pages[module.relative_to(sources.root).as_posix()] = sources.path(name)

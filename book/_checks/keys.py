@@ -14,6 +14,8 @@ from measured_book.names import choices_fault, meant, split_reference, unknown_k
 from measured_book.notebooks.myst import Fence, fences, object_source
 from measured_book.pages.bibliography import FILE, claim_words, entry_for, named_source, read_references
 
+from tinytorch.prose import SPAN, is_reference, is_simple, parsed, split_words
+
 #: Line and message.
 Fault = tuple[int, str]
 #: What each method of a page records under its key.
@@ -31,10 +33,6 @@ _VERDICT = "-verdict"
 KEY, BRACES = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*"), re.compile(r"\{([^{}]*)\}")
 #: Fences in which nothing is prose; one without a name is code.
 _CODE = frozenset({"", "code-cell", "code-block", "code", "math"})
-#: Roles, and code within a line, in which no role is one.
-SPAN = re.compile(
-    r"(?P<code>(?<!`)(`{2,})(?!`).+?(?<!`)\2(?!`))|\{(?P<role>[\w:-]+)\}`(?P<text>[^`]+)`|(?<!`)`[^`\n]+`", re.DOTALL
-)
 _FENCE = re.compile(r"^\s*`{3,}")
 _TITLED = re.compile(r"(?:.+?\s*<)?(?P<target>[^<>]+)>?", re.DOTALL)
 _LABEL = re.compile(r"^\(([\w./-]+)\)=\s*$", re.MULTILINE)
@@ -48,7 +46,7 @@ ROLES = frozenset({"measured", "verdict", "quoted", "numref", "eq", "ref", "term
 DIRECTIVES = frozenset(
     {
         *("admonition", "claim", "claims", "code-cell", "container", "drawing", "dropdown", "if-absent", "if-measured"),
-        *("literalinclude", "note", "predict", "tab-item", "tab-set", "warning", "glossary", "include"),
+        *("outcome", "literalinclude", "note", "predict", "tab-item", "tab-set", "warning", "glossary", "include"),
     }
 )
 
@@ -295,7 +293,7 @@ class _Page:
         """Return what is wrong with a role; None if nothing is."""
         match role:
             case "measured":
-                return self._key(text, role, "number")
+                return self._measured(text.strip())
             case "verdict":
                 return self._key(text, role, "verdict")
             case "numref":
@@ -323,6 +321,20 @@ class _Page:
             case "download":
                 return self._file(target)
         return _near(role, ROLES, "role")
+
+    def _measured(self, text: str) -> str | None:
+        """Return why a number of the text is wrong; what an expression names is for mypy."""
+        if is_reference(text) or text in self.own.of("number"):
+            return self._key(text, "measured", "number")
+        return self._expression(text)
+
+    def _expression(self, text: str) -> str | None:
+        expression = split_words(text)[0]
+        try:
+            simple = is_simple(expression)
+        except ValueError as error:
+            return str(error)
+        return None if simple else f"{expression!r} must be a name, an attribute, an index, or one operation on these"
 
     def _numbered(self, reference: str) -> str | None:
         name, label = split_reference(reference, self.name)
@@ -368,12 +380,20 @@ class _Page:
                     yield self._words(fence, argument)
             case "predict":
                 wanted = ("number", "verdict", "claim")
+                if not is_reference(argument) and argument not in self.own.kinds:
+                    yield self._expression(argument)
+                    return
                 yield (said := self._key(argument, "predict", *wanted))
                 page, key = split_reference(argument, self.name)
                 if said is None and len(kinds := self.pages[page].kinds.get(key, frozenset())) == 1:
                     yield choices_fault(next(iter(kinds)), argument, fence.options.get("choices"))
             case "if-measured" | "if-absent":
                 yield from (self._key(each, fence.name, *sorted(_ANY)) for each in argument.split())
+            case "outcome":
+                try:
+                    parsed(argument)
+                except ValueError as error:
+                    yield str(error)
             case "evidence":
                 yield from (self._key(each, fence.name, "number") for each in argument.split())
             case "drawing":

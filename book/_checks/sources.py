@@ -50,6 +50,7 @@ _PROSE_DIRECTIVES = frozenset(
 _CLAIM = "claim"
 #: Not measured: the confidence that is asked for, and in a table the time that a reader needs.
 _SETTINGS = re.compile(r"\d+\s?%\s(?:confidence|interval)")
+_CHOSEN = re.compile(r"\b\d+ %")
 _READING_TIME = re.compile(r"\d+\s(?:minutes|hours?)")
 #: A length in a style sheet, which a module may hold as a string.
 _STYLE_LENGTH = re.compile(r"[\w-]+:\s*\d+%\s*[;}]")
@@ -156,7 +157,10 @@ def _read(text: str, first: int, chapter: Chapter) -> None:
             prose[line] = " ".join([*said, *fence.options.values()])
             if fence.name == "predict":
                 chapter.predictions[line] = fence.argument.strip()
-            _read("\n".join(fence.body), first + fence.body_first, chapter)
+            body = "\n".join(fence.body)
+            # What matters, which the author chose: a share in whole per cent in the text of an outcome.
+            body = _CHOSEN.sub("", body) if fence.name == "outcome" else body
+            _read(body, first + fence.body_first, chapter)
     chapter.prose |= prose
 
 

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from tinytorch.perf.host.identity import steering_variables
+from tinytorch.prose import with_cells
 from tinytorch.report.measurements import read_measurements
 from tinytorch.report.notebook_view import RECORD_MIME
 from tinytorch.report.provenance import package_folder, package_hash
@@ -94,6 +95,7 @@ def run_page(root: Path, name: str, on_cell: Callable[[int, int], None]) -> Json
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     notebook = jupytext.read(root / "book" / f"{name}.md", fmt="md:myst")
+    notebook.cells, _ = with_cells(notebook.cells, [0] * len(notebook.cells))
     cells = [index for index, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     folder = {"metadata": {"path": str(root / "book")}}
     client = NotebookClient(notebook, timeout=_CELL_SECONDS, kernel_name="python3", resources=folder)

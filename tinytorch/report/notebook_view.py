@@ -29,6 +29,8 @@ from tinytorch.report.verdicts import evidence_words, filled_text
 
 #: The MIME type under which records stand in the outputs of an executed notebook.
 RECORD_MIME = "application/vnd.tinytorch.record+json"
+#: The MIME type of what a page's text names and its cells do not give: ``name`` and ``said``.
+FAULT_MIME = "application/vnd.tinytorch.fault+json"
 #: Set while the book is built: numbers and words then show nothing below their cell, prose takes them by key.
 BUILDING = "TINYTORCH_BUILDING_BOOK"
 
@@ -36,6 +38,19 @@ BUILDING = "TINYTORCH_BUILDING_BOOK"
 def is_building() -> bool:
     """Return whether the cells run for the book's build, not for a reader."""
     return BUILDING in os.environ
+
+
+def publish_fault(name: str, said: str, *, is_final: bool = True) -> None:
+    """Tell that an expression of a page's text, or an outcome of a name, gives nothing to show, and why.
+
+    A reader's notebook is told of it if that is final: no cell below may still give it.
+    """
+    if is_building():
+        from IPython.display import publish_display_data
+
+        publish_display_data({FAULT_MIME: {"name": name, "said": said}})
+    elif is_final:
+        print(said)
 
 
 @dataclass(frozen=True)
@@ -145,7 +160,7 @@ def words(record: Json, number: Callable[[str], str]) -> str:
         record: as `Record.to_json` gives it.
         number: what stands for a key that is in the record's text.
     """
-    key, kind = record["key"], record["kind"]
+    key, kind = record.get("expression", record["key"]), record["kind"]
     if kind == "table":
         return tables.to_text(*tables.from_body(record), caption=record["caption"])
     if kind == "figure":
@@ -218,4 +233,4 @@ def view(record: Json, on_page: str | None, number: Callable[[str], str]) -> str
         inner = f"<strong>{escape(record['word'])}</strong> <small>because {escape(reason)}</small>"
     else:
         inner = f"<em>{NOT_MEASURED}: {escape(record['reason'])}</em>"
-    return f"<code>{escape(key)}</code> {inner}"
+    return f"<code>{escape(record.get('expression', key))}</code> {inner}"

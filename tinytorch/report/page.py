@@ -14,10 +14,22 @@ from tinytorch.perf.measuring.between_run_variance import watch_spread
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, is_disturbed, word_between
 from tinytorch.perf.measuring.values import Value, as_measurement
+from tinytorch.prose import key_of, outcome_key, split_words
 from tinytorch.report import tables
 from tinytorch.report.drawings import Drawing
+from tinytorch.report.expressions import (
+    ExpressionError,
+    Found,
+    NotYetError,
+    evaluate,
+    name_of,
+    number_of,
+    outcome_of,
+    rests_on,
+    verdict_body,
+)
 from tinytorch.report.flame_graph import Box, boxes_html
-from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text
+from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, publish_fault
 from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, provenance
 from tinytorch.report.records import (
     ABSENT,
@@ -90,6 +102,8 @@ class Page:
     def __init__(self, name: str) -> None:
         self.name = checked_text(name, "name", "Page")
         self.records: list[Record] = []
+        self._values: dict[str, Any] = {}
+        self._waiting: set[str] = set()
         self.background = BackgroundLoad()
         if is_building():
             # Each measurement begins with a collection of garbage: let it not walk through all that was imported.
@@ -501,6 +515,100 @@ class Page:
             found = Judgement(Verdict.WITHHELD)
         body = {"verdict": found.verdict.value, **tested(found), "counted": found.is_fixed}
         return self._emit(key, "claim", body)
+
+    def fill(self, namespace: Mapping[str, Any], *expressions: str) -> None:
+        """Record what a text names by expressions; the builder writes the cell that calls this behind each text.
+
+        Args:
+            namespace: the page's ``globals()``.
+            expressions: each a name, an attribute, an index, or one operation on these; behind `` | `` words for its
+                card. One that gives nothing to show is told in its place, and hides no other. One whose name a later
+                cell defines is recorded then.
+        """
+        for text in dict.fromkeys([*expressions, *sorted(self._waiting)]):
+            expression, words = split_words(text)
+            try:
+                self._fill(expression, words or None, namespace)
+            except NotYetError as error:
+                self._waiting.add(text)
+                publish_fault(expression, str(error), is_final=not expressions)
+            except (TypeError, ValueError) as error:
+                publish_fault(expression, str(error))
+            else:
+                self._waiting.discard(text)
+
+    def _fill(self, expression: str, words: str | None, namespace: Mapping[str, Any]) -> None:
+        key = key_of(expression)
+        if self._is_named(key, expression):
+            if key in self._values and evaluate(expression, namespace) != self._values[key]:
+                raise ExpressionError(f"{expression!r} had another value further up: give one of them another name")
+            return
+        value = evaluate(expression, namespace)
+        self._values[key] = value
+        said = name_of(value)
+        if said is not None:
+            body = verdict_body(said, words or "the page's code chose it by what was measured above")
+            self._emit(key, "verdict", {**body, "expression": expression})
+            return
+        number = number_of(expression, value)
+        if isinstance(number, Unmeasured):
+            self._emit(key, ABSENT, {"reason": number.reason, "expression": expression})
+            return
+        body = number_body(key, number, what=words)
+        self._emit(key, body.pop("kind"), {**body, "expression": expression})
+
+    def decide(
+        self,
+        namespace: Mapping[str, Any],
+        expression: str,
+        texts: Mapping[str, tuple[Ends | None, str]],
+        name: str | None = None,
+    ) -> None:
+        """Record which text of an outcome holds; the builder writes the cell that calls this behind each text.
+
+        Where other processes took the machine's time from what it rests on, the outcome is withheld.
+
+        Args:
+            namespace: the page's ``globals()``.
+            expression: of a comparison, a verdict, a word or truth value, or a measurement whose texts have ends.
+            texts: of each outcome its ends, None without any, and what a notebook prints for it, which may be empty.
+            name: what other parts of the book call it by; by its expression if None.
+        """
+        try:
+            self._decide(name or outcome_key(expression), expression, texts, namespace)
+        except (TypeError, ValueError) as error:
+            publish_fault(name or expression, str(error))
+
+    def _decide(
+        self, key: str, expression: str, texts: Mapping[str, tuple[Ends | None, str]], namespace: Mapping[str, Any]
+    ) -> None:
+        if self._is_named(key, expression):
+            known = next(record for record in self.records if record.key == key)
+            if known.body.get("texts") != [*texts]:
+                raise ExpressionError(f"{expression!r} is used further up: write :name: and a name below the outcome")
+            return
+        value = evaluate(expression, namespace, calls=True)
+        found = outcome_of(expression, value, {outcome: ends for outcome, (ends, _) in texts.items()})
+        about = {"expression": expression, "texts": [*texts]}
+        if isinstance(value, Unmeasured):
+            self._emit(key, ABSENT, {"reason": value.reason, **about, "text": found.outcome})
+        else:
+            conditions = rests_on(found.said, value)
+            if verdict_of(found.said).is_decided and is_disturbed(conditions, self.background.cores()):
+                found = Found(Judgement(Verdict.WITHHELD), Verdict.WITHHELD.value)
+            body = verdict_body(found.said, "it was counted")
+            body["fixed"] |= not conditions
+            self._emit(key, "verdict", {**body, **about, "text": found.outcome})
+        if (told := texts.get(found.outcome)) and told[1]:
+            print(told[1])
+
+    def _is_named(self, key: str, expression: str) -> bool:
+        """Return whether there is a record of an expression, or of a name that it is."""
+        known = next((record for record in self.records if record.key == key), None)
+        if known is not None and known.body.get("expression", expression) != expression:
+            other = known.body["expression"]
+            raise ExpressionError(f"{expression!r} and {other!r} have one name, {key!r}: give one another variable")
+        return known is not None
 
     def _check_new(self, key: str) -> None:
         checked_key(key)

@@ -45,6 +45,7 @@ class PageState:
         left_out: whether a build of other pages read it without running it.
         run: its last execution; None for a page without code.
         records: those of its cells; None if they made none.
+        faults: why expressions of its text give nothing to show, by expression or by the name of an outcome.
         refused: whether its records were refused, as a warning has said: nothing else is said of what is missing then.
         uses: the pages whose records its text names.
         claims: the claims that it discusses, as its text names them.
@@ -68,6 +69,7 @@ class PageState:
     left_out: bool = False
     run: PageRun | None = None
     records: PageRecords | None = None
+    faults: dict[str, str] = field(default_factory=dict)
     refused: bool = False
     uses: set[str] = field(default_factory=set)
     claims: set[str] = field(default_factory=set)

@@ -263,6 +263,16 @@ class Measurement:
         """Half-width of the interval over the median: the relative uncertainty, without unit."""
         return self.interval.half_width / abs(self.median) if self.median else math.inf
 
+    def __truediv__(self, other: Measurement) -> Measurement:
+        """Return how many times ``other`` it is: the `ratio` of pairs that were interleaved, else the `quotient`."""
+        if not isinstance(other, Measurement):
+            return NotImplemented
+        turns = self.conditions.turns
+        if turns is not None and turns == other.conditions.turns and self.unit == other.unit:
+            return ratio(self, other)
+        unit = "" if self.unit == other.unit else f"{self.unit}/{other.unit}"
+        return quotient(self, other, f"{self.name} / {other.name}", unit)
+
     def per(self, quantity: float, unit: str, name: str | None = None) -> Measurement:
         """Return ``quantity / sample`` for every sample: a rate such as FLOP/s out of seconds.
 

@@ -28,15 +28,17 @@ from measured_book.execution.key import (
     surroundings,
 )
 from measured_book.execution.runs import PageRunError, execute
+from measured_book.notebooks.text_cells import READER, page_notebook
 from measured_book.records.store import results_of
 from measured_book.state import state_of
-from myst_nb.core.read import create_nb_reader
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sqlalchemy.exc import SQLAlchemyError
+
+from tinytorch.prose import is_of_text
 
 LOGGER = logging.getLogger(__name__)
 #: Packages that pages import, relative to the book's sources; of them a page's key holds what the page may import.
@@ -84,9 +86,12 @@ class Execution:
         path = Path(env.doc2path(docname))
         content = path.read_text("utf-8")
         if docname not in self.notebooks or self.notebooks[docname][0] != content:
-            settings = env.myst_config, env.mystnb_config  # type: ignore[attr-defined]
-            reader = create_nb_reader(str(path), *settings, content)
-            self.notebooks[docname] = content, None if reader is None else reader.read(content)
+            settings = env.mystnb_config.copy(custom_formats={})  # type: ignore[attr-defined]
+            try:
+                made = page_notebook(path, content, env.myst_config, settings)  # type: ignore[attr-defined]
+            except ValueError as error:
+                raise ExtensionError(f"{path}:{error}") from error
+            self.notebooks[docname] = content, made
         return self.notebooks[docname][1]
 
     def study(self, docname: str) -> nbformat.NotebookNode | None:
@@ -176,7 +181,7 @@ class Execution:
             page: dict[str, Any] = {"page": docname, "cells": 0, "runs": False, "why": None, "seconds": None}
             page["left_out"] = docname in self.left_out
             if notebook is not None:
-                page["cells"] = sum(cell.cell_type == "code" for cell in notebook.cells)
+                page["cells"] = sum(cell.cell_type == "code" and not is_of_text(cell) for cell in notebook.cells)
                 if not self.has_result(docname, notebook):
                     page["runs"] = True
                     page["why"] = self.history.why(docname, self.parts[docname])
@@ -192,6 +197,11 @@ class Execution:
         env = self.app.env
         page = state_of(env).of(docname)
         page.files = files_of(env, [env.doc2path(docname)])
+        formats = {}
+        if self.notebook(docname) is not None:
+            path, config = str(env.doc2path(docname)), env.myst_config  # type: ignore[attr-defined]
+            formats = {".md": (READER, {"path": path, "config": config}, False)}
+        env.mystnb_config = env.mystnb_config.copy(custom_formats=formats)  # type: ignore[attr-defined]
         if docname in self.left_out:
             page.left_out = True
             env.mystnb_config = env.mystnb_config.copy(execution_mode="off")  # type: ignore[attr-defined]

@@ -13,6 +13,8 @@ from measured_book.records.store import TIMES_KEY
 from nbclient.exceptions import DeadKernelError
 from sphinx.errors import SphinxError
 
+from tinytorch.prose import is_of_text
+
 _BEGIN, _END = "iopub.status.busy", "iopub.status.idle"
 #: Seconds between two looks at the memory. A look takes some milliseconds of another thread than the page's.
 _EVERY_SECONDS = 0.5
@@ -165,5 +167,6 @@ def page_run(notebook: nbformat.NotebookNode, when: str | None) -> PageRun | Non
         return None
     times = notebook.metadata.get(TIMES_KEY, {})
     seconds = times.get("seconds", [None] * len(cells))
-    runs = tuple(CellRun(_first_line(cell.source), took) for cell, took in zip(cells, seconds, strict=True))
+    timed = [(cell, took) for cell, took in zip(cells, seconds, strict=True) if not is_of_text(cell)]
+    runs = tuple(CellRun(_first_line(cell.source), took) for cell, took in timed)
     return PageRun(when or times.get("began"), runs, times.get("start"), times.get("peak_bytes") or None)

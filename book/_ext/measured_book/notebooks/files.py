@@ -17,12 +17,20 @@ from measured_book.notebooks.exercises import (
     is_tagged,
     notebook_name,
 )
-from measured_book.notebooks.markdown import BookRenderer, ExerciseRenderer, ReaderRenderer, Renderer, plain_markdown
+from measured_book.notebooks.markdown import (
+    BookRenderer,
+    ExerciseRenderer,
+    ReaderRenderer,
+    Renderer,
+    plain_markdown,
+    texts_of,
+)
 from measured_book.notebooks.package import install_cell, source_of
 from measured_book.records.store import PageRecords
 from measured_book.state import state_of
 from sphinx.environment import BuildEnvironment
 
+from tinytorch.prose import TAG, Outcome, code_of, is_of_text, parts
 from tinytorch.report.notebook_view import RECORD_MIME, view, words
 from tinytorch.report.records import NUMBER_KINDS, Json
 
@@ -85,11 +93,15 @@ def _with_cells(cells: list[nbformat.NotebookNode]) -> nbformat.NotebookNode:
 
 def _prepared(notebook: nbformat.NotebookNode, renderer: Renderer) -> list[nbformat.NotebookNode]:
     """Return copies of the cells, tidy and in plain Markdown, with their outputs shared; cells without text go."""
-    cells = [copy.copy(cell) for cell in notebook.cells]
+    cells, above = [copy.copy(cell) for cell in notebook.cells], ""
     for cell in cells:
+        if is_of_text(cell):
+            found = list(parts(above))
+            told = {one: texts_of(one, renderer) for one in found if isinstance(one, Outcome)}
+            above, cell.source = "", code_of(found, told) or cell.source
         _tidy(cell)
         if cell.cell_type == "markdown":
-            cell.source = plain_markdown(cell.source, renderer)
+            above, cell.source = cell.source, plain_markdown(cell.source, renderer)
     return [cell for cell in cells if cell.source.strip()]
 
 
@@ -114,7 +126,9 @@ def _where(page: PageRecords) -> str:
 def as_it_ran(env: BuildEnvironment, docname: str, notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Return the page's notebook with the book's results, in its text too, and with where they were made."""
     renderer = BookRenderer(env, docname)
-    cells = _behind_title(_prepared(notebook, renderer), _AS_IT_RAN)
+    # Whose text has the numbers, so that no cell needs to print them.
+    cells = [cell for cell in _prepared(notebook, renderer) if TAG not in cell.metadata.get("tags", ())]
+    cells = _behind_title(cells, _AS_IT_RAN)
     for cell in cells:
         if cell.cell_type == "code":
             cell.outputs = list(_outputs(cell, lambda key: renderer.plain_number(key, docname)))

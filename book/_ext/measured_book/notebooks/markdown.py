@@ -17,6 +17,8 @@ from measured_book.pages.numbering import named, page_numbers
 from measured_book.state import BookState, state_of
 from sphinx.environment import BuildEnvironment
 
+from tinytorch.prose import SPAN, Outcome, arms, outcome_key, record_name, split_words
+from tinytorch.report.expressions import UNMEASURED
 from tinytorch.report.notebook_view import ICONS, NOT_MEASURED, number_text
 from tinytorch.report.numbers import format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
@@ -25,8 +27,6 @@ from tinytorch.report.verdicts import filled_text
 _TITLED = re.compile(r"(?P<title>.+?)\s*<(?P<target>[^>]+)>", re.DOTALL)
 _LABEL = re.compile(r"^\([\w./-]+\)=\s*$")
 _EQUATION_LABEL = re.compile(r"^(\s*\$\$)\s*\([\w-]+\)\s*$")
-#: Code between two backticks or more stays; between single ones, what a role's name stands before is the role's.
-_SPANS = re.compile(r"(?P<code>(?<!`)(`{2,})(?!`).+?(?<!`)\2(?!`))|\{(?P<role>[\w:-]+)\}`(?P<text>[^`]+)`")
 #: Directives that frame prose, which stays without the frame.
 _FRAMES = ("container", "div", "tab-set", "grid", "grid-item", "only")
 _NAMED = ("note", "tip", "hint", "important", "warning", "caution", "attention", "danger", "seealso")
@@ -43,6 +43,9 @@ class Renderer(Protocol):
 
     def is_measured(self, reference: str) -> bool:
         """Return whether the notebook's reader has the record."""
+
+    def outcome(self, reference: str) -> str | None:
+        """Return the outcome whose text the notebook shows; None where a cell prints it."""
 
     def answer(self, reference: str) -> str:
         """Return the sentence that gives what a prediction asks for."""
@@ -85,7 +88,7 @@ def _prediction(directive: Fence, renderer: Renderer) -> str:
     choices = directive.options.get("choices", "")
     offered = f"\n\nYour guess: {', '.join(part.strip() for part in choices.split('|'))}?" if choices else ""
     behind = plain_markdown("\n".join(body[place + 1 :]), renderer).strip()
-    answer = f"{renderer.answer(directive.argument)}\n\n{behind}".strip()
+    answer = f"{renderer.answer(record_name(directive.argument))}\n\n{behind}".strip()
     return f"**Before you look.** {question}{offered}\n\n{_folded('The answer', answer)}"
 
 
@@ -104,6 +107,8 @@ def _converted(directive: Fence, renderer: Renderer) -> str:
         return f"$$\n{inner.strip()}\n$$"
     if name in ("code-block", "code"):
         return f"```{directive.argument}\n{inner}\n```"
+    if name == "outcome":
+        return _chosen(directive, renderer)
     if name in ("if-measured", "if-absent"):
         measured = all(renderer.is_measured(reference) for reference in directive.argument.split())
         return plain_markdown(inner, renderer) if measured == (name == "if-measured") else ""
@@ -120,13 +125,27 @@ def _converted(directive: Fence, renderer: Renderer) -> str:
     return "*The book's page shows more here.*"
 
 
+def _chosen(directive: Fence, renderer: Renderer) -> str:
+    """Return the text of the outcome that was found; where a reader's machine finds it, that a cell prints it."""
+    found = renderer.outcome(directive.options.get("name") or outcome_key(directive.argument))
+    if found is None:
+        return "*The cell below prints what your machine finds.*"
+    texts = {arm.outcome: arm.lines for arm in arms(directive.body, 0)}
+    return plain_markdown("\n".join(texts.get(found, ())), renderer)
+
+
+def texts_of(outcome: Outcome, renderer: Renderer) -> dict[str, str]:
+    """Return the plain text of each outcome, for a cell to print."""
+    return {arm.outcome: plain_markdown("\n".join(arm.lines), renderer).strip() for arm in outcome.arms}
+
+
 def _prose(lines: list[str], renderer: Renderer) -> list[str]:
     """Return lines of prose without labels, with what the renderer has for their roles."""
 
     def rendered(found: re.Match[str]) -> str:
-        return found["code"] or renderer.role(found["role"], found["text"])
+        return renderer.role(found["role"], found["text"]) if found["role"] else found[0]
 
-    return [_SPANS.sub(rendered, _EQUATION_LABEL.sub(r"\1", line)) for line in lines if not _LABEL.match(line)]
+    return [SPAN.sub(rendered, _EQUATION_LABEL.sub(r"\1", line)) for line in lines if not _LABEL.match(line)]
 
 
 def plain_markdown(text: str, renderer: Renderer) -> str:
@@ -153,6 +172,8 @@ def _value(record: Json) -> str:
     """Return a number as prose shows it, and its interval behind it."""
     if record["kind"] == ABSENT:
         return f"*{NOT_MEASURED.lower()}*"
+    if record["kind"] == "verdict":
+        return f"**{record['word']}**"
     shown = format_record(record)
     text = f"**{shown.text}**"
     if record["kind"] == "modelled":
@@ -186,8 +207,10 @@ class _Renderer:
 
     def role(self, name: str, text: str) -> str:
         """Return what stands for a role; of one that is not known, its text."""
-        if name in ("measured", "verdict"):
-            return self.number(text.strip()) if name == "measured" else self.word(text.strip())
+        if name == "measured":
+            return self.number(record_name(text), split_words(text)[0])
+        if name == "verdict":
+            return self.word(text.strip())
         if name == "quoted":
             number, _, source = (part.strip() for part in text.partition("|"))
             found = _TITLED.fullmatch(source)
@@ -209,10 +232,15 @@ class _Renderer:
         labels: dict[str, tuple[str, str, str]] = self.env.domaindata["std"]["labels"]
         return labels[label.lower()][2] if label.lower() in labels else label
 
-    def number(self, reference: str) -> str:
-        """Return what stands for a number."""
-        record = self.record(reference, *NUMBER_KINDS, ABSENT)
-        return f"`{reference}`" if record is None else _value(record)
+    def number(self, reference: str, written: str) -> str:
+        """Return what stands for a number, which the page has as ``written``."""
+        record = self.record(reference, *NUMBER_KINDS, "verdict", ABSENT)
+        return f"`{written}`" if record is None else _value(record)
+
+    def outcome(self, reference: str) -> str | None:
+        """Return the outcome that this build found."""
+        record = self.record(reference, "verdict", ABSENT)
+        return str(record.get("text", UNMEASURED)) if record is not None else UNMEASURED
 
     def word(self, reference: str) -> str:
         """Return what stands for a verdict."""
@@ -263,9 +291,9 @@ class ReaderRenderer(_Renderer):
     def _is_here(self, reference: str) -> bool:
         return split_reference(reference, self.docname)[0] == self.docname
 
-    def number(self, reference: str) -> str:
+    def number(self, reference: str, written: str) -> str:
         """Return a number's name, or the book's value of another page's."""
-        return f"`{reference}`" if self._is_here(reference) else f"{super().number(reference)} in the book"
+        return f"`{written}`" if self._is_here(reference) else f"{super().number(reference, written)} in the book"
 
     def word(self, reference: str) -> str:
         """Return a verdict's name, or the book's word of another page's."""
@@ -281,6 +309,10 @@ class ReaderRenderer(_Renderer):
     def is_measured(self, reference: str) -> bool:  # noqa: ARG002 - the same for every reference
         """Return True: whoever runs the notebook may be able to measure what this build could not."""
         return True
+
+    def outcome(self, reference: str) -> str | None:
+        """Return the book's outcome of another page, and None of this one."""
+        return None if self._is_here(reference) else super().outcome(reference)
 
     def answer(self, reference: str) -> str:
         """Return where the answer of a prediction is."""

@@ -12,6 +12,7 @@ from typing import Any
 from measured_book.names import meant
 from pybtex.database import BibliographyData, Entry, parse_file  # type: ignore[import-untyped]
 
+from tinytorch.prose import record_name
 from tinytorch.report.verdicts import claim_parts
 
 FILE = "references.bib"
@@ -83,7 +84,7 @@ def claim_words(lines: Sequence[str], source: str, bibliography: Path) -> dict[s
         "source": name,
         "source_url": address,
         "quote": quote,
-        "evidence": _NUMBER.sub(r"{\1}", " ".join(paragraphs[1:])),
+        "evidence": _NUMBER.sub(lambda found: f"{{{record_name(found[1])}}}", " ".join(paragraphs[1:])),
     }
 
 

@@ -295,6 +295,14 @@ def verdict_slot(record: Json, reason: str, idents: Idents) -> Slot:
     return _with_detail(record, text, inner, f"measured verdict{undecided}", lines, ident, address=address)
 
 
+def why_slot(record: Json, idents: Idents) -> Slot:
+    """Return the mark behind a text that a result chose, with what the result is behind it."""
+    because = [f"Because {record['because'].rstrip('.')}."]
+    lines = [f"Found: {record['word']}.", *because, *verdict_lines(record)]
+    ident, address = idents.new("why"), idents.address(record)
+    return _with_detail(record, "why?", "why?", "measured why", lines, ident, address=address)
+
+
 _BEFORE = re.compile(r"[(\[“‘„]+$")
 _AFTER = re.compile(r"^[.,;:!?)\]”’…]+")
 #: Letters of words that stand for a number from which on they may have to be broken, and hold nothing to their end.

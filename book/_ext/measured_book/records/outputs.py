@@ -13,7 +13,8 @@ from docutils import nodes
 from measured_book.notebooks.exercises import CHECK
 from sphinx.util import logging
 
-from tinytorch.report.notebook_view import RECORD_MIME
+from tinytorch.prose import is_of_text
+from tinytorch.report.notebook_view import FAULT_MIME, RECORD_MIME
 
 LOGGER = logging.getLogger(__name__)
 _CODE_HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")
@@ -51,7 +52,7 @@ def faults(cell: nbformat.NotebookNode) -> Iterator[str]:
     outputs = [] if any(tag in tags for tag in _OUTPUTS_REMOVED) else cell.get("outputs", [])
     for output in outputs:
         data = output.get("data", {})
-        if RECORD_MIME in data or output.get("name") == "stderr":
+        if RECORD_MIME in data or FAULT_MIME in data or output.get("name") == "stderr":
             continue
         if any(mime.startswith("image/") for mime in data):
             yield PLOT
@@ -88,7 +89,8 @@ def refuse(doctree: nodes.document, notebook: nbformat.NotebookNode, docname: st
         if shown.get("nb_element") != "cell_code":
             continue
         before = notebook.cells[: shown["cell_index"] + 1]
-        number, found = sum(cell.cell_type == "code" for cell in before), list(dict.fromkeys(faults(before[-1])))
+        number = sum(cell.cell_type == "code" and not is_of_text(cell) for cell in before)
+        found = list(dict.fromkeys(faults(before[-1])))
         for fault in found:
             within = docname, (shown.line or 1) - 1  # MyST-NB counts one line too many
             LOGGER.warning("cell %d: %s [outputs]", number, fault, location=within, type="outputs")

@@ -20,6 +20,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
+from tinytorch.prose import record_name
 from tinytorch.report.numbers import FRACTIONS, SCALES, Scale, format_record, interval_name
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 from tinytorch.report.verdicts import DECIDED, filled_text
@@ -228,6 +229,7 @@ class PredictDirective(SphinxDirective):
     """``{predict} key``: a question, and behind a line ``---`` what explains its answer."""
 
     required_arguments = 1
+    final_argument_whitespace = True
     has_content = True
     option_spec: ClassVar[dict[str, Any]] = {
         "choices": _choices,
@@ -237,7 +239,11 @@ class PredictDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the question with its form and its folded answer."""
-        reference = self.arguments[0].strip()
+        try:
+            reference = record_name(self.arguments[0])
+        except ValueError as error:
+            warn(f"{{predict}}: {error}", self.get_location())
+            return []
         place = next((i for i, line in enumerate(self.content) if line.strip() == SEPARATOR), len(self.content))
         if not any(line.strip() for line in self.content[:place]):
             warn(f"{{predict}} {reference} has no question: write it above the line {SEPARATOR}", self.get_location())

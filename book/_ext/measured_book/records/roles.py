@@ -35,10 +35,18 @@ from measured_book.records.html import (
     number_slot,
     quoted_html,
     verdict_slot,
+    why_slot,
 )
 from measured_book.records.ledger import Row, ledger_html, row_id
 from measured_book.records.outputs import refuse
-from measured_book.records.store import PageRecords, RecordError, executed_notebook, forget_notebook, read_page
+from measured_book.records.store import (
+    PageRecords,
+    RecordError,
+    executed_notebook,
+    faults_in,
+    forget_notebook,
+    read_page,
+)
 from measured_book.state import BookState, PageState, reading_order, state_of
 from myst_nb.sphinx_ import NbMetadataCollector
 from sphinx.application import Sphinx
@@ -47,6 +55,9 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
+from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.prose import arms, outcome_key, record_name, split_words
+from tinytorch.report.expressions import UNMEASURED
 from tinytorch.report.notebook_view import BUILDING
 from tinytorch.report.numbers import format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
@@ -73,13 +84,18 @@ class Pending(nodes.General, nodes.Inline, nodes.Element):
 
 
 class _PendingRole(SphinxRole):
-    """Role that names a record by ``key`` or ``page:key``."""
+    """Role that names a record: by ``key`` or ``page:key``, or by the expression that made it."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
-        reference = self.text.strip()
+        try:
+            reference = record_name(self.text)
+        except ValueError as error:
+            warn(str(error), self.get_location())
+            return [nodes.Text(self.text)], []
         page, _ = split_reference(reference, self.env.docname)
         state_of(self.env).of(self.env.docname).uses.add(page)
         node = Pending(role=self.name, reference=reference, written=f"{{{self.name}}}`{self.text}`")
+        node["expression"] = split_words(self.text)[0]
         self.set_source_info(node)
         return [node], []
 
@@ -182,6 +198,82 @@ def _says_anything(section: nodes.section) -> bool:
     return any(isinstance(node, seen) for child in body for node in child.findall())
 
 
+class Told(nodes.General, nodes.Element):
+    """Text of one outcome, held until the outcome is known. Attributes: ``reference``, ``expression``, ``outcome``."""
+
+
+class OutcomeDirective(SphinxDirective):
+    """``{outcome} expression``: one text for each result that a measurement can have, of which the page shows one.
+
+    The texts stand between ``:::slower`` and ``:::``. Of a measured value they have ends, as in ``:::slower = above
+    1.2``. For what was withheld or not measured the book has a text, if the page has none.
+    """
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+    option_spec: ClassVar = {"name": directives.unchanged_required}
+
+    def run(self) -> list[nodes.Node]:
+        """Return the texts, held back."""
+        expression = self.arguments[0].strip()
+        try:
+            reference = self.options.get("name") or outcome_key(expression)
+            texts = list(arms(list(self.content), 0))
+        except ValueError as error:
+            warn(str(error), self.get_location())
+            return []
+        held: list[nodes.Node] = []
+        for arm in texts:
+            told = Told(reference=reference, expression=expression, outcome=arm.outcome)
+            self.set_source_info(told)
+            body = self.content[arm.line : arm.line + len(arm.lines)]
+            self.state.nested_parse(body, self.content_offset + arm.line, told)
+            held.append(told)
+        for outcome in {Verdict.WITHHELD.value, UNMEASURED} - {arm.outcome for arm in texts}:
+            held.append(Told(reference=reference, expression=expression, outcome=outcome, of_the_book=True))
+        return held
+
+
+def _settle_outcomes(doctree: nodes.document, state: BookState, docname: str) -> None:
+    """Keep the text of each outcome, with its reason behind it, and drop the others; now the records are known."""
+    left: list[nodes.Element] = []
+    said: set[str] = set()
+    for told in list(doctree.findall(Told)):
+        record = state.find(told["reference"], docname, "verdict", ABSENT)
+        left.append(told.parent)
+        if record is None:
+            fault = state.of(docname).faults.get(told["reference"]) or state.of(docname).faults.get(told["expression"])
+            fault = fault or state.missing(told["reference"], docname, "outcome", "verdict", ABSENT)
+            if fault and told["reference"] not in said:
+                warn(f"{{outcome}}: {fault}", place_of(told))
+            said.add(told["reference"])
+            told.parent.remove(told)
+            continue
+        outcome = record.get("text", UNMEASURED)
+        if (told["outcome"] == outcome) is state.shows_other or (state.shows_other and told.get("of_the_book")):
+            told.parent.remove(told)
+            continue
+        if told.get("of_the_book"):
+            told += nodes.paragraph("", _OF_THE_BOOK[outcome].format(reason=record.get("reason", "").rstrip(".")))
+        paragraphs = list(told.findall(nodes.paragraph))
+        if paragraphs and record["kind"] == "verdict" and not record["fixed"]:
+            why = Pending(role="why", reference=told["reference"], written="{outcome}")
+            why.source, why.line = told.source, told.line
+            paragraphs[-1] += [nodes.Text(" "), why]
+        told.replace_self(told.children)
+    for section in left:
+        if isinstance(section, nodes.section) and section.parent is not None and not _says_anything(section):
+            section.parent.remove(section)
+
+
+#: What a page says of an outcome for which it has no text of its own.
+_OF_THE_BOOK = {
+    Verdict.WITHHELD.value: "Other programs used this machine meanwhile, so this build draws no conclusion.",
+    UNMEASURED: "This build did not measure it: {reason}.",
+}
+
+
 class LedgerDirective(SphinxDirective):
     """``{claim-ledger}``: all claims of all pages with their verdicts, those that are counted apart."""
 
@@ -215,6 +307,7 @@ class ResolveRecords(SphinxPostTransform):
         makers: dict[str, Callable[[Pending], nodes.Element]] = {
             "measured": self._number,
             "verdict": self._verdict,
+            "why": self._why,
             "claim": self._claim,
             "claims": self._claims,
             "ledger": self._ledger,
@@ -222,6 +315,7 @@ class ResolveRecords(SphinxPostTransform):
         }
         _gather_claims(self.document)
         for node in list(self.document.findall(Pending)):
+            self._expression = str(node.get("expression", ""))
             try:
                 made = makers[node["role"]](node)
             except ShowError as error:
@@ -241,6 +335,8 @@ class ResolveRecords(SphinxPostTransform):
 
     def _record(self, reference: str, *kinds: str) -> Json:
         record = self._state.find(reference, self._docname, *kinds)
+        if record is None and (fault := self._state.of(self._docname).faults.get(self._expression)):
+            raise ShowError(fault)
         if record is None:
             wanted = "number" if kinds[0] in NUMBER_KINDS else kinds[0]
             raise ShowError(self._state.missing(reference, self._docname, wanted, *kinds) or "")
@@ -253,9 +349,11 @@ class ResolveRecords(SphinxPostTransform):
         return self.env.titles[docname].astext() if docname in self.env.titles else docname
 
     def _number_of(self, reference: str, idents: Idents) -> Slot:
-        record = self._record(reference, *NUMBER_KINDS, ABSENT)
+        record = self._record(reference, *NUMBER_KINDS, "verdict", ABSENT)
         if record["kind"] == ABSENT:
             return absent_slot(record, idents)
+        if record["kind"] == "verdict":
+            return verdict_slot(record, record["because"], idents)
         page = record["page"]
         origin = (self._title(page), self._address(page)) if page != self._docname else None
         return number_slot(record, idents, origin)
@@ -274,6 +372,10 @@ class ResolveRecords(SphinxPostTransform):
         page = record["page"]
         reason = filled_text(record["because"], lambda key: self._plain_number(_on_page(key, page)))
         return verdict_slot(record, reason, self._idents)
+
+    def _why(self, node: Pending) -> Slot:
+        record = self._record(node["reference"], "verdict")
+        return why_slot(record, self._idents)
 
     def _name_of(self, reference: str) -> str:
         """Return what a number is of; for one that was not measured its key says it."""
@@ -408,6 +510,7 @@ class TakeRecords(SphinxTransform):
                 warn("a number cannot stand in a heading: write it into the text below", place_of(node))
         self._take(state, docname)
         _settle_where_measured(self.document, state, docname)
+        _settle_outcomes(self.document, state, docname)
 
     def _take(self, state: BookState, docname: str) -> None:
         """Put the records of the page, if it is a notebook, into the state, and a card at its end."""
@@ -417,6 +520,7 @@ class TakeRecords(SphinxTransform):
         refuse(self.document, notebook, docname)
         executed = NbMetadataCollector.get_exec_data(self.env, docname)
         here = state.of(docname)
+        here.faults = faults_in(notebook)
         try:
             records = read_page(notebook, docname, executed.get("runtime") if executed else None, here.claim_words)
         except RecordError as error:
@@ -468,6 +572,8 @@ def setup(app: Sphinx) -> None:
     """Register roles, directives and transforms."""
     os.environ[BUILDING] = "1"  # inherited by the kernels that execute the pages
     app.add_node(WhereMeasured)
+    app.add_node(Told)
+    app.add_directive("outcome", OutcomeDirective)
     app.add_node(Pending, html=(_unresolved, None), text=(_unresolved, None), latex=(_unresolved, None))
     app.add_node(Slot, html=(_write_slot, None))
     for name in ("measured", "verdict"):

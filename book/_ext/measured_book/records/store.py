@@ -17,7 +17,7 @@ from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from tinytorch.report.notebook_view import RECORD_MIME
+from tinytorch.report.notebook_view import FAULT_MIME, RECORD_MIME
 from tinytorch.report.records import NUMBER_KINDS, Json, Record, is_number, page_file, schema
 
 #: Where an executed notebook keeps its cells' times: see execution/runs.py.
@@ -111,6 +111,12 @@ def records_in(notebook: nbformat.NotebookNode) -> Iterator[Json]:
             data = output.get("data", {})
             if RECORD_MIME in data:
                 yield dict(data[RECORD_MIME])
+
+
+def faults_in(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """Return why expressions of the page's text, and outcomes with a name, give nothing to show."""
+    outputs = (output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
+    return {data[FAULT_MIME]["name"]: data[FAULT_MIME]["said"] for data in outputs if FAULT_MIME in data}
 
 
 def numbers_in(record: Json) -> Iterator[Json]:
