@@ -16,7 +16,9 @@ from importlib.resources import files
 from pathlib import Path
 
 import hunspell
-from keys import SPAN, Source
+from keys import Source
+
+from tinytorch.prose import SPAN
 
 WORDS = Path(__file__).with_name("words.txt")
 #: Shorter words are not looked up, nor the parts of names such as NumPy.

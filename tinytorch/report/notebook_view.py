@@ -48,7 +48,7 @@ def publish_fault(name: str, said: str, *, is_final: bool = True) -> None:
     if is_building():
         from IPython.display import publish_display_data
 
-        publish_display_data({FAULT_MIME: {"name": name, "said": said}})
+        publish_display_data({FAULT_MIME: {"name": name, "said": said}})  # type: ignore[no-untyped-call]
     elif is_final:
         print(said)
 
@@ -233,4 +233,4 @@ def view(record: Json, on_page: str | None, number: Callable[[str], str]) -> str
         inner = f"<strong>{escape(record['word'])}</strong> <small>because {escape(reason)}</small>"
     else:
         inner = f"<em>{NOT_MEASURED}: {escape(record['reason'])}</em>"
-    return f"<code>{escape(record.get('expression', key))}</code> {inner}"
+    return f"<code>{escape(str(record.get('expression', key)))}</code> {inner}"

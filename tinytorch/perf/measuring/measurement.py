@@ -263,7 +263,7 @@ class Measurement:
         """Half-width of the interval over the median: the relative uncertainty, without unit."""
         return self.interval.half_width / abs(self.median) if self.median else math.inf
 
-    def __truediv__(self, other: Measurement) -> Measurement:
+    def __truediv__(self, other: object) -> Any:
         """Return how many times ``other`` it is: the `ratio` of pairs that were interleaved, else the `quotient`."""
         if not isinstance(other, Measurement):
             return NotImplemented
