@@ -161,6 +161,8 @@ def facts_of(source: Source) -> Facts:
     for line, fence in source.directives:
         if fence.name == "drawing":
             facts.drawings.add(fence.argument.strip())
+        elif fence.name == "outcome" and (key := fence.options.get("name")):
+            facts.kinds[key] = frozenset({"verdict"})
         elif fence.name == "claim":
             facts.claims[fence.argument.strip()] = line
     return facts
