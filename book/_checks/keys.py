@@ -5,9 +5,11 @@ up a key as it runs, in a loop or by an f-string, nothing can be said, and any k
 """
 
 import ast
+import builtins
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from measured_book.names import choices_fault, meant, split_reference, unknown_key
@@ -20,17 +22,13 @@ from tinytorch.prose import SPAN, is_reference, is_simple, parsed, split_words
 Fault = tuple[int, str]
 #: What each method of a page records under its key.
 _RECORDS = {
-    **dict.fromkeys(("number", "printed", "compare"), "number"),
+    "number": "number",
     **dict.fromkeys(("figure", "drawing", "flames"), "figure"),
-    **dict.fromkeys(("test", "claim"), "claim"),
-    "word": "verdict",
+    "test": "claim",
     "table": "table",
 }
-_ANY = frozenset(_RECORDS.values())
-#: What is recorded by every ``Page``, and behind a comparison's key.
-_VERDICT = "-verdict"
-#: A key, and the braces around one in a text, as `tinytorch.report` has them, whose modules take seconds to load.
-KEY, BRACES = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*"), re.compile(r"\{([^{}]*)\}")
+#: A key, as `tinytorch.report` has it, whose modules take seconds to load.
+KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 #: Fences in which nothing is prose; one without a name is code.
 _CODE = frozenset({"", "code-cell", "code-block", "code", "math"})
 _FENCE = re.compile(r"^\s*`{3,}")
@@ -42,10 +40,10 @@ _ADDRESS = re.compile(r"\]\((https?://[^)\s]+)\)|<(https?://[^>\s]+)>")
 _LINK = re.compile(r"\]\((?!\w+:|#)(?P<path>[^)#\s]+\.md)(?:#[^)]*)?\)")
 _READING = "Further reading"
 #: The roles and directives of this book, for which others are taken that are nearly called so.
-ROLES = frozenset({"measured", "verdict", "quoted", "numref", "eq", "ref", "term", "download"})
+ROLES = frozenset({"measured", "quoted", "numref", "eq", "ref", "term", "download"})
 DIRECTIVES = frozenset(
     {
-        *("admonition", "claim", "claims", "code-cell", "container", "drawing", "dropdown", "if-absent", "if-measured"),
+        *("admonition", "claim", "claims", "code-cell", "container", "drawing", "dropdown"),
         *("outcome", "literalinclude", "note", "predict", "tab-item", "tab-set", "warning", "glossary", "include"),
     }
 )
@@ -131,23 +129,15 @@ def _calls(source: Source) -> Iterator[tuple[int, str, ast.Call]]:
         yield from sorted(found, key=lambda call: call[0])
 
 
-def _keys_of(call: ast.Call, method: str) -> Iterator[ast.expr]:
-    """Yield what a call records under: the first argument, of ``absent`` all."""
-    yield from call.args if method == "absent" else call.args[:1]
-    yield from (keyword.value for keyword in call.keywords if keyword.arg == "key" and not call.args)
-
-
 def _recorded(source: Source) -> Iterator[tuple[int, str | None, frozenset[str]]]:
     """Yield line, key and kinds of each record of a page in their order; no key where it is made up."""
     for line, method, call in _calls(source):
-        if method not in _RECORDS and method != "absent":
+        if method not in _RECORDS:
             continue
-        kinds = frozenset({_RECORDS[method]}) if method in _RECORDS else _ANY
-        for node in _keys_of(call, method):
+        named = [keyword.value for keyword in call.keywords if keyword.arg == "key"]
+        for node in call.args[:1] or named:
             key = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
-            yield line, key, kinds
-            if method == "compare":
-                yield line, key and key + _VERDICT, frozenset({"verdict"})
+            yield line, key, frozenset({_RECORDS[method]})
 
 
 def facts_of(source: Source) -> Facts:
@@ -254,36 +244,11 @@ class _Page:
         for line, key, _ in _recorded(self.source):
             if key is None:
                 continue
-            if not KEY.fullmatch(key) and not key.endswith(_VERDICT):
+            if not KEY.fullmatch(key):
                 yield line, f"a key is lower-case words joined by hyphens, such as 'mlp-latency', not {key!r}"
             if key in taken:
                 yield line, f"the key {key!r} is taken, in line {taken[key]}: each record of a page needs another"
             taken.setdefault(key, line)
-        for line, method, call in _calls(self.source):
-            yield from ((line, said) for said in self._braces(line, method, call))
-
-    def _braces(self, line: int, method: str, call: ast.Call) -> Iterator[str]:
-        named: list[str] = []
-        for keyword in call.keywords:
-            if keyword.arg in ("because", "evidence") and method in ("word", "claim"):
-                text = _literal(keyword.value)
-                found = BRACES.findall(text)
-                if re.search(r"[{}]", BRACES.sub("", text)) or not all(
-                    map(KEY.fullmatch, (_key_in(each) for each in found))
-                ):
-                    yield f"braces in {keyword.arg}= must hold the key of a number, as in {{far-over-near}}"
-                else:
-                    named += found
-            elif keyword.arg == "numbers" and isinstance(keyword.value, ast.List | ast.Tuple):
-                named += [_literal(each) for each in keyword.value.elts if isinstance(each, ast.Constant)]
-        for reference in dict.fromkeys(named):
-            said = self._key(reference, f"page.{method}", "number")
-            later = ":" not in reference and self.own.lines.get(reference, 0) > line
-            if said or later:
-                yield (
-                    said
-                    or f"the number {reference!r} is recorded later, in line {self.own.lines[reference]}: move it up"
-                )
 
     def _roles(self) -> Iterator[Fault]:
         prose = self.source.prose
@@ -296,8 +261,6 @@ class _Page:
         match role:
             case "measured":
                 return self._measured(text.strip())
-            case "verdict":
-                return self._key(text, role, "verdict")
             case "numref":
                 return self._numbered(text.strip())
             case "quoted":
@@ -330,13 +293,33 @@ class _Page:
             return self._key(text, "measured", "number")
         return self._expression(text)
 
-    def _expression(self, text: str) -> str | None:
+    def _expression(self, text: str, *, is_number: bool = True) -> str | None:
+        """Return why an expression is wrong: no expression, more than one operation, or of a name that no cell has."""
         expression = split_words(text)[0]
         try:
-            simple = is_simple(expression)
+            tree = parsed(expression)
         except ValueError as error:
             return str(error)
-        return None if simple else f"{expression!r} must be a name, an attribute, an index, or one operation on these"
+        if is_number and not is_simple(expression):
+            return f"{expression!r} must be a name, an attribute, an index, or one operation on these"
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id not in self.names | {*dir(builtins)}:
+                return f"{expression!r}: there is no {node.id!r} on this page{meant(node.id, self.names)}"
+        return None
+
+    @cached_property
+    def names(self) -> set[str]:
+        """The names that the page's cells define, and those of its records."""
+        found = {*self.own.kinds}
+        for _, tree in self.source.cells:
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                    found.add(node.id)
+                elif isinstance(node, ast.Import | ast.ImportFrom):
+                    found |= {(each.asname or each.name).partition(".")[0] for each in node.names}
+                elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    found.add(node.name)
+        return found
 
     def _numbered(self, reference: str) -> str | None:
         name, label = split_reference(reference, self.name)
@@ -389,15 +372,8 @@ class _Page:
                 page, key = split_reference(argument, self.name)
                 if said is None and len(kinds := self.pages[page].kinds.get(key, frozenset())) == 1:
                     yield choices_fault(next(iter(kinds)), argument, fence.options.get("choices"))
-            case "if-measured" | "if-absent":
-                yield from (self._key(each, fence.name, *sorted(_ANY)) for each in argument.split())
             case "outcome":
-                try:
-                    parsed(argument)
-                except ValueError as error:
-                    yield str(error)
-            case "evidence":
-                yield from (self._key(each, fence.name, "number") for each in argument.split())
+                yield self._expression(argument, is_number=False)
             case "drawing":
                 drawing = self.book / "_static" / "drawings" / self.name / f"{argument}.svg"
                 if not drawing.is_file():
@@ -432,7 +408,7 @@ class _Page:
         if told - self.own.of("claim"):
             return
         for line, method, call in _calls(self.source):
-            for node in _keys_of(call, method) if method == "test" else ():
+            for node in call.args[:1] if method == "test" else ():
                 key = node.value if isinstance(node, ast.Constant) else None
                 if isinstance(key, str) and key not in told:
                     said = f"page.test({key!r}, ...) tests a claim that the page does not state"
@@ -455,16 +431,6 @@ class _Page:
 def _either(words: Sequence[str]) -> str:
     """Return words as one says them: "number, verdict or claim"."""
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-
-
-def _key_in(reference: str) -> str:
-    return split_reference(reference, "")[1]
-
-
-def _literal(node: ast.expr) -> str:
-    """Return a string that code holds; of an f-string what it says besides its values."""
-    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
-    return "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
 
 
 def _near(name: str, known: frozenset[str], what: str) -> str | None:

@@ -53,9 +53,9 @@ FIRST = """
 
 ```{code-cell} ipython3
 :tags: [remove-cell]
-from tinytorch.perf.measuring import Derived, Measurement, Modelled
+from tinytorch.perf.measuring import Derived, Measurement, Modelled, Unmeasured
+from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report import Page
 page = Page("first")
@@ -63,10 +63,10 @@ samples = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3)
 conditions = Conditions(inner_loops=4, statistic="median")
 run = Measurement("a run", samples, "s", conditions, law=Stated(1.12e-3, 1e-3, 1.3e-3))
 page.number("latency", run)
-page.number("wish", Modelled.by("half", run.scaled(0.5)))
-page.absent("other", "other-verdict", reason="The other engine is not here.")
-page.number("mean", Derived(1.13e-3, "s", "mean of the runs", (run,), "it is a mean"))
-page.word("bottleneck", "memory-bound", because="a run takes {latency}")
+wish = Modelled.by("half", run.scaled(0.5))
+other = Unmeasured("The other engine is not here.")
+mean = Derived(1.13e-3, "s", "mean of the runs", (run,), "it is a mean")
+bottleneck = "memory-bound"
 ```
 
 ```{code-cell} ipython3
@@ -75,42 +75,47 @@ page.number("parameters", 12345, unit="parameters", what="weights and biases")
 ```
 
 ```{code-cell} ipython3
-took = "It took {latency}."
-said = {"source": "Folklore", "quote": "It is so."}
-no = Judgement(Verdict.REFUTED)
-page.claim("slow", statement="Slow.", verdict=no, evidence=took, numbers=["second:total"], **said)
-page.absent("engines", reason="The other engine is not here.", instead_of="table")
-page.absent("other-wins", reason="The other <engine> is not here.")
-page.claim("fast", statement="Fast.", verdict=Judgement(Verdict.OPEN), evidence="Its time: {other}.", **said)
+page.test("slow", run, above=2)
+page.test("other-wins", Unmeasured("The other <engine> is not here."), above=1)
+page.test("fast", Measurement("wide", (1.0, 3.0, 1.1, 2.9, 1.5, 2.5), "s"), above=2)
+page.table("engines", other, [("op", "Op")], caption="Engines")
 called = Measurement("forward", run.samples, "s", Conditions(call="forward"))
 page.number("forward", called)
+slower = compare_paired([1.0, 1.01, 0.99] * 6, [2.0, 2.01, 1.99] * 6, matters=0.1)
 rows = [{"op": "linear", "time": run}, {"op": "all", "time": called}]
 page.table("ops", rows, [("op", "Op"), ("time", "Time")], caption="Where the time goes")
 ```
 
-A run takes {measured}`latency`, wished {measured}`wish`.
+A run takes {measured}`run`, wished {measured}`wish`.
 It has {measured}`parameters`, and the second page counted {measured}`second:total`.
-What bounds it: {verdict}`bottleneck`, where others say {quoted}`73 %|Someone 2009 <https://example.org/paper>`.
+What bounds it: {measured}`bottleneck`, where others say {quoted}`73 %|Someone 2009 <https://example.org/paper>`.
 In the mean it took {measured}`mean`.
 
 The time of the other: {measured}`other`.
-What it is: {verdict}`other-verdict`.
 
-:::{if-measured} latency bottleneck slow ops
-Measured sentence with {measured}`latency`.
+::::{outcome} slower
+:::faster
+Sentence of the faster with {measured}`slower`.
 :::
-
-:::{if-measured} latency other
-Sentence with a hole {measured}`other`.
+:::slower
+Sentence of the slower with {measured}`slower`.
 :::
+:::no-difference
+Sentence of none.
+:::
+:::open
+Sentence of the open.
+:::
+::::
 
-:::{if-absent} other
+::::{outcome} other
+:::measured
+Sentence with the other {measured}`other`.
+:::
+:::unmeasured
 Sentence without the other.
 :::
-
-:::{if-absent} latency
-Sentence about nothing.
-:::
+::::
 
 A forward pass takes {measured}`forward`.
 
@@ -121,29 +126,45 @@ y = x^2
 $$ (square)
 
 ```{claim} slow
+:source: Folklore of old
+
+> It is so.
+
+Slow.
+
+It took {measured}`run`, not {measured}`second:total`.
 ```
 
 ```{claim} fast
+:source: Folklore of old
+
+> It is so.
+
+Fast.
+
+Its time is {measured}`other`.
 ```
 
 ## Race with the other
 
-```{code-cell} ipython3
-:tags: [remove-input]
-_ = page.absent("race", reason="The other engine is not here.")
-```
+::::{outcome} other
+:name: race
 
-:::{if-measured} race
-It takes {measured}`race`.
+:::measured
+It takes {measured}`other`.
 :::
+:::unmeasured
+:::
+::::
 
 ## Claim beside the other
 
-:::{if-measured} race
-It takes {measured}`race`.
-:::
-
 ```{claim} other-wins
+:source: Folklore of old
+
+> It is so.
+
+The other wins.
 ```
 """
 

@@ -3,12 +3,10 @@
 from tests.perf.made_ceilings import made_ceilings
 from tests.report.made_numbers import bounded
 from tinytorch.chapters.your_machine import roof_rows
-from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.report.measurements import document, page_entry
 from tinytorch.report.page import Page
 from tinytorch.report.records import Json, page_file
-
-REFUTED = Judgement(Verdict.REFUTED)
 
 
 def made_page(name: str = "your_machine") -> Json:
@@ -16,15 +14,16 @@ def made_page(name: str = "your_machine") -> Json:
     page = Page(name)
     page.number("latency", bounded(1e-3, 0.9e-3, 1.1e-3, "s", name="made"))
     page.number("parameters", 12345, unit="parameters", what="weights")
-    page.word("bound", "memory-bound", because="it takes {latency}")
-    page.absent("other", reason="The engine is not here.")
-    page.claim(
-        "slow", statement="Slow.", source="Folklore", quote="Slow.", verdict=REFUTED, evidence="It took {latency}."
-    )
+    page.fill({"bound": "memory-bound"}, "bound")
+    page.number("other", Unmeasured("The engine is not here."))
+    page.test("slow", bounded(1e-3, 0.9e-3, 1.1e-3, "s", name="made"), above=1)
     made = [made_ceilings(noise=0.05, threads=threads) for threads in (1, 2)]
     headings = {"roof": "Roof", "threads": "Threads", "of": "Of", "rate": "At most", "holds": "Holds, as reported"}
     page.table("roofs", roof_rows(made), headings, caption="Roofs")
-    return page_file(name, page.records, duration_seconds=3.5)
+    made_file = page_file(name, page.records, duration_seconds=3.5)
+    words = {"statement": "Slow.", "source": "Folklore", "source_url": None, "quote": "Slow.", "evidence": "It is."}
+    made_file["records"] = [one | words if one["kind"] == "claim" else one for one in made_file["records"]]
+    return made_file
 
 
 def made_measurements(label: str = "A machine") -> Json:

@@ -11,12 +11,12 @@ from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, had_less_than_a_core, verdict_between
 from tinytorch.report import Column, Page
-from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, caution
+from tinytorch.report.provenance import caution
 from tinytorch.report.records import number_body, page_file, schema
 
 #: The kinds of records that say a verdict.
 KINDS = ("claim", "verdict")
-SUPPORTED, OPEN = Judgement(Verdict.SUPPORTED), Judgement(Verdict.OPEN)
+OPEN = Judgement(Verdict.OPEN)
 
 
 def timed(share: float, threads: int = 1) -> Measurement:
@@ -39,12 +39,15 @@ def of_both(before: float, after: float, monkeypatch: pytest.MonkeyPatch) -> lis
     monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
     page = Page("busy")
     one, other = interleaved(before, after)
-    page.number("ratio", ratio(one, other))
-    page.number("more", difference(one, other, "more"))
-    page.word("ratio-word", Verdict.FASTER, because="it is {ratio}")
-    page.word("more-word", "more", because="it is {more}")
-    page.claim("claim", statement="Fast.", source="Folklore", quote="So.", verdict=SUPPORTED, evidence="It is {ratio}.")
-    page.compare("compared", compare_paired(one, other, matters=0))
+    made = {
+        "times": ratio(one, other),
+        "more": difference(one, other, "more"),
+        "compared": compare_paired(one, other, matters=0),
+    }
+    page.decide(made, "times", {"faster": ((1.2, None), ""), "slower": ((None, 1.2), ""), "open": (None, "")})
+    page.decide(made, "more", {"more": ((0.1, None), ""), "less": ((None, 0.1), ""), "open": (None, "")})
+    page.decide(made, "compared", dict.fromkeys(("faster", "slower", "open"), (None, "")))
+    page.test("claim", made["times"], above=1.2)
     return [record.body["outcome"] for record in page.records if record.kind in KINDS]
 
 
@@ -84,39 +87,31 @@ def test_verdicts_in_a_table_are_withheld_in_the_rows_that_were_disturbed(
     [(0.5, 1.0, 1, True), (1.0, 1.0, 1, False), (0.5, 0.0, 1, False), (0.5, 1.0, 2, False)],
     ids=["it waited for others", "it had its core", "it waited for itself", "what several threads should have"],
 )
-def test_claims_and_words_are_judged_unless_they_rest_on_a_disturbed_number(
+def test_claims_and_outcomes_are_judged_unless_they_rest_on_a_disturbed_number(
     share: float, others: float, threads: int, withheld: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BackgroundLoad, "cores", lambda _: others)
     page = Page("busy")
-    page.number("time", timed(share, threads))
-    page.claim("slow", statement="Slow.", source="Folklore", quote="So.", verdict=SUPPORTED, evidence="It took {time}.")
-    page.word("named", "slow", because="it took {time}")
-    page.word("besides", "slow", because="it took long", numbers=["time"])
-    claim, named, besides = (record.body for record in page.records[-3:])
-    assert [each["outcome"] for each in (claim, named, besides)] == ["withheld" if withheld else "decided"] * 3
+    made = {"time": timed(share, threads), "judged": verdict_between(timed(share, threads), low=0.1)}
+    page.decide(made, "time", {"slow": ((0.1, None), ""), "quick": ((None, 0.1), ""), "open": (None, "")})
+    page.fill(made, "judged")
+    page.test("slow", made["time"], above=0.1)
+    outcome, word, claim = (record.body for record in page.records[-3:])
+    assert [each["outcome"] for each in (outcome, word, claim)] == ["withheld" if withheld else "decided"] * 3
     assert claim["verdict"] == ("withheld" if withheld else Verdict.SUPPORTED)
-    assert claim["evidence"] == (f"It took {{time}}. {WITHHELD}" if withheld else "It took {time}.")
-    assert named["word"] == besides["word"] == ("withheld, as other programs were at work" if withheld else "slow")
-    reasons = [f"{WITHHELD_WORD}: " * withheld + each for each in ("it took {time}", "it took long")]
-    assert [named["because"], besides["because"]] == reasons
+    assert outcome["text"] == ("withheld" if withheld else "slow")
+    assert word["word"] == ("withheld, as other programs were at work" if withheld else "supported")
 
 
-def test_what_is_open_is_not_withheld_and_says_if_something_was_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_open_is_not_withheld(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
     page = Page("busy")
-    page.number("time", timed(0.5))
-    page.absent("other", reason="It is not here.")
-    page.word("open", OPEN, because="it took {time}")
-    page.word("missing", OPEN, because="it took {time}", numbers=["other"])
-    told: dict[str, Any] = {"statement": "Slow.", "source": "Folklore", "quote": "So.", "verdict": OPEN}
-    page.claim("claim-open", evidence="It took {time}.", **told)
-    page.claim("claim-missing", evidence="It took {other}.", **told)
-    said = [record.to_json() for record in page.records[-4:]]
-    assert [record["outcome"] for record in said] == ["open", "not measured"] * 2
-    assert said[0]["because"] == "it took {time}"
-    assert (said[0]["numbers"], said[1]["numbers"]) == (["time"], ["other", "time"])
-    Draft202012Validator(schema()).validate(page_file("busy", page.records))
+    page.decide(
+        {"time": timed(0.5)}, "time", {"slow": ((1.2, None), ""), "quick": ((None, 1.2), ""), "open": (None, "")}
+    )
+    page.test("claim", timed(0.5), above=1.2)
+    assert [record.body["outcome"] for record in page.records[-2:]] == ["open", "open"]
+    Draft202012Validator(schema()).validate(page_file("busy", page.records[:-1]))
 
 
 def test_a_word_in_a_table_is_withheld_as_a_word_in_the_text_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,10 +135,9 @@ def test_what_was_tested_withholds_its_verdict_whatever_row_and_reason_name(
 ) -> None:
     monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
     page, found = Page("busy"), verdict_between(timed(share), high=9.0)
-    word = page.word("short", found, because="it took little").record.body
     rows, columns = [{"a": timed(0.5), "b": found, "c": decided(True)}], {"a": "A", "b": "B", "c": "C"}
     (row,) = page.table("t", rows, columns, caption="One.").record.body["rows"]
-    assert word["outcome"] == row["b"]["outcome"] == ("withheld" if share < 1 else "decided")
+    assert row["b"]["outcome"] == ("withheld" if share < 1 else "decided")
     assert row["c"]["outcome"] == "decided"
 
 

@@ -10,7 +10,6 @@ from PIL import Image
 
 from tests.report.made_numbers import bounded
 from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, derived
-from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, subplots
 from tinytorch.report.layouts import WIDE
@@ -81,23 +80,12 @@ def test_a_number_says_how_sure_it_is(page: Page, value: Any, text: str, html: s
     assert seen(shown) == f"it {html}"
 
 
-def test_numbers_stand_in_the_reasons_of_words_and_claims(page: Page) -> None:
-    word = page.word("bound", "memory-bound", because="a run takes {latency}")
-    assert "because a run takes 1.1" in seen(word)
-    assert "{" not in word.text
-    evidence, refuted = "It took {latency}, not {other:key}.", Judgement(Verdict.REFUTED)
-    said: dict[str, Any] = {"statement": "It is <run> slow.", "source": "Folklore", "quote": "It is slow."}
-    claim = page.claim("slow", **said, verdict=refuted, evidence=evidence)
-    assert "✗ refuted It is <run> slow. It took 1.1" in seen(claim)
-    assert "not other:key. Source: Folklore" in seen(claim)
-
-
 def test_the_machine_comes_first(page: Page) -> None:
     record = page.records[0].to_json()
-    said = view(record, None, str)
+    said = view(record, None)
     assert said.startswith(f"Measured on {escape(record['machine']['cpu'])}, ")
     hosting = {"service": "Binder", "cpu_quota": 1.5, "memory_limit": None}
-    shared = view({**record, "machine": {**record["machine"], "hosting": hosting}}, None, str)
+    shared = view({**record, "machine": {**record["machine"], "hosting": hosting}}, None)
     assert "shared host: Binder, CPU quota 1.5 of" in shared
 
 

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator, ValidationError
 
 from tests.perf.measuring.test_conditions import conditions
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted, quotient
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted, Unmeasured, quotient
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report import Column, Page
 from tinytorch.report.figures import draw_bars, draw_line, subplots
@@ -49,16 +48,16 @@ def page() -> Page:
     page.number("mean", Derived(1.25e-3, "s", "mean of the runs", (RUN,), "it is a mean"))
     page.number("wish", Modelled(1.5, "s", "a run on a machine that nobody has", "a guess"))
     page.number("published", Quoted(3.0, "s", "their run", "Someone 2009 <https://example.org/paper>"))
-    page.word("bottleneck", "memory-bound", because="it takes {latency}")
+    page.fill({"bottleneck": "memory-bound"}, "bottleneck")
     columns = [Column("op", "Op"), Column("time", "Time"), Column("calls", "Calls", "1")]
     page.table("ops", [{"op": "linear", "time": RUN, "calls": 3}], columns, caption="Where the time goes")
     figure, axes = subplots()
     draw_bars(axes, ["one"], [RUN], quantity="latency", variants="numpy")
     axes.set_ylabel("operation")
     page.figure("bars", figure, caption="One bar.", alt="A bar for the one operation.")
-    refuted, said = Judgement(Verdict.REFUTED), "It takes {latency}."
-    page.claim("slow", statement="It is slow.", source="Folklore", quote="Slow.", verdict=refuted, evidence=said)
-    page.absent("other-engine", reason="It is not installed: `make book PEERS=1` measures it.")
+    words = {"statement": "It is slow.", "source": "Folklore", "source_url": None, "quote": "Slow."}
+    page.test("slow", RUN, above=9).record.body.update(words | {"evidence": "It took little.", "numbers": []})
+    page.number("other-engine", Unmeasured("It is not installed: `make book PEERS=1` measures it."))
     return page
 
 

@@ -76,11 +76,10 @@ def test_a_page_shows_rows_and_says_what_is_not_measured() -> None:
     missing: Any = absent.seconds
     page.table("t", missing, {"name": "Op"}, caption="c")
     page.number("n", missing)
-    page.word("w", missing, because="it is")
     page.test("c", missing, above=1)
     page.figure("f", missing, caption="c", alt="a")
-    assert [(one.key, one.kind) for one in page.records[-5:]] == [(key, "absent") for key in "tnwcf"]
-    assert {one.body["reason"] for one in page.records[-5:]} == {"it needs a second core"}
+    assert [(one.key, one.kind) for one in page.records[-4:]] == [(key, "absent") for key in "tncf"]
+    assert {one.body["reason"] for one in page.records[-4:]} == {"it needs a second core"}
 
 
 def test_a_table_says_words_as_its_page_calls_them() -> None:
@@ -89,17 +88,3 @@ def test_a_table_says_words_as_its_page_calls_them() -> None:
     table = Page("sample").table("t", rows, {"name": "Row", "said": "It is"}, caption="Rows.", words=words)
     found = [(row["name"], row["said"]["word"], row["said"]["outcome"]) for row in table.record.body["rows"]]
     assert found == [("one", "not known", "open"), ("the second", "too small", "decided")]
-
-
-def test_a_word_is_what_the_page_calls_it_or_what_a_measurement_is_called() -> None:
-    page = Page("sample")
-    for key, word, words in (
-        ("small", Judgement(Verdict.SUPPORTED), {"supported": "small"}),
-        ("kept-or-dropped", Judgement(Verdict.OPEN, word="a or b"), {"a": "kept", "b": "dropped", "c": "neither"}),
-        ("large", "big", {"big": "large"}),
-        ("short", RUN, {"short": (None, 1.0), "long": (1.0, None)}),
-    ):
-        assert page.word(key, word, words, because="so it is").record.body["word"] == key.replace("-", " ")
-    for wrong in ((RUN, {"short": "brief"}), (RUN, {}), ("big", {"large": (1.0, None)})):
-        with pytest.raises(ValueError, match="words"):
-            page.word("wrong", *wrong, because="so it is")

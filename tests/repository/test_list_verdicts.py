@@ -2,14 +2,14 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from scripts.list_verdicts import counted, main, verdicts_of
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between
+from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.prose import Ends
 from tinytorch.report import Column, Page
 from tinytorch.report.records import Json, page_file
 
@@ -17,19 +17,21 @@ TIME = Measurement("a run", (1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.02, 0.98), "s")
 COUNT = Measurement("bytes", (4096.0,), "B")
 
 
+def ends(end: float) -> dict[str, tuple[Ends | None, str]]:
+    """Return texts of what lies above and below an end."""
+    return {"slow": ((end, None), ""), "quick": ((None, end), ""), "open": (None, "")}
+
+
 def records() -> Json:
     """Return the records of a page with each outcome but one that was withheld, of which two are fixed."""
     page = Page("folder/page")
     page.number("time", TIME)
     page.number("bytes", 4096, unit="B", what="bytes")
-    page.absent("other", reason="It is not here.")
-    page.word("few-bytes", verdict_between(COUNT, high=8192), because="it is {bytes}")
-    page.word("slow", verdict_between(TIME, low=0.1), because="it took {time}")
-    page.word("near-one", verdict_between(TIME, low=1.0), because="it took {time}")
-    page.word("elsewhere", Verdict.OPEN, because="it took {time}", numbers=["other"])
-    said: dict[str, Any] = {"statement": "So.", "source": "Folklore", "quote": "So.", "evidence": "It is {bytes}."}
-    page.claim("counted", verdict=decided(True), counted=True, **said)
-    page.claim("open", verdict=Judgement(Verdict.OPEN), numbers=["time"], **said)
+    page.decide({"count": COUNT}, "count", {"few": ((None, 8192), ""), "many": ((8192, None), "")}, "few-bytes")
+    page.decide({"time": TIME}, "time", ends(0.1), "slow")
+    page.decide({"time": TIME}, "time", ends(1.0), "near-one")
+    page.test("counted", COUNT, at_most=8192)
+    page.test("open", TIME, above=1.0)
     rows = [{"what": "same", "verdict": compare_paired([1.0, 1.001] * 10, [1.001, 1.0] * 10, 0.05)}]
     rows += [{"what": "base", "verdict": None}, {"what": "other", "verdict": Verdict.WITHHELD}]
     page.table("gains", rows, [Column("what", "What"), Column("verdict", "Verdict", judged=True)], caption="Gains")
@@ -51,7 +53,6 @@ def test_each_verdict_is_listed_with_what_it_comes_to(site: Path) -> None:
         ("few-bytes", "verdict", "decided", True),
         ("slow", "verdict", "decided", False),
         ("near-one", "verdict", "open", False),
-        ("elsewhere", "verdict", "not measured", False),
         ("counted", "claim", "decided", True),
         ("open", "claim", "open", False),
         ("gains", "table", "no difference", False),
@@ -66,8 +67,7 @@ def test_each_verdict_is_listed_with_what_it_comes_to(site: Path) -> None:
 def test_what_is_fixed_is_in_no_count_and_is_printed_last(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listed = list(verdicts_of(site))
     assert counted(listed) == (
-        "6 verdicts: 1 decided, 1 no difference, 2 open, 1 withheld, 1 not measured. Open: 33.3%. "
-        "Counted besides, in no share: 2."
+        "5 verdicts: 1 decided, 1 no difference, 2 open, 1 withheld. Open: 40.0%. Counted besides, in no share: 2."
     )
     assert counted([one for one in listed if one.fixed]).startswith("No verdict that a measurement could turn.")
     assert main([str(site)]) == 0

@@ -132,6 +132,8 @@ def outcome_of(expression: str, value: object, arms: Mapping[str, Ends | None]) 
         could_be, said = {"yes", "no"}, "yes" if value else "no"
     elif isinstance(value, Enum) and not isinstance(value, Verdict):
         could_be, said = {_plain(str(each.value)) for each in type(value)}, str(value.value)
+    elif isinstance(value, Judgement) and not value.verdict.is_decided:
+        could_be, said = {*arms, OPEN}, value  # what else it could have been nothing says
     elif isinstance(value, Judgement) and not value.word:
         could_be, said = {Verdict.SUPPORTED.value, Verdict.REFUTED.value}, value
         could_be |= set() if value.is_fixed else {OPEN}

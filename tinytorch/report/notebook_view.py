@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -25,7 +24,7 @@ from tinytorch.report.numbers import (
 )
 from tinytorch.report.provenance import cautions
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record
-from tinytorch.report.verdicts import evidence_words, filled_text
+from tinytorch.report.verdicts import evidence_words
 
 #: The MIME type under which records stand in the outputs of an executed notebook.
 RECORD_MIME = "application/vnd.tinytorch.record+json"
@@ -62,25 +61,23 @@ class Shown:
 
     Attributes:
         record: what is shown.
-        number: gives the words of a number that the record's text names by key.
         on_page: HTML that only the cell can make, for its place on the page: a figure's drawing, or a note.
         png: a figure as a bitmap, for places that show no other drawing.
     """
 
     record: Record
-    number: Callable[[str], str]
     on_page: str | None = None
     png: bytes | None = None
 
     @property
     def text(self) -> str:
         """For a terminal."""
-        return words(self.record.to_json(), self.number)
+        return words(self.record.to_json())
 
     @property
     def html(self) -> str:
         """For a reader's notebook."""
-        return view(self.record.to_json(), self.on_page, self.number)
+        return view(self.record.to_json(), self.on_page)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
         bundle: dict[str, Any] = {RECORD_MIME: self.record.to_json()}
@@ -153,13 +150,8 @@ def _machine_words(record: Json) -> list[str]:
     return [f"Measured on {machine['cpu']}, {cores}, {memory} of memory.", *cautions(record)]
 
 
-def words(record: Json, number: Callable[[str], str]) -> str:
-    """Return any record in words, for a terminal.
-
-    Args:
-        record: as `Record.to_json` gives it.
-        number: what stands for a key that is in the record's text.
-    """
+def words(record: Json) -> str:
+    """Return any record in words, for a terminal; ``record`` is as `Record.to_json` gives it."""
     key, kind = record.get("expression", record["key"]), record["kind"]
     if kind == "table":
         return tables.to_text(*tables.from_body(record), caption=record["caption"])
@@ -169,12 +161,9 @@ def words(record: Json, number: Callable[[str], str]) -> str:
         modelled = "modelled, " if kind == "modelled" else ""
         return f"{key}: {modelled}{number_text(record)}"
     if kind == "verdict":
-        return f"{key}: {record['word']}, because {filled_text(record['because'], number)}"
-    if kind == "claim" and "statement" not in record:  # whose words stand on the page
+        return f"{key}: {record['word']}, because {record['because']}"
+    if kind == "claim":  # whose words stand on the page
         return f"{key}: {record['verdict']}. {evidence_words(record)}"
-    if kind == "claim":
-        evidence = filled_text(record["evidence"], number)
-        return f"{record['statement']} ({record['source']}): {record['verdict']}. {evidence}"
     if kind == ABSENT:
         return f"{key}: {NOT_MEASURED}: {record['reason']}"
     return "\n".join(_machine_words(record))
@@ -187,20 +176,6 @@ def _number_html(record: Json) -> str:
     return f"<strong>{escape(shown.text)}</strong> <small>{escape(said)}</small>"
 
 
-def _source_html(record: Json) -> str:
-    if not record["source_url"]:
-        return escape(record["source"])
-    return f'<a href="{escape(record["source_url"])}">{escape(record["source"])}</a>'
-
-
-def _claim_html(record: Json, number: Callable[[str], str]) -> str:
-    return (
-        f"<blockquote><p><strong>Claim: {ICONS[record['verdict']]} {escape(record['verdict'])}</strong></p>\n"
-        f"<p>{escape(record['statement'])}</p>\n<p>{escape(filled_text(record['evidence'], number))}</p>\n"
-        f"<p><small>Source: {_source_html(record)}</small></p></blockquote>"
-    )
-
-
 def _figure_html(record: Json, drawing: str) -> str:
     caption = escape(unbroken(record["caption"]))
     return (
@@ -209,13 +184,12 @@ def _figure_html(record: Json, drawing: str) -> str:
     )
 
 
-def view(record: Json, on_page: str | None, number: Callable[[str], str]) -> str:
+def view(record: Json, on_page: str | None) -> str:
     """Return the HTML of any record for a notebook.
 
     Args:
         record: as `Record.to_json` gives it.
         on_page: what only the cell could make, as `Shown` has it.
-        number: what stands for a key that is in the record's text.
     """
     key, kind = record["key"], record["kind"]
     if kind == "table":
@@ -223,14 +197,13 @@ def view(record: Json, on_page: str | None, number: Callable[[str], str]) -> str
     if on_page is not None:
         return _STYLE + (_figure_html(record, on_page) if kind == "figure" else on_page)
     if kind == "claim":
-        return _claim_html(record, number) if "statement" in record else f"<p>{escape(words(record, number))}</p>"
+        return f"<p>{escape(words(record))}</p>"
     if kind == "provenance":
         return "<br>\n".join(map(escape, _machine_words(record)))
     if kind in NUMBER_KINDS:
         inner = _number_html(record)
     elif kind == "verdict":
-        reason = filled_text(record["because"], number)
-        inner = f"<strong>{escape(record['word'])}</strong> <small>because {escape(reason)}</small>"
+        inner = f"<strong>{escape(record['word'])}</strong> <small>because {escape(record['because'])}</small>"
     else:
         inner = f"<em>{NOT_MEASURED}: {escape(record['reason'])}</em>"
     return f"<code>{escape(str(record.get('expression', key)))}</code> {inner}"

@@ -12,7 +12,7 @@ from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.between_run_variance import watch_spread
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, is_disturbed, word_between
+from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, is_disturbed
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.prose import key_of, outcome_key, split_words
 from tinytorch.report import tables
@@ -29,32 +29,24 @@ from tinytorch.report.expressions import (
     verdict_body,
 )
 from tinytorch.report.flame_graph import Box, boxes_html
-from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, number_text, publish_fault
-from tinytorch.report.provenance import WITHHELD, WITHHELD_WORD, provenance
+from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, publish_fault
+from tinytorch.report.provenance import WITHHELD_WORD, provenance
 from tinytorch.report.records import (
     ABSENT,
-    NUMBER_KINDS,
     Json,
     Record,
     checked_key,
     checked_text,
-    conditions_of_record,
     now,
     number_body,
 )
 from tinytorch.report.rows import Rows as AnyRows
 from tinytorch.report.tables import Column
 from tinytorch.report.verdicts import (
-    UNTESTED,
-    Claim,
-    Said,
-    called,
     conditions_of,
     judged_claim,
-    placeholders,
     tested,
     verdict_of,
-    words_of,
 )
 
 if TYPE_CHECKING:
@@ -71,18 +63,6 @@ def _note(key: str, reason: str, instead_of: Literal["table", "figure"] | None) 
     if instead_of is None:
         return None
     return f'<p class="not-measured" id="{instead_of}-{key}" role="note">{NOT_MEASURED}: {escape(reason)}</p>'
-
-
-def _said(key: str, word: Said | Measurement, words: Mapping[str, Ends | str]) -> tuple[Said, list[str]]:
-    """Return what is said, what a measurement is called or this page calls a word, and all that could have been."""
-    ends = {name: one for name, one in words.items() if not isinstance(one, str)}
-    names = {name: one for name, one in words.items() if isinstance(one, str)}
-    if isinstance(word, Measurement) != bool(ends) or (ends and names):
-        raise ValueError(
-            f"words of {key!r} must be {{word: (low, high)}} for a measurement, and {{name: word}} for what was judged"
-        )
-    said = word_between(word, ends) if isinstance(word, Measurement) else called(word, names)
-    return said, list(dict.fromkeys([*ends, *names.values()]))
 
 
 class Page:
@@ -112,14 +92,22 @@ class Page:
         watch_spread()
 
     def number(
-        self, key: str, value: Value | Unmeasured | int, what: str | None = None, *, unit: str | None = None
+        self,
+        key: str,
+        value: Value | Comparison | Unmeasured | int,
+        what: str | None = None,
+        *,
+        unit: str | None = None,
     ) -> Shown:
-        """Record a number for the role ``{measured}``.
+        """Record a number by a name, for other pages to show.
+
+        The page's own text shows a value by its expression.
 
         Args:
             key: what prose calls it by.
-            value: a `Measurement`, `Counted`, `Derived`, `Modelled` or `Quoted`; or a bare whole number, which was
-                counted and for which ``unit`` and ``what`` are needed; or `Unmeasured`, which is told in its place.
+            value: a `Measurement`, `Counted`, `Derived`, `Modelled` or `Quoted`; a comparison, for its estimate; or a
+                bare whole number, which was counted and for which ``unit`` and ``what`` are needed; or `Unmeasured`,
+                which is told in its place.
             what: what ran or was counted; the value's own words if None.
             unit: of a bare number: ``"parameters"``, ``"B"``, ``"FLOP"``.
 
@@ -137,63 +125,9 @@ class Page:
         if isinstance(value, Unmeasured):
             return self._unmeasured(key, value)
         self._check_new(key)
+        value = value.estimate if isinstance(value, Comparison) else value
         body = number_body(key, value, unit=unit, what=what)
         return self._emit(key, body.pop("kind"), body)
-
-    def word(
-        self,
-        key: str,
-        word: Said | Measurement | Unmeasured,
-        words: Mapping[str, Ends | str] | None = None,
-        *,
-        because: str,
-        numbers: Sequence[str] = (),
-    ) -> Shown:
-        """Record a verdict, for the role ``{verdict}``.
-
-        Where other processes took the machine's time from one of the numbers, or from what was tested, it is withheld,
-        as a claim's verdict is: see ``tinytorch.report.provenance``.
-
-        Args:
-            key: what prose calls it by.
-            word: what the judge returned, such as ``verdict_between`` and ``Comparison``; a word that code chose from
-                counts; or a measurement, of which ``words`` says what it is called.
-            words: of a measurement the ends between which it has each word, for the judge: see ``word_between``; of
-                another what this page calls those that a study names otherwise.
-            because: the reason; ``{key}`` in it becomes that number.
-            numbers: keys of numbers that the word rests on besides.
-
-        Raises:
-            ValueError: if something is empty, the key is taken, a number is not recorded yet, or ``words`` do not fit.
-
-        Examples:
-            >>> from tinytorch.perf.measuring import Measurement
-            >>> from tinytorch.report import Page
-            >>> page = Page("sample")
-            >>> gain = Measurement("gain", (2.9, 3.0, 3.1, 3.0, 2.95, 3.05, 3.0, 2.9), "")
-            >>> number = page.number("gain", gain)
-            >>> words = {"worth it": (2, None), "hardly worth it": (None, 2)}
-            >>> print(page.word("pays", gain, words, because="it is {gain}"))
-            pays: worth it, because it is 3.0× (95% interval 2.7 to 3.3×, n = 8)
-        """
-        if isinstance(word, Unmeasured):
-            return self._unmeasured(key, word)
-        self._check_new(key)
-        word, could_be = _said(key, word, words or {})
-        checked_text(words_of(word), "word", key)
-        rests_on = list(dict.fromkeys([*numbers, *placeholders(checked_text(because, "because", key), key)]))
-        self._check_numbers(rests_on, key)
-        said = because.strip()
-        is_disturbed_test = is_disturbed(conditions_of(word), self.background.cores())
-        if (is_disturbed_test or self._is_disturbed(rests_on)) and verdict_of(word).is_decided:
-            word, said = Judgement(Verdict.WITHHELD), f"{WITHHELD_WORD}: {said}"
-        body: Json = {"word": words_of(word), **tested(word), "because": said, "numbers": rests_on}
-        if others := [other for other in could_be if other != body["word"]]:
-            body["others"] = others
-        body["fixed"] = self._is_fixed(body, rests_on)
-        if verdict_of(word) is Verdict.OPEN and self._keys(ABSENT) & {*rests_on}:
-            body["outcome"] = UNTESTED
-        return self._emit(key, "verdict", body)
 
     def withhold_if_disturbed(self, word: Judgement | str, *rests_on: Measurement) -> Judgement:
         """Return a verdict for a table's cell, withheld where ``word`` would be.
@@ -211,61 +145,11 @@ class Page:
         disturbed = is_disturbed([comparison.estimate.conditions], self.background.cores())
         return comparison.withheld(WITHHELD_WORD) if disturbed and comparison.verdict.is_decided else comparison
 
-    def compare(self, key: str, comparison: Comparison | Unmeasured) -> Shown:
-        """Record a comparison: its estimate under its key, its verdict under the key with ``-verdict`` behind it.
-
-        The verdict rests on the interval of the estimate, and is withheld as ``word`` says.
-
-        Raises:
-            ValueError: if one of the two keys is taken.
-
-        Examples:
-            >>> from tinytorch.perf.measuring.comparison import compare_paired
-            >>> from tinytorch.report import Page
-            >>> page = Page("sample")
-            >>> compared = page.compare("speedup", compare_paired([2.0] * 9, [1.0] * 9, matters=0.05))
-            >>> [record.key for record in page.records[-2:]], page.records[-1].body["word"]
-            (['speedup', 'speedup-verdict'], 'faster')
-        """
-        if isinstance(comparison, Unmeasured):
-            self._unmeasured(f"{key}-verdict", comparison)
-            return self._unmeasured(key, comparison)
-        self._check_new(key)
-        self._check_new(f"{key}-verdict")
-        self.number(key, comparison.estimate)
-        return self.word(f"{key}-verdict", comparison, because=f"the estimate is {{{key}}}, and {comparison.because}")
-
-    def absent(self, *keys: str, reason: str, instead_of: Literal["table", "figure"] | None = None) -> list[Shown]:
-        """Record that this build did not measure something that another build of the page does.
-
-        The roles ``{measured}`` and ``{verdict}`` then say so in the place of the number or word, with the reason
-        behind it. In place of a table, a figure or a claim's box a note says it, at the same address.
-
-        Args:
-            keys: of what is not measured.
-            reason: why, and what would measure it, in one sentence.
-            instead_of: what would have been shown at this place; None for numbers, words and claims, which the text
-                places.
-
-        Raises:
-            ValueError: if there is no key, one is taken, or the reason is empty.
-
-        Examples:
-            >>> from tinytorch.report import Page
-            >>> print(*Page("sample").absent("two-cores", reason="it needs a second core"))
-            two-cores: Not measured in this build: it needs a second core
-        """
-        if not keys:
-            raise ValueError("keys must name at least one number, word, claim, table or figure")
-        for key in keys:
-            self._check_new(key)
-        body = {"reason": checked_text(reason, "reason", keys[0])}
-        return [
-            self._emit(key, ABSENT, dict(body), on_page=_note(key, reason, instead_of)) for key in dict.fromkeys(keys)
-        ]
-
     def _unmeasured(self, key: str, why: Unmeasured, instead_of: Literal["table", "figure"] | None = None) -> Shown:
-        return self.absent(key, reason=why.reason, instead_of=instead_of)[0]
+        """Record that this build did not measure something, with the reason, in its place."""
+        self._check_new(key)
+        body = {"reason": checked_text(why.reason, "reason", key)}
+        return self._emit(key, ABSENT, body, on_page=_note(key, why.reason, instead_of))
 
     def table(
         self,
@@ -401,78 +285,14 @@ class Page:
         body = {"caption": caption.strip(), "alt": alt.strip(), "series": [], "files": dict(files or {})}
         return self._emit(key, "figure", body, on_page=boxes_html(boxes, key=f"{key}-boxes", label=alt.strip()))
 
-    def printed(self, key: str, printed: Printed | Unmeasured) -> Shown:
-        """Print what a snippet for PyTorch printed, and record how many lines these are.
+    def printed(self, printed: Printed | Unmeasured) -> None:
+        """Print what a snippet for PyTorch printed; nothing in a build without PyTorch.
 
-        The page includes the snippet, so that a reader sees the code that ran. ``{if-measured} key`` holds what the
-        page says of the output, ``{if-absent} key`` the one sentence for a build without PyTorch, which prints nothing.
-
-        Args:
-            key: of the number of lines.
-            printed: of ``tinytorch.perf.engines.snippets.printed_by``.
+        The page includes the snippet, so that a reader sees the code that ran, and says by ``{outcome}`` what each of
+        the two builds shows.
         """
-        if isinstance(printed, Unmeasured):
-            return self._unmeasured(key, printed)
-        lines = printed.text.splitlines()
-        print("\n".join(lines))
-        return self.number(key, len(lines), f"printed by {printed.by}", unit="lines")
-
-    def claim(
-        self,
-        key: str,
-        *,
-        statement: str,
-        source: str,
-        quote: str,
-        verdict: Judgement,
-        evidence: str,
-        numbers: Sequence[str] = (),
-        source_url: str | None = None,
-        counted: bool = False,
-    ) -> Shown:
-        """Record a claim, for the directive ``{claim}`` and the ledger.
-
-        Where other processes took the machine's time from one of the numbers, the verdict is withheld: see
-        ``tinytorch.report.provenance``.
-
-        Args:
-            key: what the directive calls it by; its address is ``#claim-key``.
-            statement: what is claimed, in one sentence.
-            source: who says so.
-            quote: what the source says, in its own words and with its condition.
-            verdict: what the judge returned: see ``verdict_between``, ``verdict_of_all`` and ``decided``.
-            evidence: what this page found; ``{key}`` in it becomes that number.
-            numbers: keys of numbers that the verdict rests on besides; ``page:key`` for another page's.
-            source_url: where to read it.
-            counted: whether the verdict follows from definitions and shapes, so that no machine decides it otherwise.
-
-        Raises:
-            ValueError: if something is empty or no verdict, a number is not recorded yet, the key is taken, the claim
-                is judged although it rests on a number that this build did not measure, or it is said to be counted
-                although it rests on a measured one.
-        """
-        self._check_new(key)
-        body = Claim(key, statement, source, quote, verdict, evidence, tuple(numbers), source_url, counted).body()
-        if not body["numbers"]:
-            raise ValueError(f"claim {key!r} must rest on at least one number: name it in evidence or numbers")
-        self._check_numbers(body["numbers"], key)
-        unmeasured = [name for name in body["numbers"] if name in self._keys(ABSENT)]
-        if unmeasured and verdict.verdict is not Verdict.OPEN:
-            raise ValueError(
-                f"verdict of {key!r} must be open, not {verdict.verdict}: {', '.join(unmeasured)} was not measured"
-            )
-        measured = [name for name in body["numbers"] if name in self._keys("measured")]
-        if counted and measured:
-            raise ValueError(
-                f"claim {key!r} must not be counted, as it rests on what was measured: {', '.join(measured)}"
-            )
-        if unmeasured:
-            body["outcome"] = UNTESTED
-        elif verdict.verdict.is_decided and self._is_disturbed(body["numbers"]):
-            body |= {"verdict": Verdict.WITHHELD.value, **tested(Judgement(Verdict.WITHHELD))}
-            body["evidence"] += f" {WITHHELD}"
-        body["fixed"] = counted or self._is_fixed(body, body["numbers"])
-        return self._emit(key, "claim", body)
+        if not isinstance(printed, Unmeasured):
+            print(printed.text.rstrip("\n"))
 
     def test(
         self,
@@ -546,6 +366,8 @@ class Page:
         value = evaluate(expression, namespace)
         self._values[key] = value
         said = name_of(value)
+        if isinstance(said, Judgement) and said.verdict.is_decided:
+            said = self.withhold_if_disturbed(said, *(test.measurement for test in said.tests))
         if said is not None:
             body = verdict_body(said, words or "the page's code chose it by what was measured above")
             self._emit(key, "verdict", {**body, "expression": expression})
@@ -597,7 +419,7 @@ class Page:
             if verdict_of(found.said).is_decided and is_disturbed(conditions, self.background.cores()):
                 found = Found(Judgement(Verdict.WITHHELD), Verdict.WITHHELD.value)
             body = verdict_body(found.said, "it was counted")
-            body["fixed"] |= not conditions
+            body["fixed"] |= not conditions and verdict_of(found.said).is_decided
             self._emit(key, "verdict", {**body, **about, "text": found.outcome})
         if (told := texts.get(found.outcome)) and told[1]:
             print(told[1])
@@ -615,25 +437,6 @@ class Page:
         if any(record.key == key for record in self.records):
             raise ValueError(f"key must be new on page {self.name!r}, but {key!r} is taken")
 
-    def _check_numbers(self, keys: Sequence[str], user: str) -> None:
-        """Raise ValueError if a number of this page is not recorded yet; other pages' are checked by the build."""
-        known = self._keys(*NUMBER_KINDS, ABSENT)
-        missing = [key for key in keys if ":" not in key and key not in known]
-        if missing:
-            raise ValueError(f"{user!r} names {', '.join(missing)}, which page {self.name!r} has not recorded yet")
-
-    def _is_fixed(self, body: Json, keys: Sequence[str]) -> bool:
-        """Return whether no measurement could turn a verdict: what was tested was counted, or all that it rests on."""
-        if body["tests"]:
-            return bool(body["fixed"])
-        mine = {record.key: record.kind for record in self.records}
-        return bool(keys) and all(mine.get(key) == "counted" for key in keys)
-
-    def _is_disturbed(self, keys: Sequence[str]) -> bool:
-        """Return whether other programs took the machine's time from one of these numbers of this page."""
-        numbers = (record for record in self.records if record.key in keys and record.kind in NUMBER_KINDS)
-        return is_disturbed([conditions_of_record(number.body) for number in numbers], self.background.cores())
-
     def _withhold(self, rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> None:
         """Withhold the verdicts that were tested on what others disturbed, or in whose rows that is."""
         judged, others = [column.key for column in columns if column.judged], self.background.cores()
@@ -649,16 +452,9 @@ class Page:
         """Return the keys of this page's records of these kinds."""
         return {record.key for record in self.records if record.kind in kinds}
 
-    def _number_words(self, key: str) -> str:
-        """Return a number of this page in words; another page's is not known here, so its key stands for it."""
-        found = next((record for record in self.records if record.key == key), None)
-        if found is None:
-            return key
-        return NOT_MEASURED.lower() if found.kind == ABSENT else number_text(found.body)
-
     def _emit(self, key: str, kind: str, body: Json, *, on_page: str | None = None, png: bytes | None = None) -> Shown:
         record = Record(key, kind, self.name, now(), body)
         self.records.append(record)
-        shown = Shown(record, self._number_words, on_page=on_page, png=png)
+        shown = Shown(record, on_page=on_page, png=png)
         shown.publish()
         return shown

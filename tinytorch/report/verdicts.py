@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from tinytorch.perf.measuring import Counted, Derived, Measurement
 from tinytorch.perf.measuring.comparison import Comparison, Quantity
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import (
-    OF_CLAIMS,
     Judgement,
     Test,
     Verdict,
@@ -20,7 +19,7 @@ from tinytorch.perf.measuring.judge import (
 )
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report.numbers import RATIOS, format_number, interval_name, number_of_samples, percent
-from tinytorch.report.records import Json, checked_key, checked_text
+from tinytorch.report.records import Json
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _REFERENCE = re.compile(r"(?:[\w./-]+:)?[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -46,7 +45,7 @@ def words_of(said: Said) -> str:
     verdict = verdict_of(said)
     if verdict is Verdict.WITHHELD:
         return _WITHHELD_WORDS
-    if isinstance(said, Judgement) and verdict is Verdict.OPEN and not said.word:
+    if isinstance(said, Judgement) and verdict is Verdict.OPEN and not said.word and not said.choices:
         return _known(said.open_test)
     return str(said)
 
@@ -67,8 +66,8 @@ def called(said: Said, words: Mapping[str, str]) -> Said:
     Of words between which it is open each is called by its own.
     """
     if isinstance(said, Judgement):
-        each = " or ".join(words.get(one, one) for one in said.word.split(" or "))
-        return replace(said, word=words.get(str(said), each))
+        choices = tuple(words.get(one, one) for one in said.choices)
+        return replace(said, word=words.get(str(said), said.word), choices=choices)
     return words.get(said, said) if isinstance(said, str) else said
 
 
@@ -234,52 +233,6 @@ def verdicts_in(record: Json) -> Iterator[Json]:
         yield record
     for row in record.get("rows", []):
         yield from (cell for cell in row.values() if isinstance(cell, dict) and "outcome" in cell)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim that a chapter repeats: what is said, who says it, and what this page found.
-
-    ``evidence`` may hold ``{key}`` where a number of the page belongs; ``numbers`` are the keys of all numbers
-    that the verdict rests on, ``page:key`` for another page's. ``quote`` is what the source says in its own words,
-    with the condition that it sets. What is ``counted`` follows from definitions and shapes: no machine decides it.
-    """
-
-    key: str
-    statement: str
-    source: str
-    quote: str
-    verdict: Judgement
-    evidence: str
-    numbers: tuple[str, ...] = ()
-    source_url: str | None = None
-    counted: bool = False
-
-    def __post_init__(self) -> None:
-        checked_key(self.key)
-        for name in ("statement", "source", "quote", "evidence"):
-            checked_text(getattr(self, name), name, self.key)
-        if self.verdict.verdict not in OF_CLAIMS:
-            raise ValueError(
-                f"verdict of {self.key!r} must be one of {', '.join(OF_CLAIMS)}, not {self.verdict.verdict}"
-            )
-        if self.source_url is not None and not re.match(r"https?://\S+$", self.source_url):
-            raise ValueError(f"source_url of {self.key!r} must begin with http:// or https://, not {self.source_url!r}")
-
-    def body(self) -> Json:
-        """Return the body of the claim's record; its numbers are those named and those in the evidence."""
-        named = dict.fromkeys([*self.numbers, *placeholders(self.evidence, self.key)])
-        return {
-            "statement": self.statement.strip(),
-            "source": self.source.strip(),
-            "source_url": self.source_url,
-            "quote": self.quote.strip(),
-            "counted": self.counted,
-            "verdict": self.verdict.verdict.value,
-            **tested(self.verdict),
-            "evidence": self.evidence.strip(),
-            "numbers": list(named),
-        }
 
 
 def claim_parts(lines: Sequence[str]) -> tuple[str, list[str]]:

@@ -32,6 +32,7 @@ class Spoken:
     """Says what it was asked."""
 
     folder: Path = Path()
+    found: str | None = None
 
     def role(self, name: str, text: str) -> str:
         return f"<{name} {text}>"
@@ -39,8 +40,8 @@ class Spoken:
     def claim(self, reference: str) -> str:
         return f"claim {reference}\n\nevidence"
 
-    def is_measured(self, reference: str) -> bool:
-        return reference != "absent"
+    def outcome(self, reference: str) -> str | None:
+        return self.found
 
     def answer(self, reference: str) -> str:
         return f"answer {reference}"
@@ -56,14 +57,30 @@ def converted(text: str) -> str:
     return plain_markdown(text, Spoken())
 
 
+OUTCOME = """Before.
+
+::::{outcome} a / b
+:::faster
+It is {measured}`a`.
+:::
+:::open
+Nobody knows.
+:::
+::::
+
+After."""
+
+
 @pytest.mark.parametrize(
-    ("condition", "stays"),
-    [("if-measured a b", True), ("if-measured a absent", False), ("if-absent a", False), ("if-absent absent", True)],
+    ("outcome", "text"),
+    [
+        ("faster", "It is <measured a>."),
+        ("open", "Nobody knows."),
+        (None, "*The cell below prints what your machine finds.*"),
+    ],
 )
-def test_text_on_a_condition_stays_where_it_holds(condition: str, stays: bool) -> None:
-    name, _, keys = condition.partition(" ")
-    text = f"Before.\n\n:::{{{name}}} {keys}\nIt is {{measured}}`a`.\n:::\n\nAfter."
-    assert converted(text) == ("Before.\n\nIt is <measured a>.\n\nAfter." if stays else "Before.\n\nAfter.")
+def test_the_text_of_the_outcome_stands_in_its_place(outcome: str | None, text: str) -> None:
+    assert plain_markdown(OUTCOME, Spoken(found=outcome)) == f"Before.\n\n{text}\n\nAfter."
 
 
 def rendered(text: str) -> str:
@@ -85,7 +102,7 @@ def test_roles_speak_labels_go_and_code_formulas_and_prose_of_unknown_directives
 
 
 def test_claims_and_admonitions_become_quotations() -> None:
-    text = "Before.\n```{claim} fast\n```\n:::{admonition} Takeaway\n:class: takeaway\nIt is {verdict}`v`.\n:::\nAfter."
+    text = "Before.\n```{claim} fast\n```\n:::{admonition} Takeaway\n:class: takeaway\nIt is {measured}`v`.\n:::\n"
     assert rendered(text).count("<blockquote>") == 2
     assert "claim fast" in rendered(text)
     assert "<strong>Takeaway</strong>" in rendered(text)

@@ -18,17 +18,24 @@ from measured_book.site.repository import Repository
 from tests.book.small_book import one
 from tests.perf.made_blas import load
 from tinytorch.perf.host.background_load import BackgroundLoad
-from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
+from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.tradeoff import accuracy_change
+from tinytorch.prose import Ends
 from tinytorch.report import Column, Page
 from tinytorch.report.records import page_file, schema
 
-SUPPORTED, REFUTED, OPEN = (Judgement(each) for each in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN))
+OPEN = Judgement(Verdict.OPEN)
 RUN = Measurement("a <slow> run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s")
-CLAIM: dict[str, Any] = {"statement": "So.", "source": "S.", "quote": "So."}
+SLOW: dict[str, tuple[Ends | None, str]] = {
+    "slow": ((0.1, None), ""),
+    "quick": ((None, 0.1), ""),
+    "open": (None, ""),
+}
+CLAIMED: dict[str, tuple[Ends | None, str]] = dict.fromkeys(("supported", "refuted", "open"), (None, ""))
 
 
 def records_of(page: Page) -> PageRecords:
@@ -70,8 +77,8 @@ def judging(monkeypatch: pytest.MonkeyPatch, others: float) -> Page:
     page = Page("page")
     short = replace(RUN, conditions=Conditions(cpu_per_wall=0.5, blas_threads=1))
     page.number("short", short)
-    page.word("bound", "memory-bound", because="it takes {short}")
-    page.word("open", OPEN, because="it takes {short}")
+    page.decide({"short": short}, "short", SLOW, "bound")
+    page.decide({"open": OPEN}, "open", CLAIMED)
     rows: list[dict[str, Any]] = [
         {"name": "it", "time": short, "verdict": "faster"},
         {"name": "other", "time": None, "verdict": "slower"},
@@ -80,31 +87,27 @@ def judging(monkeypatch: pytest.MonkeyPatch, others: float) -> Page:
     ]
     columns = [Column("name", "Name"), Column("time", "Time"), Column("verdict", "Verdict", judged=True)]
     page.table("all", rows, columns, caption="All")
-    page.absent("other", reason="It is not here.")
-    page.claim("c", **CLAIM, verdict=OPEN, evidence="It takes {other}.")
-    page.claim("d", **CLAIM, verdict=SUPPORTED, evidence="It takes {short}.")
+    page.number("other", Unmeasured("It is not here."))
+    page.test("d", short, above=0.1)
     return page
 
 
 def test_verdicts_that_decide_nothing_are_counted_by_what_withholds_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines_of(judging(monkeypatch, others=1.0))["Verdicts"] == (
-        "7 in all: 1 decided, 2 open, 3 withheld, as other programs took this machine's time, "
-        "1 on what was not measured in this build"
+        "6 in all: 1 decided, 2 open, 3 withheld, as other programs took this machine's time"
     )
-    assert lines_of(judging(monkeypatch, others=0.0))["Verdicts"] == (
-        "7 in all: 4 decided, 2 open, 1 on what was not measured in this build"
-    )
+    assert lines_of(judging(monkeypatch, others=0.0))["Verdicts"] == ("6 in all: 4 decided, 2 open")
 
 
 def test_verdicts_that_were_counted_are_told_apart_and_a_page_without_any_is_silent() -> None:
     page = Page("page")
     assert "Verdicts" not in lines_of(page)
-    page.number("total", 3, unit="ops", what="operations")
-    page.word("many", "many", because="there are {total}")
+    few: dict[str, tuple[Ends | None, str]] = {"many": ((2, None), ""), "few": ((None, 2), "")}
+    page.decide({"total": Counted(3, "ops", "operations")}, "total", few)
     assert lines_of(page)["Verdicts"] == "1 in all: 1 counted, which no measurement could change"
-    page.number("time", Measurement("a run", (0.5, 0.6), "s"))
-    page.word("bound", "slow", because="it takes {time}")
-    page.word("same", Verdict.NO_DIFFERENCE, because="it takes {time}")
+    page.decide({"run": RUN}, "run", SLOW)
+    same = compare_paired([1.0, 1.01] * 9, [1.0, 1.01] * 9, matters=0.1)
+    page.decide({"same": same}, "same", dict.fromkeys(("faster", "slower", "no difference", "open"), (None, "")))
     assert lines_of(page)["Verdicts"] == (
         "3 in all: 1 decided, 1 without a difference that matters, 1 counted, which no measurement could change"
     )
@@ -113,11 +116,9 @@ def test_verdicts_that_were_counted_are_told_apart_and_a_page_without_any_is_sil
 def test_claims_that_are_counted_and_measured_are_told_apart() -> None:
     page = Page("page")
     assert "Claims" not in lines_of(page)
-    page.number("total", 3, unit="ops", what="operations")
     for key in ("a", "b"):
-        page.claim(key, **CLAIM, verdict=SUPPORTED, evidence="It has {total}.", counted=True)
-    page.number("latency", RUN)
-    page.claim("c", **CLAIM, verdict=REFUTED, evidence="It takes {latency}.")
+        page.test(key, Counted(3, "ops", "operations"), at_most=3)
+    page.test("c", RUN, below=0.1)
     assert lines_of(page)["Claims"] == ("2 counted, true or false wherever it is built; 1 measured on this machine")
 
 

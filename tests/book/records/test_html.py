@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from measured_book.records.html import (
     Idents,
     Slot,
-    claim_html,
     detail_lines,
     filled_line,
     line_html,
@@ -24,7 +23,7 @@ from tests.report.made_numbers import bounded
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted
 from tinytorch.perf.measuring.comparison import Comparison, Quantity, compare_paired, judged
 from tinytorch.perf.measuring.conditions import BetweenRuns, Caches, Conditions, Planned, Ranks, of_sides
-from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_between_all, verdict_of_all
+from tinytorch.perf.measuring.judge import Verdict, verdict_between, verdict_between_all, verdict_of_all
 from tinytorch.perf.measuring.values import Value
 from tinytorch.report import Page, verdicts
 from tinytorch.report.records import Json
@@ -167,7 +166,7 @@ def test_a_quoted_number_has_its_source_beside_it_and_in_a_table_behind_it() -> 
 def test_what_could_not_be_decided_is_set_apart_from_its_sentence() -> None:
     for outcome in OUTCOMES:
         body = {"word": "a word", "outcome": outcome, "fixed": False, "tests": []}
-        slot = verdict_slot({"page": "page", "key": "key", "kind": "verdict", **body}, "it is so", Idents())
+        slot = verdict_slot({"page": "page", "key": "key", "kind": "verdict", "because": "it is so", **body}, Idents())
         button = one(BeautifulSoup(slot["html"], "html.parser"), "button")
         apart = [] if outcome in (DECIDED, NO_DIFFERENCE) else ["undecided"]
         assert (button.get_text(), button["class"]) == ("a word", ["measured", "verdict", *apart])
@@ -263,18 +262,6 @@ def test_what_no_interval_decided_says_so() -> None:
     assert many[3:] == ["It rests on 2 more tests like these.", TESTED]
     assert lines_of("linear") == ["Code chose this word by that rule."]
     assert lines_of(Verdict.WITHHELD) == []
-
-
-@pytest.mark.parametrize("verdict", [verdict_between(spread(1.0), 0.5), Judgement(Verdict.OPEN)])
-def test_a_claim_s_card_has_its_test_and_the_rule(verdict: Judgement) -> None:
-    page = Page("page")
-    page.number("it", spread(1.0))
-    made = page.claim(
-        "key", statement="So.", source="Me", quote="so", evidence="It is {it}.", verdict=verdict
-    ).record.to_json()
-    card = BeautifulSoup(claim_html(made, "It is so.", [], None), "html.parser")
-    said = [line.get_text().replace("\u00a0", " ") for line in card.select(".claim-test")]
-    assert said == ([" ".join(lines_of(verdict))] if verdict.tests else [])
 
 
 def seven(_: str) -> Slot:

@@ -1,32 +1,42 @@
 """The ledger of claims: what is counted apart from what is measured, each source's claims together."""
 
-from typing import Any
-
 from bs4 import BeautifulSoup, Tag
+from measured_book.records.claims import completed
 from measured_book.records.ledger import Row, ledger_html
 
 from tests.book.small_book import one
-from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.report import Page
+from tinytorch.report.records import Json
 
-SUPPORTED, REFUTED, OPEN = (Judgement(each) for each in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.OPEN))
+COUNT, TIME = Counted(3, "ops", "operations"), Measurement("a run", (1.0, 1.1, 0.9, 1.0, 1.05, 0.95), "s")
+WIDE = Measurement("a run", (1.0, 3.0, 1.1, 2.9, 1.5, 2.5), "s")
+
+
+def said(statement: str, source: str, quote: str, address: str | None = None) -> Json:
+    """Return the words that a page has for a claim."""
+    return {"statement": statement, "source": source, "source_url": address, "quote": quote, "evidence": "It has 3."}
 
 
 def made() -> BeautifulSoup:
-    """Return a ledger of four claims of two sources, two of which are counted."""
+    """Return a ledger of four claims of two sources, one of which is counted."""
     page = Page("page")
-    page.number("total", 3, unit="ops", what="operations")
-    said: dict[str, Any] = {"evidence": "It has {total}."}
-    page.claim("a", statement="A <is>.", source="X", verdict=REFUTED, quote="is, on hardware", **said)
-    page.claim("b", statement="B is.", source="Y", source_url="https://y.org/b", verdict=SUPPORTED, quote="B", **said)
-    page.claim("c", statement="C is.", source="X", verdict=SUPPORTED, quote="C", counted=True, **said)
-    page.claim("d", statement="D is.", source="X", verdict=OPEN, quote="D", **said)
-    return ledger_of(page)
+    page.test("a", TIME, above=2)
+    page.test("b", TIME, below=2)
+    page.test("c", COUNT, at_most=3)
+    page.test("d", WIDE, below=2)
+    words = {
+        "a": said("A <is>.", "X", "is, on hardware"),
+        "b": said("B is.", "Y", "B", "https://y.org/b"),
+        "c": said("C is.", "X", "C"),
+        "d": said("D is.", "X", "D"),
+    }
+    return ledger_of(page, words)
 
 
-def ledger_of(page: Page) -> BeautifulSoup:
-    """Return the ledger of a page's claims."""
-    claims = [record.to_json() for record in page.records if record.kind == "claim"]
+def ledger_of(page: Page, words: dict[str, Json]) -> BeautifulSoup:
+    """Return the ledger of a page's claims, with the words that its text has for them."""
+    claims = [completed(record.to_json(), words) for record in page.records if record.kind == "claim"]
     return BeautifulSoup(
         ledger_html([Row(each, "It has 3.", "The page", "page.html") for each in claims]), "html.parser"
     )
@@ -57,12 +67,11 @@ def test_claims_of_one_source_stand_below_it() -> None:
 
 
 def test_files_of_one_source_stand_together_each_by_its_name() -> None:
-    page = Page("page")
-    page.number("total", 3, unit="ops", what="operations")
-    said: dict[str, Any] = {"verdict": SUPPORTED, "quote": "is", "evidence": "It has {total}."}
+    page, words = Page("page"), {}
     for key, name in (("a", "README.md"), ("b", "code.py"), ("c", "README.md")):
-        page.claim(key, statement="It is.", source="X", source_url=f"https://x.org/m/{name}", **said)
-    (head,) = ledger_of(page).select("th[scope=rowgroup]")
+        page.test(key, TIME, below=2)
+        words[key] = said("It is.", "X", "is", f"https://x.org/m/{name}")
+    (head,) = ledger_of(page, words).select("th[scope=rowgroup]")
     assert head.get_text() == "X: README.md, code.py"
     assert [link["href"] for link in head.select("a")] == ["https://x.org/m/README.md", "https://x.org/m/code.py"]
 

@@ -99,12 +99,14 @@ class Judgement:
         tests: each measurement with its ends; none where code chose by counting alone.
         word: what a page says in the place of the verdict, such as "linear"; empty for the verdict itself.
         counted: whether it was decided by counting, without a test.
+        choices: words between which it is open, if not all are left.
     """
 
     verdict: Verdict
     tests: tuple[Test, ...] = ()
     word: str = ""
     counted: bool = False
+    choices: tuple[str, ...] = ()
 
     @property
     def open_test(self) -> Test | None:
@@ -122,7 +124,7 @@ class Judgement:
         return replace(self, word=words.get(self.verdict, ""))
 
     def __str__(self) -> str:
-        return self.word or self.verdict.value
+        return self.word or " or ".join(self.choices) or self.verdict.value
 
 
 def decided(holds: bool) -> Judgement:
@@ -250,7 +252,7 @@ def word_between(measurement: Measurement, words: Mapping[str, Ends]) -> Judgeme
             return Judgement(Verdict.SUPPORTED, one.tests, word)
     left = [word for word, one in found.items() if one.verdict is Verdict.OPEN]
     tests: tuple[Test, ...] = found[left[0]].tests if left else next(iter(found.values())).tests
-    return Judgement(Verdict.OPEN, tests, " or ".join(left) if 1 < len(left) < len(words) else "")
+    return Judgement(Verdict.OPEN, tests, choices=tuple(left) if 1 < len(left) < len(words) else ())
 
 
 def largest(found: Mapping[str, Measurement]) -> Judgement:
@@ -270,7 +272,9 @@ def largest(found: Mapping[str, Measurement]) -> Judgement:
     proven = verdict_of_all(tested.values())
     left = [key for key, one in tested.items() if one.verdict is not Verdict.SUPPORTED]
     verdict = Verdict.SUPPORTED if not left else Verdict.OPEN
-    return Judgement(verdict, proven.tests, " or ".join([name, *left]) if len(left) < len(leads) else "")
+    if verdict is Verdict.SUPPORTED:
+        return Judgement(verdict, proven.tests, name)
+    return Judgement(verdict, proven.tests, choices=(name, *left) if len(left) < len(leads) else ())
 
 
 def had_less_than_a_core(conditions: Conditions) -> bool | None:

@@ -5,7 +5,7 @@ their names do, under which the cells print what they find.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import nbformat
@@ -49,21 +49,21 @@ _TO_RUN = (
 )
 
 
-def _bundle(record: Json, data: Json, number: Callable[[str], str]) -> Json:
+def _bundle(record: Json, data: Json) -> Json:
     """Return what a notebook shows for an output that holds a record, by MIME type."""
     if record["kind"] == "figure" and "image/png" in data:
         return {"image/png": data["image/png"], "text/plain": record["alt"]}
-    return {"text/html": view(record, data.get("text/html"), number), "text/plain": words(record, number)}
+    return {"text/html": view(record, data.get("text/html")), "text/plain": words(record)}
 
 
-def _outputs(cell: nbformat.NotebookNode, number: Callable[[str], str]) -> Iterator[nbformat.NotebookNode]:
+def _outputs(cell: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
     """Yield a cell's outputs as any notebook shows them, without the records, which the site offers by themselves."""
     for output in cell.outputs:
         record = output.get("data", {}).get(RECORD_MIME)
         if record is None:
             yield output
             continue
-        bundle = _bundle(record, output["data"], number)
+        bundle = _bundle(record, output["data"])
         yield nbformat.v4.new_output("display_data", bundle)
         if "image/png" in bundle:  # the HTML of a figure has its caption
             yield nbformat.v4.new_output("display_data", {"text/markdown": record["caption"]})
@@ -116,7 +116,7 @@ def _where(page: PageRecords) -> str:
     commit = f", commit {package['commit'][:10]}" if package["commit"] else ""
     changed = " and changed since" if package["changed"] else ""
     facts = [
-        *words(made, str).splitlines(),
+        *words(made).splitlines(),
         f"{made['when'][:16].replace('T', ', ')} UTC.",
         f"{package['name']} {package['version']}{commit}{changed}; Python {made['python']}, NumPy {made['numpy']}.",
     ]
@@ -131,7 +131,7 @@ def as_it_ran(env: BuildEnvironment, docname: str, notebook: nbformat.NotebookNo
     cells = _behind_title(cells, _AS_IT_RAN)
     for cell in cells:
         if cell.cell_type == "code":
-            cell.outputs = list(_outputs(cell, lambda key: renderer.plain_number(key, docname)))
+            cell.outputs = list(_outputs(cell))
     page = state_of(env).of(docname).records
     if page is not None:
         cells.append(nbformat.v4.new_markdown_cell(_where(page)))

@@ -41,9 +41,6 @@ class Renderer(Protocol):
     def claim(self, reference: str) -> str:
         """Return what stands for the box of a claim, as Markdown."""
 
-    def is_measured(self, reference: str) -> bool:
-        """Return whether the notebook's reader has the record."""
-
     def outcome(self, reference: str) -> str | None:
         """Return the outcome whose text the notebook shows; None where a cell prints it."""
 
@@ -109,9 +106,6 @@ def _converted(directive: Fence, renderer: Renderer) -> str:
         return f"```{directive.argument}\n{inner}\n```"
     if name == "outcome":
         return _chosen(directive, renderer)
-    if name in ("if-measured", "if-absent"):
-        measured = all(renderer.is_measured(reference) for reference in directive.argument.split())
-        return plain_markdown(inner, renderer) if measured == (name == "if-measured") else ""
     text = plain_markdown(inner, renderer).strip()
     title = plain_markdown(directive.argument, renderer).strip()
     if name == "dropdown":
@@ -209,8 +203,6 @@ class _Renderer:
         """Return what stands for a role; of one that is not known, its text."""
         if name == "measured":
             return self.number(record_name(text), split_words(text)[0])
-        if name == "verdict":
-            return self.word(text.strip())
         if name == "quoted":
             number, _, source = (part.strip() for part in text.partition("|"))
             found = _TITLED.fullmatch(source)
@@ -272,11 +264,6 @@ class BookRenderer(_Renderer):
         verdict = f"**Claim: {ICONS[record['verdict']]} {record['verdict']}**"
         return f"{verdict}\n\n{record['statement']}\n\n{evidence}\n\nSource: {source}"
 
-    def is_measured(self, reference: str) -> bool:
-        """Return whether this build measured what the reference names."""
-        record = self.record(reference, *NUMBER_KINDS, "verdict", "claim", "table", "figure", ABSENT)
-        return record is not None and record["kind"] != ABSENT
-
     def answer(self, reference: str) -> str:
         """Return the answer of a prediction."""
         return f"It is {self.role('measured', reference) if self._is_number(reference) else self.word(reference)}."
@@ -305,10 +292,6 @@ class ReaderRenderer(_Renderer):
         if record is None:
             return f"**Claim** `{reference}`"
         return f"**Claim**\n\n{record['statement']}\n\nThe cell that records `{reference}` gives its verdict here."
-
-    def is_measured(self, reference: str) -> bool:  # noqa: ARG002 - the same for every reference
-        """Return True: whoever runs the notebook may be able to measure what this build could not."""
-        return True
 
     def outcome(self, reference: str) -> str | None:
         """Return the book's outcome of another page, and None of this one."""

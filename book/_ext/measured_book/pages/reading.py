@@ -13,25 +13,23 @@ value is shown so: who finds one has found a fault in `tinytorch.report.numbers`
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from docutils import nodes
 from measured_book.records.exhibits import Exhibit
 from measured_book.records.html import Slot
-from measured_book.state import LEFT_OUT, state_of
+from measured_book.state import LEFT_OUT
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
-from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.report.records import ABSENT, NUMBER_KINDS
 from tinytorch.report.tables import Laid
 from tinytorch.report.verdicts import OPEN, UNTESTED, WITHHELD
 
 LOGGER = logging.getLogger(__name__)
-#: Finds the record ``page:key``; None if it is not known.
-Find = Callable[[str], Json | None]
 #: Words that may stand twice.
 _DOUBLED = frozenset({"that", "had"})
 _NOT_PROSE = (nodes.FixedTextElement, nodes.literal, nodes.math)
@@ -190,15 +188,7 @@ def _false_zeros(block: Block) -> Iterator[str]:
             yield f"{record['value']!r} is shown as zero: “{block.filled()}”"
 
 
-def _may_be_undecided(record: Json, find: Find) -> bool:
-    """Return whether a verdict's word rests on what was measured, so that some build may not decide it."""
-    if record["outcome"] in (OPEN, WITHHELD, UNTESTED):
-        return True
-    numbers = (find(key if ":" in key else f"{record['page']}:{key}") for key in record["numbers"])
-    return any(number is not None and number["kind"] == "measured" for number in numbers)
-
-
-def _broken(block: Block, sentence: str, find: Find) -> Iterator[str]:
+def _broken(block: Block, sentence: str) -> Iterator[str]:
     """Yield each slot that breaks its sentence, or that would with what is known of an open one."""
     said = f"“{block.filled(sentence)}”"
     for mark in _SLOT.finditer(sentence):
@@ -215,23 +205,21 @@ def _broken(block: Block, sentence: str, find: Find) -> Iterator[str]:
             yield f"{text!r} is a sentence within a sentence: {said}"
         elif _FOLLOWED_BY.match(behind):
             yield f"behind {text!r} a sentence begins within a sentence: {said}"
-        elif not apart and _may_be_undecided(record, find):
+        elif not apart and record["outcome"] in (OPEN, WITHHELD, UNTESTED):
             yield f"{_SAMPLE!r} cannot stand in the place of {text!r}: {said}"
 
 
-def problems(page: nodes.Element, find: Find) -> dict[str, nodes.Element]:
+def problems(page: nodes.Element) -> dict[str, nodes.Element]:
     """Return what a reader should not meet on a page, a line each, with where it stands.
 
-    Args:
-        page: its tree, in which slots and exhibits are filled.
-        find: finds the records that verdicts rest on.
+    Slots and exhibits of the page are filled.
     """
     found: dict[str, nodes.Element] = {}
     for block in _blocks(page):
         filled = block.filled()
         said = [*_doubled(filled), *_wider_than_its_value(filled), *_false_zeros(block)]
         for sentence in block.sentences() if block.prose else ():
-            said += _broken(block, sentence, find)
+            said += _broken(block, sentence)
         for each in said:
             found.setdefault(each, block.node)
     return found
@@ -245,9 +233,8 @@ class ReadPage(SphinxPostTransform):
 
     def run(self, **_: Any) -> None:
         """Read the page."""
-        docname, state = self.env.docname, state_of(self.env)
-        for problem, node in problems(self.document, lambda key: state.find(key, docname, *NUMBER_KINDS)).items():
-            LOGGER.warning("%s [reading]", problem, location=_with_line(node) or docname, type="reading")
+        for problem, node in problems(self.document).items():
+            LOGGER.warning("%s [reading]", problem, location=_with_line(node) or self.env.docname, type="reading")
 
 
 def _with_line(node: nodes.Node) -> nodes.Node | None:

@@ -43,8 +43,8 @@ def has_words(claim: Json) -> bool:
 
 
 def completed(record: Json, words: Mapping[str, Json]) -> Json:
-    """Return a claim's record with the words that its page has for it; the record's own, if it brought them."""
-    if record["kind"] != "claim" or "statement" in record:
+    """Return a claim's record with the words that its page has for it."""
+    if record["kind"] != "claim":
         return record
     said = words.get(record["key"], NO_WORDS)
     evidence = said["evidence"] or evidence_words(record)

@@ -30,7 +30,6 @@ from tinytorch.report.numbers import (
     format_record,
     interval_name,
     percent,
-    unbroken,
 )
 from tinytorch.report.records import Json, conditions_of_record
 from tinytorch.report.verdicts import OPEN, UNTESTED, WITHHELD, split_at_placeholders, verdict_lines
@@ -286,9 +285,9 @@ def absent_claim_html(record: Json) -> str:
     return f'<p class="not-measured" id="claim-{record["key"]}" role="note">Not tested in this build: {reason}.</p>'
 
 
-def verdict_slot(record: Json, reason: str, idents: Idents) -> Slot:
+def verdict_slot(record: Json, idents: Idents) -> Slot:
     """Return a verdict word with its reason, in which numbers already stand, behind it."""
-    lines = [f"Because {reason.rstrip('.')}.", *verdict_lines(record)]
+    lines = [f"Because {record['because'].rstrip('.')}.", *verdict_lines(record)]
     undecided = " undecided" if record["outcome"] in (OPEN, WITHHELD, UNTESTED) else ""
     ident, address = idents.new("verdict"), idents.address(record)
     text, inner = str(record["word"]), escape(record["word"])
@@ -375,27 +374,3 @@ def source_html(record: Json) -> str:
 def ledger_link(address: str | None) -> str:
     """Return the link from a claim to its row among all claims; nothing if no page lists them."""
     return f' <a class="claim-ledger-link" href="{escape(address)}">All claims</a>' if address else ""
-
-
-def claim_html(record: Json, evidence: str, also: list[str], ledger: str | None) -> str:
-    """Return the box of a claim.
-
-    Args:
-        record: the claim's.
-        evidence: as HTML, with its numbers.
-        also: further numbers that the verdict rests on, as HTML.
-        ledger: address of its row among all claims, if a page lists them.
-    """
-    key, name = record["key"], record["verdict"].replace(" ", "-")
-    tested = "" if record["fixed"] else " ".join(verdict_lines(record))
-    rule = f'<p class="claim-test"{data_key(record)}>{escape(tested)}</p>\n' if record["tests"] and tested else ""
-    more = f'<p class="claim-numbers"{data_key(record)}>Rests on: {", ".join(also)}.</p>\n' if also else ""
-    label = "Claim, counted" if record["fixed"] else "Claim"
-    return (
-        f'<div class="claim claim-{name}" id="claim-{key}" role="group" aria-labelledby="claim-{key}-statement">\n'
-        f'<p class="claim-head"><a class="claim-label" href="#claim-{key}">{label}</a> '
-        f"{verdict_mark(record)}</p>\n"
-        f'<p class="claim-statement" id="claim-{key}-statement">{escape(unbroken(record["statement"]))}</p>\n'
-        f'{quotation_html(record)}<p class="claim-evidence"{data_key(record)}>{evidence}</p>\n{rule}{more}'
-        f'<p class="claim-source">Source: {source_html(record)}.{ledger_link(ledger)}</p>\n</div>'
-    )

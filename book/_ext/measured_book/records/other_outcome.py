@@ -50,7 +50,7 @@ def _other(record: Json) -> Json:
 
 
 def _other_words(said: Json) -> str:
-    words = list(said.get("others", ()))
+    words: list[str] = []
     for test in said["tests"]:
         if "quantity" in test:
             quantity = Quantity[test["quantity"].upper()]

@@ -186,9 +186,10 @@ class PredictionAnswer(_OfRecord):
         if record["kind"] in NUMBER_KINDS:
             return _interval(record)
         page = record["page"]
-        told = filled_text(
-            record["because"] if record["kind"] == "verdict" else record["evidence"],
-            lambda key: _plain_number(app, key, page),
+        told = (
+            str(record.get("because"))
+            if record["kind"] == "verdict"
+            else filled_text(record["evidence"], lambda key: _plain_number(app, key, page))
         )
         word = _word(record)
         if record["kind"] == "verdict":

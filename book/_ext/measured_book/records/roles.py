@@ -28,7 +28,6 @@ from measured_book.records.html import (
     Slot,
     absent_claim_html,
     absent_slot,
-    claim_html,
     filled_line,
     hold_punctuation,
     line_html,
@@ -61,7 +60,6 @@ from tinytorch.report.expressions import UNMEASURED
 from tinytorch.report.notebook_view import BUILDING
 from tinytorch.report.numbers import format_record
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
-from tinytorch.report.verdicts import filled_text
 
 LOGGER = logging.getLogger(__name__)
 
@@ -78,12 +76,12 @@ class ShowError(Exception):
 class Pending(nodes.General, nodes.Inline, nodes.Element):
     """Place of something that is made of records once all pages are read.
 
-    Attributes: ``role`` (measured, verdict, claim, ledger or card), ``reference``, and of a role ``written``: how the
+    Attributes: ``role`` (measured, why, claim, ledger or card), ``reference``, and of a role ``written``: how the
     page has it.
     """
 
 
-class _PendingRole(SphinxRole):
+class _MeasuredRole(SphinxRole):
     """Role that names a record: by ``key`` or ``page:key``, or by the expression that made it."""
 
     def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
@@ -149,46 +147,6 @@ class ClaimsDirective(SphinxDirective):
         node = Pending(role="claims", reference="")
         self.set_source_info(node)
         return [node]
-
-
-class WhereMeasured(nodes.General, nodes.Element):
-    """Text that is held until it is known whether it belongs to the page. Attributes: ``references``, ``name``."""
-
-
-class WhereMeasuredDirective(SphinxDirective):
-    """``{if-measured} key key``: text for a build that measured all of these; ``{if-absent}``: for one that did not.
-
-    So that a sentence about what a machine cannot measure is not read there with holes in it. The keys are of the same
-    page. A section of which nothing is left goes with its heading.
-    """
-
-    required_arguments = 1
-    final_argument_whitespace = True
-    has_content = True
-
-    def run(self) -> list[nodes.Node]:
-        """Return the text, held back."""
-        held = WhereMeasured(references=self.arguments[0].split(), name=self.name)
-        self.set_source_info(held)
-        self.state.nested_parse(self.content, self.content_offset, held)
-        return [held]
-
-
-def _settle_where_measured(doctree: nodes.document, state: BookState, docname: str) -> None:
-    """Keep or drop what stands in `WhereMeasuredDirective`, now that the page's records are known."""
-    kinds = (*NUMBER_KINDS, "verdict", "claim", "table", "figure", ABSENT)
-    left: list[nodes.Element] = []
-    for held in list(doctree.findall(WhereMeasured)):
-        found = [state.find(reference, docname, *kinds) for reference in held["references"]]
-        for reference, record in zip(held["references"], found, strict=True):
-            if record is None and (missing := state.missing(reference, docname, "record", *kinds)):
-                warn(f"{{{held['name']}}}: {missing}", held)
-        measured = all(record is not None and record["kind"] != ABSENT for record in found) is not state.shows_other
-        left.append(held.parent)
-        held.replace_self(held.children if measured == (held["name"] == "if-measured") else [])
-    for section in left:
-        if isinstance(section, nodes.section) and not _says_anything(section):
-            section.parent.remove(section)
 
 
 def _says_anything(section: nodes.section) -> bool:
@@ -306,7 +264,6 @@ class ResolveRecords(SphinxPostTransform):
         self._idents = Idents(self._docname)
         makers: dict[str, Callable[[Pending], nodes.Element]] = {
             "measured": self._number,
-            "verdict": self._verdict,
             "why": self._why,
             "claim": self._claim,
             "claims": self._claims,
@@ -353,7 +310,7 @@ class ResolveRecords(SphinxPostTransform):
         if record["kind"] == ABSENT:
             return absent_slot(record, idents)
         if record["kind"] == "verdict":
-            return verdict_slot(record, record["because"], idents)
+            return verdict_slot(record, idents)
         page = record["page"]
         origin = (self._title(page), self._address(page)) if page != self._docname else None
         return number_slot(record, idents, origin)
@@ -364,14 +321,6 @@ class ResolveRecords(SphinxPostTransform):
     def _plain_number(self, reference: str) -> str:
         record = self._record(reference, *NUMBER_KINDS, ABSENT)
         return "what this build did not measure" if record["kind"] == ABSENT else format_record(record).text
-
-    def _verdict(self, node: Pending) -> Slot:
-        record = self._record(node["reference"], "verdict", ABSENT)
-        if record["kind"] == ABSENT:
-            return absent_slot(record, self._idents)
-        page = record["page"]
-        reason = filled_text(record["because"], lambda key: self._plain_number(_on_page(key, page)))
-        return verdict_slot(record, reason, self._idents)
 
     def _why(self, node: Pending) -> Slot:
         record = self._record(node["reference"], "verdict")
@@ -403,10 +352,8 @@ class ResolveRecords(SphinxPostTransform):
         record = self._record(node["reference"], "claim", ABSENT)
         if record["kind"] == ABSENT:
             return raw_html(absent_claim_html(record))
-        is_line = record["key"] in self._state.of(record["page"]).claim_words
-        evidence, also = self._evidence(record, Idents() if is_line else self._idents)
-        ledger = self._row_address(record)  # which shows a line's evidence
-        html = claim_line(record, ledger) if is_line else claim_html(record, line_html(evidence), also, ledger)
+        evidence, _ = self._evidence(record, Idents())
+        html = claim_line(record, self._row_address(record))  # where the ledger shows its evidence
         said = (nodes.paragraph("", record[part]) for part in ("statement", "quote"))
         return Written("", *said, evidence, html=html)
 
@@ -509,7 +456,6 @@ class TakeRecords(SphinxTransform):
             if isinstance(node.parent, nodes.title):
                 warn("a number cannot stand in a heading: write it into the text below", place_of(node))
         self._take(state, docname)
-        _settle_where_measured(self.document, state, docname)
         _settle_outcomes(self.document, state, docname)
 
     def _take(self, state: BookState, docname: str) -> None:
@@ -571,18 +517,14 @@ def _write_slot(self: Any, node: Slot) -> None:
 def setup(app: Sphinx) -> None:
     """Register roles, directives and transforms."""
     os.environ[BUILDING] = "1"  # inherited by the kernels that execute the pages
-    app.add_node(WhereMeasured)
     app.add_node(Told)
     app.add_directive("outcome", OutcomeDirective)
     app.add_node(Pending, html=(_unresolved, None), text=(_unresolved, None), latex=(_unresolved, None))
     app.add_node(Slot, html=(_write_slot, None))
-    for name in ("measured", "verdict"):
-        app.add_role(name, _PendingRole())
+    app.add_role("measured", _MeasuredRole())
     app.add_role("quoted", QuotedRole())
     app.add_directive("claim", ClaimDirective)
     app.add_directive("claims", ClaimsDirective)
-    for name in ("if-measured", "if-absent"):
-        app.add_directive(name, WhereMeasuredDirective)
     app.add_directive("claim-ledger", LedgerDirective)
     app.connect("source-read", before_reading)
     app.add_transform(TakeRecords)
