@@ -102,6 +102,16 @@ def test_claims_and_words_are_judged_unless_they_rest_on_a_disturbed_number(
     assert [named["because"], besides["because"]] == reasons
 
 
+def test_an_outcome_is_withheld_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
+    page = Page("busy")
+    page.decide(
+        {"work": timed(0.5)}, "work", {"long": ((0.5, None), ""), "short": ((None, 0.5), ""), "open": (None, "")}
+    )
+    made = page.records[-1].body
+    assert (made["text"], made["because"]) == ("withheld", WITHHELD_WORD)
+
+
 def test_what_is_open_is_not_withheld_and_says_if_something_was_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
     page = Page("busy")
