@@ -11,7 +11,6 @@ from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.between_run_variance import BetweenRunVariance
 from tinytorch.perf.measuring.conditions import ComputeProbe, Conditions
-from tinytorch.perf.measuring.judge import Ends
 
 
 def looped(one: Ceilings, peak: float, bits: int, instruction: str) -> Ceilings:
@@ -32,7 +31,7 @@ def test_all_cores_stand_over_one_and_on_one_core_nothing_is_said_of_a_second() 
     several = replace(TWO, fp32_peak=ONE.fp32_peak.scaled(2), levels=(*ONE.levels[:-1], fast))
     found = chapter.all_cores(ONE, several)
     assert not isinstance(found, Unmeasured)
-    assert [found[name].median for name in ("cores", "arithmetic", "read")] == pytest.approx([2, 2, 1.25])
+    assert [found[name].median for name in ("arithmetic", "read")] == pytest.approx([2, 1.25])
     assert [row["all"].median / row["one"].median for row in chapter.peaks(ONE, several)[::2]] == pytest.approx(
         [2, 2], rel=0.1
     )
@@ -80,17 +79,12 @@ def test_the_ladder_has_every_point_of_each_curve() -> None:
 
 #: A clock that is known to five per cent.
 CLOCK = around(3e9, "Hz", 0.02)
-WORDS: dict[str, Ends] = {"zero": (None, 0.5), "one": (0.5, 1.5), "two": (1.5, 2.5), "more": (2.5, None)}
 
 
-@pytest.mark.parametrize(
-    ("units", "word"),
-    [(0.3, "zero"), (0.5, "open"), (1.0, "one"), (1.5, "more than one"), (1.8, "two"), (6.0, "more")],
-)
-def test_the_peak_tells_how_many_units_there_are_where_its_interval_does(units: float, word: str) -> None:
+@pytest.mark.parametrize("units", [0.3, 1.0, 1.8, 6.0])
+def test_the_peak_tells_how_many_units_are_busy(units: float) -> None:
     one = looped(replace(ONE, clock=CLOCK), units * CLOCK.median * 16 * 2, 512, "vfmadd213ps zmm")
     _, _, of_one, of_two, busy = chapter.units(one)
-    assert str(chapter.nearest_or(busy, WORDS, {"more than one": (1.0, None)})) == word
     assert busy.median == pytest.approx(units)
     assert (of_one.value, of_two.value) == (32 * CLOCK.median, 64 * CLOCK.median)
 

@@ -11,7 +11,7 @@ from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, had_less_than_a_core, verdict_between
 from tinytorch.report import Column, Page
-from tinytorch.report.provenance import caution
+from tinytorch.report.provenance import WITHHELD_WORD, caution
 from tinytorch.report.records import number_body, page_file, schema
 
 #: The kinds of records that say a verdict.
@@ -101,6 +101,16 @@ def test_claims_and_outcomes_are_judged_unless_they_rest_on_a_disturbed_number(
     assert claim["verdict"] == ("withheld" if withheld else Verdict.SUPPORTED)
     assert outcome["text"] == ("withheld" if withheld else "slow")
     assert word["word"] == ("withheld, as other programs were at work" if withheld else "supported")
+
+
+def test_an_outcome_is_withheld_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
+    page = Page("busy")
+    page.decide(
+        {"work": timed(0.5)}, "work", {"long": ((0.5, None), ""), "short": ((None, 0.5), ""), "open": (None, "")}
+    )
+    made = page.records[-1].body
+    assert (made["text"], made["because"]) == ("withheld", WITHHELD_WORD)
 
 
 def test_what_is_open_is_not_withheld(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from tinytorch.perf.machine.probing import same_rounds
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, quotient
 from tinytorch.perf.measuring.between_run_variance import known_variance
 from tinytorch.perf.measuring.conditions import ComputeProbe, of_interleaved
-from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, word_between
 from tinytorch.perf.roofline.bounds import reported
 from tinytorch.report import points
 
@@ -58,12 +57,6 @@ def on_their_way(memory: Level) -> tuple[Modelled, Modelled, Modelled]:
     lines = quotient(memory.read, waited, "lines on their way from memory, by Little's law", "lines")
     law, in_bytes = "Little's law", lines.scaled(LINE_BYTES, "B", "bytes on their way from memory, by Little's law")
     return Modelled.by("one line in each latency", waited), Modelled.by(law, lines), Modelled.by(law, in_bytes)
-
-
-def nearest_or(measured: Measurement, words: Mapping[str, Ends], otherwise: Mapping[str, Ends]) -> Judgement:
-    """Return the word whose ends hold all of the interval, else the one of ``otherwise``, such as "more than one"."""
-    nearest = word_between(measured, words)
-    return nearest if nearest.verdict is not Verdict.OPEN else word_between(measured, otherwise)
 
 
 def peaks(one: Ceilings, several: Ceilings | None) -> list[Row]:
@@ -118,11 +111,10 @@ def gain_of_instruction(one: Ceilings) -> Measurement | Unmeasured:
 
 
 def all_cores(one: Ceilings, several: Ceilings | None) -> Mapping[str, Measurement] | Unmeasured:
-    """Return how many "cores" this process may use, and their "arithmetic" and "read" of memory over those of one."""
+    """Return the "arithmetic" of all cores that this process may use, and their "read" of memory, over those of one."""
     if several is None:
         return ONE_CORE
     return {
-        "cores": Counted(several.threads, "cores", "cores that this process may use"),
         "arithmetic": quotient(several.fp32_peak, one.fp32_peak, "all cores over one, FP32 peak"),
         "read": quotient(several.levels[-1].read, one.levels[-1].read, "all cores over one, memory read"),
     }

@@ -418,7 +418,8 @@ class Page:
             conditions = rests_on(found.said, value)
             if verdict_of(found.said).is_decided and is_disturbed(conditions, self.background.cores()):
                 found = Found(Judgement(Verdict.WITHHELD), Verdict.WITHHELD.value)
-            body = verdict_body(found.said, "it was counted")
+            is_withheld = verdict_of(found.said) is Verdict.WITHHELD
+            body = verdict_body(found.said, WITHHELD_WORD if is_withheld else "it was counted")
             body["fixed"] |= not conditions and verdict_of(found.said).is_decided
             self._emit(key, "verdict", {**body, **about, "text": found.outcome})
         if (told := texts.get(found.outcome)) and told[1]:

@@ -74,13 +74,6 @@ def fix(predicted: float, fewer: int, ratio: float) -> Bottleneck:
     return Bottleneck("a loop, by none", law, comparison, 1e-6 / fewer, around(6.0))
 
 
-@pytest.mark.parametrize(
-    ("predicted", "ratio", "held"), [(8.0, 4.0, "too high"), (1.0, 1.0, "about right"), (2.0, 4.0, "too low")]
-)
-def test_a_prediction_is_right_within_a_factor(predicted: float, ratio: float, held: str) -> None:
-    assert fix(predicted, 64, ratio).held.word == held
-
-
 def test_without_what_a_recording_adds_the_law_predicts_from_the_plain_run() -> None:
     # A plain run of 10 s, of which 8 in 2 operations and so 2 between them; after it 1 operation of 4 s: 10 / (1 + 4).
     law = Forecast((2, 1), seconds("between", 5.0), (seconds("in", 8.0), seconds("fixed", 4.0)))
@@ -92,10 +85,10 @@ def test_without_what_a_recording_adds_the_law_predicts_from_the_plain_run() -> 
 @pytest.mark.parametrize(
     ("made", "word"),
     [
-        (((4.0, 64, 2.0), (5.0, 64, 4.0), (1.2, 1, 2.5)), "yes"),  # towards 64 and towards 1
-        (((1.1, 64, 2.0), (5.0, 64, 4.0), (1.2, 1, 2.5)), "no"),  # the first away from 64
-        (((2.0, 64, 2.0), (8.0, 64, 4.0), (2.5, 1, 2.5)), "yes"),  # what does not miss has no side
-        (((2.0, 64, 2.0), (4.2, 64, 4.0), (2.5, 1, 2.5)), "yes"),  # a little is a miss, too
+        (((4.0, 64, 2.0), (5.0, 64, 4.0), (1.2, 1, 2.5)), "supported"),  # towards 64 and towards 1
+        (((1.1, 64, 2.0), (5.0, 64, 4.0), (1.2, 1, 2.5)), "refuted"),  # the first away from 64
+        (((2.0, 64, 2.0), (8.0, 64, 4.0), (2.5, 1, 2.5)), "supported"),  # what does not miss has no side
+        (((2.0, 64, 2.0), (4.2, 64, 4.0), (2.5, 1, 2.5)), "supported"),  # a little is a miss, too
         (((2.0, 64, 2.0), (4.0, 64, 4.0), (2.5, 1, 2.5)), "open"),  # nothing misses
         (((4.0, 2, 2.0), (5.0, 64, 4.0), (2.5, 1, 2.5)), "open"),  # the first measured at its end
     ],

@@ -105,8 +105,8 @@ def test_an_expression_moves_what_each_of_its_steps_moves() -> None:
 
 
 def test_a_chip_has_the_ridges_that_follow_from_what_is_promised() -> None:
-    (chip,) = studies.chips({"a chip": (400e12, 800e12, 2e12, "its maker")}).values()
-    assert (chip.ridge.value, chip.ridge_in_8.value, chip.memory.source) == (200, 400, "its maker")
+    (chip,) = studies.chips({"a chip": (400e12, 800e12, 2e12, "its maker")})
+    assert (chip["ridge"].value, chip["ridge_in_8"].value, chip["memory"].source) == (200, 400, "its maker")
 
 
 def test_twice_the_bandwidth_gains_what_waits_for_memory() -> None:

@@ -26,8 +26,6 @@ _RECORDINGS = 40
 #: Comparisons that a reader takes together, one of each bottleneck.
 _TOGETHER = 2
 _LAW = "the law of two parts"
-#: By how much a measured speedup may differ from the predicted one, which then is about right.
-_RIGHT = 1.5
 
 
 @dataclass(frozen=True)
@@ -137,12 +135,6 @@ class Bottleneck:
         return quotient(self.comparison.estimate, predicted, "speedup as measured over as predicted")
 
     @cached_property
-    def held(self) -> Judgement:
-        """Whether the prediction is about right, too high or too low."""
-        words = {"about right": (1 / _RIGHT, _RIGHT), "too high": (None, 1 / _RIGHT), "too low": (_RIGHT, None)}
-        return word_between(self.over, words)
-
-    @cached_property
     def side(self) -> Judgement:
         """Whether the prediction is too high or too low, by however little."""
         return word_between(self.over, {"too high": (None, 1.0), "too low": (1.0, None)})
@@ -164,7 +156,7 @@ def misses_side(fixed: Mapping[str, Bottleneck]) -> Judgement:
         ends = {"too high": (None, fewer), "too low": (fewer, None)}.get(one.side.word)
         if ends:
             sides.append(verdict_between(one.comparison.estimate, *ends, strict=True))
-    return verdict_of_all(sides).called(supported="yes", refuted="no")
+    return verdict_of_all(sides)
 
 
 def largest_error(fixed: Mapping[str, Bottleneck]) -> Counted:

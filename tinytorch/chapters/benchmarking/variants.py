@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from tinytorch.perf.benchmarking import ParetoFront, Performance
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.measuring import Counted, Derived, Measurement, ratio
-from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import of_sides
-from tinytorch.perf.measuring.statistics import CONFIDENCE
 
 #: By model of the zoo: what was measured of each variant, by name.
 Results = Mapping[str, Mapping[str, Performance]]
@@ -20,56 +19,37 @@ BATCH = 64
 MATTERS = 0.2
 
 
-@dataclass(frozen=True)
-class Row:
-    """A variant in batches of 64; ``speedup`` is its time against that of the baseline, which has none."""
-
-    name: str
-    rate: Measurement
-    speedup: Comparison | None
-    memory: Measurement
-    right: Measurement
-
-
-def against_baseline(measured: Mapping[str, Performance]) -> list[Row]:
-    """Return what each variant takes and gives, and what it changed from the first."""
+def against_baseline(measured: Mapping[str, Performance]) -> list[dict[str, Any]]:
+    """Return a row for each variant in batches of 64, with its speedup over the first, which has none."""
     changed = compare_with_first(measured, matters=MATTERS)
     changes = {name: change.speedups[BATCH] for name, change in changed.items()}
     return [
-        Row(name, one.throughput[BATCH], changes.get(name), one.memory, one.accuracy) for name, one in measured.items()
+        {
+            "name": name,
+            "rate": one.throughput[BATCH],
+            "speedup": changes.get(name),
+            "memory": one.memory,
+            "right": one.accuracy,
+        }
+        for name, one in measured.items()
     ]
 
 
-@dataclass(frozen=True)
-class Gain:
-    """What a change brings: the time without any over that with it, in turns."""
-
-    name: str
-    speedup: Measurement
-
-
-def gains(times: Mapping[str, Measurement], baseline: str) -> dict[str, Gain]:
-    """Return what each change brings, from times that were taken in turns; ``baseline`` is without any."""
+def gains(times: Mapping[str, Measurement], baseline: str) -> dict[str, Measurement]:
+    """Return the speedup that each change brings, of times that were taken in turns; ``baseline`` is without any."""
     before = times[baseline]
-    return {name: Gain(name, ratio(before, each)) for name, each in times.items() if name != baseline}
+    return {name: ratio(before, each) for name, each in times.items() if name != baseline}
 
 
-def kept_of_product(gained: Mapping[str, Gain], parts: Sequence[str], combined: str) -> Measurement:
+def kept_of_product(gained: Mapping[str, Measurement], parts: Sequence[str], combined: str) -> Measurement:
     """Return the speedup of ``combined`` over the product of its ``parts``' speedups: 1 if their gains multiply.
 
     Each sample is made of times that are neighbours.
     """
-    both, singles = gained[combined].speedup, [gained[name].speedup for name in parts]
+    both, singles = gained[combined], [gained[name] for name in parts]
     samples = both.samples / np.prod([one.samples for one in singles], axis=0)
     conditions = of_sides({one.name: one.conditions for one in (both, *singles)})
     return Measurement(f"speedup of {combined} over the product of its parts'", tuple(samples.tolist()), "", conditions)
-
-
-def compared_in(rows: Sequence[Row]) -> Counted:
-    """Return by how many comparisons the confidence of their intervals is shared."""
-    what = "comparisons of the suite whose intervals hold together"
-    missed = min(1 - row.speedup.interval.confidence for row in rows if row.speedup)
-    return Counted(round((1 - CONFIDENCE) / missed), "1", what)
 
 
 def on_fronts(results: Results, fronts: Mapping[str, ParetoFront]) -> tuple[Derived, Counted]:

@@ -214,33 +214,27 @@ def passes(placed: Mapping[tuple[str, int], Placed]) -> dict[tuple[str, int], Pl
     return {key: replace(one, seconds=calls.zoo_pass(one.seconds, *key)) for key, one in placed.items()}
 
 
-@dataclass(frozen=True)
-class Chip:
-    """What a maker promises of a chip, and the ridge points that follow: in 16 bits, and in 8."""
+def chips(promised: Mapping[str, tuple[float, float, float, str]]) -> list[dict[str, Any]]:
+    """Return a row for each chip: its peaks in 16 and 8 bits and its memory, as promised, and the ridges that follow.
 
-    peak: Quoted
-    peak_in_8: Quoted
-    memory: Quoted
-    ridge: Modelled
-    ridge_in_8: Modelled
-
-
-def chips(promised: Mapping[str, tuple[float, float, float, str]]) -> dict[str, Chip]:
-    """Return chips by name, of their operations a second in 16 and in 8 bits, bytes a second, and who says so."""
+    Args:
+        promised: by name, operations a second in 16 and in 8 bits, bytes a second, and who says so.
+    """
 
     def corner(peak: float, memory: float, what: str) -> Modelled:
         return Modelled(peak / memory, "FLOP/B", f"ridge point of {what}", "peak over bandwidth, as quoted")
 
-    return {
-        name: Chip(
-            Quoted(peak, "FLOP/s", f"peak of {name} in 16 bits", says),
-            Quoted(peak_in_8, "FLOP/s", f"peak of {name} in 8 bits", says),
-            Quoted(memory, "B/s", f"memory of {name}", says),
-            corner(peak, memory, f"{name} in 16 bits"),
-            corner(peak_in_8, memory, f"{name} in 8 bits"),
-        )
+    return [
+        {
+            "name": name,
+            "peak": Quoted(peak, "FLOP/s", f"peak of {name} in 16 bits", says),
+            "peak_in_8": Quoted(peak_in_8, "FLOP/s", f"peak of {name} in 8 bits", says),
+            "memory": Quoted(memory, "B/s", f"memory of {name}", says),
+            "ridge": corner(peak, memory, f"{name} in 16 bits"),
+            "ridge_in_8": corner(peak_in_8, memory, f"{name} in 8 bits"),
+        }
         for name, (peak, peak_in_8, memory, says) in promised.items()
-    }
+    ]
 
 
 def gain_of_twice_the_bandwidth(one: Placed, machine: Ceilings) -> Modelled:
