@@ -25,10 +25,10 @@ def test_one_core_has_the_roofs_of_one_thread_alone(
 
 def test_the_roofs_are_peaks_and_the_best_bandwidth_of_each_level() -> None:
     rows = [*chapter.roof_rows([made_ceilings(threads=1), made_ceilings(threads=2, peak=2 * PEAK)])]
-    assert [row.roof for row in rows] == 2 * ["FP32", "INT8", *(name for name, _, _ in LEVELS)]
-    assert [row.threads for row in rows] == 5 * [1] + 5 * [2]
-    assert [row.rate.median for row in (rows[0], rows[5])] == [PEAK, 2 * PEAK]
-    levels = [(row.roof, row.holds and row.holds.value, row.rate.median) for row in rows[2:5]]
+    assert [row["roof"] for row in rows] == 2 * ["FP32", "INT8", *(name for name, _, _ in LEVELS)]
+    assert [row["threads"] for row in rows] == 5 * [1] + 5 * [2]
+    assert [row["rate"].median for row in (rows[0], rows[5])] == [PEAK, 2 * PEAK]
+    levels = [(row["roof"], row["holds"] and row["holds"].value, row["rate"].median) for row in rows[2:5]]
     assert levels == [*LEVELS]
 
 

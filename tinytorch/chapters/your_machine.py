@@ -1,7 +1,7 @@
 """The roofs of the book's machine, beside which a reader sets another, and four operations below them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +10,6 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.machine import Ceilings, ceilings, identity
-from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.roofline.bounds import best_bandwidth, reported
 from tinytorch.perf.roofline.placement import Placed, place_call
 
@@ -38,21 +37,14 @@ def placed_operations(one: Ceilings, width: int = 1024) -> list[Placed]:
     return [calls.on_a_million(place_call(name, run, one)) for name, run in runs.items()]
 
 
-@dataclass(frozen=True)
-class Roof:
-    """What does ``of`` "arithmetic" or holds "memory": its rate at most, for so many threads, and its reported size."""
+def roof_rows(made: Iterable[Ceilings]) -> Iterator[dict[str, Any]]:
+    """Yield the roofs of each of the ceilings as rows: what does arithmetic or holds memory, and its rate at most.
 
-    roof: str
-    threads: int
-    of: str
-    rate: Measurement
-    holds: Counted | None = None
-
-
-def roof_rows(made: Iterable[Ceilings]) -> Iterator[Roof]:
-    """Yield the flat roofs of each of the ceilings, and the best bandwidth of each level of its memory."""
+    The rate is that of so many threads; what holds memory has the size that the system reports.
+    """
     for one in made:
-        yield Roof("FP32", one.threads, "arithmetic", one.fp32_peak)
-        yield Roof("INT8", one.threads, "arithmetic", one.int8_peak)
+        for name, peak in (("FP32", one.fp32_peak), ("INT8", one.int8_peak)):
+            yield {"roof": name, "threads": one.threads, "of": "arithmetic", "rate": peak, "holds": None}
         for level in one.levels:
-            yield Roof(level.name, one.threads, "memory", best_bandwidth(level), reported(level))
+            rate, holds = best_bandwidth(level), reported(level)
+            yield {"roof": level.name, "threads": one.threads, "of": "memory", "rate": rate, "holds": holds}

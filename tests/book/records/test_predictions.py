@@ -5,7 +5,7 @@ from docutils.utils import new_document
 from measured_book.pages.elements import Fold
 from measured_book.records.exhibits import Exhibit
 from measured_book.records.predictions import FoldAnswers, Prediction
-from measured_book.records.roles import Pending
+from measured_book.records.roles import Pending, Told
 
 
 def said(text: str, *numbers: str) -> nodes.paragraph:
@@ -23,6 +23,10 @@ def folded(*behind: nodes.Node) -> list[str]:
         inside = node.children if isinstance(node, Fold) else []
         shown.append(f"[{' '.join(one.astext()[:1] for one in inside)}]" if inside else node.astext()[:1])
     return shown
+
+
+def told(text: str, reference: str, *numbers: str) -> Told:
+    return Told("", said(text, *numbers), reference=reference, expression=reference, outcome=text)
 
 
 def figure() -> nodes.container:
@@ -44,3 +48,8 @@ def test_another_section_ends_it_and_another_prediction_has_its_own() -> None:
 
 def test_where_nothing_tells_nothing_is_folded() -> None:
     assert folded(said("a"), said("b", "other")) == ["a", "b"]
+
+
+def test_all_texts_of_an_outcome_that_is_asked_for_or_tells_the_number_are_folded() -> None:
+    assert folded(said("a"), told("b", "gain"), told("c", "gain"), told("d", "other")) == ["a", "[b c]", "d"]
+    assert folded(told("a", "block"), told("b", "block", "gain"), told("c", "other")) == ["[a b]", "c"]

@@ -71,14 +71,15 @@ def lines() -> Array:
     return np.ascontiguousarray(both.reshape(-1, *upright.shape[1:]))
 
 
-def right_answers(models: Mapping[str, Any]) -> dict[str, int]:
+def right_answers(models: Mapping[str, Any]) -> dict[str, Counted]:
     """Return how many of all `lines` each model answers rightly, `LINES` of them at a time."""
     images = lines()
     found = {}
     with no_grad():
         for name, model in models.items():
             parts = [model(Tensor(images[at : at + LINES])).data for at in range(0, len(images), LINES)]
-            found[name] = int((np.concatenate(parts).argmax(axis=1) == np.arange(len(images)) % 2).sum())
+            right = np.concatenate(parts).argmax(axis=1) == np.arange(len(images)) % 2
+            found[name] = Counted(right.sum(), "lines", f"right answers of {len(images)}, {name}")
     return found
 
 
@@ -127,7 +128,7 @@ class Coded:
     """Bytes of the published file over those of one in codes, and the lines that this answers rightly."""
 
     smaller: Counted
-    right: int
+    right: Counted
 
 
 def coded_file() -> Coded:
@@ -135,7 +136,7 @@ def coded_file() -> Coded:
     with TemporaryDirectory() as folder:
         path = in_codes(folder)
         smaller = FILE.stat().st_size / path.stat().st_size
-        right = right_answers({"codes": from_onnx(path)})["codes"]
+        right = right_answers({"the file in codes": from_onnx(path)})["the file in codes"]
     return Coded(Counted(smaller, "", "bytes of the file over those of the file in codes"), right)
 
 
@@ -173,11 +174,11 @@ def kind_of(event: Event) -> str:
 class Read:
     """What became of the nodes of the file, and the share of convolutions in the arithmetic of a pass."""
 
-    nodes: int
-    constants: int
-    settled: int
-    operations: int
-    parameters: int
+    nodes: Counted
+    constants: Counted
+    settled: Counted
+    operations: Counted
+    parameters: Counted
     convolutions: Counted
 
 
@@ -189,12 +190,13 @@ def what_was_read(model: Module, inputs: Tensor) -> Read:
     events = record_forward(model, inputs).events
     convolutions = sum(event.flops or 0 for event in events if event.op == "conv2d")
     operations = sum((event.flops or 0) + (event.elementwise or 0) for event in events)
+    settled = kinds.total() - kinds["Constant"] - len(events)
     return Read(
-        kinds.total(),
-        kinds["Constant"],
-        kinds.total() - kinds["Constant"] - len(events),
-        len(events),
-        sum(each.size for each in model.parameters()),
+        Counted(kinds.total(), "nodes", "nodes of the file"),
+        Counted(kinds["Constant"], "1", "nodes of the file that are constants"),
+        Counted(settled, "1", "nodes that are worked out from constants and shapes, or joined to others"),
+        Counted.of(events, "operations", "operations of a pass through the model"),
+        Counted(sum(each.size for each in model.parameters()), "parameters", "parameters of the model"),
         Counted(convolutions / operations, "%", "share of convolutions in all operations"),
     )
 
@@ -232,7 +234,7 @@ class Answered:
     """A technique, and how many lines the model answers rightly with it."""
 
     technique: Technique
-    right: int
+    right: Counted
 
 
 def answered(tried: Tried, models: Mapping[str, Any]) -> dict[str, Answered]:
@@ -241,7 +243,7 @@ def answered(tried: Tried, models: Mapping[str, Any]) -> dict[str, Answered]:
     return {each.name: Answered(each, right[each.name]) for each in tried.techniques}
 
 
-def what_remains(planned: ModulePlan, inputs: Tensor) -> tuple[int, Measurement]:
+def what_remains(planned: ModulePlan, inputs: Tensor) -> tuple[Counted, Measurement]:
     """Return how many steps a plan has, and the share of the time in them that its convolutions take."""
     steps = planned.step_times(inputs)
     inside, convolutions = (
@@ -249,7 +251,8 @@ def what_remains(planned: ModulePlan, inputs: Tensor) -> tuple[int, Measurement]
     )
     samples = tuple(part / whole for part, whole in zip(convolutions, inside, strict=True))
     what, conditions = "share of convolutions in the steps of the plan", Conditions(part_of="the time in the steps")
-    return len(steps), with_between_run_spread(Measurement(what, samples, "%", conditions))
+    share = with_between_run_spread(Measurement(what, samples, "%", conditions))
+    return Counted.of(steps, "steps", "steps of the plan"), share
 
 
 def depthwise_intensity(window: int) -> Counted:

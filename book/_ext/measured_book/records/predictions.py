@@ -14,7 +14,7 @@ from docutils.parsers.rst import directives
 from measured_book.names import choices_fault, split_reference
 from measured_book.pages.elements import Fold, LateHtml, add_nothing
 from measured_book.records.exhibits import Exhibit
-from measured_book.records.roles import Pending, warn
+from measured_book.records.roles import Pending, Told, warn
 from measured_book.state import BookState, state_of
 from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
@@ -277,8 +277,8 @@ class PredictDirective(SphinxDirective):
 class FoldAnswers(SphinxTransform):
     """Folding of what shows the answer of a prediction behind it, until the reader guesses or asks for it.
 
-    That is the first claim, figure or table with the claims right behind it, and the paragraphs that tell the number;
-    what leads there stays in sight.
+    That is the first claim, figure or table with the claims right behind it, and the paragraphs and outcomes that tell
+    the number; what leads there stays in sight.
     """
 
     # As the exercises, which are arranged before the collectors look at the page.
@@ -294,6 +294,11 @@ class FoldAnswers(SphinxTransform):
             behind = behind[: next(ends, len(behind))]
             outputs = [place for place, node in enumerate(behind) if _is_output(node)][:1]
             told = [place for place, node in enumerate(behind) if _tells(node, prediction["reference"])]
+            # All texts of an outcome go together: any of them may be the one that is shown.
+            outcomes = {node["reference"] for node in map(behind.__getitem__, told) if isinstance(node, Told)}
+            told += [
+                place for place, node in enumerate(behind) if isinstance(node, Told) and node["reference"] in outcomes
+            ]
             # Claims that the cell of the first output tests stand right behind it.
             tested = [place for first in outputs for place in _claims_behind(behind, first)]
             answering = sorted({*outputs, *told, *tested})
@@ -325,7 +330,9 @@ def _is_output(node: nodes.Node) -> bool:
 
 def _tells(node: nodes.Node, reference: str) -> bool:
     """Return whether the block holds the number or word that was asked for."""
-    return isinstance(node, nodes.Element) and any(one["reference"] == reference for one in node.findall(Pending))
+    return isinstance(node, nodes.Element) and any(
+        one["reference"] == reference for one in node.findall() if isinstance(one, Pending | Told)
+    )
 
 
 def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
