@@ -48,6 +48,7 @@ def test_what_was_not_measured_is_so_in_all_its_parts() -> None:
     absent = Unmeasured("it needs a second core")
     assert value_at(absent, "speedup.gain") is absent
     assert absent["two"].values() is absent
+    assert absent / RUN is RUN / absent is absent
     with pytest.raises(ValueError, match="reason"):
         Unmeasured(" ")
 

@@ -171,8 +171,8 @@ class Quoted(_Told):
 class Unmeasured:
     """What stands in place of a result that this machine, or this build, cannot measure, and all that is in it.
 
-    Its attributes, its items and ``values()`` are itself, so that who shows a part of a result need not ask whether
-    there is one.
+    Its attributes, its items, ``values()`` and ratios with it are itself, so that who shows a part of a result need not
+    ask whether there is one.
 
     Args:
         reason: why, and what would measure it, in one sentence.
@@ -199,6 +199,12 @@ class Unmeasured:
 
     def __getitem__(self, key: object) -> Self:
         return self
+
+    def __truediv__(self, other: object) -> Self:
+        """Return itself: a ratio to what was not measured is not measured, either."""
+        return self
+
+    __rtruediv__ = __truediv__
 
     def values(self) -> Self:
         """Return itself, as it stands for each of them, too."""
