@@ -46,6 +46,8 @@ Nobody knows.
 ```{claim} key
 {measured}`claimed`
 ```
+
+Behind a claim {measured}`behind`.
 """
 
 
@@ -56,6 +58,7 @@ def test_parts_are_found_outside_of_code_with_their_lines() -> None:
         (10, "waits.far / waits.near", "far over near"),
         (17, "square[4112].rows", ""),
         (32, "claimed", ""),
+        (35, "behind", ""),
     ]
 
 

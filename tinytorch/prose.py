@@ -99,17 +99,21 @@ def parts(text: str, first: int = 1) -> Iterator[Number | Outcome]:
         ValueError: if the texts of an outcome are not written as they must be; the message begins with the line.
     """
     lines, code = text.splitlines(), ""
+    inside: list[str] = []  # marks of the directives around a line
     for index, line in enumerate(lines):
         fence = _FENCE.match(line)
         if code:
             code = "" if fence and _closes(fence, code) else code
             continue
         directive = _DIRECTIVE.fullmatch(fence["info"]) if fence else None
-        if fence and fence["marks"][0] == "`" and (fence["info"] or not directive):
-            code = fence["marks"] if (directive["name"] if directive else "") in _CODE else ""
-            if code:
-                continue
-        if fence and directive and directive["name"] == "outcome":
+        if fence and inside and _closes(fence, inside[-1]):
+            inside.pop()
+        elif fence and fence["marks"][0] == "`" and (directive["name"] if directive else "") in _CODE:
+            code = fence["marks"]
+            continue
+        elif fence:
+            inside.append(fence["marks"])
+        if directive and directive["name"] == "outcome":
             yield _outcome(lines, index, first)
         if directive and directive["name"] == "predict" and not is_reference(directive["argument"].strip()):
             yield Number(first + index, *split_words(directive["argument"]))
