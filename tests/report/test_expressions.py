@@ -12,7 +12,7 @@ from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between
 from tinytorch.prose import Ends
 from tinytorch.report import Page
-from tinytorch.report.expressions import ExpressionError, evaluate, outcome_of
+from tinytorch.report.expressions import ExpressionError, evaluate, outcome_of, rests_on
 
 NEAR = Measurement("near", (1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99), "s")
 FAR = Measurement("far", (10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1, 9.9), "s")
@@ -186,3 +186,8 @@ def test_what_was_not_measured_is_absent() -> None:
     page.fill({"x": Unmeasured("no second core")}, "x")
     page.decide({"x": Unmeasured("no second core")}, "x", {"faster": (None, "")})
     assert {record["kind"] for key, record in records(page).items() if key != "provenance"} == {"absent"}
+
+
+def test_other_programs_withhold_no_text_that_only_asks_what_was_measured() -> None:
+    assert rests_on("measured", FAR) == []
+    assert rests_on("much", FAR) == [FAR.conditions]

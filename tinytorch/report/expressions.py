@@ -190,6 +190,8 @@ def verdict_body(said: Said, because: str) -> Json:
 
 
 def rests_on(said: Said, value: object) -> list[Any]:
-    """Return the conditions of what an outcome was found from."""
+    """Return the conditions of what an outcome was found from; none of whether something was measured."""
+    if said == MEASURED:
+        return []
     found = conditions_of(said)
     return found or ([value.conditions] if isinstance(value, Measurement) else [])
