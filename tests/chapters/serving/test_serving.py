@@ -146,15 +146,13 @@ def test_ridges_are_peak_over_bandwidth() -> None:
 
 
 def test_pages_hold_about_twice_as_many_texts_as_slabs() -> None:
-    found = counts.texts_that_fit(longest=1024, positions=16, count=2000)
-    assert (found["slabs"].value, found["page use"].value > 0.98) == (200, True)
-    assert found["over"].value == pytest.approx(1 / found["slab use"].value, rel=0.1)
+    assert counts.texts_that_fit(longest=1024, positions=16, count=2000).value == pytest.approx(2 * 200, rel=0.1)
 
 
 def test_guesses_leave_the_text_as_it_is() -> None:
     model = small_gpt()
     found = counts.guess_repeats(model, tokens_of(4, 3), 8, guesses=2)
-    assert found.same.value == 1
+    assert found.same
     assert 1 <= found.tokens.value <= 3
     # Of two guesses a call writes its own token, the first if it is right, and the second behind a right first.
     assert found.tokens.value == pytest.approx(1 + found.right.value * (1 + found.second.value))

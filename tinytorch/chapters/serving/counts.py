@@ -61,22 +61,15 @@ def quoted_ridge() -> Modelled:
     return Modelled(_PEAK / _BANDWIDTH, "rows", what, "the quoted peak and bandwidth")
 
 
-def texts_that_fit(longest: int, positions: int, count: int) -> dict[str, Counted]:
+def texts_that_fit(longest: int, positions: int, count: int) -> Counted:
     """Return how many of ``count`` texts of all lengths up to the longest fit into the memory of a tenth as many slabs.
 
-    A slab has room for the longest text; pages hold ``positions`` each. "over" is the second over the first.
+    A slab has room for the longest text; the texts lie in pages that hold ``positions`` each.
     """
     lengths = np.random.default_rng(0).integers(1, longest + 1, count)
-    slabs = count // 10
     held = -(-lengths // positions) * positions
-    paged = int(np.searchsorted(held.cumsum(), slabs * longest, side="right"))
-    return {
-        "slabs": Counted(slabs, "texts", "texts that fit with room for the longest each"),
-        "pages": Counted(paged, "texts", "texts that fit in pages"),
-        "over": Counted(paged / slabs, "", "texts that fit in pages over those with room for the longest each"),
-        "slab use": Counted(lengths.mean() / longest, "%", "share of slabs that holds tokens"),
-        "page use": Counted(lengths.sum() / held.sum(), "%", "share of pages that holds tokens"),
-    }
+    paged = int(np.searchsorted(held.cumsum(), count // 10 * longest, side="right"))
+    return Counted(paged, "texts", "texts that fit in pages")
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ class Guessed:
     each guess is right as often as the first of a call was.
     """
 
-    same: Counted
+    same: bool
     tokens: Counted
     right: Counted
     second: Counted
@@ -119,7 +112,7 @@ def guess_repeats(model: GPT, prompts: Tokens, new_tokens: int, guesses: int) ->
     share = right / calls
     mean = sum(share**at for at in range(guesses + 1))
     return Guessed(
-        Counted(float(same), "", "texts with guesses over the same without"),
+        same,
         Counted(written / calls, "tokens", "tokens written by a call"),
         Counted(share, "%", "first guesses that were right"),
         Counted(second / right if right else 0.0, "%", "second guesses that were right, behind a right first"),
