@@ -56,10 +56,11 @@ class Fault(NamedTuple):
         return f"{self.path}:{self.line}: {self.said}"
 
 
-def as_notebook(page: Page) -> str:
-    """Return the text of a notebook of the cells alone."""
+def as_notebook(page: Page, named: Sequence[Number | Outcome] = ()) -> str:
+    """Return the text of a notebook of the cells alone, and of one that names what the text names."""
     of_any: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
-    cells = [{**of_any, "id": f"cell-{number}", "source": cell.python} for number, cell in enumerate(page)]
+    sources = [*(cell.python for cell in page), "\n".join(f"_ = {one.expression}" for one in named)]
+    cells = [{**of_any, "id": f"cell-{number}", "source": source} for number, source in enumerate(sources)]
     about = {"language_info": {"name": "python"}}
     return json.dumps({"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5})
 
@@ -162,7 +163,7 @@ def by_ruff(sources: Sources) -> Iterator[Fault]:
         notebooks = {}
         for number, (name, page) in enumerate(sources.cells.items()):
             notebook = Path(folder, f"page{number}.ipynb").resolve()
-            notebook.write_text(as_notebook(page), "utf-8")
+            notebook.write_text(as_notebook(page, sources.named[name]), "utf-8")
             notebooks[notebook] = name
         files = [*map(str, notebooks), *map(str, sources.modules)]
         command = [str(_PROGRAMS / "ruff"), "check", "--config", str(sources.root / "pyproject.toml")]
@@ -172,7 +173,7 @@ def by_ruff(sources: Sources) -> Iterator[Fault]:
         said = f"{fault['code'] or 'syntax'} {fault['message']}"
         if (of := notebooks.get(file.resolve())) is None:
             yield Fault(sources.below(file), place["row"], said)
-        else:
+        elif fault["cell"] <= len(sources.cells[of]):  # what the text names is mypy's
             yield Fault(sources.path(of), sources.cells[of][fault["cell"] - 1].line + place["row"] - 1, said)
     if sources.modules:
         unlike = _run(sources.root, [str(_PROGRAMS / "ruff"), "format", "--check", *map(str, sources.modules)])

@@ -1,7 +1,7 @@
 """Pages as a machine would have them that found otherwise: ``make book PAGES=x OUTCOME=other``, for who writes them.
 
-Beside each page that was asked for, one is written in which every verdict has the words that it did not get, with a
-slash between several, and every text for what was measured gives way to that for what was not. Its numbers stay.
+Beside each page that was asked for, one is written with every text of its outcomes but the one that it has, and with
+the verdicts that its tables and claims did not get, with a slash between several. Its numbers stay.
 """
 
 import os
@@ -28,15 +28,13 @@ _CLAIMED = {Verdict.SUPPORTED.value: Verdict.REFUTED.value, Verdict.REFUTED.valu
 
 
 def with_other_outcomes(page: PageRecords) -> PageRecords:
-    """Return the page's records with the words that its verdicts, claims and tables did not get."""
+    """Return the page's records with the words that its claims and tables did not get."""
     return replace(page, records={key: _other(record) for key, record in page.records.items()})
 
 
 def _other(record: Json) -> Json:
     if record["kind"] == "claim":
         return {**record, "verdict": _CLAIMED.get(record["verdict"], Verdict.SUPPORTED.value)}
-    if record["kind"] == "verdict":
-        return {**record, "word": _other_words(record)}
     if record["kind"] != "table":
         return record
     rows = [
