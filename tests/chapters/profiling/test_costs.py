@@ -41,7 +41,7 @@ def test_a_model_is_studied_on_what_it_has_not_seen() -> None:
 
 def test_conventions_are_set_beside_ours() -> None:
     found = costs.conventions({"MACs": 50, "ours": 100}, 100)
-    assert [(each.count, each.relative.value) for each in found.values()] == [(50, 0.5), (100, 1.0)]
+    assert [(each["count"], each["relative"].value) for each in found.values()] == [(50, 0.5), (100, 1.0)]
 
 
 def test_the_formula_for_twice_the_length_is_that_of_the_layers_and_attention_grows_fourfold() -> None:

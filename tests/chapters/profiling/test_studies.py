@@ -51,7 +51,7 @@ def test_kinds_are_shown_by_size_and_the_largest_with_a_name_is_told_where_it_is
         "mlp": in_turns({"linear": 0.3, "attention": 0.0, "other": 0.7}, "%"),
         "gpt": in_turns({"linear": 0.45, "attention": 0.44, "other": 0.11}, "%", noise={"linear": 0.1}),
     }
-    labels = [each.label for each in studies.shown_shares(by_model, above=0.01)]
+    labels = [each["label"] for each in studies.shown_shares(by_model, above=0.01)]
     assert labels == ["MLP: other", "MLP: linear", "GPT: linear", "GPT: attention", "GPT: other"]
     found = studies.largest_kinds(by_model)
     assert (str(found["mlp"]), found["gpt"].verdict) == ("linear", Verdict.OPEN)
@@ -71,9 +71,9 @@ def test_attention_takes_a_share_if_it_passes_through_it(shares: tuple[float, ..
     by_length = {n: made(share, "%", noise=0.05) for n, share in zip((128, 512, 1024), shares, strict=True)}
     assert studies.passes_through(by_length, 0.73).verdict == verdict
     found = studies.attention_shares({128: by_length})
-    assert [each.ratio for each in found] == [1, 4, 8]
-    assert [each.time.median for each in found] == pytest.approx(shares)
-    assert [each.arithmetic.value for each in found] == pytest.approx([3 / 7, 6 / 10, 10 / 14])
+    assert [each["ratio"] for each in found] == [1, 4, 8]
+    assert [each["time"].median for each in found] == pytest.approx(shares)
+    assert [each["arithmetic"].value for each in found] == pytest.approx([3 / 7, 6 / 10, 10 / 14])
 
 
 def test_what_looking_costs_a_second_program_follows_from_the_first() -> None:
@@ -148,6 +148,8 @@ def test_rates_follow_a_law_of_two_parts_made_from_two_batches() -> None:
     times = {batch: in_turns({"gpt": ms * 1e-3}, noise={"gpt": 0.05}) for batch, ms in ((1, 1.5), (2, 2), (5, 9))}
     found = studies.throughput(times)
     assert [each.rate.median for each in found["gpt"].rates] == pytest.approx([1 / 1.5e-3, 1e3, 5 / 9e-3])
+    assert isinstance(found["gpt"].over_law, Measurement)
+    assert found["gpt"].over_law.median == pytest.approx(3.5 / 9)
     laws = [each.law for each in found["gpt"].rates] + [found["gpt"].law, found["gpt"].half_batch]
     values = [law.value for law in laws if isinstance(law, Modelled)]
     assert values == pytest.approx([1 / 1.5e-3, 1e3, 5 / 3.5e-3, 5 / 3.5e-3, 2])
@@ -156,7 +158,7 @@ def test_rates_follow_a_law_of_two_parts_made_from_two_batches() -> None:
 
 def test_without_a_cost_of_calls_there_is_no_law() -> None:
     found = studies.throughput({batch: in_turns({"mlp": 1e-3 * batch**2}) for batch in (1, 2, 5)})["mlp"]
-    assert all(isinstance(law, Unmeasured) for law in (found.law, found.half_batch, found.rates[0].law))
+    assert all(isinstance(law, Unmeasured) for law in (found.law, found.over_law, found.half_batch, found.rates[0].law))
 
 
 def test_time_for_each_flop_is_time_over_arithmetic() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -49,18 +50,11 @@ def cnn_over_mlp(studied: Mapping[str, StudiedModel]) -> Counted:
     return Counted(studied["cnn"].flops.value / studied["mlp"].flops.value, "", "arithmetic of the CNN over the MLP's")
 
 
-@dataclass(frozen=True)
-class Convention:
-    """A count by one convention, and that over this book's."""
-
-    count: int
-    relative: Counted
-
-
-def conventions(counts: Mapping[str, int], ours: int) -> dict[str, Convention]:
-    """Return each of the counts beside ``ours``."""
+def conventions(counts: Mapping[str, int], ours: int) -> dict[str, dict[str, Any]]:
+    """Return each of the counts beside ``ours``, as rows."""
     return {
-        name: Convention(count, Counted(count / ours, "", "count over this book's")) for name, count in counts.items()
+        name: {"count": count, "relative": Counted(count / ours, "", "count over this book's")}
+        for name, count in counts.items()
     }
 
 

@@ -50,19 +50,10 @@ def shares_by_model(
         return {name: shares(partial(model, inputs[name]), kinds, repeats=repeats) for name, model in trained.items()}
 
 
-@dataclass(frozen=True)
-class KindShare:
-    """Share of a kind of op in the time of a model's ops."""
-
-    label: str
-    kind: str
-    share: Measurement
-
-
-def shown_shares(by_model: Mapping[str, Mapping[str, Measurement]], above: float) -> list[KindShare]:
-    """Return the shares ``above`` so much, the largest of each model first."""
+def shown_shares(by_model: Mapping[str, Mapping[str, Measurement]], above: float) -> list[dict[str, Any]]:
+    """Return the shares of kinds of ops that are ``above`` so much as rows, the largest of each model first."""
     return [
-        KindShare(f"{name.upper()}: {kind}", kind, share)
+        {"label": f"{name.upper()}: {kind}", "kind": kind, "share": share}
         for name, found in by_model.items()
         for kind, share in sorted(found.items(), key=lambda item: -item[1].median)
         if share.median > above
@@ -227,25 +218,17 @@ def attention_of_training(length: int, repeats: int = 6) -> Measurement:
     return found["module"]
 
 
-@dataclass(frozen=True)
-class AttentionShare:
-    """Attention's share of a block's time and arithmetic, by the block's width and by positions over width."""
-
-    width: str
-    ratio: float
-    time: Measurement
-    arithmetic: Modelled
-
-
-def attention_shares(by_width: Mapping[int, Mapping[int, Measurement]]) -> list[AttentionShare]:
-    """Return what was measured, by width and by positions, beside what the arithmetic says."""
+def attention_shares(by_width: Mapping[int, Mapping[int, Measurement]]) -> list[dict[str, Any]]:
+    """Return attention's share of a block's time and of its arithmetic as rows, by the width and positions over it."""
     return [
-        AttentionShare(
-            f"{width} wide",
-            positions / width,
-            time,
-            Modelled(attention_share(positions, width).value, "%", f"share at {positions} positions", "arithmetic"),
-        )
+        {
+            "width": f"{width} wide",
+            "ratio": positions / width,
+            "time": time,
+            "arithmetic": Modelled(
+                attention_share(positions, width).value, "%", f"share at {positions} positions", "arithmetic"
+            ),
+        }
         for width, by_length in by_width.items()
         for positions, time in by_length.items()
     ]
@@ -325,10 +308,14 @@ class Rate:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Rates of a model by batch; the law's at the largest, and the batch at which it gives half of its limit."""
+    """Rates of a model by batch; the law's at the largest, and the batch at which it gives half of its limit.
+
+    ``over_law`` is the rate at the largest batch over that by the law.
+    """
 
     rates: Sequence[Rate]
     law: Modelled | Unmeasured
+    over_law: Measurement | Unmeasured
     half_batch: Modelled | Unmeasured
 
 
@@ -352,7 +339,7 @@ def _throughput(label: str, seconds: Mapping[int, Measurement]) -> Throughput:
         none = Unmeasured(
             "the time of a call was not larger than that of its examples here: a quieter machine would tell them apart"
         )
-        return Throughput([Rate(label, batch, rate, none) for batch, rate in rates.items()], none, none)
+        return Throughput([Rate(label, batch, rate, none) for batch, rate in rates.items()], none, none, none)
     each, law = (seconds[more].median - seconds[few].median) / (more - few), "the law of two parts"
     call, by = seconds[few].median - few * each, f"from the times of {few} and {more}"
     return Throughput(
@@ -361,6 +348,7 @@ def _throughput(label: str, seconds: Mapping[int, Measurement]) -> Throughput:
             for batch, rate in rates.items()
         ],
         Modelled.by(law, last.per(many, "items/s"), f"throughput of the {label} in a batch of {many}, {by}"),
+        quotient(last, seconds[many], f"throughput of the {label} in a batch of {many} over that by the law"),
         Modelled.by(law, half, f"batch at which the {label} reaches half of its limit, {by}"),
     )
 
