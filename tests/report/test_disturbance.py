@@ -159,3 +159,11 @@ def test_a_page_is_called_disturbed_if_many_of_its_numbers_were() -> None:
     said = caution([quiet] * 3 + [busy] * 1)
     assert said is not None
     assert said.startswith("1 of the 4 numbers timed on one thread had less than 90% of a core")
+
+
+def test_an_outcome_that_is_withheld_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
+    page = Page("busy")
+    page.decide({"time": timed(0.5)}, "time", {"slow": ((0.5, None), ""), "open": (None, "")})
+    made = page.records[-1].body
+    assert (made["text"], made["outcome"], made["because"]) == ("withheld", "withheld", WITHHELD_WORD)

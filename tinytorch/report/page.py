@@ -593,10 +593,11 @@ class Page:
         if isinstance(value, Unmeasured):
             self._emit(key, ABSENT, {"reason": value.reason, **about, "text": found.outcome})
         else:
-            conditions = rests_on(found.said, value)
+            conditions, because = rests_on(found.said, value), "it was counted"
             if verdict_of(found.said).is_decided and is_disturbed(conditions, self.background.cores()):
                 found = Found(Judgement(Verdict.WITHHELD), Verdict.WITHHELD.value)
-            body = verdict_body(found.said, "it was counted")
+                because = WITHHELD_WORD
+            body = verdict_body(found.said, because)
             body["fixed"] |= not conditions
             self._emit(key, "verdict", {**body, **about, "text": found.outcome})
         if (told := texts.get(found.outcome)) and told[1]:
