@@ -28,9 +28,10 @@ from tinytorch.perf.roofline.bounds import bandwidth_at
 @pytest.mark.parametrize("dot", DOTS, ids=lambda dot: dot.name)
 def test_the_word_follows_the_instruction(dot: Dot) -> None:
     machine = replace(synthetic_ceilings(), int8_from=dot.name)
-    word = chapter.instruction(machine).partition(" ")[0]
-    assert word == {"multiply": "neither,", "vpmaddwd": "the"}.get(dot.name.partition(" ")[0], "a")
-    assert isinstance(chapter.with_instruction(machine), Unmeasured) == (word != "a")
+    others = {"multiply": "plain integers", "vpmaddwd": "widened bytes"}
+    word = chapter.instruction(machine)
+    assert word == others.get(dot.name.partition(" ")[0], "dot product")
+    assert isinstance(chapter.with_instruction(machine), Unmeasured) == (word != "dot product")
 
 
 def test_codes_promise_a_pass_what_amdahls_law_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.measuring import Counted, Derived
+from tinytorch.perf.measuring import Counted
 from tinytorch.perf.quantization.convert import relative_error
 
 Rounding = Callable[[Array], Array]
@@ -111,8 +111,3 @@ def keys_and_values(
         for what in ways
         for width in bits
     }
-
-
-def times(one: Counted, other: Counted, what: str) -> Derived:
-    """Return one error over another."""
-    return one.over(other, what)

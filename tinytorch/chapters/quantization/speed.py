@@ -46,12 +46,10 @@ def numpy_slowdown(side: int, repeats: int = 9) -> Measurement:
 
 
 def instruction(one: Ceilings) -> str:
-    """Return the word for the fastest way in which this CPU multiplies bytes."""
+    """Return the fastest way in which this CPU multiplies bytes: "dot product", "widened bytes" or "plain integers"."""
     if multiplies_bytes(one):
-        return "a dot-product instruction"
-    if one.int8_from == "multiply":
-        return "neither, but products of integers of 32 bits"
-    return "the steps, without a dot-product instruction"
+        return "dot product"
+    return "plain integers" if one.int8_from == "multiply" else "widened bytes"
 
 
 def with_instruction(one: Ceilings) -> Judgement | Unmeasured:

@@ -184,14 +184,13 @@ def verdict_of_most(parts: Sequence[Judgement]) -> Judgement:
 
 @dataclass(frozen=True)
 class MixedVersion:
-    """A GPT in two bits but for some layers; ``change`` is against float, ``gain`` against all in two bits."""
+    """A GPT in two bits but for some layers; ``change`` is against float."""
 
     kept: str
     count: Counted
     stored: Derived
     score: Counted
     change: Measurement
-    gain: Measurement
 
 
 def weight_errors(model: Module, bits: int) -> dict[str, Counted]:
@@ -221,20 +220,25 @@ def mixed_versions(
     right = models.correct(gpt, "gpt")
     answers = {share: models.correct(version, "gpt") for share, version in mixed.items()}
 
-    def change(before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], name: str) -> Measurement:
-        return accuracy_change(paired_accuracy(before, after), name)
-
     return {
         share: MixedVersion(
             ", ".join(kept[share]) or ("none, in four bits" if share == FOUR_BITS else "none"),
             Counted(len(kept[share]), "1", "layers left in float"),
             Counted(stored_bytes(version), "B", whole.name).over(whole, "bytes of those in float32", "%"),
             Counted(float(answers[share].mean()), "%", "share of the test set that is right"),
-            change(right, answers[share], f"change of the GPT's score, {len(kept[share])} layers in float"),
-            change(answers[0], answers[share], "gain of the GPT's score by leaving layers in float"),
+            _change(right, answers[share], f"change of the GPT's score, {len(kept[share])} layers in float"),
         )
         for share, version in mixed.items()
     }
+
+
+def changed(before: Module, after: Module, name: str) -> Measurement:
+    """Return how the share of test sequences that a GPT gets right changes from one version to another."""
+    return _change(models.correct(before, "gpt"), models.correct(after, "gpt"), name)
+
+
+def _change(before: npt.NDArray[np.bool_], after: npt.NDArray[np.bool_], name: str) -> Measurement:
+    return accuracy_change(paired_accuracy(before, after), name)
 
 
 def errors_by_layer(scan: Sequence[Sensitivity]) -> dict[str, Counted]:
