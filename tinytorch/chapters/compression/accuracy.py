@@ -18,9 +18,9 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.compression.compress import Compression
 from tinytorch.perf.compression.low_rank import low_rank_model
 from tinytorch.perf.compression.pruning import chosen_layers, compact_n_m, smallest, with_masks
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample
-from tinytorch.perf.measuring.judge import Verdict, verdict_between
+from tinytorch.perf.measuring.judge import Judgement, verdict_between, verdict_of_all
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.tradeoff import accuracy_change
@@ -191,16 +191,12 @@ def cut_at(mlp: Module, name: str, rank: int, lost: Callable[[Array, int], float
     )
 
 
-def harm(one: Cut, other: Cut, what: str) -> Derived:
-    """Return the error of the outputs by one cut over that by another."""
-    return one.outputs.over(other.outputs, what)
-
-
 @dataclass(frozen=True)
 class Method:
     """Versions of the MLP of several seeds against the whole ones: bytes and time of theirs, accuracy and its change.
 
-    ``change`` is of each seed from its whole model, which was trained for as long.
+    ``change`` is of each seed from its whole model, which was trained for as long. ``passes`` says whether they store
+    less, are proven faster, and are proven to lose less than the loss that was allowed.
     """
 
     stored: Counted
@@ -208,10 +204,11 @@ class Method:
     speedup: Measurement
     score: Measurement
     change: Measurement
+    passes: Judgement
 
 
 def methods_of(
-    whole: Sequence[Module], versions: Mapping[str, Sequence[Module]], two_of_four: str, repeats: int = 30
+    whole: Sequence[Module], versions: Mapping[str, Sequence[Module]], two_of_four: str, loss: float, repeats: int = 30
 ) -> dict[str, Method]:
     """Return what each way to a smaller MLP takes and gives; one seed's models are timed, on 64 images.
 
@@ -227,13 +224,9 @@ def methods_of(
         first = firsts[name]
         weights = [layer.weight.data for layer in chosen_layers(first).values()] if name == two_of_four else []
         spared = sum(weight.nbytes - compact_n_m(weight).nbytes for weight in weights)
-        return Method(
-            share(stored_bytes(first) - spared, stored_bytes(whole[0]), "bytes of the whole model's"),
-            time,
-            gains[name],
-            score,
-            gain(score, right, f"change of test accuracy, {name}"),
-        )
+        stored = share(stored_bytes(first) - spared, stored_bytes(whole[0]), "bytes of the whole model's")
+        change = gain(score, right, f"change of test accuracy, {name}")
+        return Method(stored, time, gains[name], score, change, is_better(stored, gains[name], change, loss))
 
     return {name: method(name) for name in versions}
 
@@ -256,16 +249,15 @@ def points_of(methods: Mapping[str, Method], stored: str, time: str) -> Iterator
         yield Point(time, name, each.time, each.score)
 
 
-def best_of(methods: Mapping[str, Method], loss: float) -> str:
-    """Return the methods that store less, are proven faster, and are proven to lose less than ``loss``."""
-    best = [
-        name
-        for name, each in methods.items()
-        if each.stored.value < 1
-        and verdict_between(each.speedup, low=1.0, strict=True).verdict is Verdict.SUPPORTED
-        and verdict_between(each.change, low=-loss, strict=True).verdict is Verdict.SUPPORTED
-    ]
-    return "; ".join(best) or "none"
+def is_better(stored: Counted, speedup: Measurement, change: Measurement, loss: float) -> Judgement:
+    """Return whether a version stores less, is proven faster, and is proven to lose less than ``loss``."""
+    return verdict_of_all(
+        (
+            verdict_between(stored, high=1.0, strict=True),
+            verdict_between(speedup, low=1.0, strict=True),
+            verdict_between(change, low=-loss, strict=True),
+        )
+    )
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tinytorch.perf.compression.pruning import magnitude_prune
 from tinytorch.perf.compression.sparsity import SparseLinear, csr_nbytes
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, derived, interleave, ratio
 from tinytorch.perf.measuring.conditions import of_any
-from tinytorch.perf.measuring.judge import Verdict, verdict_between
+from tinytorch.perf.measuring.judge import Judgement, verdict_between, verdict_of_all
 from tinytorch.perf.ops.sparse import matrix_of
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization.convert import stored_bytes
@@ -127,6 +127,13 @@ class SparseSpeed:
     line: Line
     predicted: Modelled
     far: Modelled
+
+    @property
+    def as_predicted(self) -> Judgement | Unmeasured:
+        """Whether it breaks even within ten points of the share of zeros that the line predicts."""
+        if isinstance(self.break_even, Unmeasured):
+            return self.break_even
+        return verdict_between(self.break_even, self.predicted.value - 0.1, self.predicted.value + 0.1)
 
 
 @dataclass(frozen=True)
@@ -280,11 +287,9 @@ def thinner_versions(
     return {(name, removed): thinner(name, removed, each) for name in thin for removed, each in thin[name].items()}
 
 
-def short_of_promise(found: Sequence[Thinner]) -> str:
-    """Return which models are proven to gain less than their FLOPs promise."""
-    tested = {each.model: verdict_between(each.gain, low=each.promised.value).verdict for each in found}
-    short = [f"the {name}" for name, verdict in tested.items() if verdict is Verdict.REFUTED]
-    return " and ".join(filter(None, (", ".join(short[:-1]), *short[-1:]))) or "none of them"
+def short_of_promise(found: Sequence[Thinner]) -> Judgement:
+    """Return whether each model gains less than its FLOPs promise."""
+    return verdict_of_all(verdict_between(each.gain, high=each.promised.value, strict=True) for each in found)
 
 
 @dataclass(frozen=True)

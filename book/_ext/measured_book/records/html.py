@@ -299,7 +299,8 @@ def why_slot(record: Json, idents: Idents) -> Slot:
     because = [f"Because {record['because'].rstrip('.')}."]
     lines = [f"Found: {record['word']}.", *because, *verdict_lines(record)]
     ident, address = idents.new("why"), idents.address(record)
-    return _with_detail(record, "why?", "why?", "measured why", lines, ident, address=address)
+    name = "interval" if record["tests"] else "why"
+    return _with_detail(record, name, name, "measured why", lines, ident, address=address)
 
 
 _BEFORE = re.compile(r"[(\[“‘„]+$")

@@ -195,11 +195,11 @@ class OutcomeDirective(SphinxDirective):
 
 def _settle_outcomes(doctree: nodes.document, state: BookState, docname: str) -> None:
     """Keep the text of each outcome, with its reason behind it, and drop the others; now the records are known."""
-    left: list[nodes.Element] = []
+    left: dict[int, nodes.Element] = {}
     said: set[str] = set()
     for told in list(doctree.findall(Told)):
         record = state.find(told["reference"], docname, "verdict", ABSENT)
-        left.append(told.parent)
+        left[id(told.parent)] = told.parent
         if record is None:
             fault = state.of(docname).faults.get(told["reference"]) or state.of(docname).faults.get(told["expression"])
             fault = fault or state.missing(told["reference"], docname, "outcome", "verdict", ABSENT)
@@ -213,14 +213,19 @@ def _settle_outcomes(doctree: nodes.document, state: BookState, docname: str) ->
             told.parent.remove(told)
             continue
         if told.get("of_the_book"):
-            told += nodes.paragraph("", _OF_THE_BOOK[outcome].format(reason=record.get("reason", "").rstrip(".")))
+            words = _OF_THE_BOOK[outcome].format(reason=record.get("reason", "").rstrip("."))
+            before = told.parent.index(told) - 1
+            if before >= 0 and told.parent[before].astext().startswith(words):  # of the outcome above
+                told.parent.remove(told)
+                continue
+            told += nodes.paragraph("", words)
         paragraphs = list(told.findall(nodes.paragraph))
         if paragraphs and record["kind"] == "verdict" and not record["fixed"]:
             why = Pending(role="why", reference=told["reference"], written="{outcome}")
             why.source, why.line = told.source, told.line
             paragraphs[-1] += [nodes.Text(" "), why]
         told.replace_self(told.children)
-    for section in left:
+    for section in left.values():
         if isinstance(section, nodes.section) and section.parent is not None and not _says_anything(section):
             section.parent.remove(section)
 
