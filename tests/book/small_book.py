@@ -142,7 +142,7 @@ It took {measured}`run`, not {measured}`second:total`.
 
 Fast.
 
-Its time is {measured}`other`.
+Its time: {measured}`other`.
 ```
 
 ## Race with the other
