@@ -103,7 +103,6 @@ def test_rates_shares_and_gains_are_those_of_the_rungs() -> None:
     found = made_ladder(slower)
     assert found.rungs[REGISTERS].rate.median == pytest.approx(PEAK / 5)
     assert found.rungs[BLAS].of_peak.median == pytest.approx(0.5)
-    assert found.rates(ELEMENTS, BLAS, "x").median == pytest.approx(4000)
     assert found.compared(PACKED, BLAS, matters=0.1).estimate.median == pytest.approx(10 / 2)
     assert found.gain(INNER, BY_ROWS).median == pytest.approx(4)
     assert found.gain(REGISTERS, CACHES).median == pytest.approx(5 / 3)

@@ -11,6 +11,7 @@ from tests.chapters.made_turns import in_turns
 from tests.perf.made_ceilings import PEAK, made_ceilings
 from tinytorch.chapters.acceleration import drawings
 from tinytorch.chapters.acceleration import tiles as chapter
+from tinytorch.chapters.acceleration.ladder import over_bound
 from tinytorch.chapters.acceleration.tiles import OTHER, REGISTERS, SHAPES, Apart, Depths, Pitches, Shapes
 from tinytorch.perf.kernels.gemm import loop_orders
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, tile_kernel
@@ -64,10 +65,10 @@ def test_sums_add_up_to_the_peak() -> None:
     assert found.of_peak.median == pytest.approx(1)
     # The clock of the made machine is 3 GHz.
     assert found.latency.median == pytest.approx(3e9 * 2 * LANES / (PEAK / 8))
-    rows = {row.shape: row for row in found.rows("yes", "no")}
-    assert rows["2 × 2"].predicted.value == pytest.approx(PEAK / 2)
-    assert rows[f"{ROWS} × {VECTORS}"].predicted.value == pytest.approx(PEAK)
-    assert [row.fits for row in rows.values()] == [*["yes"] * (len(SHAPES) - 1), "no"]
+    rows = {row["shape"]: row for row in found.rows}
+    assert rows["2 × 2"]["predicted"].value == pytest.approx(PEAK / 2)
+    assert rows[f"{ROWS} × {VECTORS}"]["predicted"].value == pytest.approx(PEAK)
+    assert [row["fits"] for row in rows.values()] == [*["yes"] * (len(SHAPES) - 1), "no"]
     assert found.compared((1, 1), (ROWS, VECTORS), 0.1).estimate.median == pytest.approx(8)
     assert found.compared((ROWS, VECTORS), OTHER, 0.1).estimate.median == pytest.approx(1)
 
@@ -85,6 +86,7 @@ def test_a_tile_asks_for_a_row_and_a_column_and_a_level_bounds_it() -> None:
     memory = made_ceilings().levels[-1]
     assert chapter.bound_by(memory).value == pytest.approx(4.5e9)
     assert chapter.bound_by(memory, ROWS).value == pytest.approx(ROWS * 4.5e9)
+    assert over_bound(memory.read, chapter.bound_by(memory)).median == pytest.approx(2)
 
 
 def test_blocks_fill_half_of_each_cache() -> None:
@@ -93,10 +95,10 @@ def test_blocks_fill_half_of_each_cache() -> None:
     assert chapter.panel_depth(machine) == 2**14 // (4 * WIDTH) // 16 * 16
     assert chapter.block_depth(machine) == deep
     rows = chapter.caches(machine, ("a", "b", "c"))
-    assert [row.holds for row in rows] == ["a", "b", "c", "–"]
-    assert rows[2].most is not None
-    assert rows[2].most.value == 2**24 // (4 * deep)
-    assert rows[3].most is None
+    assert [row["holds"] for row in rows] == ["a", "b", "c", "–"]
+    assert rows[2]["most"] is not None
+    assert rows[2]["most"].value == 2**24 // (4 * deep)
+    assert rows[3]["most"] is None
 
 
 @pytest.mark.parametrize(("sizes", "deep"), [((1, 1), 16), ((2**21,), 2**20 // (4 * WIDTH) // 16 * 16), ((), 128)])
@@ -109,6 +111,8 @@ def test_depths_are_held_against_the_derived_one() -> None:
     found = Depths({int(deep): each for deep, each in times.items()}, 16, 64)
     assert found.gain(16, 0.1).verdict == "faster"
     assert found.gain(512, 0.1).estimate.median == pytest.approx(1.25)
+    assert found.gain_over_first(0.1) == found.gain(16, 0.1)
+    assert isinstance(replace(found, first=64).gain_over_first(0.1), Unmeasured)
     assert [row["depth"] for row in found.rates] == [16, 64, 512]
     assert found.rates[1]["rate"].median == pytest.approx(2 * 384 * 1920**2)
 

@@ -13,7 +13,7 @@ from tinytorch.chapters.acceleration.tiles import block_depth, drawn
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.acceleration.techniques import with_threads
 from tinytorch.perf.host.blas import limited_blas_threads, numpy_blas
-from tinytorch.perf.kernels.gemm.product_tiles import LANES
+from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS
 from tinytorch.perf.machine import Ceilings, ceilings, identity
 from tinytorch.perf.measuring import (
     Measurement,
@@ -26,6 +26,7 @@ from tinytorch.perf.measuring import (
     ratio,
 )
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.values import as_measurement
 
 ONE_CORE = "the process that built this page could use one core only"
 FREE_BLAS = "NumPy's BLAS chooses the number of its threads by itself here"
@@ -111,10 +112,6 @@ class Ladder:
         one, other = self.rungs[before], self.rungs[after]
         name = f"rate of {after} over {before}, {one.width} wide"
         return ratio(one.seconds, other.seconds).scaled(other.rows / one.rows, "", name)
-
-    def rates(self, before: str, after: str, what: str) -> Measurement:
-        """Return the rate of one step over that of another, of whatever width."""
-        return quotient(self.rungs[after].rate, self.rungs[before].rate, what)
 
     def compared(self, before: str, after: str, matters: float) -> Comparison:
         """Return two of the last steps, compared."""
@@ -279,6 +276,16 @@ def vector_rate(machine: Ceilings) -> Measurement:
     """Return multiply-adds of vectors in a cycle, at the peak."""
     each = machine.fp32_peak.scaled(1 / (2 * LANES), "1/s", "multiply-adds of vectors a second, at the peak")
     return quotient(each, machine.clock, "multiply-adds of vectors in a cycle, at the peak", "instructions")
+
+
+def over_bound(rate: Measurement, bound: Modelled) -> Measurement:
+    """Return a rate over the bound that was worked out for it."""
+    return quotient(rate, as_measurement(bound), f"{rate.name}, over its bound")
+
+
+def of_allowed(gain: Measurement) -> Measurement:
+    """Return the gain of the tile in registers over the one that its rows allow where bytes are the limit."""
+    return gain.scaled(1 / ROWS, "%", "gain of the tile in registers over the number of its rows")
 
 
 def least_for_1024(machine: Ceilings) -> Modelled:

@@ -53,18 +53,6 @@ def operations(rows: int = ROWS, vectors: int = VECTORS) -> Counted:
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A tile of rows by vectors with its operands in the nearest cache: what it needs, and its rate."""
-
-    shape: str
-    sums: int
-    registers: int
-    fits: str
-    predicted: Modelled
-    rate: Measurement
-
-
-@dataclass(frozen=True)
 class Shapes:
     """Seconds of `_STEPS` steps of each of `SHAPES`, in turns."""
 
@@ -77,17 +65,18 @@ class Shapes:
         name = f"rate of a tile of {rows} × {vectors} vectors"
         return self.seconds[shape].per(2 * rows * vectors * LANES * _STEPS, "FLOP/s", name)
 
-    def rows(self, fits: str, does_not: str) -> list[Shape]:
-        """Return each tile, with the words for whether it fits the registers."""
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Each tile as a row of a table: what it needs, whether it fits in the registers, and its rate."""
         return [
-            Shape(
-                f"{rows} × {vectors}",
-                rows * vectors,
-                needed(rows, vectors),
-                fits if needed(rows, vectors) <= REGISTERS else does_not,
-                self._predicted(rows * vectors),
-                self.rate((rows, vectors)),
-            )
+            {
+                "shape": f"{rows} × {vectors}",
+                "sums": rows * vectors,
+                "registers": needed(rows, vectors),
+                "fits": "yes" if needed(rows, vectors) <= REGISTERS else "no",
+                "predicted": self._predicted(rows * vectors),
+                "rate": self.rate((rows, vectors)),
+            }
             for rows, vectors in self.seconds
         ]
 
@@ -163,20 +152,11 @@ def bound_by(level: Level, rows: int = 1) -> Modelled:
     return Modelled.by(_BYTES, level.read.scaled(0.5 * rows, "FLOP/s", what))
 
 
-@dataclass(frozen=True)
-class Cache:
-    """A level of memory, the bounds that it sets to i k j and to the tile of this CPU, and what a block has in it."""
+def caches(machine: Ceilings, holds: Sequence[str]) -> list[dict[str, Any]]:
+    """Return rows of a table: each cache and memory of one core, the bounds that it sets, and what a block has in it.
 
-    level: str
-    read: Measurement
-    loops: Modelled
-    tile: Modelled
-    holds: str
-    most: Counted | None
-
-
-def caches(machine: Ceilings, holds: Sequence[str]) -> list[Cache]:
-    """Return the caches and memory of one core; ``holds`` says what lies in each cache: a panel, strips, a block."""
+    ``holds`` says what lies in each cache: a panel, strips, a block.
+    """
     found = []
     for at, level in enumerate(machine.levels):
         most = None
@@ -184,7 +164,16 @@ def caches(machine: Ceilings, holds: Sequence[str]) -> list[Cache]:
             what = f"rows or columns of a block of which half of {level.name} is full"
             most = Counted(_most(level.capacity, at, machine), "1", what)
         word = holds[at] if most is not None else "–"
-        found.append(Cache(level.name, level.read, bound_by(level), bound_by(level, ROWS), word, most))
+        found.append(
+            {
+                "level": level.name,
+                "read": level.read,
+                "loops": bound_by(level),
+                "tile": bound_by(level, ROWS),
+                "holds": word,
+                "most": most,
+            }
+        )
     return found
 
 
@@ -233,6 +222,12 @@ class Depths:
     def gain(self, deep: int, matters: float) -> Comparison:
         """Return how many times as fast the chosen depth is as another."""
         return compare_paired(self.seconds[deep], self.seconds[self.chosen], matters=matters)
+
+    def gain_over_first(self, matters: float) -> Comparison | Unmeasured:
+        """Return how many times as fast the chosen depth is as that of the first cache, where they differ."""
+        if self.first == self.chosen:
+            return Unmeasured("both caches allow the same depth on this machine")
+        return self.gain(self.first, matters)
 
 
 def study_depths(machine: Ceilings) -> Depths:
