@@ -113,8 +113,8 @@ def test_a_value_has_the_outcome_that_its_interval_decides(
         ),
         (
             compared(0.5),
-            {**TEXTS, "fastr": None},
-            "'x' can never be 'fastr', for which the page has a text: did you mean",
+            {**TEXTS, "fastest": None},
+            "'x' can never be 'fastest', for which the page has a text: did you mean",
         ),
         (FAR, {"much": (2.0, None), "little": (None, 2.0)}, "'x' can be 'open'"),
         (Led.ALL, {"all the way": None}, "'x' can be 'nowhere'"),
