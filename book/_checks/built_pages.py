@@ -60,7 +60,7 @@ def unusable_numbers(page: BeautifulSoup) -> Iterator[str]:
             continue  # does not apply
         if not text or text == "–":
             yield f"a number is empty: {number}"
-        elif not {"verdict", "absent"} & set(classes) and not re.search(r"\d", text):
+        elif not {"verdict", "absent", "why"} & set(classes) and not re.search(r"\d", text):
             yield f"a number has no digit: {text!r}"
     ids = {str(tag["id"]) for tag in page.find_all(id=True)}
     for number in page.select("button.measured"):

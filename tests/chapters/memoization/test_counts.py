@@ -98,8 +98,8 @@ def test_a_step_reads_the_weights_and_two_numbers_for_each_layer_head_and_place_
     # Grattafiori et al. 2024, table 3: 2 · 32 · 8 · 128 numbers of two bytes are 128 KiB a position.
     assert (llama.weights, llama.position) == (16e9, 128 * 1024)
     found = counts.steps_of({"shared": (llama, 131_072), "not": (replace(llama, kv_heads=32), 131_072)})
-    assert found["shared"].cache.value == pytest.approx(2**34 / 1e9)
-    assert found["not"].cache.value == 4 * found["shared"].cache.value
-    assert found["shared"].share.value == pytest.approx(2**34 / (2**34 + 16e9))
+    assert found["shared"]["cache"].value == pytest.approx(2**34 / 1e9)
+    assert found["not"]["cache"].value == 4 * found["shared"]["cache"].value
+    assert found["shared"]["share"].value == pytest.approx(2**34 / (2**34 + 16e9))
     # Our cache in its formula: GPT-2 small has twelve heads of 64 that share nothing, in float32.
     assert counts.Published(124e6, 12, 12, 64, 4, 4).position * 1024 == GPT2.nbytes

@@ -8,7 +8,7 @@ from tinytorch.chapters.memoization import studies
 from tinytorch.chapters.memoization.counts import step_flops
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.engines.turns import Raced
-from tinytorch.perf.measuring import Measurement, Unmeasured
+from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of
 
 
@@ -94,3 +94,16 @@ def test_without_pytorch_there_is_no_race(monkeypatch: pytest.MonkeyPatch) -> No
     why = Unmeasured("it is not here")
     monkeypatch.setattr(studies, "study", lambda *_, **__: why)
     assert studies.race_with_pytorch({"eager": "whole"}) is why
+
+
+def test_a_whole_text_gains_the_mean_of_its_tokens() -> None:
+    last = Modelled(16.0, "", "gain of the token behind 128 rows", "the two bounds")
+    # The ridge has eight rows: eight tokens gain nothing, the ninth 9 / 8, the tenth 10 / 8.
+    assert studies.text_gain(last, 8, rows=128).value == 1
+    assert studies.text_gain(last, 10, rows=128).value == pytest.approx((8 + 9 / 8 + 10 / 8) / 10)
+
+
+def test_a_gain_is_held_against_its_prediction() -> None:
+    gain, carried = made(6.0), made(3.0)
+    assert studies.over_predicted(gain, Modelled.by("bounds", carried)).median == pytest.approx(2)
+    assert studies.over_predicted(gain, Modelled(3.0, "", "gain", "bounds")).median == pytest.approx(2)

@@ -120,6 +120,8 @@ def test_a_plan_of_the_gpt_has_fewer_steps_than_the_model_has_ops() -> None:
     assert found.planned_predicted.value == pytest.approx(inside + call)
     assert found.op_by_op_predicted.value == pytest.approx(inside + found.calls * call)
     assert found.worth.value == pytest.approx(found.each.median * PEAK)
+    assert found.planned_over_predicted.median == pytest.approx(found.planned.median / (inside + call), rel=0.01)
+    assert found.op_by_op_over_predicted.median > 0
 
 
 @pytest.mark.parametrize("op_by_op", [400e-6, 70e-6])
@@ -149,19 +151,37 @@ def test_training_chooses_what_is_proven_and_pays_back_what_was_compiled(
     monkeypatch.setattr(chapter, "compile_seconds", lambda: {"one": 6.0, "two": 4.0})
     times = in_turns({"NumPy": 1.0, "kernels": kernels}, noise={"kernels": noise})
     gain = compare_paired(times["NumPy"], times["kernels"], matters=0.1)
-    assert chapter.faster_or_numpy("fused kernels", gain) == choice
+    assert chapter.fused_or_numpy(gain).word == choice
     found = chapter.payback(times, gain, chapter.compiling())
     assert isinstance(found, Unmeasured) == (steps is None)
     if isinstance(found, Modelled):
         assert found.value == pytest.approx(steps, rel=1e-3)
 
 
-def test_a_choice_has_the_price_of_each_that_it_names_unless_it_is_withheld() -> None:
-    prices = {"a plan": "copies", "8-bit layers": "an error"}
-    either = Judgement(Verdict.SUPPORTED, word="a plan or 8-bit layers")
-    assert chapter.priced(either, prices, withheld="that") == ("a plan or 8-bit layers", "copies or an error")
-    named, price = chapter.priced(Judgement(Verdict.WITHHELD), prices, withheld="that")
-    assert (named.startswith("withheld"), price) == (True, "that")
+def test_the_price_of_a_choice_is_that_of_each_technique_in_it() -> None:
+    choice = chapter.fastest(made_rule((10.0, 90.0), 0.5, 2.0).tried[0])
+    price = chapter.priced(choice, [FUSED, CODES])
+    assert price.word == "one shape, copied weights or an error"
+    assert price.tests == choice.tests
+
+
+def test_the_fastest_technique_is_open_where_several_may_be() -> None:
+    one, other = made_rule((10.0, 90.0), 0.5, 1.0).tried
+    assert (chapter.fastest(one).verdict, chapter.fastest(one).word) == (Verdict.SUPPORTED, FUSED)
+    assert chapter.fastest(other).verdict is Verdict.OPEN
+    assert {*chapter.fastest(other).word.split(" or ")} == {FUSED, CODES}
+
+
+@pytest.mark.parametrize(
+    ("choice", "planned", "verdict"),
+    [(FUSED, 0.5, Verdict.SUPPORTED), (CODES, 0.5, Verdict.REFUTED), (CODES, 1.0, Verdict.OPEN)],
+)
+def test_a_choice_holds_if_nothing_is_proven_to_be_faster(choice: str, planned: float, verdict: Verdict) -> None:
+    rule = made_rule((10.0, 90.0), planned, 2.0)
+    held = rule.holds(choice, rule.tried[0])
+    assert isinstance(held, Judgement)
+    assert held.verdict is verdict
+    assert isinstance(rule.holds(Unmeasured("no border"), rule.tried[0]), Unmeasured)
 
 
 def test_the_reuse_is_that_of_the_layer_in_which_the_median_operation_lies() -> None:

@@ -49,25 +49,17 @@ class Published:
         return 2 * self.layers * self.kv_heads * self.head_size * self.kept
 
 
-@dataclass(frozen=True)
-class Step:
-    """What a step reads for one text: bytes of the weights, of the cache, and the share of the latter."""
-
-    weights: Modelled
-    cache: Modelled
-    share: Modelled
-
-
-def steps_of(texts: Mapping[str, tuple[Published, int]]) -> dict[str, Step]:
-    """Return what a step of one text reads, by name of a model with its positions."""
+def steps_of(texts: Mapping[str, tuple[Published, int]]) -> dict[str, dict[str, Modelled]]:
+    """Return what a step of one text reads, by name of a model with its positions: weights, cache, and its share."""
     found = {}
     for name, (model, positions) in texts.items():
         kept = positions * model.position
-        found[name] = Step(
-            Modelled(model.weights / 1e9, "GB", "bytes of the weights", "arithmetic"),
-            Modelled(kept / 1e9, "GB", "bytes of the cache", "arithmetic"),
-            Modelled(kept / (model.weights + kept), "%", "share of the cache in what a step reads", "arithmetic"),
-        )
+        share = kept / (model.weights + kept)
+        found[name] = {
+            "weights": Modelled(model.weights / 1e9, "GB", "bytes of the weights", "arithmetic"),
+            "cache": Modelled(kept / 1e9, "GB", "bytes of the cache", "arithmetic"),
+            "share": Modelled(share, "%", "share of the cache in what a step reads", "arithmetic"),
+        }
     return found
 
 

@@ -15,10 +15,10 @@ from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import accelerated
 from tinytorch.perf.engines.turns import study
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, ratio
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import Judgement, verdict_between, verdict_of_all
-from tinytorch.perf.measuring.values import as_measurement
+from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, disable_kv_cache, enable_kv_cache, fuse_decoding
 from tinytorch.perf.memoization.generation import Tokens, generate
 
@@ -173,6 +173,23 @@ def rows_saved(found: Mapping[str, Workload], name: str) -> tuple[Modelled, Comp
     again, once = found[f"{name}, prefill"], found[f"{name}, step"]
     bounds = ratio(as_measurement(again.by_flops), as_measurement(once.by_bytes), "bound of a prefill over a step's")
     return Modelled.by("the two bounds", bounds), compare_paired(again.measured, once.measured, matters=0.05)
+
+
+def text_gain(last: Modelled, tokens: int, rows: int) -> Modelled:
+    """Return how many times as fast a whole text is with its cache, by what the token behind so many ``rows`` gains.
+
+    The token behind n rows gains n over the rows of the ridge, and nothing below the ridge.
+    """
+    ridge = rows / last.value
+    gain = sum(max(n / ridge, 1.0) for n in range(1, tokens + 1)) / tokens
+    return Modelled(gain, "", f"speedup at {tokens} tokens, by the two bounds", "the two bounds")
+
+
+def over_predicted(gain: Comparison | Measurement, predicted: Value) -> Measurement:
+    """Return a measured gain over the predicted one."""
+    found, expected = gain.estimate if isinstance(gain, Comparison) else gain, as_measurement(predicted)
+    what = f"{found.name}, over its prediction"
+    return quotient(found, expected, what) if expected.n > 1 else found.scaled(1 / expected.median, "", what)
 
 
 #: Caches of floats and of codes, by their names in the table.

@@ -10,10 +10,11 @@ import numpy as np
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.functions import fused_gelu
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, difference, interleave, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, difference, interleave, quotient, ratio
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.moved_bytes import passes_bytes
+from tinytorch.perf.measuring.values import as_measurement
 
 #: GELU's constants, as a reader would write them.
 _ROOT, _CUBIC = np.float32(0.7978845608028654), np.float32(0.044715)
@@ -84,6 +85,12 @@ class Expression:
     beyond: Counted
     result: Counted
     faults: int
+
+    @property
+    def over_predicted(self) -> Measurement:
+        """How many times as long as its traffic alone it takes."""
+        what = f"{self.seconds.name}, over the time of its traffic alone"
+        return quotient(self.seconds, as_measurement(self.predicted), what)
 
 
 def study_expressions(

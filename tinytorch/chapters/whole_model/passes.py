@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import median
 from typing import Any
@@ -40,12 +40,12 @@ from tinytorch.perf.measuring import (
     ratio,
 )
 from tinytorch.perf.measuring.comparison import Comparison, proven_from
-from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
+from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.profiling.breakdown import amdahl
 from tinytorch.report.colors import color
 from tinytorch.report.figures import INK, INTERVAL, subplots
 from tinytorch.report.numbers import interval_of
-from tinytorch.report.verdicts import words_of
 
 
 def whole_passes(model: Module, inputs: Any, loops: Chosen) -> dict[str, Measurement]:
@@ -131,6 +131,17 @@ class PlanStudy:
     each: Measurement
     worth: Modelled
     product: Counted
+
+    @property
+    def planned_over_predicted(self) -> Measurement:
+        """How many times as long as predicted the plan takes."""
+        return quotient(self.planned, as_measurement(self.planned_predicted), "time of the plan over its prediction")
+
+    @property
+    def op_by_op_over_predicted(self) -> Measurement:
+        """How many times as long as predicted a pass op by op takes."""
+        what = "time op by op over its prediction"
+        return quotient(self.op_by_op, as_measurement(self.op_by_op_predicted), what)
 
 
 def study_plan(model: Any, planned: ModulePlan, example: Any, machine: Ceilings, repeats: int = 60) -> PlanStudy:
@@ -247,6 +258,15 @@ class Rule:
             return border
         return techniques.CODES if reuse(model, inputs).value > border.value else techniques.FUSED
 
+    @staticmethod
+    def holds(choice: str | Unmeasured, tried: Tried) -> Judgement | Unmeasured:
+        """Return whether the choice is proven to be the fastest; open where it is one of several that may be."""
+        if isinstance(choice, Unmeasured):
+            return choice
+        found = fastest(tried)
+        verdict = found.verdict if choice in tried.fastest else Verdict.REFUTED
+        return replace(found, verdict=verdict, word="")
+
 
 def draw_passes(passes: Mapping[str, Measurement], inside: Measurement, *, xlabel: str) -> Figure:
     """Return a bar for each pass: what all have ``inside``, and up to the median of the whole what comes on top."""
@@ -297,13 +317,31 @@ def payback(steps: Mapping[str, Measurement], gain: Comparison, compiled: Measur
     return Modelled.by("a gain that each step has", saved.per(compiled.median, "steps", what))
 
 
-def faster_or_numpy(candidate: str, gain: Comparison) -> str:
-    """Return ``candidate`` where it is proven to be faster than NumPy, else NumPy."""
-    return candidate if gain.verdict is Verdict.FASTER else techniques.BASELINE
+def fused_or_numpy(gain: Comparison) -> Judgement:
+    """Return "fused kernels" where they are proven to be faster than NumPy, else NumPy."""
+    faster = gain.verdict is Verdict.FASTER
+    tests = verdict_between(gain.estimate, low=1.0, strict=True).tests
+    return Judgement(Verdict.SUPPORTED, tests, "fused kernels" if faster else techniques.BASELINE)
 
 
-def priced(choice: Judgement, prices: Mapping[str, str], *, withheld: str) -> tuple[str, str]:
-    """Return a choice in words, and the price of each technique in it; ``withheld`` where nothing is said."""
-    if choice.verdict is Verdict.WITHHELD:
-        return words_of(choice), withheld
-    return choice.word, " or ".join(prices[each] for each in choice.word.split(" or "))
+def fastest(tried: Tried) -> Judgement:
+    """Return the technique that is proven to be the fastest; open, with all names, where several may be."""
+    gains = [verdict_between(one.estimate, low=1.0, strict=True) for one in tried.gained.values()]
+    tests = tuple(test for gain in gains for test in gain.tests)
+    verdict = Verdict.SUPPORTED if len(tried.fastest) == 1 else Verdict.OPEN
+    return Judgement(verdict, tests, tried.fastest_named)
+
+
+#: What each technique costs, and those that are no technique of a forward pass.
+PRICES = {
+    techniques.BASELINE: "none",
+    techniques.KERNELS: "compiling once",
+    "fused kernels": "compiling once",
+    techniques.FUSED: "one shape, copied weights",
+    techniques.CODES: "an error",
+}
+
+
+def priced(choice: Judgement, names: Sequence[str]) -> Judgement:
+    """Return the prices of the techniques that a choice names, on which the same tests decide."""
+    return replace(choice, word=" or ".join(dict.fromkeys(PRICES[name] for name in names)))

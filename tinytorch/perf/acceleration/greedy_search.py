@@ -51,11 +51,6 @@ class Move:
         """Whether the whole is proven to be faster; else the op stays as it was."""
         return self.gained.verdict == Verdict.FASTER
 
-    @property
-    def fate(self) -> str:
-        """What became of it, as a word: kept or dropped."""
-        return "kept" if self.kept else "dropped"
-
 
 @dataclass(frozen=True)
 class Kept:
