@@ -33,6 +33,7 @@ def test_a_call_alone_takes_the_readings_as_well(monkeypatch: pytest.MonkeyPatch
     assert found.in_a_row.median == pytest.approx(2e-6 + 3e-6 / 500, rel=0.01)
     assert found.alone.median == pytest.approx(found.predicted.value, rel=0.01)
     assert found.ratio.median == pytest.approx(2.5, rel=0.02)
+    assert found.over_predicted.median == pytest.approx(1, rel=0.01)
 
 
 def test_a_neighbour_deceives_one_after_the_other_and_not_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,8 +54,8 @@ def test_a_neighbour_deceives_one_after_the_other_and_not_turns(monkeypatch: pyt
     assert found.predicted.value == pytest.approx(1 / 3)
     assert found.sequence.median == pytest.approx(1 / 3, rel=0.01)
     assert (found.turns.verdict, found.turns.n) == ("no difference", 120)
-    assert [one.number for one in found.timeline] == [*range(1, 41)]
-    quiet, busy = found.timeline[19].seconds.median, found.timeline[20].seconds.median
+    assert [one["number"] for one in found.timeline] == [*range(1, 41)]
+    quiet, busy = (found.timeline[at]["seconds"].median for at in (19, 20))
     assert busy == pytest.approx(3 * quiet, rel=0.01)
     assert found.turns.estimate.conditions.cpu_per_wall is None
 

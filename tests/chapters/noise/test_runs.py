@@ -96,7 +96,7 @@ def test_processes_that_differ_are_seen_to() -> None:
     assert (studies.beyond_their_own(apart).median, studies.erring(studies.beyond_their_own(apart)).value) == (1, 4)
     for row, one in zip(studies.repeats(apart), apart, strict=True):
         ranks = studies.between_ranks(np.array(one.samples))
-        assert ranks.low <= row.time.interval.low < row.time.median < row.time.interval.high <= ranks.high
+        assert ranks.low <= row["time"].interval.low < row["time"].median < row["time"].interval.high <= ranks.high
     assert studies.beyond_their_own(alike).median < 0.5
     assert studies.moved_between(apart).maximum == pytest.approx(0.15 / 1.15, abs=0.005)
     assert studies.known_within(apart).maximum < 0.001
@@ -140,8 +140,8 @@ def test_a_process_times_the_base_the_same_again_and_a_change_that_computes_the_
         changed(Tensor(np.full((1, 1, 8, 8), np.nan, np.float32)))
 
 
-@pytest.mark.parametrize(("change", "verdict", "caught"), [(1.1, "slower", "caught"), (0.9, "faster", "missed")])
-def test_a_change_is_judged_over_processes_and_caught_if_slower(change: float, verdict: str, caught: str) -> None:
+@pytest.mark.parametrize(("change", "verdict"), [(1.1, "slower"), (0.9, "faster")])
+def test_a_change_is_judged_over_processes(change: float, verdict: str) -> None:
     draw, found = np.random.default_rng(0), []
     for _ in range(8):
         times = {
@@ -152,7 +152,6 @@ def test_a_change_is_judged_over_processes_and_caught_if_slower(change: float, v
     judged = studies.judged_changes(found)
     assert {name: one.verdict for name, one in judged.items()} == {"again": "no difference", "changed": verdict}
     assert {(one.n, one.interval.confidence) for one in judged.values()} == {(8, 0.975)}
-    assert (studies.caught(judged["changed"]), studies.caught(judged["again"])) == (caught, "missed")
 
 
 def test_of_many_drawn_intervals_nineteen_of_twenty_hold_the_truth() -> None:

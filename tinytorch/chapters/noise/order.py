@@ -77,6 +77,7 @@ class OneCall:
         in_a_row: many calls between two readings, over their number.
         predicted: of one alone, if it takes what it does in a row, and what two readings take by themselves.
         ratio: alone over in a row.
+        over_predicted: alone over predicted.
     """
 
     alone: Measurement
@@ -84,6 +85,7 @@ class OneCall:
     in_a_row: Measurement
     predicted: Modelled
     ratio: Measurement
+    over_predicted: Measurement
 
 
 def one_call(function: Callable[[], Any]) -> OneCall:
@@ -113,15 +115,9 @@ def one_call(function: Callable[[], Any]) -> OneCall:
     empty, one, many = taken.values()
     both = replace(one, name="a call and two readings", samples=tuple(np.add(empty.samples, many.samples).tolist()))
     law = "a call in a row, and what two readings take by themselves"
-    return OneCall(one, empty, many, Modelled.by(law, both), ratio(one, many, "a call timed alone over one in a row"))
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The seconds of the sample with this number, over all series."""
-
-    number: int
-    seconds: Measurement
+    over_predicted = ratio(one, both, "a call timed alone over what is predicted of it")
+    over_row = ratio(one, many, "a call timed alone over one in a row")
+    return OneCall(one, empty, many, Modelled.by(law, both), over_row, over_predicted)
 
 
 @dataclass(frozen=True)
@@ -129,14 +125,14 @@ class Disturbed:
     """Two copies of one program, and a neighbour that comes half way.
 
     Attributes:
-        timeline: seconds of each sample, in the order in which they were taken.
+        timeline: number and seconds of each sample over all series, in the order in which they were taken.
         arrival: the number of the last sample without the neighbour.
         predicted: the speedup of the second copy where the first had the quiet half, if the system is fair.
         sequence: the same, as each series found it.
         turns: the copies in turns: the same samples, of each two neighbours one to either.
     """
 
-    timeline: Sequence[Moment]
+    timeline: Sequence[Mapping[str, Any]]
     arrival: Counted
     predicted: Modelled
     sequence: Measurement
@@ -166,8 +162,9 @@ def beside_a_neighbour(function: Callable[[], Any]) -> Disturbed:
     middles = np.median(halves, axis=2)
     pairs = np.random.default_rng(0).permuted(whole.reshape(-1, 2), axis=1)
     dealt = from_turns({"A": pairs[:, 0], "B": pairs[:, 1]}, sample="calls", conditions=conditions, block=_SAMPLES)
+    samples = [Measurement("a sample", tuple(each), "s", trials) for each in whole.T.tolist()]
     return Disturbed(
-        [Moment(at + 1, Measurement("a sample", tuple(each), "s", trials)) for at, each in enumerate(whole.T.tolist())],
+        [{"number": number, "seconds": each} for number, each in enumerate(samples, 1)],
         Counted(_SAMPLES, "1", "samples without a neighbour"),
         Modelled(cores / (FOR_EACH_CORE * cores + 1), "", "share of a core beside neighbours", "a fair scheduler"),
         Measurement("one copy, then the other", tuple((middles[:, 0] / middles[:, 1]).tolist()), "", trials),

@@ -15,7 +15,6 @@ from tinytorch.perf.benchmarking.performance import share_right
 from tinytorch.perf.measuring import Derived, Measurement, Modelled, derived
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import of_processes
-from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
 from tinytorch.perf.measuring.statistics import (
     CONFIDENCE,
@@ -206,23 +205,10 @@ def worth(prices: Mapping[int, Price], calls: int) -> Measurement:
     )
 
 
-@dataclass(frozen=True)
-class Repeat:
-    """What the process with this number timed: a call, with the interval of its own samples."""
-
-    process: int
-    time: Measurement
-
-
-def repeats(processes: Sequence[Measurement]) -> list[Repeat]:
-    """Return the median of each process, with the interval that its own samples give it and nothing else."""
-    return [
-        Repeat(
-            number,
-            replace(one, conditions=one.conditions.within_bounds("median"), law=_own(one)),
-        )
-        for number, one in enumerate(processes, 1)
-    ]
+def repeats(processes: Sequence[Measurement]) -> list[dict[str, Any]]:
+    """Return the number and the "time" of each process, with the interval that its own samples give it alone."""
+    own = [replace(one, conditions=one.conditions.within_bounds("median"), law=_own(one)) for one in processes]
+    return [{"process": number, "time": time} for number, time in enumerate(own, 1)]
 
 
 def _own(one: Measurement) -> Law:
@@ -264,11 +250,6 @@ def erring(beyond: Measurement) -> Derived:
 def judged_changes(found: Sequence[Fresh]) -> dict[str, Comparison]:
     """Return the base against itself and against the change, over processes; their intervals hold together."""
     return {name: compare_in_processes(found, BASE, name, MATTERS, together=2) for name in (AGAIN, CHANGED)}
-
-
-def caught(changed: Comparison) -> str:
-    """Return whether the change is caught: proven slower."""
-    return "caught" if changed.verdict is Verdict.SLOWER else "missed"
 
 
 def missing(held: Measurement) -> Measurement:
