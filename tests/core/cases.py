@@ -139,6 +139,7 @@ def _reductions() -> list[Case]:
         cases.append(Case(f"{op.name} one", op, (normal(1),)))
     return cases
 
+        cases.append(Case(f"{op.name} empty", op, (normal(2, 0),)))
 
 def _shapes() -> list[Case]:
     x = normal(2, 3, 4)
@@ -253,7 +254,8 @@ def _attentions() -> list[Case]:
             params = {"heads": heads, "causal": causal}
             cases.append(Case(f"self_attention {heads} {causal}", ops.self_attention, (normal(2, 3, 12),), params))
         cases.append(Case(f"self_attention strided {causal}", ops.self_attention, (strided(normal(2, 3, 6)),), params))
-        for queries, keys in ((3, 3), (1, 4), (2, 5)):
+        cases.append(Case(f"self_attention empty {causal}", ops.self_attention, (normal(2, 0, 12),), params))
+        for queries, keys in ((3, 3), (1, 4), (2, 5), (0, 0), (0, 3), *([] if causal else [(2, 0)])):
             operands = (normal(2, 2, queries, 3), normal(2, 2, keys, 3, seed=1), normal(2, 2, keys, 3, seed=2))
             cases.append(Case(f"attention {queries} {keys} {causal}", ops.attention, operands, {"causal": causal}))
     return cases
