@@ -82,6 +82,8 @@ def _broadcasting() -> list[Case]:
             cases.append(Case(f"{op.name} {b} {a}", op, (normal(*b), positive(*a, seed=1))))
         cases.append(Case(f"{op.name} strided", op, (strided(normal(3, 4)), turned(positive(3, 4, seed=1)))))
         cases.append(Case(f"{op.name} empty", op, (normal(0, 3), positive(1, 3))))
+    for a, b in shapes:
+        cases.append(Case(f"powers {a} {b}", ops.powers, (positive(*a), normal(*b, seed=1))))
     condition = np.array([[True, False, True], [False, False, True]])
     cases.append(Case("where", ops.where, (condition, normal(2, 3), normal(2, 3, seed=1)), fixed=(0,)))
     cases.append(Case("where broadcast", ops.where, (condition, normal(3), normal(2, 1)), fixed=(0,)))
@@ -137,9 +139,9 @@ def _reductions() -> list[Case]:
             cases.append(Case(f"{op.name} {axis}", op, (3 * normal(2, 3, 4),), {"axis": axis}))
         cases.append(Case(f"{op.name} strided", op, (strided(normal(3, 4)),)))
         cases.append(Case(f"{op.name} one", op, (normal(1),)))
+        cases.append(Case(f"{op.name} empty", op, (normal(2, 0),)))
     return cases
 
-        cases.append(Case(f"{op.name} empty", op, (normal(2, 0),)))
 
 def _shapes() -> list[Case]:
     x = normal(2, 3, 4)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from operator import attrgetter
@@ -25,6 +25,8 @@ _DIFFERENTIABLE = "f"
 
 def mark_changed(arrays: Iterable[Array]) -> None:
     """Say that elements of ``arrays`` are others from now on: a backward that needs the old ones raises.
+#: Axes of a reduction: one, several, or all of them (None).
+Axes = int | tuple[int, ...] | None
 
     An optimizer's step, `Module.load_state_dict` and ``tensor.data += 1`` say so themselves. What writes into an array
     through NumPy, as ``tensor.data[...] = 0`` does, is not seen.
@@ -268,9 +270,13 @@ class Tensor:
     def __neg__(self) -> Tensor:
         return dispatch.apply(ops.negative, self)
 
-    def __pow__(self, exponent: float) -> Tensor:
+    def __abs__(self) -> Tensor:
+        return dispatch.apply(ops.absolute, self)
+
+    def __pow__(self, exponent: Any) -> Tensor:
         if not isinstance(exponent, (int, float, np.number)):
-            raise TypeError(f"exponent must be one number, not {type(exponent).__name__}: use exp and log for others")
+            exponents = exponent if isinstance(exponent, Tensor) else np.asarray(exponent)
+            return dispatch.apply(ops.powers, self, exponents)
         exponent = exponent.item() if isinstance(exponent, np.number) else exponent
         return dispatch.apply(ops.power, self, exponent=exponent)
 
@@ -304,6 +310,27 @@ class Tensor:
     def __gt__(self, other: Any) -> Any:
         return self._data > (other.data if isinstance(other, Tensor) else other)
 
+    def __bool__(self) -> bool:
+        if self._data.size != 1:
+            raise ValueError(
+                f"a tensor of shape {self.shape} is not true or false as a whole: ask (x != 0).any() or (x != 0).all()"
+            )
+        return bool(self._data)
+
+    def __int__(self) -> int:
+        return int(self._data)
+
+    def __float__(self) -> float:
+        return float(self._data)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.ndim:
+            raise TypeError("a tensor without axes holds one number and cannot be iterated over: call item()")
+        return map(self.__getitem__, range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
     __hash__ = object.__hash__
 
     def matmul(self, other: Any) -> Tensor:
@@ -326,31 +353,54 @@ class Tensor:
         """Return the hyperbolic tangent of each element."""
         return dispatch.apply(ops.tanh, self)
 
-    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the sum over ``axis``, or over all."""
-        return dispatch.apply(ops.sum_, self, axis=axis, keepdims=keepdims)
+    def sum(
+        self, axis: Axes = None, keepdims: bool = False, *, dtype: npt.DTypeLike | None = None, out: None = None
+    ) -> Tensor:
+        """Return the sum over ``axis``, or over all; ``np.sum(x)`` calls this."""
+        return self._reduced(ops.sum_, axis, keepdims, dtype, out)
 
-    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the mean over ``axis``, or over all."""
-        return dispatch.apply(ops.mean, self, axis=axis, keepdims=keepdims)
+    def mean(
+        self, axis: Axes = None, keepdims: bool = False, *, dtype: npt.DTypeLike | None = None, out: None = None
+    ) -> Tensor:
+        """Return the mean over ``axis``, or over all; ``np.mean(x)`` calls this."""
+        return self._reduced(ops.mean, axis, keepdims, dtype, out)
 
-    def max(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """Return the maximum over ``axis``, or over all; ties share the gradient equally."""
-        return dispatch.apply(ops.max_, self, axis=axis, keepdims=keepdims)
+    def max(self, axis: Axes = None, keepdims: bool = False, *, out: None = None) -> Tensor:
+        """Return the maximum over ``axis``, or over all; ties share the gradient equally. ``np.max(x)`` calls this."""
+        return self._reduced(ops.max_, axis, keepdims, None, out)
+
+    def _reduced(self, op: Op, axis: Axes, keepdims: bool, dtype: npt.DTypeLike | None, out: None) -> Tensor:
+        if out is not None:
+            raise TypeError("out must be left out: a reduction of a Tensor returns a new one")
+        return dispatch.apply(op, self if dtype is None else self.astype(dtype), axis=axis, keepdims=keepdims)
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """Return a view (a copy where none is possible) with ``shape``; one length may be -1."""
+    def __rpow__(self, base: Any) -> Tensor:
+        return dispatch.apply(ops.powers, base if isinstance(base, (int, float, np.number)) else np.asarray(base), self)
+
         lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         return dispatch.apply(ops.reshape, self, shape=tuple(lengths))
 
-    def transpose(self, *axes: int) -> Tensor:
-        """Return a view with ``axes`` in this order; with two axes, of more, these two swapped; none: reversed."""
-        if len(axes) == 2 and self.ndim != 2:
+    def transpose(self, *axes: int | Sequence[int] | None) -> Tensor:
+        """Return a view with two axes swapped, or with all axes in another order.
+
+        ``transpose(-2, -1)`` swaps two axes, as in PyTorch. Three or more numbers are the new order, as in NumPy, and
+        so are those of one tuple. Without axes the order is reversed.
+
+        Examples:
+            >>> import numpy as np
+            >>> from tinytorch import Tensor
+            >>> x = Tensor(np.zeros((2, 3, 4)))
+            >>> x.transpose(-2, -1).shape, x.transpose(2, 0, 1).shape, x.transpose((2, 0, 1)).shape, x.transpose().shape
+            ((2, 4, 3), (4, 2, 3), (4, 2, 3), (4, 3, 2))
+        """
+        order: Any = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], Sequence)) else axes
+        if len(axes) == 2:
             order = list(range(self.ndim))
             first, second = axes
             order[first], order[second] = order[second], order[first]
-            axes = tuple(order)
-        return dispatch.apply(ops.transpose, self, axes=axes or tuple(reversed(range(self.ndim))))
+        return dispatch.apply(ops.transpose, self, axes=tuple(order or reversed(range(self.ndim))))
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - NumPy's name
