@@ -266,6 +266,21 @@ class Tensor:
 
     def __rtruediv__(self, other: Any) -> Tensor:
         return dispatch.apply(ops.divide, other, self)
+    def holding(self, values: Any) -> Array:
+        """Return ``values`` in this tensor's dtype; floats may be rounded.
+
+        Raises:
+            ValueError: if one cannot be held: a fraction or a number out of range by whole numbers, or a number beyond
+                the largest one by floats.
+        """
+        array = np.asarray(values)
+        with np.errstate(all="ignore"):
+            made = array.astype(self.dtype, copy=False)
+            held = np.isfinite(made) | ~np.isfinite(array) if self.dtype.kind == "f" else made == array
+        if not held.all():
+            raise ValueError(f"must hold numbers that {self.dtype} can hold, but one is {array[~held].flat[0]}")
+        return made
+
 
     def __neg__(self) -> Tensor:
         return dispatch.apply(ops.negative, self)

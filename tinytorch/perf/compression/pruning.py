@@ -47,6 +47,21 @@ class MaskedParameter(Parameter):
             raise ValueError(f"pruned must have the shape {self.data.shape} of data, not {self.pruned.shape}")
         np.copyto(self.data, 0, where=self.pruned)
 
+    def holding(self, values: Any) -> Array:
+        """Do what `Tensor.holding` does.
+
+        Raises:
+            ValueError: also if a value is not 0 where the parameter is pruned.
+        """
+        made = super().holding(values)
+        count = np.count_nonzero(made[self.pruned])
+        if count:
+            raise ValueError(
+                f"must be 0 where the model's weight is pruned, but {count} of {made.size} values are not: load them "
+                "into the model that is not pruned yet, and prune it"
+            )
+        return made
+
     @property
     def grad(self) -> Array | None:
         """The gradient, zero where pruned; None before a backward."""
