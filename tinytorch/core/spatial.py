@@ -13,7 +13,7 @@ from tinytorch.core.layers import checked_positive
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.random import Seed, generator_from, uniform
-from tinytorch.core.tensor import Tensor
+from tinytorch.core.tensor import Tensor, mark_changed
 
 Size = int | tuple[int, int]
 
@@ -183,7 +183,7 @@ class BatchNorm2d(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalized input, of the same shape."""
         if not self.training:
-            mean, variance = self.running_mean.data, self.running_var.data
+            mean, variance = self.running_mean._data, self.running_var._data
             return apply(ops.batch_norm, x, self.weight, self.bias, mean, variance, epsilon=self.eps)
         statistics: list[Array] = []
         output = apply(ops.batch_norm, x, self.weight, self.bias, epsilon=self.eps, statistics=statistics)
@@ -193,8 +193,10 @@ class BatchNorm2d(Module):
     def follow(self, statistics: Sequence[Array]) -> None:
         """Move the running mean and variance towards those of a batch, by ``momentum``."""
         for running, batch in zip((self.running_mean, self.running_var), statistics, strict=True):
-            running.data *= 1 - self.momentum
-            running.data += self.momentum * batch
+            values = running._data
+            values *= 1 - self.momentum
+            values += self.momentum * batch
+            mark_changed((values,))
 
     def _described(self) -> str:
         return f"{self.weight.shape[0]}, eps={self.eps}, momentum={self.momentum}"

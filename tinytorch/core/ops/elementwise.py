@@ -360,7 +360,7 @@ def _maximum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], ow
 
 
 def _where_forward(keep: bool, condition: Array, a: Any, b: Any) -> tuple[Array, Saved]:
-    return np.where(condition, a, b), (np.asarray(condition, bool), np.shape(a), np.shape(b)) if keep else ()
+    return np.where(condition, a, b), (np.array(condition, bool), np.shape(a), np.shape(b)) if keep else ()
 
 
 def _where_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

@@ -77,7 +77,7 @@ class FakeQuantized(Module):
         weight, wanted = self.layer.weight, self.plan.weights
         if isinstance(self.layer, Embedding):
             wanted = replace(wanted, axis=0)
-        matrix = weight.data
+        matrix = weight._data
         if isinstance(self.layer, Conv2d):
             matrix = matrix.transpose(2, 3, 1, 0).reshape(-1, matrix.shape[0])
         made = quantize(matrix, wanted, self.plan.ranges)
@@ -109,9 +109,9 @@ class FakeQuantized(Module):
             return x
         scheme = self.plan.activation_scheme
         if self.plan.mode == "static":
-            low, high = self._range(x.data, scheme)
+            low, high = self._range(x._data, scheme)
             return fake_quantize(x, *range_parameters(low, high, scheme), scheme)
-        rows = x.data.reshape(x.shape[0], -1) if x.ndim == 4 else x.data.reshape(-1, x.shape[-1])
+        rows = x._data.reshape(x.shape[0], -1) if x.ndim == 4 else x._data.reshape(-1, x.shape[-1])
         parameters = activation_parameters(rows, self.plan.activations, self.plan.symmetric, None, None)
         shape = (-1, 1, 1, 1) if x.ndim == 4 else (*x.shape[:-1], 1)
         if self.plan.activations == "tensor":

@@ -51,7 +51,7 @@ def counted_targets(ignore_index: int) -> Terms:
     """
 
     def terms(targets: Any) -> float:
-        given = np.asarray(targets.data if isinstance(targets, Tensor) else targets)
+        given = np.asarray(targets._data if isinstance(targets, Tensor) else targets)
         return float(np.count_nonzero(given != ignore_index))
 
     return terms
