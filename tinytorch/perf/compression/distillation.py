@@ -13,7 +13,7 @@ from tinytorch.core import ops
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.losses import CrossEntropyLoss
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, check_module
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
@@ -105,7 +105,12 @@ class KnowledgeDistillation:
         return (taken * -1 * Tensor(weights.astype(logits.dtype))).sum() + entropy
 
     def teacher_logits(self, inputs: npt.NDArray[Any]) -> Array:
-        """Return the teacher's logits of all ``inputs``, a few at a time, without gradients."""
+        """Return the teacher's logits of all ``inputs``, a few at a time, without gradients.
+
+        Raises:
+            TypeError: if the teacher is no Module.
+        """
+        check_module(self.teacher, "teacher")
         with undisturbed(self.teacher), evaluating(self.teacher), no_grad():
             parts = [
                 self.teacher(models.as_input(inputs[first : first + _AT_A_TIME])).data
@@ -138,13 +143,16 @@ class KnowledgeDistillation:
             seed: of the order of the examples.
 
         Raises:
-            ValueError: if inputs and labels differ in length, or as `fit` of the framework does.
+            TypeError: if teacher or student is no Module.
+            ValueError: if inputs and labels differ in length, labels are no classes as in `distillation_loss`, or as
+                `fit` of the framework does.
         """
         if len(inputs) != len(labels) or not len(inputs):
             raise ValueError(f"labels must be as many as the {len(inputs)} inputs, at least one, not {len(labels)}")
         taught = self.teacher_logits(inputs)
 
         def loss(logits: Tensor, chosen: Any) -> Tensor:
+        check_module(self.student, "student")
             which = np.asarray(chosen.data if isinstance(chosen, Tensor) else chosen)
             return self.distillation_loss(logits, taught[which], labels[which])
 

@@ -13,7 +13,7 @@ import numpy as np
 from tinytorch.core.dataloader import input_batches
 from tinytorch.core.dispatch import Observer, no_grad, observed_by
 from tinytorch.core.layers import Embedding
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, Parameter, check_module
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
@@ -35,6 +35,7 @@ def quantizable(model: Module) -> dict[str, Module]:
     A convolution in groups, such as a depthwise one, is none of them: it has few products for each number that would
     have to be rounded, no kernel of codes does it, and its weights are few.
     """
+    check_module(model)
     return {
         name: module
         for name, module in model.named_modules()
@@ -220,6 +221,7 @@ def _pairs(model: Module, quantized: Module) -> dict[str, tuple[Any, QuantizedMo
 
 
 def _layer_inputs(model: Module, inputs: Any, names: Sequence[str]) -> dict[str, Array]:
+    check_module(quantized, "quantized")
     """Return the first input of each named layer in one forward of ``model``."""
     arrived: dict[str, Array] = {}
     with undisturbed(model), evaluating(model), no_grad(), observed_by(_InputWatcher(arrived.setdefault, names)):
@@ -360,6 +362,7 @@ def analyze_model_sizes(original_model: Module, quantized_model: Module) -> dict
 
     The keys are ``original_mb``, ``quantized_mb``, ``compression_ratio``, ``memory_saved_mb`` and
     ``memory_saved_percent``. Nothing is assumed of either: the bytes are those that `Module.save` writes.
+    check_module(model)
 
     Examples:
         >>> from tinytorch.models import mlp

@@ -12,7 +12,7 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Embedding, Linear, as_indices
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, check_module
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
@@ -168,7 +168,8 @@ def finish_training(model: Module) -> Module:
     """Return a copy of what `prepare_training` made and training changed, with real codes in place of rounded floats.
 
     Raises:
-        ValueError: if ``model`` holds no such layer, or a static one never trained.
+        TypeError: if ``model`` is no Module.
+        ValueError: if it holds no such layer, or a static one never trained.
 
     Examples:
         >>> from tinytorch import Linear, Sequential
@@ -178,6 +179,7 @@ def finish_training(model: Module) -> Module:
         ['QuantizedLinear']
     """
     made: dict[int, Module] = {}
+    check_module(model)
     for name, module in model.named_modules():
         if not isinstance(module, FakeQuantized):
             continue
