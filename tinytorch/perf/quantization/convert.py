@@ -142,10 +142,18 @@ class _InputWatcher(Observer):
 
 
 def replaced(model: Module, made: dict[int, Module]) -> Module:
-    """Return a copy of ``model`` in which each module whose ``id`` is a key of ``made`` is that module instead."""
-    # What deepcopy finds in its memo it takes for copied already: shared modules stay shared.
+    """Return a copy of ``model`` in which each module whose ``id`` is a key of ``made`` is that module instead.
+
+    A bias that several layers share stays one.
+    """
+    # What deepcopy finds in its memo it takes for copied already: shared modules and biases stay shared.
+    memo: dict[int, Any] = dict(made)
+    for _, module in model.named_modules():
+        twin, bias = made.get(id(module)), vars(module).get("bias")
+        if twin is not None and isinstance(bias, Parameter) and isinstance(vars(twin).get("bias"), Parameter):
+            vars(twin)["bias"] = memo.setdefault(id(bias), vars(twin)["bias"])
     with one_at_a_time:
-        return copy.deepcopy(model, dict(made))
+        return copy.deepcopy(model, memo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +221,7 @@ def _float_row(name: str, layer: Conv2d, x: Array, repeats: int) -> LayerReport:
 
 
 def _pairs(model: Module, quantized: Module) -> dict[str, tuple[Any, QuantizedModule]]:
+    check_module(quantized, "quantized")
     twins = {name: module for name, module in quantized.named_modules() if isinstance(module, QuantizedModule)}
     layers = quantizable(model)
     if not twins or not twins.keys() <= layers.keys():
@@ -221,7 +230,6 @@ def _pairs(model: Module, quantized: Module) -> dict[str, tuple[Any, QuantizedMo
 
 
 def _layer_inputs(model: Module, inputs: Any, names: Sequence[str]) -> dict[str, Array]:
-    check_module(quantized, "quantized")
     """Return the first input of each named layer in one forward of ``model``."""
     arrived: dict[str, Array] = {}
     with undisturbed(model), evaluating(model), no_grad(), observed_by(_InputWatcher(arrived.setdefault, names)):
@@ -354,6 +362,7 @@ def stored_bytes(model: Module) -> int:
         >>> stored_bytes(Linear(64, 10))  # four bytes for each weight and bias
         2600
     """
+    check_module(model)
     return sum(tensor.nbytes for _, tensor in model._named_state())
 
 
@@ -362,7 +371,6 @@ def analyze_model_sizes(original_model: Module, quantized_model: Module) -> dict
 
     The keys are ``original_mb``, ``quantized_mb``, ``compression_ratio``, ``memory_saved_mb`` and
     ``memory_saved_percent``. Nothing is assumed of either: the bytes are those that `Module.save` writes.
-    check_module(model)
 
     Examples:
         >>> from tinytorch.models import mlp

@@ -157,11 +157,12 @@ def prepare_training(
     layers = quantizable(model)
     chosen = chosen_plans(layers, plan or Plan(), keep, plans or {})
     made: dict[int, Module] = {}
+    memo: dict[int, Any] = {}  # so that what layers share stays one
     for name, layer_plan in chosen.items():
-        wrapped = FakeQuantized(copy.deepcopy(layers[name]), layer_plan)  # type: ignore[arg-type]
+        wrapped = FakeQuantized(copy.deepcopy(layers[name], memo), layer_plan)  # type: ignore[arg-type]
         wrapped.training = layers[name].training
         made[id(layers[name])] = wrapped
-    return replaced(model, made)
+    return replaced(model, {**memo, **made})
 
 
 def finish_training(model: Module) -> Module:
@@ -178,8 +179,8 @@ def finish_training(model: Module) -> Module:
         >>> [type(layer).__name__ for _, layer in model.named_children()]
         ['QuantizedLinear']
     """
-    made: dict[int, Module] = {}
     check_module(model)
+    made: dict[int, Module] = {}
     for name, module in model.named_modules():
         if not isinstance(module, FakeQuantized):
             continue
