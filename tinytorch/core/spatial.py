@@ -91,17 +91,26 @@ class Conv2d(Module):
 
 @whole_numbers
 class _Pool(Module):
-    """Base of the windowed pools: kernel, stride (the kernel's by default) and padding."""
+    """Base of the windowed pools: kernel, stride (the kernel's by default) and padding.
+
+    ``stride`` stays as it was given, one number or two, and may be changed; ``strides`` are always two.
+    """
 
     def __init__(self, kernel_size: Size, stride: Size | None = None, padding: Size = 0) -> None:
         self.kernel_size = pair(kernel_size, "kernel_size")
-        self.stride = self.kernel_size if stride is None else pair(stride, "stride")
+        self.stride = kernel_size if stride is None else stride
+        pair(self.stride, "stride")
         self.padding = pair(padding, "padding", 0)
         if any(2 * pad > kernel for pad, kernel in zip(self.padding, self.kernel_size, strict=True)):
             raise ValueError(f"padding must be at most half of kernel_size {self.kernel_size}, not {self.padding}")
 
+    @property
+    def strides(self) -> tuple[int, int]:
+        """Stride along rows and columns."""
+        return pair(self.stride, "stride")
+
     def _described(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        return f"kernel_size={self.kernel_size}, stride={self.strides}, padding={self.padding}"
 
 
 class MaxPool2d(_Pool):
@@ -121,7 +130,7 @@ class MaxPool2d(_Pool):
         """Return (N, C, oh, ow) of (N, C, H, W), and of one image without N alike."""
         if x.ndim == 3:
             return _one_of(self.forward(x.reshape(1, *x.shape)))
-        return apply(ops.max_pool2d, x, kernel=self.kernel_size, stride=self.stride, padding=self.padding)
+        return apply(ops.max_pool2d, x, kernel=self.kernel_size, stride=self.strides, padding=self.padding)
 
 
 class AvgPool2d(_Pool):
@@ -140,7 +149,7 @@ class AvgPool2d(_Pool):
         """Return (N, C, oh, ow) of (N, C, H, W), and of one image without N alike."""
         if x.ndim == 3:
             return _one_of(self.forward(x.reshape(1, *x.shape)))
-        return apply(ops.avg_pool2d, x, kernel=self.kernel_size, stride=self.stride, padding=self.padding)
+        return apply(ops.avg_pool2d, x, kernel=self.kernel_size, stride=self.strides, padding=self.padding)
 
 
 @whole_numbers
