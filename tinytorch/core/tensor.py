@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -18,8 +18,8 @@ from tinytorch.core.op import Array, Implementation, Op, Saved, Shape, Spec
 _recorded = count()
 #: Arrays that were changed in place, by id, and the number of the last change of each.
 _changed: dict[int, tuple[weakref.ref[Array], int]] = {}
-#: Ids of the recorded ops whose backward may still run.
-_waiting: set[int] = set()
+#: Recorded ops whose backward may still run.
+_waiting: set[weakref.ref[Node]] = set()
 #: Arrays that were handed out while ops waited for their backward, by id: each, when, and its checksum at that time.
 _lent: dict[int, tuple[weakref.ref[Array], int, int]] = {}
 #: Stands where a node's ``saved`` was, once backward has used it.
@@ -87,7 +87,19 @@ class Node:
     the recorded ops of the process.
     """
 
-    __slots__ = ("_specs", "implementation", "needs", "number", "op", "operands", "params", "path", "saved", "sources")
+    __slots__ = (
+        "__weakref__",
+        "_specs",
+        "implementation",
+        "needs",
+        "number",
+        "op",
+        "operands",
+        "params",
+        "path",
+        "saved",
+        "sources",
+    )
 
     def __init__(
         self,
@@ -102,7 +114,7 @@ class Node:
         specs: tuple[Spec, ...] | None = None,
     ) -> None:
         self.saved = saved
-        _waiting.add(id(self))
+        _waiting.add(weakref.ref(self, _waiting.discard))  # it goes with the node, without a frame of Python
         self.number = next(_recorded)
         self.op = op
         self.implementation = implementation
@@ -124,11 +136,7 @@ class Node:
     def use_up(self) -> None:
         """Let go of what the forward saved, once the backward has run."""
         self.saved, self.sources = USED, []
-        _waiting.discard(id(self))
-
-    # Bound here, as a module's names are gone when the interpreter ends.
-    def __del__(self, discard: Callable[[int], None] = _waiting.discard) -> None:
-        discard(id(self))
+        _waiting.discard(weakref.ref(self))
 
     @property
     def specs(self) -> tuple[Spec, ...]:
