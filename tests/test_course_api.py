@@ -18,7 +18,8 @@ from tinytorch import course
 from tinytorch.core.autograd import no_grad
 from tinytorch.core.layers import Linear, Sequential
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.spatial import Conv2d, MaxPool2d
+from tinytorch.core.optimizers import SGD
+from tinytorch.core.spatial import AvgPool2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, Transformer
 from tinytorch.models import entry
@@ -89,6 +90,18 @@ def distilled(labels: np.ndarray) -> float:
     draw = np.random.default_rng(0)
     logits, taught = (draw.normal(size=(5, 4)).astype(np.float32) for _ in range(2))
     return KnowledgeDistillation(Linear(3, 4), Linear(3, 4)).distillation_loss(Tensor(logits), taught, labels).item()
+
+
+def fit_by_distillation(labels: np.ndarray) -> object:
+    """Train a student by a teacher on these labels."""
+    student = Linear(3, 4)
+    inputs = np.ones((len(labels), 3), np.float32)
+    return KnowledgeDistillation(Linear(3, 4), student).fit(inputs, labels, SGD(student.parameters()), epochs=1)
+
+
+def restrided(pool: MaxPool2d, stride: int) -> MaxPool2d:
+    pool.stride = stride
+    return pool
 
 
 def performance(labels: np.ndarray, model: Module | None = None) -> object:
@@ -166,6 +179,10 @@ def test_attention_is_counted_by_the_course_s_argument() -> None:
         (lambda: Transformer(vocab_size=50, d_model=16, n_heads=2, n_layers=3)(Tensor([[1], [2]])).shape, (2, 1, 50)),
         (lambda: Conv2d(3, 16, 3)(Tensor(np.ones((3, 32, 32)))).shape, (16, 30, 30)),
         (lambda: MaxPool2d(2)(Tensor(np.ones((3, 32, 32)))).shape, (3, 16, 16)),
+        (lambda: (MaxPool2d(2).stride, MaxPool2d(3, stride=1).stride, AvgPool2d(2).stride), (2, 1, 2)),
+        (lambda: (MaxPool2d((2, 3)).stride, MaxPool2d(2, (1, 2)).stride), ((2, 3), (1, 2))),
+        (lambda: restrided(MaxPool2d(2), 1)(Tensor(np.ones((1, 4, 4)))).shape, (1, 3, 3)),
+        (lambda: distilled(np.array([0.0, 1, 2, 3, 0])), distilled(np.array([0, 1, 2, 3, 0]))),
         (lambda: pareto_frontier({"a": (5, 0.8), "b": (40, 0.94), "c": (40, 0.7)}, (True, False)), ["a", "b"]),
         (lambda: pareto_frontier({"x": (1, 1), "y": (1, 1), "z": (2, 2)}, (True, True)), ["x", "y"]),
         (lambda: pareto_frontier({"p": (1, 3, 2), "q": (2, 1, 3), "s": (1, 3, 1)}, (True, True, True)), ["q", "s"]),
@@ -209,6 +226,15 @@ def test_calls_of_the_course_give_what_they_should(call: Callable[[], Any], expe
         (lambda: tiled_matmul(np.ones((2, 2)), np.ones((2, 2)), tile_size=0), ValueError, "tile"),
         (lambda: Linear(2, 2).train([np.ones(2)]), TypeError, "mode"),  # type: ignore[arg-type]
         (lambda: distilled(np.full((5, 4), 0.25)), ValueError, "one-hot"),
+        (lambda: distilled(np.full((5, 4), math.nan)), ValueError, "one-hot"),
+        (lambda: distilled(np.full(5, 0.5)), ValueError, "labels"),
+        (lambda: distilled(np.full(5, math.nan)), ValueError, "labels"),
+        (lambda: distilled(np.full(5, math.inf)), ValueError, "labels"),
+        (lambda: distilled(np.ones(5, bool)), ValueError, "labels"),
+        (lambda: distilled(np.full(5, 4)), ValueError, "classes"),
+        (lambda: distilled(np.full(5, -1)), ValueError, "classes"),
+        (lambda: distilled(np.zeros(4, int)), ValueError, "shape"),
+        (lambda: fit_by_distillation(np.full(3, 0.5)), ValueError, "labels"),
         (lambda: performance(np.array([10, 0])), ValueError, "targets"),
         (lambda: performance(np.array([-1, 0])), ValueError, "targets"),
         (lambda: performance(np.array([0.5, 0])), ValueError, "targets"),

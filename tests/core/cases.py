@@ -82,6 +82,8 @@ def _broadcasting() -> list[Case]:
             cases.append(Case(f"{op.name} {b} {a}", op, (normal(*b), positive(*a, seed=1))))
         cases.append(Case(f"{op.name} strided", op, (strided(normal(3, 4)), turned(positive(3, 4, seed=1)))))
         cases.append(Case(f"{op.name} empty", op, (normal(0, 3), positive(1, 3))))
+    for a, b in shapes:
+        cases.append(Case(f"powers {a} {b}", ops.powers, (positive(*a), normal(*b, seed=1))))
     condition = np.array([[True, False, True], [False, False, True]])
     cases.append(Case("where", ops.where, (condition, normal(2, 3), normal(2, 3, seed=1)), fixed=(0,)))
     cases.append(Case("where broadcast", ops.where, (condition, normal(3), normal(2, 1)), fixed=(0,)))
@@ -137,6 +139,7 @@ def _reductions() -> list[Case]:
             cases.append(Case(f"{op.name} {axis}", op, (3 * normal(2, 3, 4),), {"axis": axis}))
         cases.append(Case(f"{op.name} strided", op, (strided(normal(3, 4)),)))
         cases.append(Case(f"{op.name} one", op, (normal(1),)))
+        cases.append(Case(f"{op.name} empty", op, (normal(2, 0),)))
     return cases
 
 
@@ -253,7 +256,8 @@ def _attentions() -> list[Case]:
             params = {"heads": heads, "causal": causal}
             cases.append(Case(f"self_attention {heads} {causal}", ops.self_attention, (normal(2, 3, 12),), params))
         cases.append(Case(f"self_attention strided {causal}", ops.self_attention, (strided(normal(2, 3, 6)),), params))
-        for queries, keys in ((3, 3), (1, 4), (2, 5)):
+        cases.append(Case(f"self_attention empty {causal}", ops.self_attention, (normal(2, 0, 12),), params))
+        for queries, keys in ((3, 3), (1, 4), (2, 5), (0, 0), (0, 3), *([] if causal else [(2, 0)])):
             operands = (normal(2, 2, queries, 3), normal(2, 2, keys, 3, seed=1), normal(2, 2, keys, 3, seed=2))
             cases.append(Case(f"attention {queries} {keys} {causal}", ops.attention, operands, {"causal": causal}))
     return cases

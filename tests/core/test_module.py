@@ -179,6 +179,7 @@ def test_a_broken_file_is_refused_and_changes_nothing(tmp_path: Path, kind: str)
         ({"two.bias": np.ones(1)}, r"missing nothing, unknown \['two.bias'\]"),
         ({"scale": np.ones(2)}, r"state\['scale'\] must have shape \(1,\), not \(2,\)"),
         ({"pair.1.running_var": np.array(["a", "b"])}, r"state\['pair.1.running_var'\] must be numeric"),
+        ({"scale": np.array([1e300])}, r"state\['scale'\] must hold numbers that float32 can hold, but one is 1e\+300"),
         ({"scale": np.array([None])}, r"state\['scale'\] must be numeric, not of dtype object"),
     ],
 )
@@ -189,6 +190,38 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(change: dict[s
     with pytest.raises(ValueError, match=message):
         model.load_state_dict(state)
     assert_state(model, before)
+
+
+@pytest.mark.parametrize(
+    ("held", "given", "fits"),
+    [
+        (np.int64, 2.7, False),
+        (np.int64, 2.0, True),
+        (np.int64, np.nan, False),
+        (np.int64, 2.0**63, False),
+        (np.int8, 128, False),
+        (np.int8, -128, True),
+        (np.uint8, -1, False),
+        (np.bool_, 2, False),
+        (np.bool_, 1.0, True),
+        (np.float32, 1e300, False),
+        (np.float32, np.inf, True),
+        (np.float32, np.nan, True),
+        (np.float32, 0.1, True),
+        (np.float32, 2**40 + 1, True),
+        (np.float16, 1e5, False),
+    ],
+)
+def test_a_state_holds_what_its_tensor_can_hold(held: Any, given: Any, fits: bool) -> None:
+    model = Holder(Tensor(np.zeros(2, held)))
+    state = {"held": np.array([0, given])}
+    if fits:
+        model.load_state_dict(state)
+        np.testing.assert_array_equal(model.held.data, np.array([0, given], held))
+    else:
+        with pytest.raises(ValueError, match=f"state.'held'. must hold numbers that {np.dtype(held)} can hold"):
+            model.load_state_dict(state)
+        assert not model.held.data.any()
 
 
 def test_a_failed_save_leaves_the_old_file_and_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Optimizers against their textbook recursions, written here in float64 with bias corrections as published."""
 
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.ops.elementwise import BLOCK
 from tinytorch.core.optimizers import SGD, Adam, AdamW
+from tinytorch.perf.acceleration import accelerated
 
 STEPS = 6
 SHAPES = [(3, 4), (), (BLOCK + 7,), (5,)]
@@ -114,6 +116,47 @@ def test_parameters_without_a_gradient_stay(make: Any) -> None:
     assert data[0] != 1
     optimizer.zero_grad()
     assert moved.grad is None
+
+
+@pytest.mark.parametrize("rules", [nullcontext, accelerated], ids=["numpy", "compiled"])
+@pytest.mark.parametrize("kind", [Adam, AdamW])
+@pytest.mark.parametrize("given", [[10], [0, 2, 5], [0, 1, 2], [1, 2]], ids=str)
+def test_adam_counts_the_steps_of_each_parameter_for_itself(kind: Any, given: list[int], rules: Any) -> None:
+    """A parameter that gets its first gradient late, or now and then, moves as one that was alone."""
+    always, sometimes = (Parameter(np.ones(3, np.float32)) for _ in range(2))
+    optimizer = kind([always, sometimes], lr=0.1)
+    gradients = [normal(3, seed=seed) for seed in range(max(given) + 1)]
+    with rules():
+        for step, gradient in enumerate(gradients):
+            always.grad = gradient.astype(np.float32)
+            sometimes.grad = gradient.astype(np.float32) if step in given else None
+            optimizer.step()
+    options: Any = {"lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": optimizer.weight_decay}
+    for parameter, mine in ((always, gradients), (sometimes, [gradients[step] for step in given])):
+        expected = _adam(np.ones(3), mine, **options, decoupled=kind is AdamW)
+        np.testing.assert_allclose(parameter.data, expected, rtol=0, atol=3e-6)
+    assert optimizer.steps == [len(gradients), len(given)]
+
+
+@pytest.mark.parametrize("gradient", [0.0, 1e-4, 1.0, 300.0, 3e4])
+@pytest.mark.parametrize(
+    ("kind", "textbook", "options"),
+    [
+        (SGD, _sgd, {"lr": 0.01, "momentum": 0.9}),
+        (Adam, partial(_adam, decoupled=False), {"lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-8}),
+        (AdamW, partial(_adam, decoupled=True), {"lr": 0.1, "betas": (0.9, 0.999), "eps": 1e-8}),
+    ],
+)
+def test_halves_move_as_wider_numbers_do(kind: Any, textbook: Any, options: dict[str, Any], gradient: float) -> None:
+    options = {**options, "weight_decay": 0.01}
+    parameter = Parameter(np.ones(2, np.float16))
+    optimizer = kind([parameter], **options)
+    for _ in range(3):
+        parameter.grad = np.full(2, gradient, np.float16)
+        optimizer.step()
+    assert parameter.dtype == np.float16
+    expected = textbook(np.ones(2), [np.full(2, np.float16(gradient), np.float64)] * 3, **options)
+    np.testing.assert_allclose(parameter.data, expected, rtol=5e-3)
 
 
 @pytest.mark.parametrize("make", [SGD, Adam, AdamW])

@@ -55,6 +55,7 @@ OPERANDS: list[tuple[Op, tuple[Any, ...], dict[str, Any], str]] = [
         for given in (2, 4)  # by the batch's statistics, or by those that are given
     ),
     (ops.batch_norm, ((0, 2, 3, 3), (2,), (2,)), EPSILON, "element"),
+    (ops.batch_norm, ((1, 2, 1, 1), (2,), (2,)), EPSILON, r"two elements .*\(1, 2, 1, 1\)"),
     (ops.cross_entropy, ((2, 4), np.array([0, 4])), {}, r"target.*0\.\.3"),
     (ops.cross_entropy, ((2, 4), np.array([0, -1])), {}, r"target.*0\.\.3"),
     (ops.cross_entropy, ((2, 4), np.array([0, -100])), {"ignore_index": 2}, r"target.*0\.\.3"),

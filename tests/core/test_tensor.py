@@ -1,11 +1,13 @@
 """Tensor: what it takes, which dtype it has, how it compares, and what it says when refused."""
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.core.gradients import gradient_of
 from tinytorch.core.tensor import Tensor
 
 
@@ -81,10 +83,66 @@ def test_operators_are_numpys_on_both_sides() -> None:
     np.testing.assert_array_equal(Tensor(a).matmul(b).data, 41)
 
 
-@pytest.mark.parametrize("exponent", [np.ones(2), [1, 2], Tensor([1.0])])
-def test_an_exponent_is_one_number(exponent: Any) -> None:
-    with pytest.raises(TypeError, match="exponent"):
-        Tensor([1.0, 2.0]) ** exponent
+def _outcome(function: Callable[[Any], Any], operand: Any) -> Any:
+    """Return what a function makes of an array or Tensor, as lists, or the class of its error."""
+    try:
+        made = function(operand)
+    except (TypeError, ValueError) as error:
+        return type(error)
+    made = [each.data if isinstance(each, Tensor) else each for each in made] if isinstance(made, list) else made
+    return np.asarray(made.data if isinstance(made, Tensor) else made).tolist()
+
+
+#: What Python and NumPy ask of an array, and of a Tensor alike.
+ASKED: dict[str, Callable[[Any], Any]] = {
+    "bool": bool,
+    "float": float,
+    "int": int,
+    "len": len,
+    "list": list,
+    "reversed": lambda x: list(reversed(x)),
+    "2 in": lambda x: 2 in x,
+    "5 in": lambda x: 5 in x,
+    "sum()": sum,
+    "max()": max,
+    "abs": abs,
+    "2 **": lambda x: 2**x,
+    "list **": lambda x: [2, 3] ** x,
+    "** array": lambda x: x ** np.array([2.0, 3.0]),
+    "** list": lambda x: x ** [2, 3],
+    "np.sum": np.sum,
+    "np.sum, rows": lambda x: np.sum(x, axis=0, keepdims=True),
+    "np.sum, float64": lambda x: np.sum(x, dtype=np.float64),
+    "np.mean": np.mean,
+    "np.max": np.max,
+    "np.transpose": np.transpose,
+}
+
+
+@pytest.mark.parametrize(
+    "values", [3.0, 0.0, [2.0], [0.0], [[0.0]], [1.0, 2.0], [[1.0, -2.0], [0.5, 4.0]], []], ids=str
+)
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_tensor_answers_as_an_array_does(asked: str, values: Any) -> None:
+    if values == [] and asked in ("np.mean", "np.max", "max()"):
+        pytest.skip("NumPy warns, where the framework refuses")
+    array = np.array(values, np.float32)
+    assert _outcome(ASKED[asked], Tensor(array)) == _outcome(ASKED[asked], array)
+
+
+def test_numpy_s_sums_are_recorded_and_take_no_out() -> None:
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    np.sum(2**x * abs(x)).backward()
+    np.testing.assert_allclose(gradient_of(x), [2 + 2 * np.log(2), 4 + 8 * np.log(2)], rtol=1e-6)
+    with pytest.raises(TypeError, match="out"):
+        np.sum(x, out=np.zeros(()))
+
+
+def test_powers_are_flat_at_nought() -> None:
+    x, y = (Tensor(np.array(values), requires_grad=True) for values in ([0.0, 0.0, 2.0], [0.0, 2.0, 0.0]))
+    (x**y).sum().backward()
+    assert gradient_of(x).tolist() == [0, 0, 0]
+    np.testing.assert_allclose(gradient_of(y), [0, 0, np.log(2)])
 
 
 def test_transpose_and_reshape() -> None:
@@ -93,7 +151,11 @@ def test_transpose_and_reshape() -> None:
     assert x.transpose().shape == (4, 3, 2)
     assert x.transpose(0, 2).shape == (4, 3, 2)
     assert x.transpose(1, 2, 0).shape == (3, 4, 2)
-    assert x.transpose(-1, -2).shape == (2, 4, 3)
+    for axes in ((-2, -1), (0, 1), (1, 0)):
+        for ndim in (2, 3, 4):
+            square = np.arange(3.0**ndim).reshape((3,) * ndim)
+            np.testing.assert_array_equal(Tensor(square).transpose(*axes).data, np.swapaxes(square, *axes))
+    np.testing.assert_array_equal(Tensor(x.data[0]).transpose((0, 1)).data, x.data[0])
     assert x.reshape(6, 4).shape == x.reshape((6, -1)).shape == (6, 4)
     assert np.shares_memory(x.T.data, x.data)
     assert np.shares_memory(x.reshape(-1).data, x.data)

@@ -77,7 +77,7 @@ class MultiHeadAttention(Module):
         if self.memory is not None:
             raise ValueError("mask must be left out where a cache remembers: it attends causally")
         (batch, length, _), depth = packed.shape, self.embed_dim // self.num_heads
-        given = np.asarray(mask.data if isinstance(mask, Tensor) else mask)
+        given = np.asarray(mask._data if isinstance(mask, Tensor) else mask)
         shown = given[:, None] if given.ndim == 3 else given
         square = (length, length)
         fits = shown.ndim in (2, 4) and shown.shape[-2:] == square and np.isin(given, (0, 1)).all()

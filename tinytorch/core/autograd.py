@@ -14,7 +14,7 @@ import numpy as np
 from tinytorch.core import dispatch
 from tinytorch.core.contexts import contextmanager
 from tinytorch.core.op import Array
-from tinytorch.core.tensor import Node, Tensor, changes_after
+from tinytorch.core.tensor import USED, Node, Tensor, changes_after, forget_lent
 
 
 def no_grad() -> AbstractContextManager[None]:
@@ -85,7 +85,8 @@ def _walk(root: Node, seed: Array, retain_graph: bool) -> None:
         if arrivals is not None:
             arrivals.came_from(node)
         if not retain_graph:
-            node.saved, node.sources = _USED, []
+            node.use_up()
+    forget_lent()
 
 
 #: Ops whose gradient of one of the first two operands needs the other one alone.
@@ -110,7 +111,8 @@ def _check_unchanged(order: list[Node], changes: list[tuple[Array, int]]) -> Non
                 if not any(np.may_share_memory(saved, each) for each in unneeded):
                     raise RuntimeError(
                         f"backward needs an array of shape {saved.shape} as it was in the forward of {node.op.name!r}, "
-                        "but an optimizer's step or another change in place came since: run the forward again after it"
+                        "but it was changed in place since, by an optimizer's step or by writing into it: run the "
+                        "forward again"
                     )
 
 
@@ -157,10 +159,6 @@ class _Arrivals:
                     self._listener(leaf)
 
 
-#: Stands where ``saved`` was, once backward has used it.
-_USED: tuple[Any, ...] = ("used",)
-
-
 #: Ops are numbered as they are recorded, so each has a higher number than those that made its inputs.
 _number = attrgetter("number")
 
@@ -186,7 +184,7 @@ def _outputs_before_inputs(root: Node) -> list[Node]:
     """
     order, seen = [root], {id(root)}
     for node in order:  # which grows meanwhile
-        if node.saved is _USED:
+        if node.saved is USED:
             raise RuntimeError(
                 "backward ran already and freed what the forward saved: pass retain_graph=True to the first"
             )

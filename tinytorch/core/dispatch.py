@@ -131,7 +131,7 @@ def _as_number(scalar: Any, inputs: tuple[Any, ...]) -> Any:
     An integer stays what it is among integers.
     """
     floating = isinstance(scalar, np.floating) or any(
-        isinstance(value, Tensor) and value.data.dtype.kind == "f" for value in inputs
+        isinstance(value, Tensor) and value._data.dtype.kind == "f" for value in inputs
     )
     return scalar.item() if floating else scalar
 

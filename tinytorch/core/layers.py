@@ -43,7 +43,7 @@ def as_indices(tokens: Any, name: str = "tokens") -> Array:
     Raises:
         TypeError: if one of them, which the message calls ``name``, is no whole number.
     """
-    array = np.asarray(tokens.data if isinstance(tokens, Tensor) else tokens)
+    array = np.asarray(tokens._data if isinstance(tokens, Tensor) else tokens)
     if array.dtype.kind in "iu":
         return array
     if array.dtype.kind == "f" and np.isfinite(array).all() and (np.floor(array) == array).all():

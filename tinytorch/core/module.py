@@ -130,8 +130,8 @@ class Module:
         """Copy ``state`` into parameters and buffers.
 
         Raises:
-            ValueError: if a name is missing or unknown, a shape differs or something is not numeric; nothing is
-                changed then.
+            ValueError: if a name is missing or unknown, a shape differs, or a value is not numeric or none that its
+                tensor can hold; nothing is changed then.
         """
         own = dict(self._named_state())
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
@@ -144,8 +144,14 @@ class Module:
                 raise ValueError(f"state[{name!r}] must have shape {tensor.shape}, not {np.shape(state[name])}")
             if np.asarray(state[name]).dtype.kind not in "fiub":
                 raise ValueError(f"state[{name!r}] must be numeric, not of dtype {np.asarray(state[name]).dtype}")
+        held = {}
         for name, tensor in own.items():
-            tensor.data[...] = state[name]
+            try:
+                held[name] = tensor.holding(state[name])
+            except ValueError as error:
+                raise ValueError(f"state[{name!r}] {error}") from None
+        for name, tensor in own.items():
+            tensor.data[...] = held[name]
         mark_changed(tensor.data for tensor in own.values())
 
     def save(self, path: str | Path) -> None:
@@ -217,6 +223,14 @@ def _held(name: str, value: Any, around: tuple[Any, ...]) -> Iterator[tuple[str,
             yield from _held(f"{name}.{key}", item, (*around, value))
     elif isinstance(value, (set, frozenset)) and any(isinstance(each, (Module, Tensor)) for each in value):
         raise TypeError(f"{name} must not hold modules or tensors in a set, which has no order to name them by: a list")
+
+
+def check_module(model: Any, name: str = "model") -> None:
+    """Raise TypeError, which names the argument, unless ``model`` is a Module."""
+    if not isinstance(model, Module):
+        raise TypeError(
+            f"{name} must be a Module of tinytorch, not of class {type(model).__name__}: derive the class from Module"
+        )
 
 
 class Sequential(Module):

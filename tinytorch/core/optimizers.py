@@ -45,6 +45,8 @@ class Optimizer:
                     "parameters must hold Parameters, but one is the result of an op, which no step changes"
                 )
         self.lr, self.weight_decay = _checked_size("lr", lr), _checked_size("weight_decay", weight_decay)
+        #: Steps that each parameter has made: those in which it had a gradient.
+        self.steps = [0] * len(self.parameters)
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
@@ -60,15 +62,21 @@ class Optimizer:
         """Yield the arrays of the optimizer's state, one kind after the other; their bytes are its memory."""
         yield from ()
 
-    def parts(self) -> Iterator[tuple[Array, ...]]:
-        """Yield values, gradient and state of every parameter that has a gradient."""
+    def parts(self, indices: Iterable[int]) -> Iterator[tuple[Array, ...]]:
+        """Yield values, gradient and state of the parameters at ``indices``, which have a gradient."""
         count, state = len(self.parameters), list(self.state_arrays())
-        for index, parameter in enumerate(self.parameters):
-            if parameter.grad is not None:
-                yield parameter.data, parameter.grad, *state[index::count]
+        for index in indices:
+            gradient = self.parameters[index].grad
+            assert gradient is not None
+            yield self.parameters[index]._data, gradient, *state[index::count]
 
-    def _mark_changed(self) -> None:
-        mark_changed([parameter._data for parameter in self.parameters if parameter.grad is not None])
+    def _begin_step(self) -> list[int]:
+        """Count a step for each parameter that has a gradient; return their indices."""
+        moved = [index for index, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        for index in moved:
+            self.steps[index] += 1
+        mark_changed([self.parameters[index]._data for index in moved])
+        return moved
 
     def state_nbytes(self) -> int:
         """Return the bytes of the optimizer's state."""
@@ -131,19 +139,29 @@ class AdamSettings(NamedTuple):
 
 
 class StepRules(NamedTuple):
-    """Rules that change all parameters of an optimizer that have a gradient, and their state.
+    """Rules that change the parameters of an optimizer at some indices, all of which have a gradient, and their state.
 
-    One call for all of them, because most parameters of small models are tiny.
+    One call for many of them, because most parameters of small models are tiny.
     """
 
-    sgd: Callable[[Optimizer, SGDSettings], None]
-    adam: Callable[[Optimizer, AdamSettings], None]
+    sgd: Callable[[Optimizer, SGDSettings, Sequence[int]], None]
+    adam: Callable[[Optimizer, AdamSettings, Sequence[int]], None]
+
+
+def _zeros_of_state(parameter: Tensor) -> Array:
+    """Return zeros of a parameter's shape: of its dtype, or float32 for halves.
+
+    A half holds neither the square of 300 nor that of 0.0001.
+    """
+    return np.zeros_like(parameter._data, np.promote_types(parameter.dtype, np.float32))
 
 
 def numpy_sgd(settings: SGDSettings, values: Array, gradient: Array, *velocity: Array) -> None:
     """Change one parameter's values, and its velocity if there is one."""
-    scratch = np.empty(min(BLOCK, values.size), values.dtype)
+    wide = np.promote_types(values.dtype, np.float32)
+    scratch = np.empty(min(BLOCK, values.size), wide)
     for slope, part, *speeds in _blocks(gradient, values, *velocity):
+        slope = slope.astype(wide, copy=False)
         if settings.weight_decay:
             slope = slope + settings.weight_decay * part
         for speed in speeds:
@@ -156,9 +174,10 @@ def numpy_sgd(settings: SGDSettings, values: Array, gradient: Array, *velocity: 
 def numpy_adam(settings: AdamSettings, values: Array, gradient: Array, first: Array, second: Array) -> None:
     """Change one parameter's values and both of its moments."""
     beta, beta_square = settings.betas
-    whole = np.empty(min(BLOCK, values.size), values.dtype)
+    whole = np.empty(min(BLOCK, values.size), first.dtype)
     for slope, part, mean, square in _blocks(gradient, values, first, second):
         scratch = whole[: part.size]
+        slope = slope.astype(first.dtype, copy=False)
         if settings.weight_decay:
             slope = slope + settings.weight_decay * part
         if settings.shrink != 1:
@@ -177,11 +196,11 @@ def numpy_adam(settings: AdamSettings, values: Array, gradient: Array, first: Ar
         part -= scratch
 
 
-def _all_by(change: Callable[..., None]) -> Callable[[Optimizer, Any], None]:
+def _all_by(change: Callable[..., None]) -> Callable[[Optimizer, Any, Sequence[int]], None]:
     """Return the rule that changes one parameter after the other."""
 
-    def rule(optimizer: Optimizer, settings: Any) -> None:
-        for part in optimizer.parts():
+    def rule(optimizer: Optimizer, settings: Any, indices: Sequence[int]) -> None:
+        for part in optimizer.parts(indices):
             change(settings, *part)
 
     return rule
@@ -228,14 +247,13 @@ class SGD(Optimizer):
     ) -> None:
         super().__init__(parameters, lr, weight_decay)
         self.momentum = _checked_rate("momentum", momentum)
-        self.velocity = [np.zeros_like(p.data) if self.momentum else None for p in self.parameters]
+        self.velocity = [_zeros_of_state(p) if self.momentum else None for p in self.parameters]
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
         settings = SGDSettings(float(self.lr), self.momentum, self.weight_decay)
         with region(STEP):
-            self._mark_changed()
-            _selected.get()[-1].sgd(self, settings)
+            _selected.get()[-1].sgd(self, settings, self._begin_step())
 
     def state_arrays(self) -> Iterator[Array]:
         """Yield the velocities."""
@@ -244,6 +262,8 @@ class SGD(Optimizer):
 
 class Adam(Optimizer):
     """Adam with bias correction (D. Kingma and J. Ba, arXiv:1412.6980); weight_decay is added to the gradient.
+
+    The bias corrections count the steps of each parameter for itself, those in which it had a gradient.
 
     Examples:
         >>> from tinytorch import Linear
@@ -270,25 +290,25 @@ class Adam(Optimizer):
             raise ValueError(f"betas must be two numbers, not {betas!r}")
         self.betas = _checked_rate("betas[0]", betas[0]), _checked_rate("betas[1]", betas[1])
         self.eps = _checked_size("eps", eps)
-        self.steps = 0
-        self.first = [np.zeros_like(p.data) for p in self.parameters]
-        self.second = [np.zeros_like(p.data) for p in self.parameters]
+        self.first = [_zeros_of_state(p) for p in self.parameters]
+        self.second = [_zeros_of_state(p) for p in self.parameters]
 
     def step(self) -> None:
         """Change every parameter that has a gradient."""
         with region(STEP):
-            self._step()
+            moved = self._begin_step()
+            for steps in sorted({self.steps[index] for index in moved}):
+                alike = [index for index in moved if self.steps[index] == steps]
+                _selected.get()[-1].adam(self, self._settings(steps), alike)
 
-    def _step(self) -> None:
-        self.steps += 1
-        root = math.sqrt(1 - self.betas[1] ** self.steps)
+    def _settings(self, steps: int) -> AdamSettings:
+        """Return the numbers of a step that is its parameters' ``steps``-th."""
+        root = math.sqrt(1 - self.betas[1] ** steps)
         lr = float(self.lr)
-        rate = lr / (1 - self.betas[0] ** self.steps) * root
+        rate = lr / (1 - self.betas[0] ** steps) * root
         decay = self.weight_decay
         shrink, added = (1 - lr * decay, 0.0) if self.decoupled else (1.0, decay)
-        settings = AdamSettings(self.betas, rate, self.eps * root, shrink, added)
-        self._mark_changed()
-        _selected.get()[-1].adam(self, settings)
+        return AdamSettings(self.betas, rate, self.eps * root, shrink, added)
 
     def state_arrays(self) -> Iterator[Array]:
         """Yield the two moments of every parameter."""

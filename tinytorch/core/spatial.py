@@ -13,7 +13,7 @@ from tinytorch.core.layers import checked_positive
 from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.random import Seed, generator_from, uniform
-from tinytorch.core.tensor import Tensor
+from tinytorch.core.tensor import Tensor, mark_changed
 
 Size = int | tuple[int, int]
 
@@ -91,17 +91,26 @@ class Conv2d(Module):
 
 @whole_numbers
 class _Pool(Module):
-    """Base of the windowed pools: kernel, stride (the kernel's by default) and padding."""
+    """Base of the windowed pools: kernel, stride (the kernel's by default) and padding.
+
+    ``stride`` stays as it was given, one number or two, and may be changed; ``strides`` are always two.
+    """
 
     def __init__(self, kernel_size: Size, stride: Size | None = None, padding: Size = 0) -> None:
         self.kernel_size = pair(kernel_size, "kernel_size")
-        self.stride = self.kernel_size if stride is None else pair(stride, "stride")
+        self.stride = kernel_size if stride is None else stride
+        pair(self.stride, "stride")
         self.padding = pair(padding, "padding", 0)
         if any(2 * pad > kernel for pad, kernel in zip(self.padding, self.kernel_size, strict=True)):
             raise ValueError(f"padding must be at most half of kernel_size {self.kernel_size}, not {self.padding}")
 
+    @property
+    def strides(self) -> tuple[int, int]:
+        """Stride along rows and columns."""
+        return pair(self.stride, "stride")
+
     def _described(self) -> str:
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+        return f"kernel_size={self.kernel_size}, stride={self.strides}, padding={self.padding}"
 
 
 class MaxPool2d(_Pool):
@@ -121,7 +130,7 @@ class MaxPool2d(_Pool):
         """Return (N, C, oh, ow) of (N, C, H, W), and of one image without N alike."""
         if x.ndim == 3:
             return _one_of(self.forward(x.reshape(1, *x.shape)))
-        return apply(ops.max_pool2d, x, kernel=self.kernel_size, stride=self.stride, padding=self.padding)
+        return apply(ops.max_pool2d, x, kernel=self.kernel_size, stride=self.strides, padding=self.padding)
 
 
 class AvgPool2d(_Pool):
@@ -140,7 +149,7 @@ class AvgPool2d(_Pool):
         """Return (N, C, oh, ow) of (N, C, H, W), and of one image without N alike."""
         if x.ndim == 3:
             return _one_of(self.forward(x.reshape(1, *x.shape)))
-        return apply(ops.avg_pool2d, x, kernel=self.kernel_size, stride=self.stride, padding=self.padding)
+        return apply(ops.avg_pool2d, x, kernel=self.kernel_size, stride=self.strides, padding=self.padding)
 
 
 @whole_numbers
@@ -183,7 +192,7 @@ class BatchNorm2d(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return the normalized input, of the same shape."""
         if not self.training:
-            mean, variance = self.running_mean.data, self.running_var.data
+            mean, variance = self.running_mean._data, self.running_var._data
             return apply(ops.batch_norm, x, self.weight, self.bias, mean, variance, epsilon=self.eps)
         statistics: list[Array] = []
         output = apply(ops.batch_norm, x, self.weight, self.bias, epsilon=self.eps, statistics=statistics)
@@ -193,8 +202,10 @@ class BatchNorm2d(Module):
     def follow(self, statistics: Sequence[Array]) -> None:
         """Move the running mean and variance towards those of a batch, by ``momentum``."""
         for running, batch in zip((self.running_mean, self.running_var), statistics, strict=True):
-            running.data *= 1 - self.momentum
-            running.data += self.momentum * batch
+            values = running._data
+            values *= 1 - self.momentum
+            values += self.momentum * batch
+            mark_changed((values,))
 
     def _described(self) -> str:
         return f"{self.weight.shape[0]}, eps={self.eps}, momentum={self.momentum}"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,15 @@ from tinytorch.core.op import Array, Implementation, Op, Saved, Shape, Spec
 _recorded = count()
 #: Arrays that were changed in place, by id, and the number of the last change of each.
 _changed: dict[int, tuple[weakref.ref[Array], int]] = {}
+#: Recorded ops whose backward may still run.
+_waiting: set[weakref.ref[Node]] = set()
+#: Arrays that were handed out while ops waited for their backward, by id: each, when, and its checksum at that time.
+_lent: dict[int, tuple[weakref.ref[Array], int, int]] = {}
+#: Stands where a node's ``saved`` was, once backward has used it.
+USED: tuple[Any, ...] = ("used",)
 _new = object.__new__
+#: Axes of a reduction: one, several, or all of them (None).
+Axes = int | tuple[int, ...] | None
 #: dtypes that a gradient can have.
 _DIFFERENTIABLE = "f"
 
@@ -26,22 +34,48 @@ _DIFFERENTIABLE = "f"
 def mark_changed(arrays: Iterable[Array]) -> None:
     """Say that elements of ``arrays`` are others from now on: a backward that needs the old ones raises.
 
-    An optimizer's step, `Module.load_state_dict` and ``tensor.data += 1`` say so themselves. What writes into an array
-    through NumPy, as ``tensor.data[...] = 0`` does, is not seen.
+    An optimizer's step, `Module.load_state_dict` and ``tensor.data += 1`` say so themselves. Writing into an array that
+    ``data`` or ``numpy()`` returned after the forward, as ``tensor.data[...] = 0`` does, is seen by its checksum. Not
+    seen is a write into an array that the program has had since before the forward.
     """
     number = next(_recorded)
     for array in arrays:
-        key = id(array)
-        found = _changed.get(key)
-        _changed[key] = (found[0] if found else weakref.ref(array, partial(_changed.pop, key)), number)
+        _lent.pop(id(array), None)
+        _mark(array, number)
+
+
+def _mark(array: Array, number: int) -> None:
+    key = id(array)
+    found = _changed.get(key)
+    reference = found[0] if found else weakref.ref(array, partial(_changed.pop, key))
+    _changed[key] = (reference, max(number, found[1]) if found else number)
+
+
+def _lend(array: Array) -> None:
+    """Note what ``array`` holds now; if it held something else when it was noted before, it changed since then."""
+    key, checksum = id(array), crc32(np.ascontiguousarray(array).data)
+    noted = _lent.get(key)
+    if noted and noted[2] != checksum:
+        _mark(array, noted[1])
+    _lent[key] = (weakref.ref(array, partial(_lent.pop, key)), next(_recorded), checksum)
 
 
 def changes_after(number: int) -> list[tuple[Array, int]]:
     """Return the arrays that were changed in place after the op of that number was recorded, and when."""
+    for reference, _, _ in tuple(_lent.values()):
+        lent = reference()
+        if lent is not None:
+            _lend(lent)
     if not _changed:
         return []
     found = [(reference(), when) for reference, when in tuple(_changed.values()) if when > number]
     return [(array, when) for array, when in found if array is not None]
+
+
+def forget_lent() -> None:
+    """Forget the arrays that were handed out, once no op waits for its backward any more."""
+    if not _waiting:
+        _lent.clear()
 
 
 class Node:
@@ -53,7 +87,19 @@ class Node:
     the recorded ops of the process.
     """
 
-    __slots__ = ("_specs", "implementation", "needs", "number", "op", "operands", "params", "path", "saved", "sources")
+    __slots__ = (
+        "__weakref__",
+        "_specs",
+        "implementation",
+        "needs",
+        "number",
+        "op",
+        "operands",
+        "params",
+        "path",
+        "saved",
+        "sources",
+    )
 
     def __init__(
         self,
@@ -67,6 +113,8 @@ class Node:
         path: str = "",
         specs: tuple[Spec, ...] | None = None,
     ) -> None:
+        self.saved = saved
+        _waiting.add(weakref.ref(self, _waiting.discard))  # it goes with the node, without a frame of Python
         self.number = next(_recorded)
         self.op = op
         self.implementation = implementation
@@ -78,9 +126,17 @@ class Node:
             self.operands.append((array.shape, array.dtype) if isinstance(array, np.ndarray) else None)
         self.needs = tuple(needs)
         self._specs = specs
-        self.saved = saved
         self.params = params
         self.path = path
+        if _lent:
+            for array in arrays:
+                if id(array) in _lent:
+                    _lend(array)
+
+    def use_up(self) -> None:
+        """Let go of what the forward saved, once the backward has run."""
+        self.saved, self.sources = USED, []
+        _waiting.discard(weakref.ref(self))
 
     @property
     def specs(self) -> tuple[Spec, ...]:
@@ -125,7 +181,7 @@ class Tensor:
 
     def __init__(self, data: Any, requires_grad: bool = False, dtype: npt.DTypeLike | None = None) -> None:
         if isinstance(data, Tensor):
-            data = data.data
+            data = data._data
         try:
             array = np.asarray(data)
         except (TypeError, ValueError) as error:
@@ -171,7 +227,12 @@ class Tensor:
                 mark_changed((array,))
             self._data = array
 
-        data = property(attrgetter("_data"), _put, doc="The array of the elements.")
+        def _get(self) -> Array:
+            if _waiting:
+                _lend(self._data)
+            return self._data
+
+        data = property(_get, _put, doc="The array of the elements.")
 
     @property
     def shape(self) -> Shape:
@@ -200,7 +261,7 @@ class Tensor:
 
     def numpy(self) -> Array:
         """Return the array itself, not a copy."""
-        return self._data
+        return self.data
 
     def item(self) -> float | int:
         """Return the only element as a Python number.
@@ -212,6 +273,21 @@ class Tensor:
             raise ValueError(f"item() needs a tensor of one element, not one of shape {self.shape}")
         value: float | int = self._data.item()
         return value
+
+    def holding(self, values: Any) -> Array:
+        """Return ``values`` in this tensor's dtype; floats may be rounded.
+
+        Raises:
+            ValueError: if one cannot be held: a fraction or a number out of range by whole numbers, or a number beyond
+                the largest one by floats.
+        """
+        array = np.asarray(values)
+        with np.errstate(all="ignore"):
+            made = array.astype(self.dtype, copy=False)
+            held = np.isfinite(made) | ~np.isfinite(array) if self.dtype.kind == "f" else made == array
+        if not held.all():
+            raise ValueError(f"must hold numbers that {self.dtype} can hold, but one is {array[~held].flat[0]}")
+        return made
 
     def detach(self) -> Tensor:
         """Return a Tensor of the same array that does not know how it was made."""
@@ -237,6 +313,27 @@ class Tensor:
 
     def __len__(self) -> int:
         return len(self._data)
+
+    def __bool__(self) -> bool:
+        if self._data.size != 1:
+            raise ValueError(
+                f"a tensor of shape {self.shape} is not true or false as a whole: ask (x != 0).any() or (x != 0).all()"
+            )
+        return bool(self._data)
+
+    def __int__(self) -> int:
+        return int(self._data)
+
+    def __float__(self) -> float:
+        return float(self._data)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self.ndim:
+            raise TypeError("a tensor without axes holds one number and cannot be iterated over: call item()")
+        return map(self.__getitem__, range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         return np.array(self._data, dtype=dtype, copy=copy)
@@ -268,11 +365,18 @@ class Tensor:
     def __neg__(self) -> Tensor:
         return dispatch.apply(ops.negative, self)
 
-    def __pow__(self, exponent: float) -> Tensor:
+    def __abs__(self) -> Tensor:
+        return dispatch.apply(ops.absolute, self)
+
+    def __pow__(self, exponent: Any) -> Tensor:
         if not isinstance(exponent, (int, float, np.number)):
-            raise TypeError(f"exponent must be one number, not {type(exponent).__name__}: use exp and log for others")
+            exponents = exponent if isinstance(exponent, Tensor) else np.asarray(exponent)
+            return dispatch.apply(ops.powers, self, exponents)
         exponent = exponent.item() if isinstance(exponent, np.number) else exponent
         return dispatch.apply(ops.power, self, exponent=exponent)
+
+    def __rpow__(self, base: Any) -> Tensor:
+        return dispatch.apply(ops.powers, base if isinstance(base, (int, float, np.number)) else np.asarray(base), self)
 
     def __matmul__(self, other: Any) -> Tensor:
         return dispatch.apply(ops.matmul, self, other)
@@ -282,27 +386,27 @@ class Tensor:
 
     def __getitem__(self, index: Any) -> Tensor:
         if isinstance(index, tuple):
-            index = tuple([part.data if isinstance(part, Tensor) else part for part in index])
-        return dispatch.apply(ops.getitem, self, index=index.data if isinstance(index, Tensor) else index)
+            index = tuple([part._data if isinstance(part, Tensor) else part for part in index])
+        return dispatch.apply(ops.getitem, self, index=index._data if isinstance(index, Tensor) else index)
 
     # Comparisons have no gradient, so they are plain NumPy and make no op.
     def __eq__(self, other: object) -> Any:
-        return self._data == (other.data if isinstance(other, Tensor) else other)
+        return self._data == (other._data if isinstance(other, Tensor) else other)
 
     def __ne__(self, other: object) -> Any:
-        return self._data != (other.data if isinstance(other, Tensor) else other)
+        return self._data != (other._data if isinstance(other, Tensor) else other)
 
     def __le__(self, other: Any) -> Any:
-        return self._data <= (other.data if isinstance(other, Tensor) else other)
+        return self._data <= (other._data if isinstance(other, Tensor) else other)
 
     def __ge__(self, other: Any) -> Any:
-        return self._data >= (other.data if isinstance(other, Tensor) else other)
+        return self._data >= (other._data if isinstance(other, Tensor) else other)
 
     def __lt__(self, other: Any) -> Any:
-        return self._data < (other.data if isinstance(other, Tensor) else other)
+        return self._data < (other._data if isinstance(other, Tensor) else other)
 
     def __gt__(self, other: Any) -> Any:
-        return self._data > (other.data if isinstance(other, Tensor) else other)
+        return self._data > (other._data if isinstance(other, Tensor) else other)
 
     __hash__ = object.__hash__
 
@@ -326,31 +430,51 @@ class Tensor:
         """Return the hyperbolic tangent of each element."""
         return dispatch.apply(ops.tanh, self)
 
-    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the sum over ``axis``, or over all."""
-        return dispatch.apply(ops.sum_, self, axis=axis, keepdims=keepdims)
+    def sum(
+        self, axis: Axes = None, keepdims: bool = False, *, dtype: npt.DTypeLike | None = None, out: None = None
+    ) -> Tensor:
+        """Return the sum over ``axis``, or over all; ``np.sum(x)`` calls this."""
+        return self._reduced(ops.sum_, axis, keepdims, dtype, out)
 
-    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Return the mean over ``axis``, or over all."""
-        return dispatch.apply(ops.mean, self, axis=axis, keepdims=keepdims)
+    def mean(
+        self, axis: Axes = None, keepdims: bool = False, *, dtype: npt.DTypeLike | None = None, out: None = None
+    ) -> Tensor:
+        """Return the mean over ``axis``, or over all; ``np.mean(x)`` calls this."""
+        return self._reduced(ops.mean, axis, keepdims, dtype, out)
 
-    def max(self, axis: int | None = None, keepdims: bool = False) -> Tensor:
-        """Return the maximum over ``axis``, or over all; ties share the gradient equally."""
-        return dispatch.apply(ops.max_, self, axis=axis, keepdims=keepdims)
+    def max(self, axis: Axes = None, keepdims: bool = False, *, out: None = None) -> Tensor:
+        """Return the maximum over ``axis``, or over all; ties share the gradient equally. ``np.max(x)`` calls this."""
+        return self._reduced(ops.max_, axis, keepdims, None, out)
+
+    def _reduced(self, op: Op, axis: Axes, keepdims: bool, dtype: npt.DTypeLike | None, out: None) -> Tensor:
+        if out is not None:
+            raise TypeError("out must be left out: a reduction of a Tensor returns a new one")
+        return dispatch.apply(op, self if dtype is None else self.astype(dtype), axis=axis, keepdims=keepdims)
 
     def reshape(self, *shape: int | Sequence[int]) -> Tensor:
         """Return a view (a copy where none is possible) with ``shape``; one length may be -1."""
         lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         return dispatch.apply(ops.reshape, self, shape=tuple(lengths))
 
-    def transpose(self, *axes: int) -> Tensor:
-        """Return a view with ``axes`` in this order; with two axes, of more, these two swapped; none: reversed."""
-        if len(axes) == 2 and self.ndim != 2:
+    def transpose(self, *axes: int | Sequence[int] | None) -> Tensor:
+        """Return a view with two axes swapped, or with all axes in another order.
+
+        ``transpose(-2, -1)`` swaps two axes, as in PyTorch. Three or more numbers are the new order, as in NumPy, and
+        so are those of one tuple. Without axes the order is reversed.
+
+        Examples:
+            >>> import numpy as np
+            >>> from tinytorch import Tensor
+            >>> x = Tensor(np.zeros((2, 3, 4)))
+            >>> x.transpose(-2, -1).shape, x.transpose(2, 0, 1).shape, x.transpose((2, 0, 1)).shape, x.transpose().shape
+            ((2, 4, 3), (4, 2, 3), (4, 2, 3), (4, 3, 2))
+        """
+        order: Any = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], Sequence)) else axes
+        if len(axes) == 2:
             order = list(range(self.ndim))
             first, second = axes
             order[first], order[second] = order[second], order[first]
-            axes = tuple(order)
-        return dispatch.apply(ops.transpose, self, axes=axes or tuple(reversed(range(self.ndim))))
+        return dispatch.apply(ops.transpose, self, axes=tuple(order or reversed(range(self.ndim))))
 
     @property
     def T(self) -> Tensor:  # noqa: N802 - NumPy's name

@@ -72,5 +72,10 @@ def test_bad_arguments_are_named() -> None:
     for taught, labels, named in ((TAUGHT[:1], LABELS, "teacher_logits"), (TAUGHT, np.full((4, 5), -1), "position")):
         with pytest.raises(ValueError, match=named):
             distillation.distillation_loss(Tensor(LOGITS), taught, labels)
+    for wrong in (np.nan, np.inf):
+        taught = TAUGHT.copy()
+        taught[1, 1, 1] = wrong
+        with pytest.raises(ValueError, match="teacher_logits"):
+            distillation.distillation_loss(Tensor(LOGITS), taught, LABELS)
     with pytest.raises(ValueError, match="labels"):
         distillation.fit(np.ones((3, INPUTS), np.float32), np.zeros(2, int), AdamW(STUDENT.parameters()), 1)

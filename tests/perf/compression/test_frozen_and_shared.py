@@ -18,11 +18,13 @@ from tinytorch.perf.compression import (
     hold_zeros,
     low_rank_model,
     magnitude_prune,
+    mask_units,
     n_m_prune,
+    remove_units,
     sparse_model,
     structured_prune,
 )
-from tinytorch.perf.quantization import quantize_model
+from tinytorch.perf.quantization import prepare_training, quantize_model
 
 MADE: dict[str, Callable[[Any], Module]] = {
     "magnitude": lambda model: magnitude_prune(model, 0.5),
@@ -78,9 +80,72 @@ def test_layers_that_share_a_weight_share_what_it_becomes_and_count_it_once(
     assert sum(int((each.data == 0).sum()) for each in made.parameters() if each.ndim == 2) == zeros
 
 
-@pytest.mark.parametrize(
-    "make", [lambda m: magnitude_prune(m, 0.5, keep=["2"]), lambda m: structured_prune(m, 0.5)], ids=["kept", "cut"]
-)
-def test_what_would_tear_a_shared_weight_apart_is_refused(make: Callable[[Any], Any]) -> None:
+def test_layers_to_keep_must_be_all_that_share_a_weight() -> None:
     with pytest.raises(ValueError, match="share"):
-        make(tied())
+        magnitude_prune(tied(), 0.5, keep=["2"])
+
+
+def tied_biases() -> Sequential:
+    model = Sequential(Linear(8, 8, seed=0), ReLU(), Linear(8, 8, seed=1), ReLU(), Linear(8, 4, seed=2))
+    model[2].bias = model[0].bias
+    return model
+
+
+def tied_norms() -> Sequential:
+    def block(seed: int) -> list[Module]:
+        return [Conv2d(3, 3, 3, padding=1, seed=seed), BatchNorm2d(3), ReLU()]
+
+    model = Sequential(*block(0), *block(1), Conv2d(3, 2, 3, seed=2))
+    for name in ("weight", "running_mean"):
+        setattr(model[4], name, getattr(model[1], name))
+    return model
+
+
+@pytest.mark.parametrize("change", [remove_units, mask_units])
+@pytest.mark.parametrize("make", [tied, tied_biases, tied_norms])
+def test_units_of_layers_that_share_a_tensor_are_neither_removed_nor_masked(
+    make: Callable[[], Sequential], change: Callable[..., Any]
+) -> None:
+    """What is shared would lose rows in the other layer, too, or hold two different things."""
+    with pytest.raises(ValueError, match="share"):
+        change(make(), {"0": [1]})
+    change(make(), {"0": []})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda m: low_rank_model(m, 0.25),
+        lambda m: sparse_model(m, 0.0),
+        quantize_model,
+        lambda m: quantize_model(m, keep=["2"]),
+        lambda m: Sequential(*[getattr(each, "layer", each) for _, each in prepare_training(m).named_children()]),
+    ],
+    ids=["rank", "sparse", "codes", "codes and floats", "rounding"],
+)
+def test_layers_that_share_a_bias_share_it_afterwards(make: Callable[[Any], Any]) -> None:
+    model = tied_biases()
+    made = make(model)
+    assert made[0].bias is made[2].bias
+    assert made[0].bias is not model[0].bias
+    np.testing.assert_array_equal(made[0].bias.data, model[0].bias.data)
+
+
+def test_training_with_rounding_keeps_shared_weights_one() -> None:
+    made: Any = prepare_training(tied())
+    assert made[0].layer.weight is made[2].layer.weight
+
+
+@pytest.mark.parametrize(
+    "prune", [lambda m: magnitude_prune(m, 0.5), n_m_prune, hold_zeros], ids=["size", "2:4", "held"]
+)
+def test_dense_weights_are_not_loaded_into_pruned_ones(prune: Callable[[Any], Any]) -> None:
+    dense = Sequential(Linear(8, 8, seed=0))
+    zeroed = Sequential(Linear(8, 8, seed=0))
+    zeroed[0].weight.data[:4] = 0
+    pruned = prune(zeroed)
+    before = pruned.state_dict()
+    with pytest.raises(ValueError, match=r"state\['0.weight'\] must be 0 where .* pruned"):
+        pruned.load_state_dict(dense.state_dict())
+    np.testing.assert_array_equal(pruned[0].weight.data, before["0.weight"])
+    pruned.load_state_dict(before)

@@ -138,6 +138,46 @@ def test_what_cannot_be_known_is_left_alone() -> None:
             structured_prune(model)
 
 
+class Whole(Module):
+    """Calls the Sequential that it holds."""
+
+    def __init__(self) -> None:
+        self.body = Sequential(Linear(3, 6, seed=0), activations.ReLU(), Linear(6, 3, seed=1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.body.train(self.training)
+        return x + self.body(x)
+
+
+class Picked(Whole):
+    """Reads what a layer in the middle of its Sequential makes."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.body[1](self.body[0](x))
+        return inner.sum() + self.body[2](inner)
+
+
+class Looped(Whole):
+    """Runs over the layers of its Sequential."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in self.body:
+            x = layer(x)
+        return x
+
+
+class Opened(Whole):
+    """Takes the list of layers out of its Sequential."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.body.layers[0](x)
+
+
+@pytest.mark.parametrize(("kind", "groups"), [(Whole, ["body.0"]), (Picked, []), (Looped, []), (Opened, [])])
+def test_a_sequential_that_a_module_takes_apart_is_left_whole(kind: type[Module], groups: list[str]) -> None:
+    assert [*unit_groups(Sequential(kind(), Linear(3, 2)))] == ([f"0.{name}" for name in groups])
+
+
 def test_a_smaller_model_is_a_model() -> None:
     """It trains, keeps the masks it had, quantizes, and generates with a cache."""
     model: Any = structured_prune(magnitude_prune(make("gpt"), 0.5), 0.5)

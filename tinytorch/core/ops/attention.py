@@ -50,6 +50,9 @@ def _forward(q: Array, k: Array, v: Array, output: Array, causal: bool, scores: 
     """
     batch, heads, queries, depth = q.shape
     keys = k.shape[2]
+    if not q.size or not keys:  # of no keys the weighted sum is 0
+        output[...] = 0
+        return q, np.zeros((batch, heads, queries, 1), q.dtype)
     scaled = q * q.dtype.type(1 / math.sqrt(depth))
     mask = causal_mask(queries, keys, q.dtype) if causal and queries > 1 else None
     ones = np.ones(keys, q.dtype)
@@ -85,6 +88,11 @@ def _backward(
     """Fill ``down`` = gradients of q, k and v (views of (B, H, T, D)) where not None; ``q`` is the scaled one."""
     down_q, down_k, down_v = down
     batch, heads, queries, depth = q.shape
+    if not q.size or not k.shape[2]:
+        for each in down:
+            if each is not None:
+                each[...] = 0
+        return
     # With weights w = scores * inverse: dv = w^T g; ds = w * (g v^T - rowsum(g * output)).
     scaled = gradient * inverse
     along = np.einsum("bhtd,bhtd->bht", scaled, output)[..., None]
@@ -175,8 +183,8 @@ def _work(batch: int, heads: int, queries: int, keys: int, depth: int, call: Cal
 
     The whole square of scores is computed and counted, also where the mask hides half of it.
     """
-    product = batch * heads * queries * keys * depth
-    scores, outputs = product // depth, product // keys if keys else 0
+    scores, outputs = batch * heads * queries * keys, batch * heads * queries * depth
+    product = scores * depth
     if call.phase == "forward":
         return Work(2 * product, 5 * scores + 2 * outputs)
     needs = (True, True, True) if all_needed else call.needs

@@ -180,6 +180,22 @@ def _power_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owne
     return (exponent * x ** (exponent - 1) * gradient,)
 
 
+def _powers_forward(keep: bool, x: Any, exponents: Any) -> tuple[Array, Saved]:
+    output = np.power(x, exponents)
+    return output, (x, exponents, output) if keep else ()
+
+
+def _powers_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    x, exponents, output = saved
+    # 0**y is flat in y, where the logarithm of 0 is infinite, and x**0 is flat in x, where 0 * 0**-1 is not a number.
+    logarithm = np.log(np.where(x == 0, 1, x)) if needs[1] else 0
+    slope = exponents * np.power(x, np.where(exponents == 0, 1, exponents) - 1) if needs[0] else 0
+    return (
+        unbroadcast(gradient * slope, np.shape(x)) if needs[0] else None,
+        unbroadcast(gradient * output * logarithm, np.shape(exponents)) if needs[1] else None,
+    )
+
+
 def _exp_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     output = np.exp(as_floating(x))
     return output, (output,) if keep else ()
@@ -344,7 +360,7 @@ def _maximum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], ow
 
 
 def _where_forward(keep: bool, condition: Array, a: Any, b: Any) -> tuple[Array, Saved]:
-    return np.where(condition, a, b), (np.asarray(condition, bool), np.shape(a), np.shape(b)) if keep else ()
+    return np.where(condition, a, b), (np.array(condition, bool), np.shape(a), np.shape(b)) if keep else ()
 
 
 def _where_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
@@ -379,6 +395,8 @@ multiply = Op("multiply", _multiply_forward, _multiply_backward, per_element(1))
 divide = Op("divide", _divide_forward, _divide_backward, per_element(1, 2))
 negative = Op("negative", _negative_forward, _negative_backward, per_element(1), gradient_only)
 power = Op("power", _power_forward, _power_backward, per_element(1, 3))
+#: x to the power of each of ``exponents``; `power` has one exponent.
+powers = Op("powers", _powers_forward, _powers_backward, per_element(1, 3))
 exp = Op("exp", _exp_forward, _exp_backward, per_element(1))
 log = Op("log", _log_forward, _log_backward, per_element(1))
 sqrt = Op("sqrt", _sqrt_forward, _sqrt_backward, per_element(1, 2))

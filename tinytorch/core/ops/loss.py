@@ -39,7 +39,7 @@ def _cross_entropy_forward(
             f"target must be integers of shape {logits.shape[:-1]} for logits of shape {logits.shape}, "
             f"not {target.dtype} of shape {target.shape}"
         )
-    rows, labels = widened(as_floating(logits)).reshape(-1, classes), target.reshape(-1)
+    rows, labels = widened(as_floating(logits)).reshape(-1, classes), target.flatten()  # a copy, for the backward
     counted = None if ignore_index is None else labels != ignore_index
     if counted is not None:
         labels = np.where(counted, labels, 0)

@@ -113,12 +113,17 @@ def _batch_norm_forward(
     dtype, wide = _dtypes(x, weight)
     rows = maps.reshape(-1, maps.shape[-1]).astype(wide, copy=False)
     own = mean is None or variance is None
+    if own and len(rows) == 1:
+        raise ValueError(
+            f"batch_norm needs at least two elements of each channel to take their variance, but the input's shape is "
+            f"{x.shape}: give it more images, or call eval()"
+        )
     if own:
         mean = column_sums(rows) / wide.type(len(rows))
         centred = rows - mean
         variance = column_sums(centred, centred) / wide.type(len(rows))
         if statistics is not None:
-            statistics += [mean, variance * (len(rows) / max(len(rows) - 1, 1))]
+            statistics += [mean, variance * (len(rows) / (len(rows) - 1))]
     assert variance is not None
     inverse = 1 / np.sqrt(variance + wide.type(epsilon))
     if not own:  # constants of the channel fold into one factor and one shift

@@ -72,6 +72,8 @@ def _max_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned:
 def softmax_of(x: Array, axis: int) -> Array:
     """Return exp(x) / sum(exp(x)) along ``axis`` in a new array, shifted by the maximum against overflow."""
     x = as_floating(x)
+    if not x.size:  # of nothing there is no maximum
+        return x.copy()
     kept = widened(x)
     output = np.subtract(kept, kept.max(axis=axis, keepdims=True))
     np.exp(output, out=output)
@@ -93,6 +95,8 @@ def _softmax_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], ow
 
 def _log_softmax_forward(keep: bool, x: Array, *, axis: int = -1) -> tuple[Array, Saved]:
     x = as_floating(x)
+    if not x.size:
+        return x.copy(), (x, axis) if keep else ()
     kept = widened(x)
     output = kept - kept.max(axis=axis, keepdims=True)
     output -= np.log(sums_along(np.exp(output), axis, True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,14 @@ def _transpose_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], 
 
 
 def _getitem_forward(keep: bool, x: Array, *, index: Any) -> tuple[Array, Saved]:
-    return x[index], (x.shape, index) if keep else ()
+    return x[index], (x.shape, kept_index(index)) if keep else ()
+
+
+def kept_index(index: Any) -> Any:
+    """Return an index for the backward: copies of what the program may write into until then."""
+    if isinstance(index, tuple):
+        return tuple([kept_index(part) for part in index])
+    return copy.deepcopy(index) if isinstance(index, (np.ndarray, list)) else index
 
 
 def _getitem_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
@@ -89,7 +97,7 @@ def _embedding_forward(keep: bool, indices: Array, table: Array) -> tuple[Array,
         raise IndexError(
             f"embedding indices must lie in 0..{len(table) - 1}, but run from {indices.min()} to {indices.max()}"
         )
-    return table.take(indices, axis=0), (indices, table.shape) if keep else ()
+    return table.take(indices, axis=0), (indices.copy(), table.shape) if keep else ()
 
 
 def _embedding_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

@@ -10,7 +10,7 @@ from tinytorch.core.activations import GELU, ReLU
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear
-from tinytorch.core.module import Module, Sequential
+from tinytorch.core.module import Module, Sequential, check_module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import FeedForward, TransformerBlock
 from tinytorch.perf.ops.fused import Activation, fused_linear
@@ -93,6 +93,7 @@ def fuse(model: Module, *, frozen: bool = False) -> Module:
         >>> len(p.key_averages()), np.allclose(y.numpy(), model(x).numpy(), atol=1e-6)
         (1, True)
     """
+    check_module(model)
     if frozen:
         from tinytorch.perf.acceleration.plans import Planned  # imports Numba, which takes long
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.dispatch import Observer, is_observed, observed_by, unobserved
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, check_module
 from tinytorch.core.op import Array, Backward, Call, Forward, Saved
 from tinytorch.core.ops import batch_norm
 from tinytorch.core.optimizers import Optimizer, step_rules
@@ -249,6 +249,7 @@ def plan_step(model: Module, loss: _Loss, optimizer: Optimizer, inputs: Any, tar
         >>> step(*batch) < first
         True
     """
+    check_module(model)
     x, y = _array(inputs), _array(targets)
     with unobserved(), accelerated():
         with undisturbed(model):

@@ -18,7 +18,7 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import is_observed, no_grad, unobserved
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, check_module
 from tinytorch.core.op import Array, Op, Shape
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, undisturbed
@@ -378,7 +378,7 @@ def plan(model: Module, *examples: Any) -> ModulePlan:
 
     Raises:
         ValueError: if an example holds nothing or one is missing, or the plan computes something else than the model.
-        TypeError: if the model returns no Tensor.
+        TypeError: if ``model`` is no Module, or returns no Tensor.
 
     Examples:
         >>> import numpy as np
@@ -394,6 +394,7 @@ def plan(model: Module, *examples: Any) -> ModulePlan:
 
 def _made(model: Module, examples: Sequence[Any], constants: Constants) -> ModulePlan:
     """Return a plan that prepares what it needs among ``constants``, where other plans of the model may find it."""
+    check_module(model)
     inputs = _checked_examples(model, examples)
     with undisturbed(model), evaluating(model), unobserved():
         made = _planned(model, inputs, constants)

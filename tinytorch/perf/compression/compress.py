@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.core.dispatch import no_grad
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, check_module
 from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.compression.low_rank import low_rank_model
 from tinytorch.perf.compression.pruning import magnitude_prune, n_m_prune
@@ -234,6 +234,7 @@ def compress_model(
         >>> made.compression_ratio > 6
         True
     """
+    check_module(model)
     steps, tried, every = steps_of(config), model, [model]
     for step in steps:
         if not step.trains:

@@ -12,8 +12,9 @@ from tinytorch import models
 from tinytorch.core import ops
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.layers import as_indices
 from tinytorch.core.losses import CrossEntropyLoss
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, check_module
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
@@ -75,13 +76,14 @@ class KnowledgeDistillation:
     def distillation_loss(self, student_logits: Tensor, teacher_logits: Tensor | Array, labels: Any) -> Tensor:
         """Return the loss, shape (), of logits (..., classes) of both and labels.
 
-        Labels are integers (...), or one-hot (..., classes).
+        Labels are whole numbers (...), or one-hot (..., classes).
 
         Raises:
-            ValueError: if the shapes of the logits differ, labels of their shape are not one-hot, or no position
+            ValueError: if the shapes of the logits differ, the teacher's hold NaN or infinity (minus infinity rules a
+                class out), labels are no whole numbers or those of the logits' shape not one-hot, or no position
                 counts.
         """
-        taught = np.asarray(teacher_logits.data if isinstance(teacher_logits, Tensor) else teacher_logits)
+        taught = np.asarray(teacher_logits._data if isinstance(teacher_logits, Tensor) else teacher_logits)
         if taught.shape != student_logits.shape:
             raise ValueError(f"teacher_logits must have the student's shape {student_logits.shape}, not {taught.shape}")
         targets = _class_labels(labels, student_logits.shape)
@@ -93,7 +95,10 @@ class KnowledgeDistillation:
 
     def _divergence(self, logits: Tensor, taught: Array, counted: npt.NDArray[np.bool_]) -> Tensor:
         """Return the mean over counted positions of Σ p (ln p - ln q), in which a class of p = 0 counts 0."""
-        log_p = log_softmax(np.where(counted[..., None], taught, 0) / self.temperature)
+        taught = np.where(counted[..., None], taught, 0)
+        if not np.isfinite(taught.max(axis=-1)).all():
+            raise ValueError("teacher_logits must not hold NaN or infinity, but for minus infinity beside finite ones")
+        log_p = log_softmax(taught / self.temperature)
         weights = np.exp(log_p) * (counted / counted.sum())[..., None]
         if not counted.all():
             logits = apply(ops.where, counted[..., None], logits, 0.0)
@@ -105,7 +110,12 @@ class KnowledgeDistillation:
         return (taken * -1 * Tensor(weights.astype(logits.dtype))).sum() + entropy
 
     def teacher_logits(self, inputs: npt.NDArray[Any]) -> Array:
-        """Return the teacher's logits of all ``inputs``, a few at a time, without gradients."""
+        """Return the teacher's logits of all ``inputs``, a few at a time, without gradients.
+
+        Raises:
+            TypeError: if the teacher is no Module.
+        """
+        check_module(self.teacher, "teacher")
         with undisturbed(self.teacher), evaluating(self.teacher), no_grad():
             parts = [
                 self.teacher(models.as_input(inputs[first : first + _AT_A_TIME])).data
@@ -130,7 +140,7 @@ class KnowledgeDistillation:
 
         Args:
             inputs: examples (N, ...).
-            labels: integers (N, ...).
+            labels: whole numbers (N, ...), or one-hot.
             optimizer: of the student's parameters.
             epochs: passes over the examples.
             batch_size: examples of a step.
@@ -138,15 +148,19 @@ class KnowledgeDistillation:
             seed: of the order of the examples.
 
         Raises:
-            ValueError: if inputs and labels differ in length, or as `fit` of the framework does.
+            TypeError: if teacher or student is no Module.
+            ValueError: if inputs and labels differ in length, labels are no classes as in `distillation_loss`, or as
+                `fit` of the framework does.
         """
+        check_module(self.student, "student")
         if len(inputs) != len(labels) or not len(inputs):
             raise ValueError(f"labels must be as many as the {len(inputs)} inputs, at least one, not {len(labels)}")
         taught = self.teacher_logits(inputs)
+        targets = _class_labels(labels, taught.shape)
 
         def loss(logits: Tensor, chosen: Any) -> Tensor:
-            which = np.asarray(chosen.data if isinstance(chosen, Tensor) else chosen)
-            return self.distillation_loss(logits, taught[which], labels[which])
+            which = np.asarray(chosen._data if isinstance(chosen, Tensor) else chosen)
+            return self.distillation_loss(logits, taught[which], targets[which])
 
         # The targets of a batch are the numbers of its examples: by them the loss finds labels and teacher's logits.
         batches = DataLoader(inputs, np.arange(len(inputs)), batch_size=batch_size, shuffle=True, seed=seed)
@@ -157,9 +171,12 @@ class KnowledgeDistillation:
 
 def _class_labels(labels: Any, logits: tuple[int, ...]) -> npt.NDArray[Any]:
     """Return labels as integers; those of the logits' shape must have a single one in each row."""
-    targets = np.asarray(labels.data if isinstance(labels, Tensor) else labels)
+    targets = np.asarray(labels._data if isinstance(labels, Tensor) else labels)
     if targets.shape != logits:
-        return targets
+        try:
+            return as_indices(targets, "labels")
+        except TypeError as error:
+            raise ValueError(str(error)) from None
     if not (np.isin(targets, (0, 1)).all() and (targets.sum(axis=-1) == 1).all()):
         raise ValueError(f"labels of the logits' shape {logits} must be one-hot: a single 1 in each row, else 0")
     return np.asarray(targets.argmax(axis=-1), np.int64)

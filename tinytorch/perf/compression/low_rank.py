@@ -10,7 +10,7 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear
-from tinytorch.core.module import Module, Parameter
+from tinytorch.core.module import Module, Parameter, check_module
 from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.quantization.convert import replaced
@@ -156,6 +156,7 @@ def low_rank_model(model: Module, ranks: float | Mapping[str, int] = 0.5, keep: 
         >>> [type(layer).__name__ for _, layer in model.named_children()]
         ['LowRankLinear', 'Linear']
     """
+    check_module(model)
     layers = {name: each for name, each in model.named_modules() if type(each) is Linear}
     unknown = sorted({*keep, *(ranks if isinstance(ranks, Mapping) else ())} - layers.keys())
     if unknown:

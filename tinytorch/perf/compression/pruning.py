@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.core.layers import Linear
-from tinytorch.core.module import Module, Parameter
+from tinytorch.core.module import Module, Parameter, check_module
 from tinytorch.core.op import Array, Shape, whole_numbers
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
@@ -47,6 +47,21 @@ class MaskedParameter(Parameter):
             raise ValueError(f"pruned must have the shape {self.data.shape} of data, not {self.pruned.shape}")
         np.copyto(self.data, 0, where=self.pruned)
 
+    def holding(self, values: Any) -> Array:
+        """Do what `Tensor.holding` does.
+
+        Raises:
+            ValueError: also if a value is not 0 where the parameter is pruned.
+        """
+        made = super().holding(values)
+        count = np.count_nonzero(made[self.pruned])
+        if count:
+            raise ValueError(
+                f"must be 0 where the model's weight is pruned, but {count} of {made.size} values are not: load them "
+                "into the model that is not pruned yet, and prune it"
+            )
+        return made
+
     @property
     def grad(self) -> Array | None:
         """The gradient, zero where pruned; None before a backward."""
@@ -65,7 +80,12 @@ _GRADIENT: Any = vars(Tensor)["grad"]
 
 
 def prunable(model: Module) -> dict[str, Linear | Conv2d]:
-    """Return the linear and convolution layers of ``model`` by dotted name ("" if it is one itself)."""
+    """Return the linear and convolution layers of ``model`` by dotted name ("" if it is one itself).
+
+    Raises:
+        TypeError: if ``model`` is no Module.
+    """
+    check_module(model)
     return {name: module for name, module in model.named_modules() if isinstance(module, (Linear, Conv2d))}
 
 
@@ -302,7 +322,7 @@ def _place_bits(m: int) -> int:
 
 
 @whole_numbers
-def compact_n_m(weight: Array, n: int = 2, m: int = 4) -> CompactNM:
+def compact_n_m(weight: Tensor | Array, n: int = 2, m: int = 4) -> CompactNM:
     """Return the weight of a linear (in, out) or convolution (out, in, kh, kw) layer in compact form.
 
     Raises:
@@ -319,9 +339,12 @@ def compact_n_m(weight: Array, n: int = 2, m: int = 4) -> CompactNM:
         True
     """
     checked_n_m(n, m)
-    if weight.ndim not in (2, 4):
-        raise ValueError(f"weight must be that of a linear or convolution layer, not of shape {weight.shape}")
-    inner = _inputs_last(weight)
+    array = np.asarray(weight)
+    if array.ndim not in (2, 4) or array.dtype.kind != "f":
+        raise ValueError(
+            f"weight must be that of a linear or convolution layer, not {array.dtype} of shape {array.shape}"
+        )
+    inner = _inputs_last(array)
     if inner.shape[-1] % m:
         raise ValueError(f"m must divide the inputs, but {m} does not divide {inner.shape[-1]}")
     groups = inner.reshape(-1, m)
@@ -332,4 +355,4 @@ def compact_n_m(weight: Array, n: int = 2, m: int = 4) -> CompactNM:
     bits = _place_bits(m)
     flags = (places[..., None] >> np.arange(bits)[::-1]) & 1
     values = np.take_along_axis(groups, places, axis=1).astype(np.float32)
-    return CompactNM(values, np.packbits(flags.astype(np.uint8)), n, m, weight.shape)
+    return CompactNM(values, np.packbits(flags.astype(np.uint8)), n, m, array.shape)

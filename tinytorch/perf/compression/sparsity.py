@@ -9,7 +9,7 @@ import numpy as np
 
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear
-from tinytorch.core.module import Module, Parameter
+from tinytorch.core.module import Module, Parameter, check_module
 from tinytorch.core.op import Array, whole_numbers
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.ops.sparse import matrix_of, sparse_linear
@@ -112,6 +112,7 @@ def sparse_model(model: Module, least_sparsity: float | None = None) -> Module:
         >>> [type(layer).__name__ for _, layer in model.named_children()]
         ['SparseLinear']
     """
+    check_module(model)
     if least_sparsity is not None and not 0 <= least_sparsity <= 1:
         raise ValueError(f"least_sparsity must be a share from 0 to 1, not {least_sparsity!r}")
     made: dict[int, Module] = {}
@@ -164,6 +165,7 @@ def layer_sparsity(model: Module) -> list[LayerSparsity]:
         >>> [(row.name, row.weights, row.zeros) for row in layer_sparsity(model)]
         [('0.weight', 100, 50), ('1.weight', 40, 20)]
     """
+    check_module(model)
     rows = [
         LayerSparsity(name, each.size, each.size - int(np.count_nonzero(each.data)), each.nbytes)
         for name, each in model.named_parameters()

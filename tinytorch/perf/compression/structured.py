@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import copy
+import inspect
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ import numpy.typing as npt
 from tinytorch.core import activations, spatial
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.layers import Dropout, Flatten, Linear
-from tinytorch.core.module import Module, Parameter, Sequential
+from tinytorch.core.module import Module, Sequential, check_module
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
@@ -86,7 +89,11 @@ def unit_groups(model: Module) -> dict[str, UnitGroup]:
     Found are: a linear or convolution layer of a `Sequential` whose output reaches another one through activations,
     dropout, pools, batch norms and flattening alone; the inner neurons of a ``FeedForward``; the heads of a
     `MultiHeadAttention`. Left out are layers that stand in more than one place, grouped convolutions, and what a module
-    does in a forward of its own, as nobody can know who reads it. Layers of a `Sequential` must run in it alone.
+    does in a forward of its own, as nobody can know who reads it. So are the layers of a `Sequential` that a module
+    takes apart in its code, as ``self.body[0](x)`` or ``for layer in self.body`` do: they must run in it alone.
+
+    Raises:
+        TypeError: if ``model`` is no Module.
 
     Examples:
         >>> from tinytorch.models import mlp
@@ -94,11 +101,13 @@ def unit_groups(model: Module) -> dict[str, UnitGroup]:
         >>> [(name, group.kind, group.units) for name, group in unit_groups(mlp()).items()]
         [('1', 'neurons', 256), ('3', 'neurons', 128)]
     """
+    check_module(model)
+    apart = _taken_apart(model)
     uses = Counter(id(child) for _, module in model.named_modules() for _, child in module.named_children())
     inside = {id(child) for _, module in model.named_modules() if type(module) is Sequential for child in module}
     found: dict[str, UnitGroup] = {}
     for name, module in model.named_modules():
-        if type(module) is Sequential and id(module) not in inside:
+        if type(module) is Sequential and id(module) not in inside | apart:
             for group in _in_chain(list(_chain(module, name)), uses):
                 found[group.name] = group
         elif type(module) is FeedForward and not _shared(uses, module.expand, module.contract):
@@ -108,6 +117,35 @@ def unit_groups(model: Module) -> dict[str, UnitGroup]:
         elif type(module) is MultiHeadAttention and not _shared(uses, module.qkv, module.projection):
             found[name] = UnitGroup(name, "heads", module.num_heads, module, module.projection)
     return found
+
+
+def _taken_apart(model: Module) -> set[int]:
+    """Return the ids of Sequentials that modules hold and do more with than to call them."""
+    held = ((type(module), name, each) for _, module in model.named_modules() for name, each in vars(module).items())
+    return {id(each) for kind, name, each in held if type(each) is Sequential and name in _not_only_called(kind)}
+
+
+def _not_only_called(kind: type[Module]) -> frozenset[str]:
+    """Return the names of attributes that the code of a class does not only call, or read attributes of.
+
+    Nothing is known of a class without source, such as one that was typed into a prompt.
+    """
+    found: set[str] = set()
+    for base in kind.__mro__[: kind.__mro__.index(Module)]:
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        except (OSError, TypeError, SyntaxError):
+            continue
+        plain = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        plain |= {
+            id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr != "layers"
+        }
+        found |= {
+            node.attr
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in plain
+        }
+    return frozenset(found)
 
 
 def _shared(uses: Counter[int], *modules: Module) -> bool:
@@ -255,7 +293,7 @@ def remove_units(model: Model, removed: Units) -> Model:
 
     Raises:
         ValueError: if a group or unit is unknown, no unit of a group would be left, or a layer that would be cut shares
-            its weight with another.
+            its weight or bias with another.
 
     Examples:
         >>> import numpy as np
@@ -268,10 +306,7 @@ def remove_units(model: Model, removed: Units) -> Model:
         >>> np.allclose(smaller(x).numpy(), mask_units(model, units)(x).numpy(), atol=1e-5)
         True
     """
-    _check(unit_groups(model), removed)
-    smaller = copy.deepcopy(model)
-    groups = unit_groups(smaller)
-    _check_unshared(smaller, {name: groups[name] for name, units in removed.items() if units})
+    smaller, groups = _copied(model, removed)
     for name, units in removed.items():
         group = groups[name]
         kept = np.setdiff1d(np.arange(group.units), [*units])
@@ -293,7 +328,7 @@ def mask_units(model: Model, removed: Units) -> Model:
     checked against, and what saves nothing.
 
     Raises:
-        ValueError: if a group or unit is unknown, or no unit of a group would be left.
+        ValueError: as `remove_units` does.
 
     Examples:
         >>> from tinytorch.models import mlp
@@ -302,9 +337,7 @@ def mask_units(model: Model, removed: Units) -> Model:
         >>> model.parameters()[0].shape  # as large as before
         (64, 256)
     """
-    _check(unit_groups(model), removed)
-    masked = copy.deepcopy(model)
-    groups = unit_groups(masked)
+    masked, groups = _copied(model, removed)
     for name, units in removed.items():
         group, gone = groups[name], np.array([*units], np.intp)
         if isinstance(group.producer, MultiHeadAttention):
@@ -320,28 +353,35 @@ def mask_units(model: Model, removed: Units) -> Model:
     return masked
 
 
-def _check(groups: Mapping[str, UnitGroup], removed: Units) -> None:
+def _copied(model: Model, removed: Units) -> tuple[Model, dict[str, UnitGroup]]:
+    """Return a copy of the model and its groups, once it is known that the units can be taken out."""
+    copied = copy.deepcopy(model)
+    groups = unit_groups(copied)
     unknown = sorted(removed.keys() - groups.keys())
     if unknown:
         raise ValueError(f"removed must name groups of units, but {unknown} are not in {[*groups]}")
+    held = (each for _, module in copied.named_modules() for _, each in module._named_values())
+    holders = Counter(id(each) for each in held if isinstance(each, Tensor))
     for name, units in removed.items():
         count = groups[name].units
         if any(not 0 <= unit < count for unit in units) or len(set(units)) >= count:
             raise ValueError(f"removed must leave a unit of {name!r} and name units below {count}, not {sorted(units)}")
+        if units and any(holders[id(tensor)] > 1 for tensor in _cut(groups[name])):
+            raise ValueError(
+                f"keep must name {name!r}, whose layers share a weight or bias with another that stays whole"
+            )
+    return copied, groups
 
 
-def _check_unshared(model: Module, groups: Mapping[str, UnitGroup]) -> None:
-    holders = Counter(
-        id(value)
-        for _, module in model.named_modules()
-        for value in vars(module).values()
-        if isinstance(value, Parameter)
-    )
-    for name, group in groups.items():
-        heads = group.producer
-        cut = (heads.qkv, heads.projection) if isinstance(heads, MultiHeadAttention) else (heads, group.consumer)
-        if any(holders[id(product.weight)] > 1 for product in cut):
-            raise ValueError(f"keep must name {name!r}, whose layers share a weight with another that stays whole")
+def _cut(group: UnitGroup) -> list[Tensor | None]:
+    """Return the tensors that lose something when units of the group go."""
+    if isinstance(group.producer, MultiHeadAttention):
+        qkv, projection = group.producer.qkv, group.producer.projection
+        return [qkv.weight, qkv.bias, projection.weight]
+    cut: list[Tensor | None] = [group.producer.weight, group.producer.bias, group.consumer.weight]
+    for norm in group.norms:
+        cut += [norm.weight, norm.bias, norm.running_mean, norm.running_var]
+    return cut
 
 
 def _positions(units: Array, spread: int) -> Array:

@@ -126,13 +126,13 @@ class _Trace:
 
 
 def _max_pool(x: Any, module: MaxPool2d) -> Any:
-    if module.kernel_size == module.stride and module.padding == (0, 0):
+    if module.kernel_size == module.strides and module.padding == (0, 0):
         rows, columns = module.kernel_size
         cut = x[:, :, : x.shape[2] // rows * rows, : x.shape[3] // columns * columns]
         windows = cut.reshape(*x.shape[:2], cut.shape[2] // rows, rows, cut.shape[3] // columns, columns)
         return windows.max((3, 5))
     pads = [(0, 0), (0, 0), *((pad, pad) for pad in module.padding)]
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, *module.kernel_size), (1, 1, *module.stride), pads)
+    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, *module.kernel_size), (1, 1, *module.strides), pads)
 
 
 def scope(setting: str) -> AbstractContextManager[None]:

@@ -62,7 +62,7 @@ class _Graph:
                 return self.node("BatchNormalization", x, *weights, epsilon=model.eps)
             case MaxPool2d():
                 pads = [*model.padding, *model.padding]
-                return self.node("MaxPool", x, kernel_shape=model.kernel_size, strides=model.stride, pads=pads)
+                return self.node("MaxPool", x, kernel_shape=model.kernel_size, strides=model.strides, pads=pads)
             case ReLU():
                 return self.node("Relu", x)
             case GELU():

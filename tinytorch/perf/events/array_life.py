@@ -182,15 +182,15 @@ class ArrayLife(Observer):
                 for array in thing.state_arrays():
                     self._register(array, "optimizer")
             else:
-                self._register(thing.data, "parameters" if isinstance(thing, Parameter) else "inputs")
+                self._register(thing._data, "parameters" if isinstance(thing, Parameter) else "inputs")
                 self._follow_leaf(thing)
 
     def _follow_module(self, module: Module) -> None:
         for parameter in module.parameters():
-            self._register(parameter.data, "parameters")
+            self._register(parameter._data, "parameters")
             self._follow_leaf(parameter)
         for _, buffer in module.named_buffers():
-            self._register(buffer.data, "buffers")
+            self._register(buffer._data, "buffers")
         self._known_modules.update(each for _, each in module.named_modules())
 
     def _follow_leaf(self, leaf: Tensor) -> None:

@@ -214,7 +214,7 @@ def normalize(x: Any, weight: Any, bias: Any, epsilon: Any, output: Any, moments
     for c in range(channels):
         variance = sums[1, c] / rows
         inverse[c] = 1 / math.sqrt(variance + epsilon)
-        moments[2, c] = sums[1, c] / max(rows - 1, 1)
+        moments[2, c] = sums[1, c] / (rows - 1)
     for row in range(rows):
         values, made = line(x, row), line(output, row)
         for c in range(channels):
@@ -258,6 +258,7 @@ def _batch_norm_forward(
     fits = floats and x.ndim == 4 and x.size and weight.shape == bias.shape == x.shape[1:2]
     given = () if mean is None and variance is None else (mean, variance)
     fits = fits and (x.shape[1] > 1 or x.size <= SMALL)  # a single channel is done sooner along its rows
+    fits = fits and (bool(given) or x.size > x.shape[1])  # the reference refuses one element a channel
     if not fits or (given and (keep or mean is None or variance is None)):
         return ops.batch_norm.reference.forward(keep, x, weight, bias, *given, epsilon=epsilon, statistics=statistics)
     maps = channels_last(x)

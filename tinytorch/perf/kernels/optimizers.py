@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import addressof, c_char
 from functools import partial
 from itertools import cycle
@@ -130,13 +130,21 @@ class _Table:
 _tables: WeakKeyDictionary[Optimizer, _Table] = WeakKeyDictionary()
 
 
-def _step(optimizer: Optimizer, share: Any, ns: float, numbers: Any, reference: Callable[..., None]) -> None:
-    """Run ``share``, which takes ``ns`` an element, on what is float32 in C order, and ``reference`` on the others."""
+def _step(
+    optimizer: Optimizer, indices: Sequence[int], share: Any, ns: float, numbers: Any, reference: Callable[..., None]
+) -> None:
+    """Run ``share``, which takes ``ns`` an element, on what is float32 in C order, and ``reference`` on the others.
+
+    Both change the parameters at ``indices`` alone.
+    """
     arrays = [*map(_data, optimizer.parameters), *optimizer.state_arrays()]
     table = _tables.get(optimizer)
     if table is None or not table.holds(arrays):
         table = _tables[optimizer] = _Table(optimizer, arrays)
-    gradients, pieces = [parameter.grad for parameter in optimizer.parameters], table.pieces
+    gradients: list[Array | None] = [None] * len(optimizer.parameters)
+    for index in indices:
+        gradients[index] = optimizer.parameters[index].grad
+    pieces = table.pieces
     found = list(map(_address, gradients, table.sizes))
     table.places[:, 1] = found
     if 0 in found:
@@ -148,15 +156,15 @@ def _step(optimizer: Optimizer, share: Any, ns: float, numbers: Any, reference: 
     threads.split(share, len(pieces), ns * table.elements, pieces, table.places, np.array(numbers, np.float32))
 
 
-def _sgd(optimizer: Optimizer, settings: SGDSettings) -> None:
-    _step(optimizer, sgd_share, _SGD_NS, settings, partial(numpy_sgd, settings))
+def _sgd(optimizer: Optimizer, settings: SGDSettings, indices: Sequence[int]) -> None:
+    _step(optimizer, indices, sgd_share, _SGD_NS, settings, partial(numpy_sgd, settings))
 
 
-def _adam(optimizer: Optimizer, settings: AdamSettings) -> None:
+def _adam(optimizer: Optimizer, settings: AdamSettings, indices: Sequence[int]) -> None:
     (beta, beta_square), *rest = settings
     # What is fresh is taken from 1 before rounding: 1 - 0.999 in float32 is off by 1e-5.
     numbers = (beta, beta_square, 1 - beta, 1 - beta_square, *rest)
-    _step(optimizer, adam_share, _ADAM_NS, numbers, partial(numpy_adam, settings))
+    _step(optimizer, indices, adam_share, _ADAM_NS, numbers, partial(numpy_adam, settings))
 
 
 #: The steps of optimizers, compiled: float32 in C order; anything else runs in NumPy.

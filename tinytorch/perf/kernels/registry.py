@@ -19,6 +19,7 @@ AS_GOOD_IN_NUMPY: dict[Op, str] = {
     **dict.fromkeys((ops.add, ops.subtract, ops.multiply, ops.divide, ops.negative), _ONE_LOOP),
     **dict.fromkeys((ops.exp, ops.log, ops.sqrt), _ONE_LOOP),
     **dict.fromkeys((ops.reshape, ops.transpose), _A_VIEW),
+    ops.powers: "one loop over a function of the C library",
     ops.absolute: "one vectorized loop, and two backward",
     ops.maximum: "one vectorized loop; models have none whose gradient takes long",
     ops.where: "one loop at the speed of memory",

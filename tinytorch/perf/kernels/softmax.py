@@ -201,7 +201,7 @@ def _checked(logits: Array, target: Array, ignore_index: int | None) -> tuple[Ar
     """Return labels, which of them count (None for all) and how many do; None for input that the reference refuses."""
     if logits.shape[:-1] != target.shape or target.dtype.kind not in "iu" or not target.size:
         return None
-    labels = np.ascontiguousarray(target, np.int64).ravel()
+    labels = target.astype(np.int64).ravel()  # a copy, for the backward
     counted = None if ignore_index is None else labels != ignore_index
     if counted is not None:
         labels = labels * counted

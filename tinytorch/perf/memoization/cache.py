@@ -177,6 +177,9 @@ class KVCache:
     def get(self, layer_idx: int) -> tuple[Tensor, Tensor]:
         """Return keys and values of the positions counted so far, (batch_size, num_heads, seq_pos, head_dim) each.
 
+        They are views of the cache's own memory: the next sequence overwrites them, so copy what must stay. Those of a
+        `QuantizedKVCache` are arrays of their own.
+
         Raises:
             IndexError: if there is no such layer.
         """

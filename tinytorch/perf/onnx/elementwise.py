@@ -73,16 +73,23 @@ def _divide(node: Node) -> Runner:
     return run
 
 
+def _powers(x: Any, exponents: Any) -> Tensor:
+    """Return the powers in the dtype of x, as ONNX wants them whatever the exponents are."""
+    base, exponent = tensor_of(x), tensor_of(exponents)
+    if base.dtype.kind in "iu" and exponent.dtype.kind == "i" and (exponent.data < 0).any():
+        exponent = exponent.astype(np.float64)  # of whole numbers, what lies behind the point is cut off
+    made = apply(ops.powers, base, exponent)
+    return made if made.dtype == base.dtype else made.astype(base.dtype)
+
+
 def _power(node: Node) -> Runner:
     exponent = node.constant(1)
-    if exponent is not None and exponent.ndim == 0:
-        number = float(exponent)
-        return lambda x, exponents: (
-            apply(ops.power, x, exponent=number)
-            if tensor_of(x).dtype.kind == "f"
-            else apply(pointwise.powers, x, exponents)
-        )
-    return lambda x, exponents: apply(pointwise.powers, x, exponents)
+    if exponent is None or exponent.ndim:
+        return _powers
+    number = float(exponent)
+    return lambda x, exponents: (
+        apply(ops.power, x, exponent=number) if tensor_of(x).dtype.kind == "f" else _powers(x, exponents)
+    )
 
 
 def _clip(node: Node) -> Runner:

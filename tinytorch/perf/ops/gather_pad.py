@@ -8,6 +8,7 @@ import numpy as np
 
 from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, gradient_only, no_traffic, per_element
 from tinytorch.core.ops.elementwise import unbroadcast
+from tinytorch.core.ops.shape import kept_index
 
 
 def _nothing(call: Call) -> Work:
@@ -33,7 +34,7 @@ def _copied_traffic(call: Call) -> int:
 
 
 def _picked(keep: bool, x: Array, where: tuple[Any, ...], output: Array) -> tuple[Array, Saved]:
-    return output, (x.shape, where) if keep else ()
+    return output, (x.shape, kept_index(where)) if keep else ()
 
 
 def _picked_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
@@ -85,14 +86,14 @@ def _scattered(x: Array, where: tuple[Array, ...], updates: Array, how: str) -> 
 
 def _scatter_tuples_forward(keep: bool, x: Array, indices: Array, updates: Array, *, how: str) -> tuple[Array, Saved]:
     where = _tuples(indices, 0)
-    return _scattered(x, where, updates, how), (where, how) if keep else ()
+    return _scattered(x, where, updates, how), (kept_index(where), how) if keep else ()
 
 
 def _scatter_along_forward(
     keep: bool, x: Array, indices: Array, updates: Array, *, axis: int, how: str
 ) -> tuple[Array, Saved]:
     where = _places_along(indices, axis)
-    return _scattered(x, where, updates, how), (where, how) if keep else ()
+    return _scattered(x, where, updates, how), (kept_index(where), how) if keep else ()
 
 
 def _scatter_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:

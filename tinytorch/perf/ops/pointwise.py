@@ -83,21 +83,6 @@ def _minimum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], ow
     )
 
 
-def _powers_forward(keep: bool, x: Array, exponents: Array) -> tuple[Array, Saved]:
-    if np.dtype(x.dtype).kind in "iu" and exponents.dtype.kind == "i" and (exponents < 0).any():
-        exponents = exponents.astype(np.float64)  # of whole numbers, what lies behind the point is cut off
-    output = np.power(x, exponents).astype(x.dtype, copy=False)
-    return output, (x, exponents, output) if keep else ()
-
-
-def _powers_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    x, exponents, output = saved
-    return (
-        unbroadcast(gradient * exponents * np.power(x, exponents - 1), np.shape(x)) if needs[0] else None,
-        unbroadcast(gradient * output * np.log(x), np.shape(exponents)) if needs[1] else None,
-    )
-
-
 def _step_forward(keep: bool, x: Array, *, function: Callable[[Array], Array]) -> tuple[Array, Saved]:
     return function(x), ()
 
@@ -154,8 +139,6 @@ softplus = Op("softplus", _softplus_forward, _times_slope, per_element(4, 1))
 sin = Op("sin", _sin_forward, _times_slope, per_element(1))
 cos = Op("cos", _cos_forward, _times_slope, per_element(1))
 minimum = Op("minimum", _minimum_forward, _minimum_backward, per_element(1, 2))
-#: x to the power of each of ``exponents``; `core.ops.power` has one exponent.
-powers = Op("powers", _powers_forward, _powers_backward, per_element(1, 3))
 
 floor = _step("floor", np.floor)
 ceil = _step("ceil", np.ceil)

@@ -13,7 +13,7 @@ import numpy as np
 from tinytorch.core.dataloader import input_batches
 from tinytorch.core.dispatch import Observer, no_grad, observed_by
 from tinytorch.core.layers import Embedding
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, Parameter, check_module
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
@@ -35,6 +35,7 @@ def quantizable(model: Module) -> dict[str, Module]:
     A convolution in groups, such as a depthwise one, is none of them: it has few products for each number that would
     have to be rounded, no kernel of codes does it, and its weights are few.
     """
+    check_module(model)
     return {
         name: module
         for name, module in model.named_modules()
@@ -141,10 +142,18 @@ class _InputWatcher(Observer):
 
 
 def replaced(model: Module, made: dict[int, Module]) -> Module:
-    """Return a copy of ``model`` in which each module whose ``id`` is a key of ``made`` is that module instead."""
-    # What deepcopy finds in its memo it takes for copied already: shared modules stay shared.
+    """Return a copy of ``model`` in which each module whose ``id`` is a key of ``made`` is that module instead.
+
+    A bias that several layers share stays one.
+    """
+    # What deepcopy finds in its memo it takes for copied already: shared modules and biases stay shared.
+    memo: dict[int, Any] = dict(made)
+    for _, module in model.named_modules():
+        twin, bias = made.get(id(module)), vars(module).get("bias")
+        if twin is not None and isinstance(bias, Parameter) and isinstance(vars(twin).get("bias"), Parameter):
+            vars(twin)["bias"] = memo.setdefault(id(bias), vars(twin)["bias"])
     with one_at_a_time:
-        return copy.deepcopy(model, dict(made))
+        return copy.deepcopy(model, memo)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +221,7 @@ def _float_row(name: str, layer: Conv2d, x: Array, repeats: int) -> LayerReport:
 
 
 def _pairs(model: Module, quantized: Module) -> dict[str, tuple[Any, QuantizedModule]]:
+    check_module(quantized, "quantized")
     twins = {name: module for name, module in quantized.named_modules() if isinstance(module, QuantizedModule)}
     layers = quantizable(model)
     if not twins or not twins.keys() <= layers.keys():
@@ -352,6 +362,7 @@ def stored_bytes(model: Module) -> int:
         >>> stored_bytes(Linear(64, 10))  # four bytes for each weight and bias
         2600
     """
+    check_module(model)
     return sum(tensor.nbytes for _, tensor in model._named_state())
 
 

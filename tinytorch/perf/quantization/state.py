@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, check_module
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.ops.affine import Scheme
 from tinytorch.perf.quantization.convert import quantizable, replaced
@@ -31,7 +31,8 @@ def save_quantized(model: Module, path: str | Path) -> None:
     Codes of 4 and 2 bits stay packed.
 
     Raises:
-        ValueError: if ``model`` holds no quantized layer.
+        TypeError: if ``model`` is no Module.
+        ValueError: if it holds no quantized layer.
 
     Examples:
         >>> from pathlib import Path
@@ -44,6 +45,7 @@ def save_quantized(model: Module, path: str | Path) -> None:
         ...     path.stat().st_size < 256 * 256 * 4 / 3  # a third of the float weights
         True
     """
+    check_module(model)
     plans = {name: _plan_of(module) for name, module in model.named_modules() if isinstance(module, QuantizedModule)}
     if not plans:
         raise ValueError("model must hold quantized layers: make it with quantize_model")

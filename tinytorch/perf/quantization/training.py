@@ -12,7 +12,7 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Embedding, Linear, as_indices
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, check_module
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
@@ -77,7 +77,7 @@ class FakeQuantized(Module):
         weight, wanted = self.layer.weight, self.plan.weights
         if isinstance(self.layer, Embedding):
             wanted = replace(wanted, axis=0)
-        matrix = weight.data
+        matrix = weight._data
         if isinstance(self.layer, Conv2d):
             matrix = matrix.transpose(2, 3, 1, 0).reshape(-1, matrix.shape[0])
         made = quantize(matrix, wanted, self.plan.ranges)
@@ -109,9 +109,9 @@ class FakeQuantized(Module):
             return x
         scheme = self.plan.activation_scheme
         if self.plan.mode == "static":
-            low, high = self._range(x.data, scheme)
+            low, high = self._range(x._data, scheme)
             return fake_quantize(x, *range_parameters(low, high, scheme), scheme)
-        rows = x.data.reshape(x.shape[0], -1) if x.ndim == 4 else x.data.reshape(-1, x.shape[-1])
+        rows = x._data.reshape(x.shape[0], -1) if x.ndim == 4 else x._data.reshape(-1, x.shape[-1])
         parameters = activation_parameters(rows, self.plan.activations, self.plan.symmetric, None, None)
         shape = (-1, 1, 1, 1) if x.ndim == 4 else (*x.shape[:-1], 1)
         if self.plan.activations == "tensor":
@@ -157,18 +157,20 @@ def prepare_training(
     layers = quantizable(model)
     chosen = chosen_plans(layers, plan or Plan(), keep, plans or {})
     made: dict[int, Module] = {}
+    memo: dict[int, Any] = {}  # so that what layers share stays one
     for name, layer_plan in chosen.items():
-        wrapped = FakeQuantized(copy.deepcopy(layers[name]), layer_plan)  # type: ignore[arg-type]
+        wrapped = FakeQuantized(copy.deepcopy(layers[name], memo), layer_plan)  # type: ignore[arg-type]
         wrapped.training = layers[name].training
         made[id(layers[name])] = wrapped
-    return replaced(model, made)
+    return replaced(model, {**memo, **made})
 
 
 def finish_training(model: Module) -> Module:
     """Return a copy of what `prepare_training` made and training changed, with real codes in place of rounded floats.
 
     Raises:
-        ValueError: if ``model`` holds no such layer, or a static one never trained.
+        TypeError: if ``model`` is no Module.
+        ValueError: if it holds no such layer, or a static one never trained.
 
     Examples:
         >>> from tinytorch import Linear, Sequential
@@ -177,6 +179,7 @@ def finish_training(model: Module) -> Module:
         >>> [type(layer).__name__ for _, layer in model.named_children()]
         ['QuantizedLinear']
     """
+    check_module(model)
     made: dict[int, Module] = {}
     for name, module in model.named_modules():
         if not isinstance(module, FakeQuantized):

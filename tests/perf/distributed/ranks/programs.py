@@ -65,6 +65,9 @@ def refusals(communicator: Communicator) -> dict[str, str]:
     row, three = np.ones(communicator.size), np.ones(3)
     calls: dict[str, Callable[[], Any]] = {
         "dtype": lambda: communicator.all_reduce(np.ones(2, np.float16)),
+        "truth": lambda: communicator.all_reduce(np.ones(2, bool)),
+        "truth, begun": lambda: communicator.begin_all_reduce(np.ones(2, bool)),
+        "truth, scattered": lambda: communicator.begin_reduce_scatter(np.ones(2, bool)),
         "byte order": lambda: communicator.all_reduce(np.ones(2, ">f4")),
         "room": lambda: communicator.all_reduce(row, out=np.ones(communicator.size, np.float32)),
         "overlap": lambda: communicator.all_reduce(three[:2], out=three[1:]),
@@ -85,6 +88,30 @@ def refusals(communicator: Communicator) -> dict[str, str]:
         except (TypeError, ValueError) as error:
             told[name] = f"{type(error).__name__}: {error}"
     return told
+
+
+def disagreement(communicator: Communicator, call: str, what: str) -> dict[str, str]:
+    """Give to a collective what the other rank does not give; return what this one is told."""
+    size, odd = communicator.size, bool(communicator.rank)
+    calls: dict[str, Callable[[Any], Any]] = {
+        "all_reduce": communicator.all_reduce,
+        "broadcast": communicator.broadcast,
+        "begin_all_reduce": lambda array: communicator.begin_all_reduce(array).wait(),
+        "begin_reduce_scatter": lambda array: communicator.begin_reduce_scatter(array).wait(),
+        "begin_all_gather": lambda array: communicator.begin_all_gather(array).wait(),
+    }
+    shape: Any = {"length": size * (2 + odd), "shape": (size, 2) if odd else (2 * size,)}.get(what, size)
+    array = np.ones(shape, np.int32 if odd and what == "dtype" else np.float32)
+    try:
+        if what == "root":
+            communicator.broadcast(array, communicator.rank)
+        elif what == "call" and odd:
+            communicator.broadcast(array)
+        else:
+            calls[call](array)
+    except ValueError as error:
+        return {"told": str(error)}
+    return {"told": ""}
 
 
 def data_parallel(communicator: Communicator, width: int, bucket_bytes: int, rate: float = 0.1) -> DataParallel:

@@ -54,7 +54,8 @@ def test_ranks_are_kept_on_a_core_each_only_where_they_may_be(monkeypatch: pytes
 
 def test_wrong_calls_are_refused_on_every_rank() -> None:
     words = {
-        "dtype": "i1, u1", "byte order": ">f4", "room": "float64", "overlap": "overlap", "part": "(3,)",
+        "dtype": "i1, u1", "truth": "uint8", "truth, begun": "uint8", "truth, scattered": "uint8",
+        "byte order": ">f4", "room": "float64", "overlap": "overlap", "part": "(3,)",
         "axis": "array[None]", "root": "root", "self": "another rank", "order": "C order", "axes": "8 axes",
         "shapes": "shape of weight", "settings": "bucket_bytes", "rates": "lr",
     }  # fmt: skip
@@ -62,6 +63,29 @@ def test_wrong_calls_are_refused_on_every_rank() -> None:
         assert one.keys() == words.keys()
         assert [name for name, word in words.items() if word not in one[name]] == []
         assert "[[4, 2], 'float32'] on rank 0 (" in one["shapes"]
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        *[(call, what) for call in ("all_reduce", "broadcast") for what in ("length", "shape", "dtype")],
+        *[(f"begin_{call}", "dtype") for call in ("all_reduce", "reduce_scatter", "all_gather")],
+        ("begin_all_gather", "length"),
+        ("broadcast", "root"),
+        ("all_reduce", "call"),
+    ],
+)
+def test_ranks_that_give_different_arrays_are_refused_by_name(call: str, what: str) -> None:
+    """Each says what the rank before it gives, and what it gives itself."""
+    differ = {
+        "dtype": ("float32", "int32"),
+        "length": ("(4,)", "(6,)"),
+        "shape": ("(4,)", "(2, 2)"),
+        "root": ("root 0", "root 1"),
+        "call": ("all_reduce", "broadcast"),
+    }
+    for one in launch(programs.disagreement, 2, {"call": call, "what": what}, threads=1):
+        assert [word for word in ("rank 0 (", "rank 1 (", *differ[what]) if word not in one["told"]] == []
 
 
 def test_without_mpi_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

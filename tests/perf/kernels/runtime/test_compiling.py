@@ -1,4 +1,4 @@
-"""What compiled kernels leave on disk, and what is said of the time it took."""
+"""What compiled kernels leave on disk, what is said of the time it took, and of a Numba that compiles nothing."""
 
 import importlib
 import os
@@ -171,3 +171,15 @@ def test_no_two_kernels_share_a_name() -> None:
                 name = f"{value.py_func.__module__}.{value.py_func.__qualname__}"
                 assert found.setdefault(name, id(value)) == id(value), name
     assert len(found) > 50
+
+
+def test_a_numba_that_compiles_nothing_is_refused_in_a_sentence() -> None:
+    program = "from tinytorch.perf.acceleration import accelerated\naccelerated().__enter__()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.stderr.splitlines()[-1].startswith("RuntimeError: NUMBA_DISABLE_JIT is set, and")

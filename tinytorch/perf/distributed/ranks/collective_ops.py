@@ -12,19 +12,21 @@ ranks is one collective. No op here has a gradient: `tensor_parallel` makes diff
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, no_traffic
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, no_traffic
 
 if TYPE_CHECKING:
     from tinytorch.perf.distributed.ranks.communicator import Communicator, Pending
 
 #: int64 numbers in the message that goes before an array of any shape: dtype, axes, lengths.
 HEADER = 10
+#: Bytes of the description of what a rank gives to a collective.
+DESCRIPTION = 160
 #: dtypes that have a type of MPI which every library knows.
 SENDABLE = ("?", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")
 #: Runs a call, given its arrays and parameters, and returns what it gave.
@@ -52,10 +54,15 @@ def load_mpi() -> ModuleType:
     return MPI
 
 
-def _between(transfer: Callable[..., Any]) -> _Run:
+def _between(name: str, transfer: Callable[..., Any]) -> _Run:
     """Return what calls ``transfer(raw, array, out)``; with ``pending`` that is a request, which `wait` completes."""
 
     def run(array: Array, *, communicator: Communicator, out: Array, pending: Pending | None = None, **_: Any) -> Array:
+        given = Given(name, array.dtype.str[1:], array.shape)
+        if pending is None:
+            communicator.agree(given)
+        else:
+            pending.agreement = communicator.begin_agreement(given)
         in_place = np.may_share_memory(array, out)  # MPI wants a mark for an array that stands where the result goes
         request = transfer(communicator.raw, load_mpi().IN_PLACE if in_place else array, out)
         if pending is not None:
@@ -66,6 +73,7 @@ def _between(transfer: Callable[..., Any]) -> _Run:
 
 
 def _broadcast(array: Array, *, communicator: Communicator, root: int, **_: Any) -> Array:
+    communicator.agree(Given("broadcast", array.dtype.str[1:], array.shape, root))
     communicator.raw.Bcast(array, root)
     return array
 
@@ -91,6 +99,9 @@ def _receive(*, communicator: Communicator, peer: int, tag: int, **_: Any) -> Ar
 
 
 def _wait(result: Array, *, pending: Pending, **_: Any) -> Array:
+    if pending.agreement is not None:
+        pending.agreement()
+        pending.agreement = None
     for request in pending.requests:
         request.Wait()
     return result
@@ -112,6 +123,29 @@ def header_of(array: Array) -> Array:
     header[:2] = [np.dtype(kind) for kind in SENDABLE].index(array.dtype), array.ndim
     header[2 : 2 + array.ndim] = array.shape
     return header
+
+
+class Given(NamedTuple):
+    """What a rank gives to a collective: its name, and the dtype, the shape and the root of it."""
+
+    name: str
+    dtype: str
+    shape: Shape
+    root: int = 0
+
+    def __str__(self) -> str:
+        root = f" with root {self.root}" if self.name == "broadcast" else ""
+        return f"{np.dtype(self.dtype)} of shape {self.shape} to {self.name}{root}"
+
+
+@lru_cache(maxsize=1024)
+def encoded(given: Given) -> Array:
+    """Return a description as text in a fixed number of bytes, which a rank can send before it knows the other's."""
+    made = np.zeros(DESCRIPTION, np.uint8)
+    text = str(given).encode()[:DESCRIPTION]
+    made[: len(text)] = np.frombuffer(text, np.uint8)
+    made.flags.writeable = False
+    return made
 
 
 def _bytes_in(call: Call) -> int:
@@ -145,14 +179,16 @@ def _op(name: str, run: _Run, traffic: Callable[[Call], int], work: Callable[[Ca
     return Op(name, forward, _no_gradient, work, traffic)
 
 
-all_reduce = _op("all_reduce", _between(lambda raw, *both: raw.Allreduce(*both)), _bytes_in, _sum_work)
+all_reduce = _op("all_reduce", _between("all_reduce", lambda raw, *both: raw.Allreduce(*both)), _bytes_in, _sum_work)
 broadcast = _op("broadcast", _broadcast, _bytes_in)
 barrier = _op("barrier", _barrier, no_traffic)
 receive = _op("receive", _receive, _bytes_out)
-begin_all_reduce = _op("begin_all_reduce", _between(lambda raw, *both: raw.Iallreduce(*both)), _bytes_in, _sum_work)
-_begin_scatter = _between(lambda raw, *both: raw.Ireduce_scatter_block(*both))
+_begin_sum = _between("begin_all_reduce", lambda raw, *both: raw.Iallreduce(*both))
+begin_all_reduce = _op("begin_all_reduce", _begin_sum, _bytes_in, _sum_work)
+_begin_scatter = _between("begin_reduce_scatter", lambda raw, *both: raw.Ireduce_scatter_block(*both))
 begin_reduce_scatter = _op("begin_reduce_scatter", _begin_scatter, _bytes_in, _sum_work)
-begin_all_gather = _op("begin_all_gather", _between(lambda raw, *both: raw.Iallgather(*both)), _bytes_out)
+_begin_gather = _between("begin_all_gather", lambda raw, *both: raw.Iallgather(*both))
+begin_all_gather = _op("begin_all_gather", _begin_gather, _bytes_out)
 begin_send = _op("begin_send", _send, _bytes_in)
 wait = _op("wait", _wait, no_traffic)
 poll = _op("poll", _poll, no_traffic)

@@ -18,7 +18,7 @@ import termios
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -32,7 +32,7 @@ from tinytorch.core import dispatch
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Op
 from tinytorch.perf.distributed.ranks import collective_ops as ops
-from tinytorch.perf.distributed.ranks.collective_ops import load_mpi
+from tinytorch.perf.distributed.ranks.collective_ops import Given, load_mpi
 from tinytorch.perf.host.pinned_threads import usable_cores
 
 #: Exit code of a run that was ended because of one of its ranks: EX_SOFTWARE of sysexits.h.
@@ -81,12 +81,19 @@ class Pending:
 
     def __init__(self, communicator: Communicator, sequence: int, sent: tuple[Array, ...], result: Array) -> None:
         self.requests: list[Any] = []
+        #: Raises unless the ranks gave arrays that go together; None where nothing is to be agreed on, or it is done.
+        self.agreement: Callable[[], None] | None = None
         self.arrived = False
         self.sent, self.result = sent, result
         self._communicator, self._sequence = communicator, sequence
 
     def wait(self) -> Array:
-        """Return the result once it is there; its buffers may be used again from then on."""
+        """Return the result once it is there; its buffers may be used again from then on.
+
+        Raises:
+            ValueError: if this rank and the one before it began different collectives, or gave arrays of different
+                shapes or dtypes.
+        """
         return self._communicator._run(ops.wait, self.result, sequence=self._sequence, pending=self)
 
     def done(self) -> bool:
@@ -120,6 +127,8 @@ class Communicator:
         self.rank, self.size = int(raw.Get_rank()), int(raw.Get_size())
         self._collectives = 0
         self._children = 0
+        #: Ranks tell each other here what they are about to give, so that no other message comes between.
+        self._agreeing = raw.Dup() if self.size > 1 else None
         places = self.exchange([self.rank, socket.gethostname(), os.getpid(), usable_cores()])
         self.places = tuple(Place(rank, host, process, tuple(cores)) for rank, host, process, cores in places)
 
@@ -134,15 +143,17 @@ class Communicator:
         """Return the sum of every rank's ``array``, elementwise, in ``out``, which may be ``array``, or a new array.
 
         Raises:
-            TypeError: if the dtype cannot be sent. All calls that send raise it.
-            ValueError: if ``out`` is not of the array's shape and dtype, in C order.
+            TypeError: if the dtype cannot be sent, which all calls that send raise, or is bool, which has no sum.
+            ValueError: if ``out`` is not of the array's shape and dtype, in C order, or if this rank and the one before
+                it make different calls or give arrays of different shapes or dtypes. All collectives raise that, those
+                that are begun where they are waited for.
         """
-        array = _sendable(array)
+        array = _summable(array)
         return self._collective(ops.all_reduce, array, out=_room(out, array, array.shape, in_place=out))
 
     def begin_all_reduce(self, array: Array, out: Array | None = None) -> Pending:
         """Begin `all_reduce`; neither array may be touched before `Pending.wait`."""
-        array = _sendable(array)
+        array = _summable(array)
         return self._begin(ops.begin_all_reduce, array, _room(out, array, array.shape, in_place=out))
 
     def begin_reduce_scatter(self, array: Array) -> Pending:
@@ -151,9 +162,10 @@ class Communicator:
         The array may not be touched before `Pending.wait`, which returns the part.
 
         Raises:
+            TypeError: if the dtype is bool, which has no sum.
             ValueError: if the first axis is no multiple of ``size``.
         """
-        array = _sendable(array)
+        array = _summable(array)
         if not array.ndim or array.shape[0] % self.size:
             raise ValueError(
                 f"array's first axis must be a multiple of {self.size} ranks, but its shape is {array.shape}"
@@ -249,6 +261,42 @@ class Communicator:
         self._children += 1
         return Communicator(self.raw.Split(color), f"{self.group}.{self._children}:{color}", self.activity)
 
+    def agree(self, given: Given) -> None:
+        """Raise ValueError unless the rank before this one makes the same call with an array of one shape and dtype.
+
+        Around the ring of ranks that compares all of them. It takes a small message, whose way is part of the time that
+        the collective waits for its last rank anyway.
+        """
+        if self._agreeing is not None:
+            before, after = (self.rank - 1) % self.size, (self.rank + 1) % self.size
+            theirs = np.empty(ops.DESCRIPTION, np.uint8)
+            self._agreeing.Sendrecv(ops.encoded(given), after, recvbuf=theirs, source=before)
+            self._compare(given, theirs, before)
+
+    def begin_agreement(self, given: Given) -> Callable[[], None] | None:
+        """Begin `agree`; what is returned completes it."""
+        if self._agreeing is None:
+            return None
+        before, after = (self.rank - 1) % self.size, (self.rank + 1) % self.size
+        mine, theirs = ops.encoded(given), np.empty(ops.DESCRIPTION, np.uint8)
+        requests = [self._agreeing.Irecv(theirs, before), self._agreeing.Isend(mine, after)]
+
+        def complete() -> None:
+            for request in requests:
+                request.Wait()
+            self._compare(given, theirs, before)
+
+        return complete
+
+    def _compare(self, given: Given, theirs: Array, rank: int) -> None:
+        mine = ops.encoded(given)
+        if not np.array_equal(mine, theirs):
+            told = theirs.tobytes().rstrip(b"\0").decode()
+            raise ValueError(
+                "ranks must make the same calls with arrays of one shape and dtype, but "
+                f"{self.places[rank]} gives {told}, and {self.places[self.rank]} gives {given}"
+            )
+
     def _checked_peer(self, name: str, rank: int, other: bool = False) -> None:
         if not 0 <= rank < self.size or (other and rank == self.rank):
             which = "another rank" if other else "a rank"
@@ -279,6 +327,13 @@ def _sendable(array: Array) -> Array:
     if not dtype.isnative or (dtype.str[1:] not in ops.SENDABLE and dtype.char not in ops.SENDABLE):
         raise TypeError(f"array must be of a dtype that MPI can send ({', '.join(ops.SENDABLE)}), not {dtype}")
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _summable(array: Array) -> Array:
+    """Return what `_sendable` does, of numbers."""
+    if array.dtype == np.bool_:
+        raise TypeError("array must be of numbers to be summed, not bool: send array.astype(np.uint8)")
+    return _sendable(array)
 
 
 def _room(out: Array | None, array: Array, shape: tuple[int, ...], in_place: Array | None = None) -> Array:

@@ -51,7 +51,7 @@ def counted_targets(ignore_index: int) -> Terms:
     """
 
     def terms(targets: Any) -> float:
-        given = np.asarray(targets.data if isinstance(targets, Tensor) else targets)
+        given = np.asarray(targets._data if isinstance(targets, Tensor) else targets)
         return float(np.count_nonzero(given != ignore_index))
 
     return terms
@@ -218,6 +218,7 @@ class DataParallel:
         """Return model and optimizer state, whole, by name; all ranks call it. Any number of ranks can restore it."""
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         state = {f"model/{name}": array for name, array in self.model.state_dict().items()}
+        state |= {f"steps/{names[key]}": np.array(count) for key, count in self.update.steps().items()}
         for number, slot in enumerate(self.update.gather_state()):
             state |= {f"optimizer/{number}/{names[key]}": array for key, array in slot.items()}
         return state
@@ -228,6 +229,7 @@ class DataParallel:
         for name, parameter in self.model.named_parameters():
             numbers = range(len(slots(self.optimizer)))
             shapes |= dict.fromkeys([f"model/{name}", *(f"optimizer/{n}/{name}" for n in numbers)], parameter.shape)
+            shapes[f"steps/{name}"] = ()
         missing, unknown = sorted(shapes.keys() - state.keys()), sorted(state.keys() - shapes.keys())
         if missing or unknown:
             raise ValueError(f"state does not fit: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
@@ -242,10 +244,11 @@ class DataParallel:
             ValueError: if it does not fit the model or the optimizer; nothing is changed then.
         """
         self.check_state(state)
+        parameters = list(self.model.named_parameters())
+        self.update.restore_steps({id(parameter): int(state[f"steps/{name}"]) for name, parameter in parameters})
         self.model.load_state_dict(
             {name.removeprefix("model/"): array for name, array in state.items() if name.startswith("model/")}
         )
-        parameters = list(self.model.named_parameters())
         numbers = range(len(slots(self.optimizer)))
         self.update.restore_state(
             [{id(parameter): state[f"optimizer/{n}/{name}"] for name, parameter in parameters} for n in numbers]

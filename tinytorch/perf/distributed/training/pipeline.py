@@ -89,7 +89,7 @@ class GPTStage(Module):
         """Return logits or activations (B, T, embed_dim), of tokens (B, T) or the stage before's activations."""
         if self.position_embedding is not None:
             assert self.token_embedding is not None
-            tokens = np.asarray(x.data if isinstance(x, Tensor) else x)
+            tokens = np.asarray(x._data if isinstance(x, Tensor) else x)
             x = self.token_embedding(tokens) + self.position_embedding(np.arange(tokens.shape[1]))
         for block in self.blocks:
             x = block(x)
@@ -200,7 +200,7 @@ class _Flow:
             output = stage.loss(output, self._parts[micro][1])
             self.mean += output.item() * self._shares[micro]
         elif not stage._last:
-            self._sent.append(communicator.begin_send(output.data, communicator.rank + 1, _ONWARD))
+            self._sent.append(communicator.begin_send(output._data, communicator.rank + 1, _ONWARD))
         self._held[micro] = (given, output)
 
     def backward(self, micro: int) -> None:

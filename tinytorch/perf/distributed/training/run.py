@@ -24,7 +24,7 @@ from tinytorch.perf.distributed.training.updates import check_settings, restore_
 from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays, write_whole
 
 #: Of the form of the two files.
-VERSION = 2
+VERSION = 3
 #: Checkpoints that are kept: the last one, and the one before it in case that disk fails.
 KEPT = 2
 

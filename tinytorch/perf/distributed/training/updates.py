@@ -22,7 +22,7 @@ from tinytorch.perf.distributed.ranks.communicator import Communicator, Pending
 #: Makes the optimizer of the parameters that it is given.
 MakeOptimizer = Callable[[Sequence[Parameter]], Optimizer]
 #: Settings that training itself changes; all others must be the same where it continues.
-CHANGING = frozenset({"lr", "steps"})
+CHANGING = frozenset({"lr"})
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,14 @@ class Replicated:
         """Return each slot of the optimizer's state, by the id of the parameter."""
         return [dict(zip(map(id, self._parameters), slot, strict=True)) for slot in slots(self.optimizer)]
 
+    def steps(self) -> dict[int, int]:
+        """Return the steps that each parameter has made, by its id."""
+        return dict(zip(map(id, self._parameters), self.optimizer.steps, strict=True))
+
+    def restore_steps(self, steps: Mapping[int, int]) -> None:
+        """Take over what `steps` returned."""
+        self.optimizer.steps = [steps[id(parameter)] for parameter in self._parameters]
+
     def restore_state(self, state: Sequence[Mapping[int, Array]]) -> None:
         """Take over what `gather_state` returned, on any number of ranks."""
         for slot, saved in zip(slots(self.optimizer), state, strict=True):
@@ -216,11 +224,31 @@ class Sharded:
         for pending in begun:
             pending.wait()
 
+    def steps(self) -> dict[int, int]:
+        """Return the steps that each parameter has made, by its id: those of its bucket."""
+        pairs = zip(self._buckets, self.optimizer.steps, strict=True)
+        return {id(parameter): count for bucket, count in pairs for parameter in bucket.parameters}
+
+    def restore_steps(self, steps: Mapping[int, int]) -> None:
+        """Take over what `steps` returned.
+
+        Raises:
+            ValueError: if parameters of one bucket have made different numbers of steps.
+        """
+        found = [sorted({steps[id(parameter)] for parameter in bucket.parameters}) for bucket in self._buckets]
+        for counts in found:
+            if len(counts) > 1:
+                raise ValueError(
+                    f"parameters that share a bucket must have made as many steps, not {counts}: train without sharded "
+                    "state"
+                )
+        self.optimizer.steps = [count for (count,) in found]
+
     def gather_state(self) -> list[dict[int, Array]]:
         """Return each slot of the optimizer's state, whole, by the id of the parameter; all ranks call it."""
         state = []
         for slot in slots(self.optimizer):
-            flats = [np.zeros(bucket.length, bucket.dtype) for bucket in self._buckets]
+            flats = [np.zeros(bucket.length, own.dtype) for bucket, own in zip(self._buckets, slot, strict=True)]
             for bucket, flat, own in zip(self._buckets, flats, slot, strict=True):
                 self._own(bucket, flat)[...] = own
             self._hand_round(flats)
@@ -232,7 +260,7 @@ class Sharded:
         """Take over what `gather_state` returned, on any number of ranks."""
         for slot, saved in zip(slots(self.optimizer), state, strict=True):
             for bucket, own in zip(self._buckets, slot, strict=True):
-                flat = np.zeros(bucket.length, bucket.dtype)
+                flat = np.zeros(bucket.length, own.dtype)
                 for parameter, part in bucket.views(flat):
                     part[...] = saved[id(parameter)]
                 own[...] = self._own(bucket, flat)

@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+from numba import config, njit
 from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
@@ -205,7 +205,13 @@ def kernel(function: Callable[..., Any], variant: str = "") -> Any:
     Raises:
         ValueError: if a function that another one made has no ``variant``. Compiled code finds what it calls by its
             name and a number that each process counts anew: code of two processes could call the wrong namesake.
+        RuntimeError: if Numba was told to compile nothing.
     """
+    if config.DISABLE_JIT:
+        raise RuntimeError(
+            "NUMBA_DISABLE_JIT is set, and the compiled kernels cannot run as Python: unset it, or leave out what "
+            "needs them, such as accelerated()"
+        )
     if "<locals>" in function.__qualname__:
         if not variant.isidentifier():
             raise ValueError(
