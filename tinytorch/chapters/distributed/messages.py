@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tinytorch.perf.distributed.cluster_model.collective_costs import Line, halving_all_reduce, ring_all_reduce
 from tinytorch.perf.distributed.collectives.link_fit import fit_pieces
@@ -22,27 +23,19 @@ def size_words(size: int) -> str:
     return f"{size / factor:.3g} {unit}"
 
 
-@dataclass(frozen=True)
-class LinkRow:
-    """A fitted line, without bandwidth where no cost of bytes can be told, and how far off the worst median is."""
+def link_rows(talk: Collectives) -> list[dict[str, Any]] | Unmeasured:
+    """Return the line of each measured kind and range of sizes, and how far off the worst median is.
 
-    name: str
-    alpha: Measurement
-    bandwidth: Measurement | None
-    smallest: str
-    largest: str
-    worst: Derived
-
-
-def link_rows(talk: Collectives) -> list[LinkRow] | Unmeasured:
-    """Return the lines of each kind that was measured, for each range of sizes."""
+    It has no bandwidth if the rounds do not tell what a byte costs.
+    """
     if talk.oversubscribed:
         return Unmeasured(BECAUSE)
     rows = []
     for link in (link for kind in talk.kinds for link in fit_pieces(talk.of(kind))):
         smallest, largest = map(size_words, link.sizes)
         off = Derived(link.worst, "%", "distance from the line", (link.alpha, link.beta), "it is a largest one")
-        rows.append(LinkRow(link.name, link.alpha, link.bandwidth, smallest, largest, off))
+        line = {"name": link.name, "alpha": link.alpha, "bandwidth": link.bandwidth}
+        rows.append(line | {"smallest": smallest, "largest": largest, "worst": off})
     return rows
 
 
@@ -66,22 +59,13 @@ def all_reduces(talk: Collectives) -> AllReduces:
     return AllReduces(smallest, flops, more, Unmeasured(BECAUSE) if talk.oversubscribed else grown.scaled(more.value))
 
 
-@dataclass(frozen=True)
-class MessageRow:
-    """Messages of one size: their time, and bytes over time."""
-
-    size: str
-    time: Measurement
-    bandwidth: Measurement
-
-
-def message_rows(talk: Collectives) -> list[MessageRow] | Unmeasured:
-    """Return messages between two ranks, for some sizes from the smallest to the largest."""
+def message_rows(talk: Collectives) -> list[dict[str, Any]] | Unmeasured:
+    """Return size, time and bandwidth of messages between two ranks, from the smallest to the largest."""
     if talk.oversubscribed:
         return Unmeasured(BECAUSE)
     times, step = talk.of("point to point"), -(-(len(talk.sizes) - 1) // (_SHOWN - 1))
     return [
-        MessageRow(size_words(size), times[size], times[size].per(size, "B/s", "a message"))
+        {"size": size_words(size), "time": times[size], "bandwidth": times[size].per(size, "B/s", "a message")}
         for size in sorted({*talk.sizes[::step], talk.sizes[-1]})
     ]
 
@@ -108,6 +92,7 @@ def ring_costs(counts: Sequence[int], few: float, many: float, line: Line) -> li
 
     The tree is the one of recursive halving, which sends as many bytes as the ring.
     """
+    over_fewest = f"a ring all-reduce over that of {counts[0]} ranks"
     few_of, many_of = ({p: ring_all_reduce(nbytes, p, line) for p in counts} for nbytes in (few, many))
     return [
         RingCost(
@@ -116,7 +101,7 @@ def ring_costs(counts: Sequence[int], few: float, many: float, line: Line) -> li
             _by_formula(few_of[p], "s"),
             _by_formula(halving_all_reduce(few, p, line), "s", "an all-reduce by halving"),
             _by_formula(many_of[p], "s"),
-            *(_by_formula(each[p] / each[counts[0]]) for each in (few_of, many_of)),
+            *(_by_formula(each[p] / each[counts[0]], "", over_fewest) for each in (few_of, many_of)),
         )
         for p in counts
     ]

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tinytorch.chapters.distributed.explorer import ModelPreset, modelled
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, given_link
@@ -217,34 +217,27 @@ def refined_errors() -> tuple[Modelled, Modelled]:
     """Return the median error of the rows that are refined, by magnitude, as the model says and with both terms."""
     pairs = [(one.error, one.refined_error) for one in published_results()]
     off = [(abs(error.value), abs(refined.value)) for error, refined in pairs if error and refined]
-    before, after = (modelled(median(column), "%", "median error") for column in zip(*off, strict=True))
-    return before, after
+    before, after = (median(column) for column in zip(*off, strict=True))
+    what = "median error of the rows that both predict, by magnitude"
+    return modelled(before, "%", what), modelled(after, "%", f"{what}, with both terms")
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Data and tensor split of a run's GPUs: by the formula for the optimum, and as the run was split."""
+def optima() -> list[dict[str, Any]]:
+    """Return the data and tensor splits that are best by the formula, and as printed, of runs without a pipeline.
 
-    name: str
-    data: Modelled
-    tensor: Modelled
-    printed: str
-
-
-def optima() -> list[Shares]:
-    """Return the splits of the runs without a pipeline that D. Narayanan et al., 2021, list in table 1."""
+    Source: D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209), table 1.
+    """
     found, slowdown = [], DGX_A100.inside.beta_s_per_byte / DGX_A100.between.beta_s_per_byte
     for run in (one for one in _MEGATRON_2021 if one.pipeline == 1):
         ranks, tokens = run.data * run.tensor, run.examples * 2048
         data = (2 * tokens * ranks / (9 * run.width) * slowdown) ** 0.5
-        printed = f"{run.data} × {run.tensor}"
         found.append(
-            Shares(
-                run.name,
-                modelled(data, "1", "groups of ranks"),
-                modelled(ranks / data, "1", "ranks of a group"),
-                printed,
-            )
+            {
+                "name": run.name,
+                "data": modelled(data, "1", "groups of ranks"),
+                "tensor": modelled(ranks / data, "1", "ranks of a group"),
+                "printed": f"{run.data} × {run.tensor}",
+            }
         )
     return found
 
@@ -269,19 +262,8 @@ _ZERO_2021 = (
 )
 
 
-@dataclass(frozen=True)
-class ShardedRun:
-    """Days that a training takes: by arithmetic alone, by links alone, and as published."""
-
-    name: str
-    tokens: int
-    arithmetic: Modelled
-    links: Modelled
-    printed: str
-
-
-def sharded_2021() -> list[ShardedRun]:
-    """Return trainings of 300 billion tokens that share out everything over all ranks.
+def sharded_2021() -> list[dict[str, Any]]:
+    """Return days of trainings of 300 billion tokens that share out everything over all ranks, and those printed.
 
     Source: D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209), table 2. Arithmetic counts 8 operations for each
     parameter and token, as activations are computed twice, at the rate of the study's first run. Links carry three
@@ -292,14 +274,15 @@ def sharded_2021() -> list[ShardedRun]:
         tokens, parameters = run.examples * 2048, run.billions * 1e9
         steps = 300e9 / tokens / 86400
         arithmetic = 8 * parameters * tokens / (run.ranks * _ZERO_2021[0].published)
+        links = 6 * parameters * DGX_A100.between.beta_s_per_byte
         found.append(
-            ShardedRun(
-                f"{run.billions:g} billion on {run.ranks:,} GPUs",
-                tokens // run.ranks,
-                modelled(steps * arithmetic, "days", "arithmetic of a training"),
-                modelled(steps * 6 * parameters * DGX_A100.between.beta_s_per_byte, "days", "links of a training"),
-                f"{run.days} days",
-            )
+            {
+                "name": f"{run.billions:g} billion on {run.ranks:,} GPUs",
+                "tokens": tokens // run.ranks,
+                "arithmetic": modelled(steps * arithmetic, "days", "arithmetic of a training"),
+                "links": modelled(steps * links, "days", "links of a training"),
+                "printed": f"{run.days} days",
+            }
         )
     return found
 
@@ -339,9 +322,10 @@ def zero_2020() -> list[Stage]:
         ("gradients as well", "2 + (2 + 12)/N", 16.6),
         ("parameters as well", "(2 + 2 + 12)/N", 1.9),
     )
+    kept = "bytes that each of 64 ranks keeps of 7.5 billion parameters"
     totals = [predict(workload, cluster, Split(data=64, sharding=stage)).memory.total for stage in range(len(stages))]
     return [
-        Stage(name, each, Counted(total / 1e9, "GB", "bytes that a rank keeps"), f"{published:g} GB")
+        Stage(name, each, Counted(total / 1e9, "GB", kept), f"{published:g} GB")
         for (name, each, published), total in zip(stages, totals, strict=True)
     ]
 

@@ -1,6 +1,7 @@
 """Worked numbers of the page on several ranks: what it ran on, GPT-3 against that, and the answers to its questions."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from tinytorch.chapters.gpt2 import GPT2, NUMBER
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, ring_all_reduce
@@ -42,11 +43,13 @@ def published_gustafson() -> Modelled:
 
 @dataclass(frozen=True)
 class Walls:
-    """This machine, how ranks are placed on it, and how many years and memories it is from a training."""
+    """This machine, how ranks are placed on it, and how many years and memories it is from a training.
+
+    Ranks are "pinned" to cores of their own, "not pinned", or "sharing" one core.
+    """
 
     cores: Counted
     placing: str
-    memory: Counted
     years: Modelled
     state: Modelled
     memories: Modelled
@@ -55,33 +58,19 @@ class Walls:
 def walls(cores: int, seconds: Measurement, state_bytes: float) -> Walls:
     """Return what stands against a training of so many seconds at the peak of all cores, and so many bytes of state."""
     memory = identity().memory_bytes
-    placing = "each pinned to a core of its own" if may_pin() else "none kept on a core of its own"
-    if cores < 2:
-        placing = "sharing one core, so that their times say nothing about scaling"
+    placing = "sharing" if cores < 2 else "pinned" if may_pin() else "not pinned"
     return Walls(
         Counted(cores, "cores" if cores > 1 else "core", "cores that the process that built this page could use"),
         placing,
-        Counted(memory, "B", "memory of this machine, as the system reports it"),
         Modelled.by(_AT_PEAK, seconds.scaled(1 / (365.25 * 86400), "years")),
-        _by_arithmetic(state_bytes, "B", "state of the training"),
+        _by_arithmetic(state_bytes, "B", "four float32 numbers for each parameter of the training"),
         _by_arithmetic(state_bytes / memory, "", "bytes of that training's state over this machine's memory"),
     )
 
 
-@dataclass(frozen=True)
-class Rule:
-    """What must be larger than the link's ridge by a formula so that arithmetic takes longer than messages do."""
-
-    way: str
-    what: str
-    formula: str
-    near: Modelled
-    far: Modelled
-
-
-def rules(cluster: Cluster, flops: float) -> list[Rule]:
+def rules(cluster: Cluster, flops: float) -> list[dict[str, Any]]:
     """Return the rule of each way to split, in a node of the cluster and between nodes, for numbers of two bytes."""
-    near, far = (flops * line.beta_s_per_byte for line in (cluster.inside, cluster.between))
+    ridges = {"near": flops * cluster.inside.beta_s_per_byte, "far": flops * cluster.between.beta_s_per_byte}
     ways = (
         ("data, whole or sharded", "tokens of a rank", "R", 1.0),
         ("tensor, over 8", "width", "(8 − 1) R / 4", 7 / 4),
@@ -90,7 +79,8 @@ def rules(cluster: Cluster, flops: float) -> list[Rule]:
         ("pipeline", "layers of a stage × width", "R / 12", 1 / 12),
     )
     return [
-        Rule(way, what, formula, *(_by_arithmetic(share * ridge, "1", what) for ridge in (near, far)))
+        {"way": way, "what": what, "formula": formula}
+        | {side: _by_arithmetic(share * ridge, "1", what) for side, ridge in ridges.items()}
         for way, what, formula, share in ways
     ]
 
@@ -101,18 +91,27 @@ def answers(between: GivenLink, parameters: float, peak: Measurement) -> dict[st
     reduced = ring_all_reduce(gradients, _MACHINES, between)
     step = 3.0 * GPT2.text_flops(GPT2.positions)
     found = {
-        "wait": (between.alpha_s / between.beta_s_per_byte, "B"),
-        "straggler": (63 * 0.1, ""),
-        "left-out": (1 / 63, "%"),
-        "amdahl": (amdahl(1 - 0.01, 1024), ""),
-        "amdahl-limit": (1 / 0.01, ""),
-        "gustafson": (gustafson(0.01, 1024), ""),
-        "floor": (8 * parameters / identity().memory_bytes, ""),
-        "bubble": (7 / (32 + 7), "%"),
-        "reduced": (reduced, "s"),
-        "reduced-bytes": (2 * (_MACHINES - 1) / _MACHINES * gradients, "B"),
-        "step-flops": (step, "FLOP"),
-        "rank-rate": (step / reduced, "FLOP/s"),
+        "wait": (between.alpha_s / between.beta_s_per_byte, "B", "latency times bandwidth of the assumed link"),
+        "straggler": (63 * 0.1, "", "time that 63 ranks wait for one that takes a tenth longer, over a rank's step"),
+        "left-out": (1 / 63, "%", "work of one rank in 64, shared out to the 63 others"),
+        "amdahl": (amdahl(1 - 0.01, 1024), "", "Amdahl's law, a hundredth serial, 1,024 ranks"),
+        "amdahl-limit": (1 / 0.01, "", "Amdahl's limit of a hundredth"),
+        "gustafson": (gustafson(0.01, 1024), "", "Gustafson's law, a hundredth serial, 1,024 ranks"),
+        "floor": (
+            8 * parameters / identity().memory_bytes,
+            "",
+            "parameters and gradients of GPT-3 in float32 over this machine's memory",
+        ),
+        "bubble": (7 / (32 + 7), "%", "share of the time in which a stage waits, eight stages and 32 micro-batches"),
+        "reduced": (reduced, "s", "an all-reduce of GPT-2's gradients on eight ranks and the assumed link"),
+        "reduced-bytes": (
+            2 * (_MACHINES - 1) / _MACHINES * gradients,
+            "B",
+            "what each of eight ranks sends of GPT-2's gradients, float32",
+        ),
+        "step-flops": (step, "FLOP", "forward and backward of GPT-2 on one text of all positions"),
+        "rank-rate": (step / reduced, "FLOP/s", "rate at which that step takes as long as the all-reduce"),
     }
-    made = {name: _by_arithmetic(value, unit, name) for name, (value, unit) in found.items()}
-    return made | {"step-seconds": Modelled.by(_AT_PEAK, peak.per(step, "s", "step-seconds"))}
+    made = {name: _by_arithmetic(*each) for name, each in found.items()}
+    at_peak = peak.per(step, "s", "forward and backward of GPT-2 on one text, at the peak of all cores")
+    return made | {"step-seconds": Modelled.by(_AT_PEAK, at_peak)}
