@@ -47,7 +47,7 @@ def of_both(before: float, after: float, monkeypatch: pytest.MonkeyPatch) -> lis
     page.decide(made, "times", {"faster": ((1.2, None), ""), "slower": ((None, 1.2), ""), "open": (None, "")})
     page.decide(made, "more", {"more": ((0.1, None), ""), "less": ((None, 0.1), ""), "open": (None, "")})
     page.decide(made, "compared", dict.fromkeys(("faster", "slower", "open"), (None, "")))
-    page.test("claim", made["times"], above=1.2)
+    page.test("claim", ratio(one, other), above=1.2)
     return [record.body["outcome"] for record in page.records if record.kind in KINDS]
 
 
@@ -95,7 +95,7 @@ def test_claims_and_outcomes_are_judged_unless_they_rest_on_a_disturbed_number(
     made = {"time": timed(share, threads), "judged": verdict_between(timed(share, threads), low=0.1)}
     page.decide(made, "time", {"slow": ((0.1, None), ""), "quick": ((None, 0.1), ""), "open": (None, "")})
     page.fill(made, "judged")
-    page.test("slow", made["time"], above=0.1)
+    page.test("slow", timed(share, threads), above=0.1)
     outcome, word, claim = (record.body for record in page.records[-3:])
     assert [each["outcome"] for each in (outcome, word, claim)] == ["withheld" if withheld else "decided"] * 3
     assert claim["verdict"] == ("withheld" if withheld else Verdict.SUPPORTED)
