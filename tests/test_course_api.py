@@ -100,7 +100,7 @@ class Network:
 
     def __init__(self) -> None:
         shared = FastLinear(8, 8)
-        self.layers = [shared, Linear(8, 8, seed=0), {"again": shared, "block": Block(weights(8, 8))}]
+        self.layers: list[Any] = [shared, Linear(8, 8, seed=0), {"again": shared, "block": Block(weights(8, 8))}]
         self.layers.append(self.layers)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -129,12 +129,12 @@ def test_a_timed_call_generates_if_a_model_has_a_cache(tokens: np.ndarray, name:
     variants = variants_of({"plain": gpt(False), "cached": gpt(True)})
     task = with_generation(scoring(tokens, tokens), variants)
     assert task.name == name
-    made = [variant.call(task, tokens) for variant in variants.values()]
-    assert made[0].shape == (2, length)
-    np.testing.assert_array_equal(*made)
-    np.testing.assert_array_equal(made[0][:, : length // 2], tokens[:, : length // 2])
-    right = [variant.correct(task) for variant in variants.values()]
-    np.testing.assert_array_equal(*right)
+    plain, cached = (variant.call(task, tokens) for variant in variants.values())
+    assert plain.shape == (2, length)
+    np.testing.assert_array_equal(cached, plain)
+    np.testing.assert_array_equal(plain[:, : length // 2], tokens[:, : length // 2])
+    expected, right = (variant.correct(task) for variant in variants.values())
+    np.testing.assert_array_equal(right, expected)
 
 
 def test_a_suite_with_a_cache_times_what_the_cache_is_for() -> None:

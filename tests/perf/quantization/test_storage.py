@@ -17,6 +17,7 @@ from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.model_profile import profile_model
 from tinytorch.perf.quantization import Plan, Scheme, load_quantized, quantize_model, save_quantized
+from tinytorch.perf.quantization.storage import Codes
 
 PLANS = [
     Plan(),
@@ -129,7 +130,9 @@ def test_memory_counts_the_codes_once(plan: Plan, warm: bool) -> None:
     with no_grad():
         model(x)  # which compiles kernels
     if not warm:
-        model[0].codes.packed.clear()
+        for _, tensor in model.named_buffers():
+            if isinstance(tensor, Codes):
+                tensor.packed.clear()
     held = sum(len(data) for _, data in everything_held(model))
     found = Profiler().measure_memory(model, x)
     scales = 2 * 768 * 32 * 4
