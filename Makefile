@@ -43,7 +43,7 @@ LET := -I scripts/let_through.py
 RUN := $(VENV)/bin/python $(LET)
 PEERS_RUN := $(PEERS_VENV)/bin/python $(LET)
 
-.PHONY: help chapter environment peers-environment book pdf live check test serve format lint lock clean peers bench check-site check-readme check-links check-notebooks pictures
+.PHONY: help chapter environment peers-environment book pdf live check test serve port format lint lock clean peers bench check-site check-readme check-links check-notebooks pictures
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
@@ -60,11 +60,15 @@ pdf: environment  ## build the book and print it into _build/html/measured.pdf, 
 test: environment  ## run all tests (TESTS="tests/core ...": only these; CPU=avx2: as that CPU would)
 	@$(RUN) OPENBLAS_THREAD_TIMEOUT=4 $(if $(CPU),-m scripts.building.older_cpu "$(CPU)" $(VENV)/bin/python )-m pytest --numprocesses logical --dist worksteal $(TESTS)
 
-serve: book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... for another port)
-	@$(RUN) -m http.server $(PORT) --bind 127.0.0.1 --directory _build/html
+serve: port book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... for another port)
+	@$(RUN) -m scripts.serve_book "$(PORT)"
 
-live: environment  ## build the book, show it, and build it again on each save (PAGES="profiling ...": only these; PORT=... for another port)
-	@$(RUN) PORT=$(PORT) -m scripts.live_book $(PAGES)
+# Before hours of building.
+port: environment
+	@$(RUN) -m scripts.serve_book "$(PORT)" --check
+
+live: port  ## build the book, show it, and build it again on each save (PAGES="profiling ...": only these; PORT=... for another port)
+	@$(RUN) PORT="$(PORT)" -m scripts.live_book $(PAGES)
 
 check: environment  ## hold pages and their modules to all rules that need no run: style, references, spelling, types (PAGES="profiling ...": only these)
 	@$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.check_pages $(PAGES)
@@ -109,7 +113,7 @@ lock: environment  ## pin every dependency anew after a change of pyproject.toml
 		--constraints requirements.lock --output-file binder/requirements.txt
 
 clean:  ## remove what was built; environments stay
-	rm -rf _build .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf _build build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 environment:

@@ -107,7 +107,8 @@ class Sources:
     def __init__(self, root: Path, names: Sequence[str] = (), passed: Collection[str] = ()) -> None:
         self.root, self.book = root, root / "book"
         paths = [path for folder in (self.book, self.book / "reference") for path in sorted(folder.glob("*.md"))]
-        self.texts = {path.relative_to(self.book).with_suffix("").as_posix(): path.read_text("utf-8") for path in paths}
+        names_of = {path: path.relative_to(self.book).with_suffix("").as_posix() for path in paths}
+        self.texts = {name: path.read_text("utf-8-sig") for path, name in names_of.items()}
         if unknown := [name for name in names if name not in self.texts]:
             raise NoPageError(
                 f"PAGES must name pages, but there is no book/{unknown[0]}.md{meant(unknown[0], self.texts)}"
@@ -148,7 +149,7 @@ def by_rules(sources: Sources) -> Iterator[Fault]:
         yield from (Fault(path, *fault) for fault in lint_lists.page_faults(name, text, book))
         yield from (Fault(path, *fault) for fault in lint_medians.faults(as_module(sources.cells.get(name, ()))))
     for module in sources.modules:
-        path, text = sources.below(module), module.read_text("utf-8")
+        path, text = sources.below(module), module.read_text("utf-8-sig")
         try:
             yield from (Fault(path, fault.line, fault.message) for fault in check_module(text))
         except SyntaxError:  # which ruff tells

@@ -31,7 +31,7 @@ def mended(text: str) -> str:
 def main() -> None:
     """Mend every page in its place."""
     for path in sorted(ROOT.glob("book/*.md")):
-        text = path.read_text("utf-8")
+        text = path.read_text("utf-8-sig")
         if (new := mended(text)) != text:
             path.write_text(new, "utf-8")
             print(f"{path.relative_to(ROOT)} mended")

@@ -67,7 +67,7 @@ def read_book(root: Path, told_of: str | None = None) -> Book:
     """
     contents: dict[str, Any] = read_contents(root)
     parts = [(part["caption"], [each["file"] for each in part["chapters"]]) for part in contents["parts"]]
-    texts = {path.stem: path.read_text("utf-8") for path in sorted(root.glob("book/*.md"))}
+    texts = {path.stem: path.read_text("utf-8-sig") for path in sorted(root.glob("book/*.md"))}
     drafts = {name for name, text in texts.items() if name != told_of and is_draft(text)}
     told = [(caption, [name for name in names if name not in drafts]) for caption, names in parts]
     pages = (contents["root"], *(name for _, names in told for name in names))
@@ -120,5 +120,5 @@ def faults(root: Path, told_of: str | None = None) -> list[tuple[str, int, str]]
     book, readme = read_book(root, told_of), (root / "README.md").read_text("utf-8")
     found = [("README.md", *fault) for fault in table_faults(readme, book)]
     for path in sorted(root.glob("book/*.md")):
-        found += [(f"book/{path.name}", *fault) for fault in page_faults(path.stem, path.read_text("utf-8"), book)]
+        found += [(f"book/{path.name}", *fault) for fault in page_faults(path.stem, path.read_text("utf-8-sig"), book)]
     return found

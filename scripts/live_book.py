@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -23,8 +24,9 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from scripts.serve_book import HOST, bound
+
 ROOT = Path(__file__).resolve().parent.parent
-HOST = "127.0.0.1"
 #: What a build is made of; a change of the lock needs `make`, which also makes the environment anew.
 WATCHED = ("book", "tinytorch", "_config.yml", "_toc.yml")
 #: Files that are no sources: what Python, editors and version control write beside them.
@@ -73,10 +75,17 @@ def make_app(root: Path, pages: Sequence[str]) -> Starlette:
 
 def main() -> int:
     """Build, serve and watch until interrupted; return the exit code."""
-    port, pages = int(os.environ.get("PORT", "8000")), sys.argv[1:]
-    build(ROOT, pages)
-    print(f"The book is on http://{HOST}:{port} and is built again on each save; Ctrl+C ends this.", flush=True)
-    uvicorn.run(make_app(ROOT, pages), host=HOST, port=port, log_level="warning")
+    port, pages = os.environ.get("PORT", "8000"), sys.argv[1:]
+    try:
+        taken = bound(port)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    with taken:
+        build(ROOT, pages)
+        print(f"The book is on http://{HOST}:{port} and is built again on each save; Ctrl+C ends this.", flush=True)
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(uvicorn.Config(make_app(ROOT, pages), log_level="warning")).run(sockets=[taken])
     return 0
 
 

@@ -68,6 +68,68 @@ class Held:
         return self.held
 
 
+def weights(*shape: int) -> Tensor:
+    return Tensor(np.ones(shape, np.float32))
+
+
+class FastLinear:
+    """A layer of the course's: a weight, a forward, and neither Module nor parameters()."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        self.weight = weights(inputs, outputs)
+        self.name, self.lengths = "fast", Tensor(np.array([inputs, outputs]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return vectorized_matmul(x, self.weight)
+
+
+class Block:
+    """A block of the course's, whose parameters() gives Tensors or arrays."""
+
+    def __init__(self, *held: Any) -> None:
+        self.held = list(held)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return vectorized_matmul(x, self.held[0])
+
+    def parameters(self) -> list[Any]:
+        return self.held
+
+
+class Network:
+    """Holds layers of all kinds, some of them twice."""
+
+    def __init__(self) -> None:
+        shared = FastLinear(8, 8)
+        self.layers: list[Any] = [shared, Linear(8, 8, seed=0), {"again": shared, "block": Block(weights(8, 8))}]
+        self.layers.append(self.layers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for layer in (self.layers[0].forward, self.layers[1], self.layers[2]["block"]):
+            x = layer(x)
+        return x
+
+
+#: Models that are no Modules, and how many numbers their parameters are.
+PLAIN: dict[str, tuple[Callable[[], Any], int]] = {
+    "a weight": (lambda: FastLinear(8, 4), 32),
+    "parameters() of Tensors": (lambda: Block(weights(8, 4), weights(4)), 36),
+    "parameters() of one Tensor twice": (lambda: Block(*[weights(8, 4)] * 2), 32),
+    "parameters() of arrays": (lambda: Block(np.ones((8, 4), np.float32)), 32),
+    "parameters() of Parameters": (lambda: Block(Parameter(weights(8, 4)), Parameter(weights(4))), 36),
+    "models in a model": (Network, 64 + 72 + 64),
+    "a weight, and no op": (lambda: SlowTensorLinear(8, 4), 32),
+}
+
+
+class SlowTensorLinear(SlowLinear):
+    """Loops over a weight that is a Tensor."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        self.tensor = weights(inputs, outputs)
+        self.weight = self.tensor.data
+
+
 class Broken(Module):
     """Answers that nothing is a number."""
 
@@ -159,7 +221,10 @@ def test_attention_is_counted_by_the_course_s_argument() -> None:
     assert counter.count_attention(sequence_length=8, d_model=16, projections=False) == 2 * 2 * 8 * 8 * 16
     counter.count_linear(4, 3, batch_size=2)
     assert counter.operation_counts == {"multiply": 2048 + 24, "add": 2048 + 24, "total_flops": 4144}
-    assert counter.layer_breakdown == {"self_attention": 4096, "linear": 48}
+    assert counter.layer_breakdown == {"attention": 4096, "linear": 48}
+    counter.reset()
+    assert counter.layer_breakdown == {}
+    assert {"attention": counter.count_attention(8, 16, 2)} == counter.layer_breakdown, "with its projections"
 
 
 @pytest.mark.parametrize(
@@ -191,6 +256,11 @@ def test_attention_is_counted_by_the_course_s_argument() -> None:
         (lambda: arithmetic_intensity(2 * 1024**3, 3 * 1024**2 * 4, ridge_point=10), (1024 / 6, "compute")),
         (lambda: Timer().timer_func is time.perf_counter, True),
         (lambda: (MemoryProfiler().baseline_memory, ProfilerContext("x").memory_stats), (0, {})),
+        (lambda: (MemoryProfiler().allocations, ProfilerContext("x").results), ([], {})),
+        (lambda: type(ProfilerContext("x").timer), Timer),
+        (lambda: type(ProfilerContext("x").memory_profiler), MemoryProfiler),
+        (lambda: type(ProfilerContext("x").flop_counter), FLOPCounter),
+        (lambda: str(FLOPCounter().count_model_forward(SlowLinear(8, 4), (2, 8))), "not counted"),
         (lambda: Profiler().count_parameters(SlowLinear(8, 4)), 0),
         (lambda: Profiler().count_parameters(Linear(2, 2)), 6),
         (lambda: Profiler().count_parameters(frozen(Linear(2, 2))), 2),
@@ -262,6 +332,27 @@ def test_the_parts_of_memory_add_up_to_its_peak(name: str, training: bool) -> No
         output = model(inputs if name != "gpt" else inputs.data)
     assert found["output_memory_mb"] * MIB >= output.nbytes
     assert found["parameter_memory_mb"] * MIB == sum(one.nbytes for one in model.parameters())
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_weights_of_what_is_no_module_are_its_parameters(kind: str) -> None:
+    make, count = PLAIN[kind]
+    model, x = make(), Tensor(np.ones((3, 8), np.float32))
+    assert Profiler().count_parameters(model) == count
+    found = Profiler(ceilings=made_ceilings()).profile_forward_pass(model, x)
+    for keys in (found, Profiler().measure_memory(model, (3, 8))):
+        assert keys["parameter_memory_mb"] * MIB == 4 * count
+        assert keys["input_memory_mb"] * MIB == x.nbytes
+        assert keys["peak_memory_mb"] * MIB >= 4 * count + x.nbytes
+
+
+@pytest.mark.parametrize("kind", ["parameters() of Parameters", "parameters() of arrays", "models in a model"])
+def test_a_step_of_what_is_no_module_can_be_profiled(kind: str) -> None:
+    make, count = PLAIN[kind]
+    x = Tensor(np.ones((3, 8), np.float32), requires_grad=True)
+    found = Profiler().profile_backward_pass(make(), x)
+    assert found["parameter_memory_mb"] * MIB == 4 * count
+    assert found["backward_flops"] > 0
 
 
 def test_what_a_product_in_tiles_is_given_it_returns() -> None:

@@ -26,6 +26,7 @@ QUESTIONS = {
     "what is a ridge point": "glossary.html#term-ridge-point",
     "cache line": "glossary.html#term-cache-line",
     "speculative decodign": "glossary.html#term-speculative-decoding",
+    "what is a pro\ufb01ler": "glossary.html#term-profiler",  # a ligature, as text copied from a PDF has it
     "pipeline bubble": "glossary.html#term-bubble",
     "all-reduce time": "glossary.html#term-all-reduce",
     "onnx file": "your_model.html#",

@@ -5,8 +5,8 @@
   const MOST = 40; // results that are shown
   const AROUND = 110; // letters of an excerpt to each side of what was found
 
-  /** A word as it is compared: small, without accents, -ise as -ize. */
-  const folded = (word) => word.toLowerCase().normalize("NFD").replace(/\p{M}/gu, "").replace(/is(e[ds]?|er|ing|ations?)$/, "iz$1");
+  /** A word as it is compared: small, without accents, ligatures as their letters, -ise as -ize. */
+  const folded = (word) => word.toLowerCase().normalize("NFKD").replace(/\p{M}/gu, "").replace(/is(e[ds]?|er|ing|ations?)$/, "iz$1");
   const wordsOf = (text) => (text.match(/[\p{L}\p{N}_]+/gu) ?? []).map(folded);
 
   /** Words that say nothing of what is looked for, unless nothing else is asked. */

@@ -1,5 +1,6 @@
 """Where a page was made."""
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tinytorch.report.provenance import (
     identity_rows,
     narrower_blas,
     package_hash,
+    package_provenance,
     provenance,
     shared_host,
 )
@@ -100,3 +102,23 @@ def test_the_hash_sees_every_byte_and_name_of_the_sources(tmp_path: Path) -> Non
     third = package_hash(tmp_path)
     (tmp_path / "data.json").write_bytes(b"{}")
     assert len({first, second, third, package_hash(tmp_path)}) == 4
+
+
+@pytest.mark.parametrize("variable", ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_COMMON_DIR"])
+def test_the_commit_is_that_of_the_package_and_not_of_another_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    commits = {}
+    for name in ("own", "other"):
+        package = tmp_path / name / "package"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"{name} = 1\n")
+        who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+        for arguments in (("init",), ("add", "."), (*who, "commit", "-m", name)):
+            subprocess.run(["git", *arguments], cwd=tmp_path / name, check=True, capture_output=True)
+        commits[name] = package_provenance(package)["commit"]
+    assert commits["own"] != commits["other"]
+    places = {"GIT_WORK_TREE": "", "GIT_INDEX_FILE": ".git/index"}
+    monkeypatch.setenv(variable, str(tmp_path / "other" / places.get(variable, ".git")))
+    made = package_provenance(tmp_path / "own" / "package")
+    assert (made["commit"], made["changed"]) == (commits["own"], False)

@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from tinytorch.core.attention import Attending
 from tinytorch.core.contexts import contextmanager
 from tinytorch.core.module import Module, Parameter
+from tinytorch.core.op import Array
 from tinytorch.core.random import generator_from
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import Remembering
@@ -24,14 +25,23 @@ from tinytorch.core.transformers import Remembering
 one_at_a_time = threading.RLock()
 
 
+@runtime_checkable
+class Arranging(Protocol):
+    """A Tensor that holds a weight in the order in which a kernel reads it; asking for ``data`` undoes that order."""
+
+    @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays that it holds, as they are."""
+
+
 @contextmanager
 def undisturbed(*models: Any) -> Iterator[None]:
     """Run the body, then put back what a forward, a backward or a change of mode changed in ``models``.
 
     These are attributes of modules and what their lists, dicts, sets, arrays and buffers hold (modes, running
     statistics, caches), gradients, and the states of random generators: the modules' own and the process's. The numbers
-    of parameters are not looked at: only training changes them. In the body gradients begin at None, and a GPT's cache
-    of keys and values is set aside: it reads whole sequences.
+    of parameters and of quantized weights are not looked at: only training changes them. In the body gradients begin at
+    None, and a GPT's cache of keys and values is set aside: it reads whole sequences.
 
     Args:
         models: Modules, other objects with a ``forward``, or functions, of which what they are bound to counts.
@@ -126,6 +136,8 @@ class _Keeper:
             model.memory = None
 
     def _keep_tensor(self, tensor: Tensor) -> None:
+        if isinstance(tensor, Arranging):  # a quantized weight, which no forward changes
+            return
         if not (isinstance(tensor, Parameter) or tensor.requires_grad):
             self.keep(tensor.data)
         for name in ("data", "grad", "requires_grad"):

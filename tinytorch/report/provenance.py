@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tinytorch.perf.host.identity import Identity, identity, is_narrower, reported_capacities
 from tinytorch.perf.host.pinned_threads import usable_cores
@@ -44,10 +45,16 @@ def package_hash(folder: Path) -> str:
     return digest.hexdigest()
 
 
+def git_environment() -> dict[str, str]:
+    """Return the environment for git without the variables, such as GIT_DIR, that lead it to another checkout."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or "CONFIG" in name}
+
+
 def _git(folder: Path, *arguments: str) -> str | None:
     """Return what git says about ``folder``; None where there is no git or no repository."""
+    settings: dict[str, Any] = {"cwd": folder, "env": git_environment(), "timeout": 20}
     try:
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, **settings)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -49,6 +49,24 @@ def two_pages(folder: Path, sphinx: SphinxProcess) -> Book:
     return made
 
 
+def test_a_page_after_a_byte_order_mark_runs_and_runs_again_when_a_module_changed(
+    tmp_path: Path, sphinx: SphinxProcess
+) -> None:
+    book = two_pages(tmp_path, sphinx)
+    book.write("one", "\ufeff" + CELL.format("one"))
+    assert book.build().executed() == ["one", "two"]
+    assert book.build().executed() == []
+    (book.folder / "package" / "module.py").write_text("x = 2\n", "utf-8")
+    assert book.build().executed() == ["one", "two"]
+
+
+def test_a_book_in_a_folder_with_brackets_is_built(tmp_path: Path, sphinx: SphinxProcess) -> None:
+    book = two_pages(tmp_path / "a [draft] of it*", sphinx)
+    done = book.build()
+    assert (done.code, done.executed()) == (0, ["one", "two"]), done.output
+    assert {"index.html", "one.html", "two.html"} <= done.pages.keys()
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> Path:
     """Return what the first build of the book of two pages keeps."""

@@ -7,6 +7,7 @@ import pytest
 from measured_book.execution.events import EVENTS, failing_cell, tell
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
 
+BYTE_ORDER_MARK = "\ufeff"
 PAGE = "# Title\n\n```{code-cell}\nx = 1\n```\n\n```{code-cell}\ny = 0\nx / y\n```\n\nAs in\n\n    x = 1\n"
 TRACEBACK = (
     "------------------\nx / y\n------------------\n\n\x1b[31mZeroDivisionError\x1b[39m  Traceback\n"
@@ -48,10 +49,11 @@ CALLS = (
     ],
     ids=["an error", "a line that stands on the page twice", "a cell that took too long"],
 )
+@pytest.mark.parametrize("mark", ["", BYTE_ORDER_MARK], ids=["as it is", "after a byte order mark"])
 def test_a_failing_cell_is_named_with_its_line_and_the_line_of_the_page_where_these_are_known(
-    tmp_path: Path, cause: Exception, told: dict[str, object]
+    tmp_path: Path, cause: Exception, told: dict[str, object], mark: str
 ) -> None:
-    (tmp_path / "page.md").write_text(PAGE)
+    (tmp_path / "page.md").write_text(mark + PAGE, "utf-8")
     error = RuntimeError("notebook")
     error.__cause__ = cause
     assert failing_cell(error, "page", tmp_path / "page.md") == {**FAILED, **told}

@@ -12,8 +12,16 @@ from tinytorch import datasets, models
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.benchmarking import benchmark_suite, compare, measure_performance, zoo
-from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, sorting_generation, task_of, variants_of
+from tinytorch.perf.benchmarking import benchmark_suite, compare, measure_performance, single_stream, zoo
+from tinytorch.perf.benchmarking.variants import (
+    Task,
+    Variant,
+    scoring,
+    sorting_generation,
+    task_of,
+    variants_of,
+    with_generation,
+)
 from tinytorch.perf.host.blas import numpy_blas
 from tinytorch.perf.measuring.sampling import blas_threads
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of, enable_kv_cache, generate
@@ -96,6 +104,63 @@ def test_a_gpt_with_its_cache_goes_in_as_it_is_and_comes_out_as_it_was(kind: typ
     assert cache.seq_pos == 3, "what it remembered is there"
     with pytest.raises(ValueError, match=r"'a' and 'b' are one GPT, .*deepcopy"):
         variants_of({"a": cached, "b": cached})
+
+
+def gpt(cached: bool, positions: int = 20) -> GPT:
+    model = GPT(11, 16, 1, 2, positions, seed=0).eval()
+    if cached:
+        enable_kv_cache(model)
+    return model
+
+
+TOKENS = np.array([[1, 2, 3, 4, 5], [6, 7, 8, 9, 0]])
+
+
+@pytest.mark.parametrize(
+    ("tokens", "name", "length"),
+    [
+        (TOKENS, "generate 3 of 5 tokens", 5),
+        (TOKENS[:, :4], "generate 2 of 4 tokens", 4),
+        (TOKENS[:, :1], "generate 1 of 2 tokens", 2),
+        (np.ones((2, 20), int), "generate 10 of 20 tokens", 20),
+    ],
+)
+def test_a_timed_call_generates_if_a_model_has_a_cache(tokens: np.ndarray, name: str, length: int) -> None:
+    variants = variants_of({"plain": gpt(False), "cached": gpt(True)})
+    task = with_generation(scoring(tokens, tokens), variants)
+    assert task.name == name
+    plain, cached = (variant.call(task, tokens) for variant in variants.values())
+    assert plain.shape == (2, length)
+    np.testing.assert_array_equal(cached, plain)
+    np.testing.assert_array_equal(plain[:, : length // 2], tokens[:, : length // 2])
+    expected, right = (variant.correct(task) for variant in variants.values())
+    np.testing.assert_array_equal(right, expected)
+
+
+def test_a_suite_with_a_cache_times_what_the_cache_is_for() -> None:
+    plain, cached = gpt(False), gpt(True)
+    made = benchmark_suite({"plain": plain, "cached": cached}, (TOKENS, TOKENS), batches=(1, 2), repeats=6)
+    assert {one.task for one in made.values()} == {"generate 3 of 5 tokens"}
+    assert len({float(one.accuracy) for one in made.values()}) == 1
+    alone = measure_performance(plain, TOKENS, batches=(1,), repeats=6)
+    assert alone.task == "forward"
+    with pytest.raises(ValueError, match=r"'forward'.* one benchmark_suite"):
+        compare(alone, measure_performance(cached, TOKENS, batches=(1,), repeats=6))
+    assert single_stream(cached, TOKENS, queries=6) is not None
+
+
+@pytest.mark.parametrize(
+    ("models", "inputs", "words"),
+    [
+        ({"cached": gpt(True), "mlp": Linear(5, 3, seed=0)}, TOKENS, "'mlp' is a Linear"),
+        ({"cached": gpt(True)}, np.ones((2, 5, 3)), r"\(2, 5, 3\)"),
+    ],
+)
+def test_what_cannot_generate_is_refused_where_a_model_has_a_cache(
+    models: dict[str, Module], inputs: np.ndarray, words: str
+) -> None:
+    with pytest.raises(TypeError, match=words):
+        benchmark_suite(models, inputs, batches=(1,), repeats=6)
 
 
 def test_what_a_measurement_was_taken_under_is_kept() -> None:

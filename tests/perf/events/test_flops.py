@@ -17,9 +17,9 @@ from tinytorch.core.op import UncountedError
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.events.flops import FLOPCounter
+from tinytorch.perf.events.flops import FLOPCounter, NotCounted
 from tinytorch.perf.measuring.model_io import zeros_for
-from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.profiling import Profiler, count_flops
 
 small = st.integers(1, 6)
 
@@ -143,13 +143,37 @@ def test_an_op_without_formula_raises_or_is_listed_and_never_guessed(capsys: pyt
     assert "uncounted, in no sum: mystery" in said
 
 
-@pytest.mark.parametrize(("model", "error"), [(Mystery(), UncountedError), (lambda x: x, ValueError)])
+@pytest.mark.parametrize(("model", "error"), [(Mystery(), UncountedError), (Sequential(), ValueError)])
 def test_a_refused_model_leaves_the_counter_as_it_was(model: Any, error: type[Exception]) -> None:
     counter = FLOPCounter()
     counter.count_linear(2, 3)
     with pytest.raises(error, match=r"mystery|no op"):
         counter.count_model_forward(model, (ROWS, INPUTS))
     assert (counter.total_flops, len(counter.rows)) == (12, 1)
+
+
+class Unknown:
+    """No Module, and computes without ops."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x
+
+
+@pytest.mark.parametrize("model", [Unknown(), Unknown().__call__, lambda x: x, np.asarray])
+@pytest.mark.parametrize(
+    "count", [lambda m, x: FLOPCounter().count_model_forward(m, x), count_flops, Profiler().count_flops]
+)
+def test_every_counter_answers_alike_of_what_runs_no_op(model: Any, count: Any) -> None:
+    assert isinstance(count(model, (ROWS, INPUTS)), NotCounted)
+
+
+def test_what_runs_no_op_is_listed_and_in_no_sum(capsys: pytest.CaptureFixture[str]) -> None:
+    counter = FLOPCounter()
+    counter.count_linear(2, 3)
+    assert str(counter.count_model_forward(Unknown(), (ROWS, INPUTS))) == "not counted"
+    assert (counter.total_flops, counter.uncounted_ops) == (12, ("Unknown",))
+    counter.print_report()
+    assert "uncounted, in no sum: Unknown" in capsys.readouterr().out
 
 
 class Late(Module):

@@ -2,7 +2,7 @@
 
 import tracemalloc
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from tinytorch.perf.events.array_life import MemoryProfile, owner_of, recording_
 from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker, leaked_bytes
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.processes import answer_of
+from tinytorch.perf.profiling import profile_function
 
 F32 = 4
 PARAMETERS = (INPUTS * HIDDEN + HIDDEN + HIDDEN * OUTPUTS + OUTPUTS) * F32
@@ -229,3 +230,105 @@ def test_the_tracker_reads_peak_and_rest_also_inside() -> None:
     assert 3 * MIB <= inside <= tracker.peak_bytes < 3 * MIB + 10_000
     assert tracker.peak_usage == tracker.peak_bytes / MIB
     assert held.nbytes <= tracker.current_bytes < held.nbytes + 10_000
+
+
+#: What a first call may take beyond its result: what Numba makes of the arguments. Numba itself takes 41 MiB.
+FIRST_CALL = 500_000
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [("fused_gelu", "tracker"), ("accelerated", "recording"), ("compiled_loops", "profile")],
+        [("compiled_loops", "recording"), ("fused_gelu into an array", "profile"), ("accelerated", "tracker")],
+    ],
+    ids=["an op first", "loops first"],
+)
+def test_the_first_call_of_a_kernel_is_not_charged_for_numba(calls: list[tuple[str, str]]) -> None:
+    result = 256 * 256 * F32
+    for call, peaks in zip(calls, answer_of("tests.perf.peaks_of_first_calls", calls), strict=True):
+        standing = result if call == ("accelerated", "recording") else 0  # its operand, which a recorded run sees
+        assert all(result <= peak - standing < result + FIRST_CALL for peak in peaks), (call, peaks)
+
+
+def use_and_reset() -> object:
+    np.ones(4 * MIB, np.uint8)
+    tracemalloc.reset_peak()
+    return np.ones(MIB, np.uint8)
+
+
+def use_in_an_inner_tracker_and_reset() -> object:
+    with MemoryTracker():
+        np.ones(4 * MIB, np.uint8)
+        tracemalloc.reset_peak()
+    return np.ones(MIB, np.uint8)
+
+
+@pytest.mark.parametrize("body", [use_and_reset, use_in_an_inner_tracker_and_reset])
+@pytest.mark.parametrize("callers_own", [False, True])
+def test_a_body_that_resets_the_peak_hides_nothing(body: Callable[[], object], callers_own: bool) -> None:
+    if callers_own:
+        tracemalloc.start()
+    try:
+        with MemoryTracker() as tracker:
+            body()
+        assert tracker.peak_bytes == pytest.approx(4 * MIB, abs=10_000)
+        assert MemoryProfiler().profile(body)["needed_mb"] == pytest.approx(4, abs=0.01)
+        with recording_memory() as done:
+            body()
+        assert done.profile.peak == pytest.approx(4 * MIB, abs=OBJECTS)
+        assert tracemalloc.reset_peak.__module__ == "_tracemalloc", "it is Python's again"
+    finally:
+        if callers_own:
+            tracemalloc.stop()
+
+
+def start_and_stop() -> None:
+    tracemalloc.start()
+    np.ones(MIB, np.uint8)
+    tracemalloc.stop()
+
+
+def stop_and_start() -> None:
+    tracemalloc.stop()
+    tracemalloc.start()
+
+
+def recorded(body: Callable[[], object]) -> None:
+    with recording_memory():
+        body()
+
+
+def tracked(body: Callable[[], object]) -> None:
+    with MemoryTracker():
+        body()
+
+
+@pytest.mark.parametrize("body", [start_and_stop, stop_and_start, tracemalloc.clear_traces])
+@pytest.mark.parametrize("instrument", [tracked, recorded, MemoryProfiler().profile, profile_function])
+def test_a_body_that_ends_the_tracing_is_told_so(
+    body: Callable[[], object], instrument: Callable[[Callable[[], object]], object]
+) -> None:
+    with pytest.raises(RuntimeError, match=r"stopped tracemalloc or cleared its traces.*: measure it without"):
+        instrument(body)
+    tracemalloc.stop()  # which the body may have started where nothing was measured
+    with MemoryTracker() as tracker:
+        np.ones(MIB, np.uint8)
+    assert tracker.peak_bytes == pytest.approx(MIB, abs=10_000), "the next measurement is whole again"
+
+
+def test_an_error_of_the_body_is_told_though_it_ended_the_tracing() -> None:
+    def fail() -> None:
+        tracemalloc.stop()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        tracked(fail)
+
+
+def test_a_profiler_keeps_what_was_allocated_after_each_call() -> None:
+    kept: list[np.ndarray] = []
+    profiler = MemoryProfiler()
+    assert profiler.allocations == []
+    profiler.profile(lambda: kept.append(np.ones(MIB, np.uint8)))
+    assert np.array(profiler.allocations) / MIB == pytest.approx([1, 2, 3, 4, 5], abs=0.01)

@@ -1,6 +1,8 @@
 """Profiles of a plain function: every key is there and is what an independent account says."""
 
 import re
+import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -10,7 +12,7 @@ import pytest
 from tests.perf.made_ceilings import PEAK
 from tests.perf.profiling.test_attribution import event
 from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
-from tinytorch.core.op import UncountedError
+from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring import Measurement
@@ -22,6 +24,7 @@ from tinytorch.perf.profiling.function_profile import (
     SimpleProfiler,
     profile,
     profile_function,
+    result_bytes,
 )
 
 pytestmark = pytest.mark.usefixtures("made_machine")
@@ -105,8 +108,65 @@ def test_the_context_measures_and_prints_at_exit(
     assert all(part in said for part in parts)
     monkeypatch.setattr(store, "kept_ceilings", lambda threads: None)
     assert not any("peak" in sentence for sentence in context.insights()), "nobody measured it"
-    with pytest.raises(UncountedError, match="mystery"):
-        context.profile_function(Mystery(), (x,))
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: two_layers()(rows()), f"FLOPs: {2 * ROWS * (INPUTS * HIDDEN + HIDDEN * OUTPUTS):,} in ops, "),
+        (lambda: Mystery()(rows()), "FLOPs not counted: there is no formula for the op mystery"),
+        (lambda: sum(range(100)), "FLOPs not counted: no op of the framework ran"),
+    ],
+)
+@pytest.mark.parametrize("body", [False, True])
+def test_the_report_has_flops_or_why_it_has_none(
+    call: Callable[[], object], said: str, body: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ProfilerContext("it", timing_runs=6, enable_memory=False) as context:
+        if body:
+            call()
+        else:
+            context.profile_function(call)
+    assert said in capsys.readouterr().out
+    assert ("flops" in context.results) == ("not counted" not in said)
+    assert context.flop_counter is not None
+    assert context.results.get("flops") in (None, context.flop_counter.total_flops)
+
+
+def test_the_context_shows_what_it_measures_with_and_what_it_measured() -> None:
+    context = ProfilerContext("it", timing_runs=6)
+    assert context.results == {}
+    context.profile_function(two_layers(), (rows(),))
+    assert len(context.timer.measurements) == 6
+    assert context.memory_profiler is not None
+    assert len(context.memory_profiler.allocations) == 1
+    context.add_flop_count(7)
+    assert context.results == {
+        "timing": context.timing_stats,
+        "memory": context.memory_stats,
+        "flops": context.flops,
+        "flops_by_hand": 7,
+    }
+    without = ProfilerContext("it", timing_runs=6, enable_memory=False, enable_flops=False)
+    without.profile_function(two_layers(), (rows(),))
+    assert (without.memory_profiler, without.flop_counter, list(without.results)) == (None, None, ["timing"])
+
+
+@pytest.mark.parametrize(
+    ("result", "size"),
+    [
+        (["x" * MIB] * 10, sys.getsizeof("x" * MIB)),
+        ({"a": b"x" * MIB, "b": [b"x" * MIB]}, 2 * sys.getsizeof(b"x" * MIB)),
+        ((bytearray(MIB),) * 3, sys.getsizeof(bytearray(MIB))),
+        ([np.ones(MIB, np.uint8)] * 4, MIB),
+        ([Tensor(np.ones(MIB, np.uint8))] * 4, MIB),
+        ([["x" * 5] * 2] * 2, sys.getsizeof("x" * 5)),
+        ([7, 7, 7], sys.getsizeof(7)),
+    ],
+    ids=["texts", "bytes of two", "bytearrays", "arrays", "tensors", "lists", "numbers"],
+)
+def test_what_a_result_refers_to_several_times_counts_once(result: object, size: int) -> None:
+    assert result_bytes(result) == size
 
 
 def test_the_report_warns_of_what_a_quieter_moment_mends_and_of_nothing_else() -> None:

@@ -1,14 +1,23 @@
 """Quantized models in files."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.perf.made_ceilings import made_ceilings
 from tests.perf.quantization.small_zoo import NAMES, batch, make
+from tinytorch.core.autograd import no_grad
 from tinytorch.core.layers import Linear
-from tinytorch.core.module import Sequential
+from tinytorch.core.module import Module, Sequential
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.undisturbed import Arranging, undisturbed
+from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.profiling.model_profile import profile_model
 from tinytorch.perf.quantization import Plan, Scheme, load_quantized, quantize_model, save_quantized
+from tinytorch.perf.quantization.storage import Codes
 
 PLANS = [
     Plan(),
@@ -74,3 +83,61 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         load_quantized(tmp_path / "none.npz", model)
     with pytest.raises(ValueError, match="quantized layers"):
         save_quantized(model, tmp_path / "model.npz")
+
+
+def everything_held(model: Module) -> list[tuple[int, bytes]]:
+    """Return which arrays the weights in codes are held in, and their bytes, as they are."""
+    arranged = [tensor for _, tensor in model.named_buffers() if isinstance(tensor, Arranging)]
+    return [(id(array), array.tobytes()) for tensor in arranged for array in tensor.arrays]
+
+
+def undisturbed_run(model: Module, x: Tensor) -> None:
+    with undisturbed(model):
+        model(x)
+
+
+#: Instruments that run a model, each of which leaves it as it was.
+LOOKS: dict[str, Callable[[Module, Tensor], object]] = {
+    "undisturbed": undisturbed_run,
+    "count_flops": lambda model, x: Profiler().count_flops(model, x),
+    "measure_memory": lambda model, x: Profiler().measure_memory(model, x),
+    "measure_latency": lambda model, x: Profiler().measure_latency(model, x, 1, 3),
+    "profile_forward_pass": lambda model, x: Profiler(ceilings=made_ceilings()).profile_forward_pass(model, x),
+    "profile_model": lambda model, x: profile_model(model, x, "it"),
+    "zeros of a shape": lambda model, x: Profiler().count_flops(model, x.shape),
+}
+
+
+@pytest.mark.usefixtures("made_machine")
+@pytest.mark.parametrize("look", LOOKS)
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_instruments_leave_codes_as_a_kernel_reads_them(plan: Plan, look: str) -> None:
+    """What arranged them anew before each op would be timed as a part of the model."""
+    x = Tensor(np.random.default_rng(0).normal(size=(4, 96)).astype(np.float32))
+    model = quantize_model(Sequential(Linear(96, 128, seed=0), Linear(128, 96, seed=1)), x.data, plan).eval()
+    model(x)
+    before = everything_held(model)
+    assert before
+    LOOKS[look](model, x)
+    assert everything_held(model) == before
+
+
+@pytest.mark.parametrize("warm", [False, True])
+@pytest.mark.parametrize("plan", PLANS, ids=str)
+def test_memory_counts_the_codes_once(plan: Plan, warm: bool) -> None:
+    x = Tensor(np.random.default_rng(0).normal(size=(4, 768)).astype(np.float32))
+    model = quantize_model(Sequential(Linear(768, 768, seed=0)), x.data, plan).eval()
+    with no_grad():
+        model(x)  # which compiles kernels
+    if not warm:
+        for _, tensor in model.named_buffers():
+            if isinstance(tensor, Codes):
+                tensor.packed.clear()
+    held = sum(len(data) for _, data in everything_held(model))
+    found = Profiler().measure_memory(model, x)
+    scales = 2 * 768 * 32 * 4
+    assert held <= found["buffer_memory_mb"] * MIB < held + scales
+    assert found["input_memory_mb"] * MIB == x.nbytes
+    assert found["parameter_memory_mb"] * MIB == 768 * 4
+    outputs, few = 4 * 768 * 4, 40_000
+    assert found["peak_memory_mb"] * MIB < held + scales + 12 * outputs + few

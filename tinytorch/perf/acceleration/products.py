@@ -14,6 +14,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
+from tinytorch.perf.measuring.memory import uncounted
 
 
 def vectorized_matmul(a: Any, b: Any) -> Any:
@@ -77,7 +78,8 @@ def array_element_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
     Each element becomes an object.
     """
-    from tinytorch.perf.kernels.gemm import loop_orders
+    with uncounted():
+        from tinytorch.perf.kernels.gemm import loop_orders
 
     left, right = _matrices(a, b)
     out = np.empty((left.shape[0], right.shape[1]), np.float32)
@@ -152,7 +154,8 @@ def _compiled(name: str, *more: Any) -> Callable[[npt.ArrayLike, npt.ArrayLike],
     """Return a function that runs a kernel of `kernels.gemm.loop_orders` on two matrices."""
 
     def run(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-        from tinytorch.perf.kernels.gemm import loop_orders
+        with uncounted():
+            from tinytorch.perf.kernels.gemm import loop_orders
 
         left, right = _matrices(a, b)
         out = np.empty((left.shape[0], right.shape[1]), np.float32)
@@ -223,7 +226,8 @@ def packed_blocks(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
 
 
 def _in_whole_tiles(name: str, a: npt.ArrayLike, b: npt.ArrayLike, *more: int) -> Array:
-    from tinytorch.perf.kernels.gemm.product_tiles import ROWS, WIDTH
+    with uncounted():
+        from tinytorch.perf.kernels.gemm.product_tiles import ROWS, WIDTH
 
     if min(more, default=1) < 1:
         raise ValueError(f"deep must be at least 1, not {more[0]}")

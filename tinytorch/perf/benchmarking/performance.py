@@ -385,7 +385,10 @@ def compare_with_first(performances: Mapping[str, Performance], matters: float =
 def _checked_pair(baseline: Performance, candidate: Performance) -> tuple[Performance, Performance]:
     """Return the two, or raise ValueError unless they did the same task on the same data."""
     if baseline.task != candidate.task:
-        raise ValueError(f"candidate must do the baseline's task {baseline.task!r}, not {candidate.task!r}")
+        raise ValueError(
+            f"candidate must do the baseline's task {baseline.task!r}, not {candidate.task!r}: measure both in one "
+            "benchmark_suite"
+        )
     one, other = baseline.conditions, candidate.conditions
     if one is not None and other is not None and one.data != other.data:
         raise ValueError("candidate must be measured on the baseline's data, but was on other inputs or answers")

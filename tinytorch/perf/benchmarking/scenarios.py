@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tinytorch.perf.benchmarking.variants import task_of, variant_of
+from tinytorch.perf.benchmarking.variants import task_of, variant_of, with_generation
 from tinytorch.perf.measuring import Measurement, collector_off
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
@@ -129,7 +129,8 @@ def _served(
     """Return the latencies of requests; ``arrival`` has the moment of each, from the last answer or from the start."""
     if queries < 1 or not at_most_seconds > 0:
         raise ValueError(f"queries and at_most_seconds must be above 0, not {queries} and {at_most_seconds}")
-    task, variant, watch = task_of(data), variant_of("model", model), clock or WallClock()
+    variant, watch = variant_of("model", model), clock or WallClock()
+    task = with_generation(task_of(data), {variant.name: variant})
     chosen = np.random.default_rng(seed).integers(0, len(task.inputs), (queries, 1))
     latencies: list[float] = []
     with variant.undisturbed(), variant.running(), collector_off():

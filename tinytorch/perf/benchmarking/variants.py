@@ -40,6 +40,7 @@ class Task:
         targets: right answers, N of them, or None: then there is no accuracy.
         perform: (model, inputs) to answers of as many examples, an array.
         right: (answers, targets) to a bool for each example.
+        timed: (model, inputs) to what a timed call does, if that is not ``perform``.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Task:
     targets: npt.NDArray[Any] | None
     perform: Perform
     right: Callable[[npt.NDArray[Any], npt.NDArray[Any]], Right]
+    timed: Perform | None = None
 
     def __post_init__(self) -> None:
         if self.inputs.ndim < 1 or not len(self.inputs):
@@ -98,6 +100,35 @@ def sorting_generation(data: datasets.Split | None = None) -> Task:
     data, length = data or datasets.sorting(), datasets.SORT_LENGTH
     prompts = data.test_inputs[:, : length + 1]
     return Task("generate 10 tokens", prompts, data.test_targets[:, length:], _generated, _all_equal)
+
+
+def with_generation(task: Task, variants: Mapping[str, Variant]) -> Task:
+    """Return the task of a suite: if one of its models is a GPT with a cache, a timed call generates.
+
+    A cache has no use for a pass over whole sequences, which scores the examples all the same. A timed call reads the
+    first half of each sequence and generates as many tokens as the second half has, at least one.
+
+    Raises:
+        TypeError: if another of the models is no GPT, or the inputs are no sequences of tokens.
+    """
+    if task.perform is not _forward or not any(variant.cached for variant in variants.values()):
+        return task
+    for name, variant in variants.items():
+        if not isinstance(variant.model, GPT):
+            raise TypeError(
+                f"models must all be GPTs if one has a key-value cache, because a timed call generates then, but "
+                f"{name!r} is a {type(variant.model).__name__}"
+            )
+    if task.inputs.ndim != 2:
+        raise TypeError(f"inputs of a GPT must be tokens (examples, positions), not of shape {task.inputs.shape}")
+    positions = task.inputs.shape[1]
+    prompt = max(1, positions // 2)
+    count = max(1, positions - prompt)
+
+    def generated(model: Any, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return generate(model, inputs[:, :prompt], count)
+
+    return replace(task, name=f"generate {count} of {prompt + count} tokens", timed=generated)
 
 
 def zoo_task(name: str) -> Task:
@@ -245,14 +276,17 @@ class Variant:
         return nullcontext() if self.cached else undisturbed(self.model)
 
     def call(self, task: Task, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the answers for ``inputs``; the caller is in `running`.
+        """Return what a timed call gives for ``inputs``; the caller is in `running`.
 
         With a cache its making is a part of the call.
         """
+        return self._run(task.timed or task.perform, inputs)
+
+    def _run(self, perform: Perform, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if not self.cached:
-            return task.perform(self.model, inputs)
+            return perform(self.model, inputs)
         with empty_cache(self.model, len(inputs)):
-            return task.perform(self.model, inputs)
+            return perform(self.model, inputs)
 
     def correct(self, task: Task) -> Right | None:
         """Return which examples of the whole test set it gets right, or None where none has a known answer.
@@ -264,7 +298,7 @@ class Variant:
         if broken:
             raise ValueError(f"weights of {self.name} must be finite to be scored, but {', '.join(broken)} are not")
         with self.running():
-            return replace(task, perform=lambda _, inputs: self.call(task, inputs)).correct(self.model)
+            return replace(task, perform=lambda _, inputs: self._run(task.perform, inputs)).correct(self.model)
 
     @property
     def stored_bytes(self) -> int:

@@ -18,7 +18,7 @@ from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import fuse
 from tinytorch.perf.acceleration.plans import Planned
 from tinytorch.perf.benchmarking.results import Plan
-from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, variants_of, zoo_task
+from tinytorch.perf.benchmarking.variants import Task, Variant, scoring, variants_of, with_generation, zoo_task
 from tinytorch.perf.compression import low_rank_model, magnitude_prune, sparse_model, structured_prune
 from tinytorch.perf.compression.fine_tuning import trained_on
 from tinytorch.perf.measuring.model_io import saved_arrays
@@ -51,7 +51,7 @@ def subject_of(plan: Plan) -> tuple[Task, dict[str, Variant]]:
         if "plan" in variants:
             raise ValueError("the plan is called 'plan', which must not be the name of another variant")
         variants["plan"] = Variant("plan", Planned(first.model))
-    return _task(plan, first.model), variants
+    return with_generation(_task(plan, first.model), variants), variants
 
 
 def _own(name: str) -> dict[str, Variant]:

@@ -21,6 +21,7 @@ from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.undisturbed import Arranging
 from tinytorch.perf.events.stream import NUMBER, Profile, Recorder
 from tinytorch.perf.measuring import collector_off
 from tinytorch.perf.measuring.memory import Tracing
@@ -185,12 +186,20 @@ class ArrayLife(Observer):
                 self._register(thing._data, "parameters" if isinstance(thing, Parameter) else "inputs")
                 self._follow_leaf(thing)
 
+    def follow_parameters(self, parameters: Iterable[Tensor | Array]) -> None:
+        """Follow parameters, also those that are no `Parameter`, with their gradients."""
+        for parameter in parameters:
+            if isinstance(parameter, Tensor):
+                self._register(parameter._data, "parameters")
+                self._follow_leaf(parameter)
+            elif isinstance(parameter, np.ndarray):
+                self._register(parameter, "parameters")
+
     def _follow_module(self, module: Module) -> None:
-        for parameter in module.parameters():
-            self._register(parameter._data, "parameters")
-            self._follow_leaf(parameter)
+        self.follow_parameters(module.parameters())
         for _, buffer in module.named_buffers():
-            self._register(buffer._data, "buffers")
+            for array in buffer.arrays if isinstance(buffer, Arranging) else (buffer._data,):
+                self._register(array, "buffers")
         self._known_modules.update(each for _, each in module.named_modules())
 
     def _follow_leaf(self, leaf: Tensor) -> None:
@@ -356,10 +365,16 @@ class MemoryRecording:
 
 
 @contextmanager
-def recording_memory(*held: Module | Optimizer | Tensor) -> Iterator[MemoryRecording]:
-    """Follow the memory of the body, and of ``held`` (models, optimizers, tensors whose gradients are wanted)."""
+def recording_memory(
+    *held: Module | Optimizer | Tensor, parameters: Iterable[Tensor | Array] = ()
+) -> Iterator[MemoryRecording]:
+    """Follow the memory of the body, and of ``held`` (models, optimizers, tensors whose gradients are wanted).
+
+    ``parameters`` are those of a model that may be no Module.
+    """
     with collector_off(), Tracing() as tracing:
         life = ArrayLife(tracing)
+        life.follow_parameters(parameters)
         life.watch(held)
         result = MemoryRecording(life)
         try:

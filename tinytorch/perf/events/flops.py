@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self, overload
 
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import checked_positive
+from tinytorch.core.module import Module
 from tinytorch.core.op import Array, Shape, UncountedError, whole_numbers
 from tinytorch.core.ops.spatial import output_positions
 from tinytorch.core.spatial import Size, pair
@@ -19,6 +21,24 @@ from tinytorch.perf.measuring.text_table import Column, print_table, whole
 
 #: What to do about an op that declares no formula.
 Uncounted = Literal["raise", "list"]
+#: What is said of a count that nobody knows.
+NOT_COUNTED = "not counted"
+
+
+class NotCounted(float):
+    """A count that nobody knows: NaN, which says "not counted" in whatever format it is printed."""
+
+    def __new__(cls) -> Self:
+        """Return the one value that it has."""
+        return super().__new__(cls, math.nan)
+
+    def __format__(self, spec: str) -> str:
+        return NOT_COUNTED
+
+    def __str__(self) -> str:
+        return NOT_COUNTED
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,15 +72,17 @@ COLUMNS = (
 def record_forward(model: Any, value: Tensor, timed: bool = False) -> Profile:
     """Run ``model`` once on ``value`` without gradients and return what ran; the model is left as it was.
 
-    ``timed`` says whether its times will be looked at, and not only its counts.
+    ``timed`` says whether its times will be looked at, and not only its counts. What is no Module may run no op: then
+    what it computes is not counted.
 
     Raises:
-        ValueError: if no op ran, because then there is nothing that could be counted.
+        ValueError: if a Module ran no op, because then there is nothing that could be counted.
     """
     run = callable_of(model)
     with undisturbed(model), no_grad(), recording(timed) as done:
         run(value)
-    _checked_ran(done.profile, model)
+    if isinstance(model, Module):
+        _checked_ran(done.profile, model)
     return done.profile
 
 
@@ -184,7 +206,10 @@ class FLOPCounter:
 
     @property
     def layer_breakdown(self) -> dict[str, int]:
-        """FLOPs by op, such as ``linear``; the values sum to ``total_flops``. `breakdown` has them by layer."""
+        """FLOPs by op, such as ``linear``; the values sum to ``total_flops``. `breakdown` has them by layer.
+
+        All that `count_attention` counts, the projections too, is ``attention``.
+        """
         parts: dict[str, int] = {}
         for row in self._rows:
             parts[row.op] = parts.get(row.op, 0) + (row.flops or 0)
@@ -283,12 +308,12 @@ class FLOPCounter:
         checked_positive(sequence_length=sequence_length, d_model=d_model, batch_size=batch_size)
         product = batch_size * sequence_length * sequence_length * d_model
         name = f"attention T={sequence_length} d={d_model}"
-        total = self._add(f"{name}: scores", "self_attention", product, 0)
-        total += self._add(f"{name}: weighted values", "self_attention", product, 0)
+        total = self._add(f"{name}: scores", "attention", product, 0)
+        total += self._add(f"{name}: weighted values", "attention", product, 0)
         if projections:
             rows = batch_size * sequence_length * d_model
-            total += self._add(f"{name}: queries, keys, values", "linear", 3 * rows * d_model, 3 * rows)
-            total += self._add(f"{name}: output", "linear", rows * d_model, rows)
+            total += self._add(f"{name}: queries, keys, values", "attention", 3 * rows * d_model, 3 * rows)
+            total += self._add(f"{name}: output", "attention", rows * d_model, rows)
         return total
 
     @whole_numbers
@@ -310,17 +335,27 @@ class FLOPCounter:
         product = rows * embed_dim * vocab_size
         return total + self._add(f"vocabulary {embed_dim}→{vocab_size}", "linear", product, 0)
 
-    def count_model_forward(self, model: Any, input_shape: Shape | Tensor | Array) -> int:
+    @overload
+    def count_model_forward(self, model: Module, input_shape: Shape | Tensor | Array) -> int: ...
+    @overload
+    def count_model_forward(self, model: Callable[..., Any], input_shape: Shape | Tensor | Array) -> int | float: ...
+    def count_model_forward(self, model: Any, input_shape: Shape | Tensor | Array) -> float:
         """Return FLOPs of one forward of ``model`` on an input, or on zeros of its shape, batch first and included.
 
         The model really runs, on whole numbers where its first module is an Embedding, and every op is counted by its
-        own formula on the shapes that came by. What a model computes outside of ops is not seen.
+        own formula on the shapes that came by. What a model computes outside of ops is not seen. What is no Module and
+        runs no op gets a row without numbers, and the answer is a NaN that prints as "not counted".
 
         Raises:
             UncountedError: if an op has no formula, unless the counter lists these.
-            ValueError: if the shape is none, or no op ran.
+            ValueError: if the shape is none, or a Module ran no op.
         """
-        return self._add_events(record_forward(model, input_for(model, input_shape)), None)
+        profile = record_forward(model, input_for(model, input_shape))
+        if not profile.events:
+            name = getattr(model, "__name__", type(model).__name__)
+            self._rows.append(CountRow(name, name, "forward", 1, None, None, None))
+            return NotCounted()
+        return self.count_run(profile)
 
     def count_model_backward(
         self, model: Any, input_shape: Shape | Tensor | Array, loss_fn: Callable[[Any], Tensor] | None = None
@@ -330,7 +365,19 @@ class FLOPCounter:
         Only gradients that are wanted are computed and counted: those of the parameters, and not that of the
         input. Errors are those of `count_model_forward`.
         """
-        return self._add_events(record_training(model, input_for(model, input_shape), loss_fn), "backward")
+        return self.count_run(record_training(model, input_for(model, input_shape), loss_fn), "backward")
+
+    def count_run(self, profile: Profile, phase: str | None = None) -> int:
+        """Return FLOPs of the ops of a recorded run, or of those of one phase.
+
+        Raises:
+            UncountedError: if an op has no formula, unless the counter lists these.
+        """
+        if self._uncounted == "raise":
+            checked_counted(profile)
+        rows = counted_rows(profile, phase)
+        self._rows += rows
+        return sum(row.flops or 0 for row in rows)
 
     def print_report(self, name: str = "Model") -> None:
         """Print every row and the totals."""
@@ -345,13 +392,6 @@ class FLOPCounter:
     def _add(self, name: str, op: str, macs: int, elementwise: int) -> int:
         self._rows.append(CountRow(name, op, "forward", 1, macs, 2 * macs, elementwise))
         return 2 * macs
-
-    def _add_events(self, profile: Profile, phase: str | None) -> int:
-        if self._uncounted == "raise":
-            checked_counted(profile)
-        rows = counted_rows(profile, phase)
-        self._rows += rows
-        return sum(row.flops or 0 for row in rows)
 
 
 def counted_rows(profile: Profile, phase: str | None = None) -> list[CountRow]:

@@ -11,6 +11,7 @@ from tinytorch.core.contexts import contextmanager
 from tinytorch.core.dispatch import implementations
 from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.optimizers import StepRules, step_rules
+from tinytorch.perf.measuring.memory import uncounted
 
 _ONE_LOOP = "one vectorized loop, forward and backward"
 _A_VIEW = "copies no element"
@@ -35,20 +36,21 @@ AS_GOOD_IN_NUMPY: dict[Op, str] = {
 @cache
 def kernel_implementations() -> dict[Op, Implementation]:
     """Return the compiled implementation of each op that has one. The first call imports Numba: half a second."""
-    from tinytorch.perf.kernels import (
-        convolution,
-        decoding,
-        linear,
-        normalization,
-        pointwise,
-        pooling,
-        reductions,
-        softmax,
-        sparse,
-    )
-    from tinytorch.perf.kernels.attention import implementations as attention
-    from tinytorch.perf.kernels.int8 import implementations as int8
-    from tinytorch.perf.kernels.weight_only import products, rows
+    with uncounted():
+        from tinytorch.perf.kernels import (
+            convolution,
+            decoding,
+            linear,
+            normalization,
+            pointwise,
+            pooling,
+            reductions,
+            softmax,
+            sparse,
+        )
+        from tinytorch.perf.kernels.attention import implementations as attention
+        from tinytorch.perf.kernels.int8 import implementations as int8
+        from tinytorch.perf.kernels.weight_only import products, rows
 
     families = (linear, convolution, pooling, normalization, softmax, reductions, pointwise, attention, decoding)
     found: dict[Op, Implementation] = {}
@@ -59,7 +61,8 @@ def kernel_implementations() -> dict[Op, Implementation]:
 
 def kernel_step_rules() -> StepRules:
     """Return the compiled steps of the optimizers."""
-    from tinytorch.perf.kernels.optimizers import RULES
+    with uncounted():
+        from tinytorch.perf.kernels.optimizers import RULES
 
     return RULES
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
@@ -13,6 +14,10 @@ import numpy as np
 from tinytorch.core.contexts import checked_prompt
 from tinytorch.perf.measuring.model_io import MIB
 
+_reset_peak = tracemalloc.reset_peak
+#: Fewer bytes than this, left by what `uncounted` ran, are not worth a collection of garbage.
+_LITTLE = 100_000
+
 
 class Tracing:
     """Traces allocations in its body; ``baseline`` is the bytes that were traced at entry.
@@ -20,16 +25,20 @@ class Tracing:
     tracemalloc sees NumPy's arrays to the byte and Python's objects, those of all threads of the process; it does not
     see BLAS work space. If tracing was on, it stays on with all that it knew. Reading peaks means resetting the one
     that tracemalloc keeps; at exit the caller's is raised back to what it would have been, by an allocation of that
-    size that nothing touches. Bodies may lie in one another, and end in any order.
+    size that nothing touches. Bodies may lie in one another, and end in any order. If a body calls
+    ``tracemalloc.reset_peak()``, the peak before that counts nevertheless.
 
     Attributes:
         highest: most bytes traced at any moment since entry, as far as it was read.
+        current: bytes traced when it was last read.
         own_session: whether tracing was off before, so that whatever is traced was allocated in the body.
     """
 
     #: All that are open, and the peak of a caller who traced before the first of them, None if nobody did.
     _open: ClassVar[list[Tracing]] = []
     _callers_peak: ClassVar[int | None] = None
+    #: Whether the body of `uncounted` runs.
+    _paused: ClassVar[bool] = False
 
     def __enter__(self) -> Self:
         self.own_session = not tracemalloc.is_tracing()
@@ -37,30 +46,56 @@ class Tracing:
             tracemalloc.start(1)
         if not Tracing._open:
             Tracing._callers_peak = None if self.own_session else tracemalloc.get_traced_memory()[1]
+            tracemalloc.reset_peak = _keep_peaks
+        self._mark = bytearray(1)  # no longer traced once tracemalloc was stopped, or its traces were cleared
+        self._uncounted = 0
         self._reset()
         self.baseline = tracemalloc.get_traced_memory()[0]
-        self.highest, self._kept_peak = self.baseline, 0
+        if self.own_session:  # all that is traced so far is this object's
+            self._uncounted, self.baseline = self.baseline, 0
+        self.highest = self.current = self.baseline
+        self._kept_peak = 0
         Tracing._open.append(self)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.read()
-        Tracing._open.remove(self)
-        if Tracing._open:
-            return
+        try:
+            if kind is None or self._is_whole():
+                self.read()
+        finally:
+            Tracing._open.remove(self)
+            if not Tracing._open:
+                self._end_session()
+
+    def _end_session(self) -> None:
+        tracemalloc.reset_peak = _reset_peak
         if Tracing._callers_peak is None:
             tracemalloc.stop()
-        else:
-            _raise_peak(max(Tracing._callers_peak, self.highest))
+        elif tracemalloc.is_tracing():
+            _raise_peak(max(Tracing._callers_peak, self.highest + self._uncounted))
+
+    def _is_whole(self) -> bool:
+        """Return whether all that was allocated since the entry is still traced."""
+        return tracemalloc.get_object_traceback(self._mark) is not None
 
     def read(self) -> tuple[int, int]:
-        """Return bytes traced now and the most since the last `restart_peak` (or entry)."""
+        """Return bytes traced now and the most since the last `restart_peak` (or entry), without what is `uncounted`.
+
+        Raises:
+            RuntimeError: if the body stopped tracemalloc or cleared its traces.
+        """
         current, peak = tracemalloc.get_traced_memory()
-        peak = max(peak, self._kept_peak)
+        if not self._is_whole():
+            raise RuntimeError(
+                "the code that was measured stopped tracemalloc or cleared its traces, so its memory is not known: "
+                "measure it without its own use of tracemalloc"
+            )
+        peak = max(peak - self._uncounted, self._kept_peak)
         self.highest = max(self.highest, peak)
-        return current, peak
+        self.current = current - self._uncounted
+        return self.current, peak
 
     def restart_peak(self) -> int:
         """Let the peak start anew from now; return bytes traced now."""
@@ -71,12 +106,40 @@ class Tracing:
 
     def _reset(self) -> None:
         """Reset tracemalloc's peak, which the others that are open keep."""
-        for other in Tracing._open:
-            if other is not self:
-                other._kept_peak = other.read()[1]
+        _keep_peaks(self)
+
+
+def _keep_peaks(but: Tracing | None = None) -> None:
+    """Reset tracemalloc's peak, after all measurements that are open took it over, and the caller's with them."""
+    for tracing in Tracing._open:
+        if tracing is not but:
+            tracing._kept_peak = tracing.read()[1]
+    if Tracing._callers_peak is not None:
+        Tracing._callers_peak = max(Tracing._callers_peak, tracemalloc.get_traced_memory()[1])
+    _reset_peak()
+
+
+@contextmanager
+def uncounted() -> Iterator[None]:
+    """Keep what the body allocates out of all measurements that are open: what a first call loads, and no other."""
+    measuring = list(Tracing._open)
+    if not measuring or Tracing._paused:
+        yield
+        return
+    _keep_peaks()
+    before = tracemalloc.get_traced_memory()[0]
+    Tracing._paused = True
+    try:
+        yield
+    finally:
+        Tracing._paused = False
+        if tracemalloc.get_traced_memory()[0] - before > _LITTLE:
+            gc.collect()  # what is garbage would count as freed by the body
+        for tracing in measuring:
+            tracing._uncounted += tracemalloc.get_traced_memory()[0] - before
         if Tracing._callers_peak is not None:
             Tracing._callers_peak = max(Tracing._callers_peak, tracemalloc.get_traced_memory()[1])
-        tracemalloc.reset_peak()
+        _reset_peak()
 
 
 def _raise_peak(wanted: int) -> None:
@@ -111,7 +174,8 @@ class MemoryProfiler:
     """Memory of a function call. Every ``*_mb`` is in MiB (2**20 bytes) as tracemalloc sees it.
 
     ``baseline_memory`` and ``peak_memory`` are the bytes traced before the last `profile`'s call and at its worst; 0
-    before there was one.
+    before there was one. ``allocations`` are the bytes that were allocated more than before, after each of its calls;
+    the result of the first call is among them.
 
     Examples:
         >>> import numpy as np
@@ -123,6 +187,7 @@ class MemoryProfiler:
 
     def __init__(self) -> None:
         self.baseline_memory = self.peak_memory = 0
+        self.allocations: list[int] = []
 
     def profile(
         self,
@@ -158,6 +223,7 @@ class MemoryProfiler:
                 after[call] = tracing.read()[0]
         lost = leaked_bytes(after)
         self.baseline_memory, self.peak_memory = tracing.baseline, peak
+        self.allocations = [left - tracing.baseline for left in after]
         return {
             "baseline_mb": tracing.baseline / MIB,
             "final_mb": final / MIB,
@@ -208,15 +274,14 @@ class MemoryTracker:
         if self._open:
             raise RuntimeError("this MemoryTracker is open already: use another one for a body inside its body")
         self._tracing = Tracing().__enter__()
-        self._now, self._open = self._tracing.baseline, True
+        self._open = True
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._now = self._tracing.read()[0]
-        self._tracing.__exit__(kind, error, trace)
         self._open = False
+        self._tracing.__exit__(kind, error, trace)
 
     @property
     def peak_usage(self) -> float:
@@ -234,5 +299,5 @@ class MemoryTracker:
     def current_bytes(self) -> int:
         """Bytes that are still allocated of what the body allocated; below 0 if it freed more."""
         if self._open:
-            self._now = self._tracing.read()[0]
-        return self._now - self._tracing.baseline
+            self._tracing.read()
+        return self._tracing.current - self._tracing.baseline

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -47,17 +48,43 @@ def saved_arrays(path: str, name: str) -> dict[str, Array]:
     raise ValueError(f"{name} must be a file of arrays that numpy.savez wrote, and {path} is none")
 
 
-def parameters_of(model: Any) -> list[Tensor]:
-    """Return the parameters of a model, each once.
+def parameters_of(model: Any) -> list[Any]:
+    """Return the parameters of a model, Tensors or arrays, each once.
+
+    These are what its ``parameters()`` gives. Of a model without that method, they are the floating Tensors among its
+    attributes, and the parameters of models among its attributes. A function has none.
 
     Raises:
-        TypeError: if ``model`` has no ``parameters()``.
+        TypeError: if ``parameters()`` gives something that has no shape.
     """
-    found = getattr(model, "parameters", None)
-    if not callable(found):
-        raise TypeError(f"model must have parameters(), as a Module has, but {type(model).__name__} has not")
-    unique: dict[int, Tensor] = {id(parameter): parameter for parameter in found()}
-    return list(unique.values())
+    parameters = list(_parameters_in(model, {}))
+    for parameter in parameters:
+        if not hasattr(parameter, "shape"):
+            raise TypeError(
+                f"parameters() of {type(model).__name__} must give Tensors or arrays, not {type(parameter).__name__}"
+            )
+    return list({id(parameter): parameter for parameter in parameters}.values())
+
+
+def _parameters_in(value: Any, seen: dict[int, Any]) -> Iterator[Any]:
+    """Yield the parameters of a model, a Tensor, or a container of these; ``seen`` are those already looked at."""
+    if id(value) in seen:
+        return
+    seen[id(value)] = value
+    if isinstance(value, Tensor):
+        if value.dtype.kind == "f":
+            yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _parameters_in(each, seen)
+    elif isinstance(value, dict):
+        yield from _parameters_in(list(value.values()), seen)
+    elif isinstance(value, type):
+        return
+    elif callable(getattr(value, "parameters", None)):
+        yield from value.parameters()
+    elif callable(getattr(value, "forward", None)) or isinstance(type(value).__call__, FunctionType):
+        yield from _parameters_in(getattr(value, "__dict__", {}), seen)
 
 
 def tensor_of(value: Tensor | Array) -> Tensor:

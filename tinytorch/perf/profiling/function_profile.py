@@ -17,7 +17,7 @@ import numpy as np
 from tinytorch.core.contexts import checked_prompt
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.array_life import owner_of
-from tinytorch.perf.events.flops import flops_of
+from tinytorch.perf.events.flops import FLOPCounter
 from tinytorch.perf.events.stream import Profile, recording
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring import Measurement, Timer, collector_off, current_blas_threads
@@ -41,32 +41,30 @@ _NOISY = 0.05
 
 
 def result_bytes(result: Any) -> int:
-    """Return the bytes of a result: of the memory of its arrays, each buffer once, else of the object itself.
+    """Return the bytes of a result: of the memory of its arrays, each buffer once, else of the object itself, once.
 
     Looks into Tensors, arrays, and tuples, lists and dicts of these.
     """
-    buffers: dict[int, int] = {}
-    opened: dict[int, Any] = {}
-    others = 0
+    sizes: dict[int, int] = {}
+    seen: dict[int, Any] = {}
     stack = [result]
     while stack:
         value = stack.pop()
-        if isinstance(value, (tuple, list, dict)):
-            if id(value) in opened:  # one may hold itself
-                continue
-            opened[id(value)] = value
+        if value is None or id(value) in seen:
+            continue
+        seen[id(value)] = value
         if isinstance(value, Tensor):
             stack.append(value.data)
         elif isinstance(value, np.ndarray):
             owner = owner_of(value)
-            buffers[id(owner)] = owner.nbytes
+            sizes[id(owner)] = owner.nbytes
         elif isinstance(value, (tuple, list)):
             stack.extend(value)
         elif isinstance(value, dict):
             stack.extend(value.values())
-        elif value is not None:
-            others += sys.getsizeof(value)
-    return sum(buffers.values()) + others
+        else:
+            sizes[id(value)] = sys.getsizeof(value)
+    return sum(sizes.values())
 
 
 class SimpleProfiler:
@@ -224,26 +222,28 @@ class ProfilerContext:
     """``with ProfilerContext("name") as p: p.profile_function(func, args)``; the report prints at exit.
 
     A body that does not call `profile_function`, as ``with ProfilerContext("name"): model(x)``, is itself what is
-    reported: the time of this one run as it was recorded, without an interval, and with ``enable_flops`` the FLOPs of
-    its ops. Memory is not measured then, because tracing it would slow down the run that is timed.
+    reported: the time of this one run as it was recorded, without an interval, and the FLOPs of its ops. Memory is not
+    measured then, because tracing it would slow down the run that is timed.
 
     Args:
         name: what the report calls it.
         timing_runs: samples, and recorded runs after them.
         timing_warmup: calls before the first of them.
         enable_memory: measure memory in runs of their own.
-        enable_flops: count FLOPs of the ops in a recorded run; with it the report has the rate.
+        enable_flops: count FLOPs of the ops in a recorded run, and report them with the rate.
 
     ``timing``, ``memory``, ``flops`` and ``flops_by_hand`` hold what was measured or given, None where nothing was;
     ``timing_stats`` and ``memory_stats`` are timing and memory as `Timer.measure` and `MemoryProfiler.profile` return
-    them, empty where nothing was. ``part`` is the largest share of the recorded runs' time, named after its op or what
-    took time between ops; None where no op ran. ``attention`` is the share of attention, its projections and the Python
-    between its ops included; None where none ran.
+    them, empty where nothing was, and ``results`` is all of these that there are. ``timer``, ``memory_profiler`` and
+    ``flop_counter`` are what measured and counted; the last two are None where that is not enabled. ``part`` is the
+    largest share of the recorded runs' time, named after its op or what took time between ops; None where no op ran.
+    ``attention`` is the share of attention, its projections and the Python between its ops included; None where none
+    ran.
 
     Examples:
         >>> from tinytorch import Linear, Tensor
         >>> from tinytorch.perf.profiling import ProfilerContext
-        >>> with ProfilerContext("layer", timing_runs=6, enable_flops=True) as p:  # doctest: +ELLIPSIS
+        >>> with ProfilerContext("layer", timing_runs=6) as p:  # doctest: +ELLIPSIS
         ...     y = p.profile_function(Linear(8, 4), args=(Tensor([[1.0] * 8]),))
         layer: median ...
         >>> y.shape
@@ -256,7 +256,7 @@ class ProfilerContext:
         timing_runs: int = 10,
         timing_warmup: int = 2,
         enable_memory: bool = True,
-        enable_flops: bool = False,
+        enable_flops: bool = True,
     ) -> None:
         if timing_runs < 1:
             raise ValueError(f"timing_runs must be at least 1, not {timing_runs}")
@@ -265,6 +265,9 @@ class ProfilerContext:
         self.name = name
         self.timing_runs, self.timing_warmup = timing_runs, timing_warmup
         self.enable_memory, self.enable_flops = enable_memory, enable_flops
+        self.timer = Timer()
+        self.memory_profiler = MemoryProfiler() if enable_memory else None
+        self.flop_counter = FLOPCounter(uncounted="list") if enable_flops else None
         self.timing: Measurement | None = None
         self.memory: dict[str, Any] | None = None
         self.part: Measurement | None = None
@@ -307,6 +310,17 @@ class ProfilerContext:
         """``memory``; empty before anything was measured, and without ``enable_memory``."""
         return dict(self.memory or {})
 
+    @property
+    def results(self) -> dict[str, Any]:
+        """All that was measured or given: ``timing``, ``memory``, ``flops`` and ``flops_by_hand``, those there are."""
+        values = {
+            "timing": self.timing_stats or None,
+            "memory": self.memory,
+            "flops": self.flops,
+            "flops_by_hand": self.flops_by_hand,
+        }
+        return {name: value for name, value in values.items() if value is not None}
+
     def add_flop_count(self, flops: int, breakdown: Mapping[str, int] | None = None) -> None:
         """Take FLOPs of a call that were counted by hand, and their parts, into the report, beside those of its ops.
 
@@ -324,18 +338,13 @@ class ProfilerContext:
     def profile_function(
         self, func: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
-        """Measure ``func(*args, **kwargs)`` and return what it returns.
-
-        Raises:
-            UncountedError: with ``enable_flops``, if an op declares no formula.
-        """
+        """Measure ``func(*args, **kwargs)`` and return what it returns."""
         checked_prompt(func, "profile_function")
         named = dict(kwargs or {})
         self._body.close()  # what it does to be seen by an observer is no part of the function
-        timer = Timer()
-        timer.measure(func, self.timing_warmup, self.timing_runs, args, named)
-        self.timing = timer.measurement
-        self.memory = MemoryProfiler().profile(func, args, named, calls=1) if self.enable_memory else None
+        self.timer.measure(func, self.timing_warmup, self.timing_runs, args, named)
+        self.timing = self.timer.measurement
+        self.memory = self.memory_profiler.profile(func, args, named, calls=1) if self.memory_profiler else None
         profiles = []
         for _ in range(self.timing_runs):
             with recording() as recorded:
@@ -345,9 +354,11 @@ class ProfilerContext:
         return result
 
     def _read(self, profiles: Sequence[Profile]) -> None:
-        """Find the largest part and attention's of recorded runs, and the FLOPs of the last if they are asked for."""
-        if self.enable_flops:
-            self.flops = flops_of(profiles[-1])
+        """Find the largest part and attention's of recorded runs, and count the FLOPs of the last."""
+        if self.flop_counter is not None:
+            self.flop_counter.reset()
+            flops = self.flop_counter.count_run(profiles[-1])
+            self.flops = None if self.flop_counter.uncounted_ops or not profiles[-1].events else flops
         if not all(profile.events for profile in profiles):
             return
         runs = [own_times(profile) for profile in profiles]
@@ -370,6 +381,8 @@ class ProfilerContext:
         for flops, of in ((self.flops, "in ops"), (self.flops_by_hand, "counted by hand")):
             if flops is not None:
                 print(f"  FLOPs: {flops:,} {of}, {flops / self.timing.median * 1e-9:.2f} GFLOP/s")
+        if self.flop_counter is not None and self.flops is None and self.flops_by_hand is None:
+            print(f"  FLOPs not counted: {_why_uncounted(self.flop_counter)}")
         for part, flops in self._parts_by_hand.items():
             print(f"    {part}: {flops:,}")
         for insight in self.insights():
@@ -401,6 +414,13 @@ class ProfilerContext:
         if self.memory is not None and self.memory["allocated_mb"] > result_bytes(self.memory["result"]) / MIB + 0.1:
             said.append("it leaves more memory than its result takes")
         return said
+
+
+def _why_uncounted(counter: FLOPCounter) -> str:
+    """Return in words why the FLOPs of a run are not known."""
+    if not counter.uncounted_ops:
+        return "no op of the framework ran"
+    return f"there is no formula for the op {' or the op '.join(counter.uncounted_ops)}"
 
 
 def _share(name: str, seconds: Sequence[float], profiles: Sequence[Profile]) -> Measurement:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from tinytorch.core.dispatch import is_observed, no_grad
 from tinytorch.core.module import Parameter
@@ -16,14 +16,21 @@ from tinytorch.core.optimizers import SGD, Adam, Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
-from tinytorch.perf.events.flops import flops_of, loss_of, record_forward, record_training
-from tinytorch.perf.events.stream import Profile, median_profile, recording
+from tinytorch.perf.events.flops import (
+    NOT_COUNTED,
+    FLOPCounter,
+    NotCounted,
+    flops_of,
+    loss_of,
+    record_forward,
+    record_training,
+)
+from tinytorch.perf.events.stream import Profile, median_profile
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, measure, sample
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB, callable_of, input_for, parameters_of
 from tinytorch.perf.roofline.bounds import BOUNDS
 from tinytorch.perf.roofline.placement import checked_threads, place
@@ -36,57 +43,34 @@ _WARMUP = 3
 _FEWEST, _RECORDED = 3, 5
 _RECORDED_SECONDS = 2.0
 
-#: What bounds a call whose work nobody counted.
-NOT_COUNTED = "not counted"
-
 LossFunction = Callable[[Any], Tensor] | None
-
-
-class NotCounted(float):
-    """A count that nobody knows: NaN, which says "not counted" in whatever format it is printed."""
-
-    def __new__(cls) -> Self:
-        """Return the one value that it has."""
-        return super().__new__(cls, math.nan)
-
-    def __format__(self, spec: str) -> str:
-        return NOT_COUNTED
-
-    def __str__(self) -> str:
-        return NOT_COUNTED
-
-    __repr__ = __str__
 
 
 def count_parameters(model: Any) -> int:
     """Return how many numbers training can change: not those of frozen parameters; a shared one counts once.
 
     Whatever has ``parameters()`` is counted, runnable or not: Tensors and arrays in it that are no Parameters
-    count in full, as nobody has frozen them. What has none, such as a function, has 0.
+    count in full, as nobody has frozen them. Of a model without ``parameters()`` the floating Tensors among its
+    attributes are counted; a function has 0.
 
     Raises:
         TypeError: if ``model`` has no ``parameters()`` and cannot be run either, or one of them has no shape.
     """
-    if not _has_parameters(model):
+    if not callable(getattr(model, "parameters", None)):
         callable_of(model)
-        return 0
     count = 0
     for parameter in parameters_of(model):
-        shape = getattr(parameter, "shape", None)
-        if shape is None:
-            raise TypeError(
-                f"parameters() of {type(model).__name__} must give Tensors or arrays, not {type(parameter).__name__}"
-            )
         plain = isinstance(parameter, Tensor) and not isinstance(parameter, Parameter)
         if plain or getattr(parameter, "requires_grad", True):
-            count += math.prod(shape)
+            count += math.prod(parameter.shape)
     return count
 
 
-def count_flops(model: Any, given: Shape | Tensor | Array) -> int:
+def count_flops(model: Any, given: Shape | Tensor | Array) -> int | float:
     """Return FLOPs of the forward of one sample: those of an input, or of zeros of a shape, over its batch."""
     value = input_for(model, given)
-    return of_one_sample(flops_of(record_forward(model, value)), value)
+    flops = FLOPCounter().count_model_forward(model, value)
+    return flops if isinstance(flops, NotCounted) else of_one_sample(int(flops), value)
 
 
 def of_one_sample(flops: int, value: Tensor) -> int:
@@ -116,7 +100,8 @@ def forward_latency(model: Any, value: Tensor, warmup: int, iterations: int) -> 
 def forward_memory(model: Any, value: Tensor) -> MemoryProfile:
     """Return the memory of one forward with gradients on, as in training; its output is alive at the end."""
     run = callable_of(model)
-    with _own_gradient(value), undisturbed(model), recording_memory(*_watched(model, value)) as recorded:
+    parameters = parameters_of(model)
+    with _own_gradient(value), undisturbed(model), recording_memory(value, parameters=parameters) as recorded:
         output = run(value)
     del output
     return recorded.profile
@@ -130,14 +115,6 @@ def _own_gradient(value: Tensor) -> Iterator[None]:
         yield
     finally:
         value.grad = kept
-
-
-def _watched(model: Any, value: Tensor) -> list[Any]:
-    return [*(parameters_of(model) if _has_parameters(model) else []), value]
-
-
-def _has_parameters(model: Any) -> bool:
-    return callable(getattr(model, "parameters", None))
 
 
 def memory_keys(memory: MemoryProfile) -> dict[str, float]:
@@ -156,21 +133,12 @@ def memory_keys(memory: MemoryProfile) -> dict[str, float]:
     }
 
 
-def runs_ops(model: Any, value: Tensor) -> bool:
-    """Return whether a forward of ``model`` runs ops of the framework; a plain function may compute outside of them."""
-    run = callable_of(model)
-    with undisturbed(model), no_grad(), recording(timed=False) as done:
-        run(value)
-    return bool(done.profile.events)
-
-
 def plain_pass(model: Any, value: Tensor) -> dict[str, Any]:
     """Return the keys of `Profiler.profile_forward_pass` of what runs no op: time, memory, and `NotCounted`."""
     _unobserved("profile_forward_pass")
     run = callable_of(model)
     with undisturbed(model):
         latency = measure(lambda: run(value), f"call of {_name_of(model)}", repeats=_SAMPLES, at_most_seconds=_SECONDS)
-        memory = MemoryProfiler().profile(run, (value,), calls=1)
     unknown = ("flops", "batch_flops", "gflops_per_second", "memory_bandwidth_mbs", "computational_efficiency")
     return {
         "parameters": count_parameters(model),
@@ -180,7 +148,7 @@ def plain_pass(model: Any, value: Tensor) -> dict[str, Any]:
         "latency": latency,
         "bottleneck": NOT_COUNTED,
         **{f"is_{bound}_bound": False for bound in BOUNDS},
-        "peak_memory_mb": memory["needed_mb"],
+        **memory_keys(forward_memory(model, value)),
     }
 
 
@@ -241,7 +209,7 @@ def training_latency(model: Any, value: Tensor, loss_fn: LossFunction) -> Traini
     """Return the wall time of forward (with the loss) and of backward, measured in one step after another."""
     _unobserved("profile_backward_pass")
     run = callable_of(model)
-    leaves = _watched(model, value)
+    leaves = [*_tensors(parameters_of(model)), value]
     steps: list[tuple[int, int]] = []
     with undisturbed(model), collector_off():
         began = time.perf_counter()
@@ -274,11 +242,15 @@ def training_latency(model: Any, value: Tensor, loss_fn: LossFunction) -> Traini
 
 def training_memory(model: Any, value: Tensor, loss_fn: LossFunction) -> tuple[MemoryProfile, dict[str, int]]:
     """Return the memory of one forward and backward, and bytes of state after one step of each optimizer."""
-    run = callable_of(model)
+    run, parameters = callable_of(model), parameters_of(model)
     with _own_gradient(value), undisturbed(model):
-        with recording_memory(*_watched(model, value)) as recorded:
+        with recording_memory(value, parameters=parameters) as recorded:
             loss_of(run(value), loss_fn).backward()
-        return recorded.profile, optimizer_state_bytes(parameters_of(model) if _has_parameters(model) else [])
+        return recorded.profile, optimizer_state_bytes([each for each in _tensors(parameters) if each.requires_grad])
+
+
+def _tensors(parameters: Sequence[Any]) -> list[Tensor]:
+    return [each for each in parameters if isinstance(each, Tensor)]
 
 
 _OPTIMIZERS: dict[str, Callable[[list[Parameter]], Optimizer]] = {

@@ -16,6 +16,7 @@ from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events import trace
 from tinytorch.perf.events.array_life import MemoryProfile, MemoryRecording, recording_memory
+from tinytorch.perf.events.flops import record_forward
 from tinytorch.perf.events.stream import SHORT, Profile, Recording, module_overhead, recording
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import Measurement
@@ -291,7 +292,7 @@ class Profiler:
             UncountedError: if an op declares no formula.
             ValueError: if the shape is none, or a Module ran no op.
         """
-        return count_flops(model, input_shape)
+        return passes.count_flops(model, input_shape)
 
     def measure_memory(self, model: Any, input_shape: Shape | Tensor | Array) -> dict[str, float]:
         """Return the memory of a forward with gradients on, on zeros of ``input_shape`` or on an input, in MiB.
@@ -344,7 +345,7 @@ class Profiler:
             RuntimeError: inside the body of a Profiler, whose cost would be measured too.
         """
         value = tensor_of(input_tensor)
-        if not isinstance(model, Module) and not passes.runs_ops(model, value):
+        if not isinstance(model, Module) and not record_forward(model, value).events:
             return passes.plain_pass(model, value)
         keys, run = passes.forward_pass(model, value, self._ceilings)
         return self._kept(keys, run)
@@ -386,8 +387,6 @@ def count_flops(model: Any, input_shape: Shape | Tensor | Array) -> float:
         >>> count_flops(Linear(512, 512), (32, 512))  # of one sample, whatever the batch
         524288
     """
-    if not isinstance(model, Module) and not passes.runs_ops(model, input_for(model, input_shape)):
-        return passes.NotCounted()
     return passes.count_flops(model, input_shape)
 
 

@@ -61,9 +61,19 @@ class Arranged(Tensor):
         return self._array
 
     @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays that it holds, as they are, for reading."""
+        return (self._array,)
+
+    @property
     def shape(self) -> Shape:
         """Length along each axis of the matrix."""
         return self.layout.shape if self.layout else self._array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """NumPy dtype of the elements."""
+        return self._array.dtype
 
     @property
     def nbytes(self) -> int:
@@ -97,10 +107,14 @@ class Codes(Arranged):
         self._array = array
 
     @property
+    def arrays(self) -> tuple[Array, ...]:
+        """The codes and what kernels keep beside them, as they are, for reading."""
+        return self._array, *(value for value in self.packed.values() if isinstance(value, np.ndarray))
+
+    @property
     def more_nbytes(self) -> int:
         """Bytes held beyond those of the matrix: what fills up panels, and what kernels keep beside."""
-        beside = sum(value.nbytes for value in self.packed.values() if isinstance(value, np.ndarray))
-        return self._array.nbytes - self.nbytes + beside
+        return sum(array.nbytes for array in self.arrays) - self.nbytes
 
 
 def _stored(tensor: Tensor) -> Array:

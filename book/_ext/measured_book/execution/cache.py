@@ -84,7 +84,7 @@ class Execution:
         """Return the page as the notebook that MyST-NB would execute, without outputs; None if it has no cells."""
         env = self.app.env
         path = Path(env.doc2path(docname))
-        content = path.read_text("utf-8")
+        content = path.read_text("utf-8-sig")  # as Sphinx reads it: some editors put a byte order mark before the text
         if docname not in self.notebooks or self.notebooks[docname][0] != content:
             settings = env.mystnb_config.copy(custom_formats={})  # type: ignore[attr-defined]
             try:

@@ -66,7 +66,7 @@ class SourcePackage:
         key = hashlib.sha256("\0".join((digest, *self.files, "")).encode() + _FINDER).hexdigest()
         found = self.known.get(key)
         if found is None:
-            found = frozenset(name for path in paths for name in self._of_text(path.read_text("utf-8")))
+            found = frozenset(name for path in paths for name in self._of_text(path.read_text("utf-8-sig")))
         self.found[key] = found
         return found
 

@@ -72,7 +72,7 @@ def _marked(text: str, line: int) -> str | None:
 
 def _source_line(source: Path, cell: int, line: int, code: str | None) -> int | None:
     """Return the page's line of a line of a code cell, counted from 1; None if the page has other code there."""
-    text = source.read_text("utf-8")
+    text = source.read_text("utf-8-sig")
     cells = [fence for fence in fences(text) if fence.name == "code-cell"]
     found = cells[cell - 1].body_first + line if cell <= len(cells) else 0
     return (

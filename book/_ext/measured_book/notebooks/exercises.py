@@ -132,7 +132,7 @@ def write_all(folder: Path, book: Path = _BOOK) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for page in sorted(book.glob("*.md")):
-        cells = jupytext.read(page, fmt="md:myst").cells
+        cells = jupytext.reads(page.read_text("utf-8-sig"), fmt="md:myst").cells
         heads = (re.search(r"^# (.+)$", cell.source, re.MULTILINE) for cell in cells if cell.cell_type == "markdown")
         title = next((head[1] for head in heads if head), page.stem)
         for function, made in exercises_in(cells, title):

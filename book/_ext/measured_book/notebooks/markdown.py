@@ -66,7 +66,7 @@ def _folded(summary: str, text: str) -> str:
 def _included(directive: Fence, renderer: Renderer) -> str:
     path = renderer.file(directive.argument)
     name = directive.options.get("pyobject")
-    text = object_source(path, name) if name else path.read_text("utf-8").rstrip()
+    text = object_source(path, name) if name else path.read_text("utf-8-sig").rstrip()
     return f"```python\n{text}\n```"
 
 

@@ -82,7 +82,7 @@ def object_source(path: Path, name: str) -> str:
     Raises:
         ValueError: if the file holds no such object.
     """
-    text = path.read_text("utf-8")
+    text = path.read_text("utf-8-sig")
     body: list[ast.stmt] = ast.parse(text).body
     found: ast.stmt | None = None
     for part in name.split("."):

@@ -20,7 +20,7 @@ from sphinx.errors import ExtensionError
 from tinytorch.report.provenance import package_hash
 
 #: What the package is built from.
-_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "tinytorch")
+_SOURCES = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "tinytorch")
 #: Seconds since 1970 that files in a wheel are dated: 1 January 1980, the earliest that its format knows.
 _EARLIEST = "315532800"
 
@@ -116,7 +116,9 @@ def build_wheel(root: Path) -> bytes:
         project.write_text(text, "utf-8")
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
         command += ["--disable-pip-version-check", "--wheel-dir", folder, str(copied)]
-        environment = {**os.environ, "SOURCE_DATE_EPOCH": _EARLIEST}
+        # Neither settings of pip nor of setuptools that are this machine's or this user's.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "DIST"))}
+        environment |= {"PIP_CONFIG_FILE": os.devnull, "HOME": folder, "SOURCE_DATE_EPOCH": _EARLIEST}
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
         path = Path(folder, wheel_name(root))
         if done.returncode != 0 or not path.is_file():

@@ -152,7 +152,7 @@ class Uses:
         if module not in self._scopes:
             path = self.package.files[module]
             within = module if path.name == "__init__.py" else module.rpartition(".")[0]
-            self._scopes[module] = _Scope.of([ast.parse(path.read_text("utf-8"))], self.package, within)
+            self._scopes[module] = _Scope.of([ast.parse(path.read_bytes())], self.package, within)
         return self._scopes[module]
 
 

@@ -17,6 +17,8 @@ from urllib.parse import quote, urlsplit
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
+from tinytorch.report.provenance import git_environment
+
 PROVIDERS = ("github", "gitlab", "bitbucket")  # the hosts whose links are known
 BINDER = "https://mybinder.org"
 #: The folder of the pages' sources.
@@ -94,7 +96,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
     """Return what git says of the checkout at ``folder``; None if there is none, or no git."""
     folder = folder.resolve()
     # A copy without .git that lies inside another checkout is not that checkout's.
-    settings = {**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)}
+    settings = {**git_environment(), "GIT_CEILING_DIRECTORIES": str(folder.parent)}
     command = ["git", "-C", str(folder), *arguments]
     try:
         found = subprocess.run(

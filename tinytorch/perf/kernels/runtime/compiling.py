@@ -13,17 +13,19 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy.ma  # noqa: F401 - which Numba loads at the first call of a kernel: here its memory is not charged to it
 from numba import config, njit
 from numba.core import event
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
 from tinytorch.kept import kept_folder
 from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.memory import uncounted
 
 _KERNELS = Path(__file__).resolve().parents[1]
 _PACKAGE = "tinytorch.perf.kernels."
@@ -275,6 +277,32 @@ def _keep_seconds(name: str, signature: str, seconds: float) -> None:
 
 _seconds = _Seconds()
 event.register("numba:compile", _seconds)
+
+
+class _Uncounted(event.Listener):  # type: ignore[misc]
+    """Keeps out of measured memory what Numba allocates to compile a kernel or to read it from disk."""
+
+    def __init__(self) -> None:
+        self._changing = threading.Lock()
+        self._inside = 0
+        self._until_done = ExitStack()
+
+    def on_start(self, _event: Any) -> None:
+        """Called when a thread asks for the compiler, also while it has it."""
+        with self._changing:
+            if not self._inside:
+                self._until_done.enter_context(uncounted())
+            self._inside += 1
+
+    def on_end(self, _event: Any) -> None:
+        """Called when it gives it back."""
+        with self._changing:
+            self._inside -= 1
+            if not self._inside:
+                self._until_done.close()
+
+
+event.register("numba:compiler_lock", _Uncounted())
 
 
 def compile_seconds() -> dict[str, float]:
