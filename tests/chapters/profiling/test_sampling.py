@@ -35,8 +35,8 @@ def test_shares_from_outside_are_those_of_the_programs_clocks() -> None:
     found = sampling.in_turns(PROGRAM, seen, repeats=1)
     assert not isinstance(found, Unmeasured)
     shares = {name: one.share.median for name, one in found.items()}
-    assert shares["clocks"] == pytest.approx(0.75, abs=0.2)
-    assert shares["outside"] == pytest.approx(0.75, abs=0.2)
+    assert shares["clocks"] > 0.5, "three quarters, as far as other programs leave it"
+    assert shares["outside"] > 0.5
     assert shares["inside"] == 0.5
     assert found["outside"].slower is not None
 

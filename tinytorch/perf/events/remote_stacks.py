@@ -261,6 +261,8 @@ class _Code(NamedTuple):
 _NONE = _Code(b"", "", "", 0, b"", 0)
 #: Seconds for which a code object is taken to be where it was.
 _FRESH = 0.25
+#: Name of the code by which version 3.12 enters the interpreter from compiled code.
+_TRAMPOLINE = "<interpreter trampoline>"
 _NOP = opcode.opmap["NOP"].to_bytes(1, "little") + b"\0"
 _NAMES: list[str] = getattr(dis, "_all_opname", list(opcode.opname))
 #: Operators that the interpreter leaves to the type of the operands, unless it has specialized the instruction.
@@ -435,6 +437,9 @@ class RemoteStacks:
             texts = self._text(file), self._text(name)
             if None in texts or not 0 < length < _LONGEST:
                 return None
+            if texts[1] == _TRAMPOLINE:
+                self._at[address] = 0, now + _FRESH, 0, _TOP
+                return 0
             number = len(self._codes)
             self._codes.append(_Code(mark, str(texts[0]), str(texts[1]), first, self._bytes(table), 2 * length))
         code, begin = self._codes[number], address + where.body
@@ -455,10 +460,10 @@ class RemoteStacks:
             return None
         (length,) = struct.unpack_from("Q", data, 16)
         (state,) = struct.unpack_from("I", data, 32)
-        width, ascii_only = _width_of(state)
+        width, begin = _form_of(state)
         if width not in _ENCODINGS or length > _LONGEST:
             return None
-        begin, size = sys.getsizeof("") - 1 if ascii_only else sys.getsizeof("é") - 2, length * width
+        size = length * width
         whole = begin + size <= len(data)
         text = data[begin : begin + size] if whole else os.pread(self._memory, size, address + begin)
         return text.decode(_ENCODINGS[width], "surrogatepass" if width > 1 else "strict")
@@ -491,19 +496,22 @@ _ENCODINGS = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
 
 
 @cache
-def _state_bits() -> tuple[int, int]:
-    """Return at which bits of its state a text has the width of its characters, and that it is in ASCII."""
-    states = []
-    for text in ("a" * 99, "é" * 99, "∑" * 99, "\U0001f600" * 99):
-        states.append(ctypes.c_uint32.from_address(id(text) + 32).value)
+def _text_form() -> tuple[int, int, int, int]:
+    """Return at which bits of its state a text has the width of its characters, and that it is in ASCII.
+
+    Then follow where the characters begin of a text in ASCII, and of another one.
+    """
+    texts = ["".join([character] * 99) for character in "aé∑\U0001f600"]
+    states = [ctypes.c_uint32.from_address(id(text) + 32).value for text in texts]
     ascii_bit = next(bit for bit in range(2, 24) if [state >> bit & 1 for state in states] == [1, 0, 0, 0])
     width_bit = next(bit for bit in range(2, 24) if [state >> bit & 7 for state in states] == [1, 1, 2, 4])
-    return width_bit, ascii_bit
+    return width_bit, ascii_bit, sys.getsizeof(texts[0]) - 100, sys.getsizeof(texts[1]) - 100
 
 
-def _width_of(state: int) -> tuple[int, bool]:
-    width, ascii_only = _state_bits()
-    return state >> width & 7, bool(state >> ascii_only & 1)
+def _form_of(state: int) -> tuple[int, int]:
+    """Return how wide the characters of a text are, and where they begin."""
+    width, ascii_only, of_ascii, of_others = _text_form()
+    return state >> width & 7, of_ascii if state >> ascii_only & 1 else of_others
 
 
 def _place(code: _Code, instruction: int, compiled: bool) -> Place:
