@@ -73,6 +73,7 @@ def html_report(
     inside = program.inside if program is not None else None
     ops = profiler if profiler is not None and (program is None or (inside is not None and inside.ran_ops)) else None
     placed = _placed(ops.run, ceilings) if ops is not None else {}
+    of_ops = "" if program is None else " of operations"
     if program is None:
         said = [*lines, *(ops.notes() if ops is not None else [])]
     else:
@@ -98,9 +99,9 @@ def html_report(
         ]
         if program is None:
             parts.append(_section("Flame graph", _flames(call_tree(ops.run))))
-        parts.append(_section("Timeline of operations", _timelines([("operations", timeline_boxes(ops.run))], "ops")))
+        parts.append(_section(f"Timeline{of_ops}", _timelines([("operations", timeline_boxes(ops.run))], "ops")))
     if profiler is not None and (program is None or profiler.has_memory):
-        parts.append(_section("Memory of arrays", _memory(profiler)))
+        parts.append(_section("Memory over time" if program is None else "Memory of arrays", _memory(profiler)))
     if ops is not None:
         parts += [
             _section("Roofline", _roofline([*placed.values()], ceilings)),
