@@ -125,7 +125,7 @@ class ProgramProfile:
                 f"{self.wall_seconds:.3f} s in all, of which Python took {self.lines.start_seconds:.3f} s to start; "
                 f"looked at {self.lines.looks} times from another process, which took {self.lines.cost:.1%} of one "
                 "core; shares are of the time without the start, and those of one thread sum to the part of it in "
-                "which that ran",
+                "which it lived",
                 "own: the line's Python; compiled: compiled code and operators of types, such as a @ b, that it "
                 "called, or waiting in them; libraries: Python of libraries that it called, with what that called",
             ]
