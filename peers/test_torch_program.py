@@ -24,16 +24,15 @@ for _ in range(7):
 
 def test_operations_of_pytorch_have_rows(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    done = profile_program(str(tmp_path / "train.py"))
-    assert done.torch_ops is not None
-    rows = {row.op: row for row in done.torch_ops.rows}
+    done = profile_program(str(tmp_path / "train.py"), ops=True)
+    assert done.inside is not None
+    rows = {row.op: row for row in done.inside.torch_rows}
     assert rows["aten::addmm"].calls == 7
     assert rows["aten::addmm"].flops == 7 * 2 * 64 * 32 * 16
     assert rows["aten::addmm"].with_inner >= rows["aten::addmm"].seconds > 0
-    run = done.profiler.run
-    calls = [call for call in done.torch_ops.calls if call.op == "aten::addmm"]
+    calls = [call for call in done.inside.torch_calls if call.op == "aten::addmm"]
     assert len(calls) == 7
-    assert all(run.start < call.start < call.end < run.end for call in calls), "on the clock of the run"
+    assert all(done.inside.start < call.start < call.end for call in calls), "on the clock of the run"
     assert any(event["name"] == "aten::addmm" for event in done.trace_events())
 
 

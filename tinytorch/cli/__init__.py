@@ -1,6 +1,7 @@
 """The command line: a thin edge that reads arguments, calls the instruments, and prints; a file for each command."""
 
 import argparse
+import io
 import os
 import shlex
 import sys
@@ -31,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     that cannot be used; an interruption is 130.
     """
     own, behind = list(sys.argv[1:] if arguments is None else arguments), list[str]()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a character that the terminal does not have costs no table
+            stream.reconfigure(errors="backslashreplace")
     parser = Parser(prog="tinytorch", description="Instruments for the performance of models.")
     parser.add_argument("--version", action="version", version=f"tinytorch {version('tinytorch')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -46,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     code = 0
     try:
         code = chosen.run(chosen) or 0
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     # No KeyError: that is a fault of ours, of which its one word would say nothing.

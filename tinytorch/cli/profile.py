@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import math
 import os
+import signal
 import sys
-import threading
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +20,11 @@ from tinytorch.cli.usage import Parser, UsageError, check_above_zero, check_batc
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
-from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.model_io import saved_arrays, zeros_for
+from tinytorch.perf.profiling.inside import STDIN, called_text
 from tinytorch.perf.profiling.lines import tables_text
 from tinytorch.perf.profiling.model_profile import (
     LossFunction,
@@ -36,9 +34,8 @@ from tinytorch.perf.profiling.model_profile import (
     profile_model,
     run_once,
 )
-from tinytorch.perf.profiling.profiler import Profiler
-from tinytorch.perf.profiling.program import STDIN, ProgramProfile, profile_program
-from tinytorch.perf.profiling.repeated import repeated, save_repeated
+from tinytorch.perf.profiling.program import ProgramProfile, profile_process, profile_program
+from tinytorch.perf.profiling.repeated import RunTimes, repeated, repeated_program, save_repeated
 from tinytorch.perf.profiling.shares import recordings
 from tinytorch.perf.profiling.torch_ops import torch_text
 
@@ -57,6 +54,7 @@ def add(profile: Parser) -> None:
         "function that returns a Module",
     )
     profile.add_argument("-m", dest="module", metavar="MODULE", help="a module, as `python -m` runs it")
+    profile.add_argument("--pid", type=int, metavar="PID", help="a program that runs already, until it ends or Ctrl-C")
     profile.add_argument("--seconds", type=float, metavar="S", help="stop a script after S seconds, and report on it")
     profile.add_argument("--batch", type=int, metavar="N", help="inputs at a time (default 1, or what a file fixes)")
     profile.add_argument("--backward", action="store_true", help="run and profile backward too")
@@ -88,7 +86,8 @@ def add(profile: Parser) -> None:
     profile.add_argument("--trace", metavar="FILE", help="write a timeline for https://ui.perfetto.dev")
     profile.add_argument("--json", metavar="FILE", help="write everything as JSON")
     profile.add_argument("--html", metavar="FILE", help="write a report as one page that needs no other file")
-    profile.add_argument("--memory", action="store_true", help="run a script a second time, for its memory")
+    profile.add_argument("--ops", action="store_true", help="run a script once more, for operations, FLOPs and modules")
+    profile.add_argument("--memory", action="store_true", help="run a script once more, for the memory of its arrays")
     profile.add_argument("--save", metavar="FILE", help="record it --repeats times more, for `tinytorch diff`")
     profile.add_argument("--repeats", type=int, default=12, metavar="N", help="runs that --save keeps (default 12)")
     profile.set_defaults(run=_run, arguments=[])
@@ -122,21 +121,24 @@ def _is_program(what: str) -> bool:
 
 def _is_of(option: str) -> bool:
     """Return whether what stands behind ``option`` is its value: of all but the flags."""
-    return option.startswith("--") and "=" not in option and option not in ("--backward", "--memory")
+    return option.startswith("--") and "=" not in option and option not in ("--backward", "--ops", "--memory")
 
 
 def _run(chosen: argparse.Namespace) -> int:
     check_above_zero(chosen, "batch", "seq_len", "limit", "repeats")
     if chosen.seconds is not None and not chosen.seconds > 0:
         raise UsageError(f"--seconds must be above 0, not {chosen.seconds:g}")
-    if (chosen.model is None) == (chosen.module is None):
-        raise UsageError("WHAT must be a script, a model, or -m MODULE" + (", not both" if chosen.model else ""))
+    given = [one for one in (chosen.model, chosen.module, chosen.pid) if one is not None]
+    if len(given) != 1:
+        raise UsageError(
+            "WHAT must be a script, a model, -m MODULE or --pid PID" + (", and one of them" if given else "")
+        )
     for option in _FILES:
         name = option.removeprefix("--")
         check_folder(name, getattr(chosen, name))
         if getattr(chosen, name):  # of the folder where the command was given, wherever a script goes
             setattr(chosen, name, str(Path(getattr(chosen, name)).absolute()))
-    if chosen.module or _is_program(chosen.model):
+    if chosen.pid is not None or chosen.module or _is_program(chosen.model):
         return _run_script(chosen)
     try:
         return _run_model(chosen)
@@ -145,56 +147,127 @@ def _run(chosen: argparse.Namespace) -> int:
 
 
 def _run_script(chosen: argparse.Namespace) -> int:
-    script = chosen.module or chosen.model
+    script = chosen.module or chosen.model or f"process {chosen.pid}"
     for option in ("batch", "backward", "seq_len", "input_shape", "given", "inputs", "beside"):
         if getattr(chosen, option):
             raise UsageError(f"--{option.replace('_', '-')} is for a model, and {script} is a script")
-    _tell_of_options(script, chosen.arguments)
-    run = partial(profile_program, script, chosen.arguments, module=bool(chosen.module), seconds=chosen.seconds)
-    done = run(chosen.memory)
-    sys.stdout.flush()
-    if (many := len(done.profiler.run.events)) >= _MANY:
-        print(f"{many:,} operations ran: adding them up takes a while.", file=sys.stderr, flush=True)
-    if chosen.html and done.ran_ops:
-        _measure_ceilings()
-    _write(chosen, done.name, done.profiler, done)
-    if chosen.json:
-        write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
+    again = [option for option in ("ops", "memory", "save") if getattr(chosen, option)]
+    if again and (chosen.pid is not None or (script == STDIN and "save" in again)):
+        what = "a program that runs already" if chosen.pid is not None else "a program from standard input"
+        raise UsageError(f"--{again[0]} needs more runs, and {what} has one: give a script")
+    if chosen.pid is not None:
+        done = profile_process(chosen.pid, chosen.seconds)
+    else:
+        _tell_of_options(script, chosen.arguments)
+        run = partial(profile_program, script, chosen.arguments, module=bool(chosen.module), seconds=chosen.seconds)
+        done = run(ops=chosen.ops, memory=chosen.memory)
     print_program(done, chosen.limit)
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    written = _write_program(chosen, done)
     if chosen.save:
         _save_script(chosen, done, run)
-    if done.stopped and any(not one.daemon for one in threading.enumerate() if one is not threading.main_thread()):
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(done.exit_code)  # Python would wait for threads that nothing ends
-    return done.exit_code
+    if done.exit_code - 128 in {getattr(signal, name, None) for name in _FAULTS}:
+        _end_by(done.exit_code - 128)
+    return done.exit_code or (0 if written else 2)
 
 
-def _save_script(chosen: argparse.Namespace, done: ProgramProfile, run: Callable[[], ProgramProfile]) -> None:
-    """Run the script again, several times, and keep what each run took; one that did not end well is not repeated."""
-    if done.exit_code:
-        print(f"note: {chosen.save} is not written, because the script did not end well", file=sys.stderr)
+#: Signals of faults, which end this command as they ended the program.
+_FAULTS = ("SIGABRT", "SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGKILL")
+
+
+def _end_by(number: int) -> None:
+    """End this process by a signal, without a file of what it held."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number != signal.SIGKILL:
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _write_program(chosen: argparse.Namespace, done: ProgramProfile) -> bool:
+    """Write the files that were asked for, each by itself; return whether all could be written."""
+    inside = done.inside
+    ops = inside.profiler if inside is not None and inside.ran_ops else None
+
+    def trace() -> None:
+        if ops is not None:
+            ops.export_chrome_trace(chosen.trace, done.trace_events())
+        else:
+            events = {"traceEvents": [*done.trace_events()], "displayTimeUnit": "ms"}
+            write_whole(chosen.trace, json.dumps(events))
+
+    def html() -> None:
+        from tinytorch.cli.program_report import html_report  # with what draws, which takes a second to load
+
+        if ops is not None:
+            _measure_ceilings()
+        known = store.kept_ceilings(ops.run.blas_threads) if ops is not None else None
+        profiler = inside.profiler if inside is not None else None
+        write_whole(chosen.html, html_report(done.name, profiler, known, program=done))
+
+    def as_json() -> None:
+        write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
+
+    well = True
+    for path, write in ((chosen.trace, trace), (chosen.html, html), (chosen.json, as_json)):
+        if path:
+            try:
+                write()
+            except OSError as error:
+                well = False
+                print(f"tinytorch profile: {path} could not be written: {error.strerror or error}", file=sys.stderr)
+    return well
+
+
+def _save_script(chosen: argparse.Namespace, done: ProgramProfile, run: Callable[..., ProgramProfile]) -> None:
+    """Run the script again, several times, and keep what each run took, if all ended as the first."""
+    if done.exit_code or done.lines is None:
+        why = "the script did not end well" if done.exit_code else "the system lets nobody look at it"
+        print(f"note: {chosen.save} is not written, because {why}", file=sys.stderr)
         return
 
-    def record() -> list[Profile]:
-        with redirect_stdout(io.StringIO()):  # it has said already what it says
-            return [run().profiler.run for _ in range(chosen.repeats)]
+    def record() -> list[RunTimes]:
+        times = []
+        for number in range(chosen.repeats):
+            again = run(quiet=True)  # it has said already what it says
+            if again.exit_code != done.exit_code:
+                raise UsageError(
+                    f"--save {chosen.save} is not written: run {number + 2} of the script ended with exit code "
+                    f"{again.exit_code}, and the first with {done.exit_code}"
+                )
+            times.append(again.times())
+        return times
 
-    save_repeated(repeated(done.name, record), chosen.save)
+    setting = f"a script, arguments: {' '.join(chosen.arguments) or 'none'}"
+    save_repeated(repeated_program(done.name, record, setting), chosen.save)
 
 
 def print_program(done: ProgramProfile, limit: int) -> None:
-    """Print the tables of a program: of its lines, of PyTorch's operations, and of ours if it ran any."""
-    print(tables_text(done.lines, limit))
+    """Print the tables of a program: of its lines or calls, and what runs from inside have recorded."""
+    inside = done.inside
+    if done.lines is not None:
+        print(tables_text(done.lines, limit))
+    elif inside is not None and inside.called:
+        print(called_text(inside, limit))
     print(*done.notes, sep="\n")
-    if done.torch_ops is not None and done.torch_ops.rows:
+    if inside is None or done.lines is None:
+        return
+    print("\nfrom inside, by a run of its own:", *inside.remarks, sep="\n")
+    if inside.torch_rows:
         print()
-        print(torch_text(done.torch_ops, limit))
-    if done.ran_ops:
+        print(torch_text(inside.torch_rows, limit))
+    if inside.profiler is not None and inside.ran_ops:
         print()
-        done.profiler.print_top_operations(limit)
+        inside.profiler.print_top_operations(limit)
         print()
-        done.profiler.print_by_layer()
+        inside.profiler.print_by_layer()
+    elif inside.timed and not inside.torch_rows:
+        print("no operation of this package or of PyTorch ran")
+    if inside.has_memory and inside.profiler is not None:
+        memory = inside.profiler.memory
+        print(f"arrays held {memory.peak / 2**20:,.2f} MiB at the peak" if memory.steps else "no array was followed")
 
 
 def _tell_of_options(script: str, arguments: Sequence[str]) -> None:
@@ -221,22 +294,10 @@ def _measure_ceilings() -> None:
         store.ceilings(thread_limit(), on_progress=tell)
 
 
-def _write(
-    chosen: argparse.Namespace, name: str, profiler: Profiler, program: ProgramProfile | None = None, **of_model: Any
-) -> None:
-    """Write the files that were asked for, of a script and of a model alike."""
-    if chosen.trace:
-        profiler.export_chrome_trace(chosen.trace, program.trace_events() if program else ())
-    if chosen.html:
-        from tinytorch.cli.program_report import html_report  # with what draws, which takes a second to load
-
-        known = store.kept_ceilings(profiler.run.blas_threads)
-        write_whole(chosen.html, html_report(name, profiler, known, program=program, **of_model))
-
-
 def _run_model(chosen: argparse.Namespace) -> int:
-    if chosen.memory:
-        raise UsageError(f"--memory is for a script; of a model such as {chosen.model} memory is always followed")
+    for option, what in (("memory", "memory is always followed"), ("ops", "operations are always recorded")):
+        if getattr(chosen, option):
+            raise UsageError(f"--{option} is for a script; of a model such as {chosen.model} {what}")
     if chosen.seconds is not None:
         raise UsageError(f"--seconds is for a script, and {chosen.model} is a model")
     model, inputs, loss = _subject(chosen)
@@ -247,7 +308,14 @@ def _run_model(chosen: argparse.Namespace) -> int:
     compared = beside(model, inputs, chosen) if chosen.beside else []
     done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
     facts = model_facts(done, model, inputs, chosen)
-    _write(chosen, chosen.model, done.profiler, facts=facts, beside=compared, model=model)
+    if chosen.trace:
+        done.profiler.export_chrome_trace(chosen.trace)
+    if chosen.html:
+        from tinytorch.cli.program_report import html_report  # with what draws, which takes a second to load
+
+        known = store.kept_ceilings(done.profiler.run.blas_threads)
+        shown = html_report(chosen.model, done.profiler, known, facts=facts, beside=compared, model=model)
+        write_whole(chosen.html, shown)
     if chosen.save:
         with undisturbed(model):
             once = partial(run_once, model, inputs, chosen.backward, loss)

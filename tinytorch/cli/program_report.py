@@ -16,14 +16,15 @@ from tinytorch.perf.events.trace import NOT_NAMED
 from tinytorch.perf.machine import Ceilings, identity
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import BETWEEN, MODULES, REGION
-from tinytorch.perf.profiling.lines import at
+from tinytorch.perf.profiling.inside import Inside
+from tinytorch.perf.profiling.lines import Lines, at, interval_text
 from tinytorch.perf.profiling.program import ProgramProfile
 from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.perf.roofline.placement import Placed, place_ops
 from tinytorch.report import tables
 from tinytorch.report.colors import color
 from tinytorch.report.figures import settle, subplots
-from tinytorch.report.flame_graph import SCRIPT, STYLE, boxes_html, flame_boxes, timeline_boxes
+from tinytorch.report.flame_graph import SCRIPT, STYLE, Box, boxes_html, flame_boxes, interval_boxes, timeline_boxes
 from tinytorch.report.layouts import both_layouts
 from tinytorch.report.numbers import format_measurement, format_number
 from tinytorch.report.provenance import Fact, identity_rows
@@ -49,7 +50,7 @@ REMEDIES: dict[Bottleneck, str] = {
 
 def html_report(
     name: str,
-    profiler: Profiler,
+    profiler: Profiler | None,
     ceilings: Ceilings | None,
     lines: Sequence[str] = (),
     program: ProgramProfile | None = None,
@@ -61,7 +62,7 @@ def html_report(
 
     Args:
         name: what ran.
-        profiler: that recorded it; memory that was joined is shown.
+        profiler: that recorded it; memory that was joined is shown. None of a program that did not run from inside.
         ceilings: of this machine for the threads that ran, for roofline and verdicts; None if they are not known.
         lines: what else is to be said at the top, a sentence each.
         program: what else was seen of it, if it is one: lines, threads, PyTorch's operations.
@@ -69,31 +70,39 @@ def html_report(
         beside: what it gains beside another.
         model: whose parameters are counted by module.
     """
-    run = profiler.run
-    placed = _placed(run, ceilings) if program is None or program.ran_ops else {}
+    inside = program.inside if program is not None else None
+    ops = profiler if profiler is not None and (program is None or (inside is not None and inside.ran_ops)) else None
+    placed = _placed(ops.run, ceilings) if ops is not None else {}
+    of_ops = "" if program is None else " of operations"
     if program is None:
-        said, parts = [*lines, *profiler.notes()], []
+        said = [*lines, *(ops.notes() if ops is not None else [])]
     else:
         ended = [f"It ended with exit code {program.exit_code}."] if program.exit_code else []
-        said, parts = [*ended, *lines, *program.notes], _program(program)
-    parts.insert(0, _paragraphs(said))
+        said = [*ended, *lines, *program.notes]
+    parts = [_paragraphs(said)]
     if facts:
         parts.insert(0, _section("The model", _facts(facts, "What ran, and what it took as a whole.", "model")))
+    if program is not None:
+        parts += _program(program)
     if beside:
         parts.append(_section("Beside its origin", _facts(beside, "Both ran in turns, on the same inputs.", "beside")))
-    if program is None or program.ran_ops:
+    if program is not None and inside is not None and program.lines is not None:
+        apart = "What follows was recorded from inside, by a run of its own: recording is a part of its times."
+        parts.append(_section("From inside", _paragraphs([apart, *inside.remarks])))
+        parts += _torch(inside)
+    if ops is not None:
         recorded = "The median of several recorded runs." if facts else "One run."
         parts += [
-            _section("What takes the most", _paragraphs([_largest(profiler, placed)])),
-            _section("Operations", _operations(profiler, recorded)),
-            _section("Modules and regions", _layers(profiler, model)),
+            _section("What takes the most", _paragraphs([_largest(ops, placed)])),
+            _section("Operations", _operations(ops, recorded)),
+            _section("Modules and regions", _layers(ops, model)),
         ]
-    parts += [
-        _section("Flame graph", _flames(program.tree() if program else call_tree(run))),
-        _section("Timeline", _timelines(run, program)),
-        _section("Memory over time", _memory(run, _joined_memory(profiler), program)),
-    ]
-    if program is None or program.ran_ops:
+        if program is None:
+            parts.append(_section("Flame graph", _flames(call_tree(ops.run))))
+        parts.append(_section(f"Timeline{of_ops}", _timelines([("operations", timeline_boxes(ops.run))], "ops")))
+    if profiler is not None and (program is None or profiler.has_memory):
+        parts.append(_section("Memory over time" if program is None else "Memory of arrays", _memory(profiler)))
+    if ops is not None:
         parts += [
             _section("Roofline", _roofline([*placed.values()], ceilings)),
             _section("What each verdict calls for", _remedies([*placed.values()])),
@@ -105,47 +114,87 @@ def html_report(
 _SPLIT = (
     Column("seconds", "time", "s"),
     Column("share", "share of the run", "%"),
+    Column("interval", "95 % interval (%)"),
     Column("own_share", "own Python", "%"),
     Column("compiled_share", "compiled code", "%"),
     Column("library_share", "libraries", "%"),
 )
-_WITH_CALLEES = Column("with_callees", "with what it called", "%")
+_WITH_CALLEES = (Column("with_callees", "with what it called", "%"), Column("callees_interval", "95 % interval (%)"))
 
 
 def _program(program: ProgramProfile) -> list[str]:
-    """Return the sections on lines, functions, calls, threads and PyTorch's operations."""
+    """Return the sections on what was seen from outside, or on calls where nothing may be seen."""
     lines = program.lines
-    if not lines.lines:
+    if lines is None:
+        rows = program.inside.called if program.inside is not None else ()
+        columns = [
+            Column("function", "function"),
+            Column("place", "line"),
+            Column("calls", "calls", "1"),
+            Column("seconds", "own time", "s"),
+            Column("with_callees", "with what it called", "s"),
+        ]
+        return [_section("Functions by their calls", _tabled("Functions", rows, columns, "As cProfile counts them."))]
+    if not lines.effective_looks:
         return [_section("Lines", _paragraphs(["The program was over before it could be looked at."]))]
     thread = [Column("thread", "thread")] if len(lines.threads) > 1 else []
     place, function = Column("place", "line"), Column("function", "function")
-    called = [Column("library", "library"), Column("what", "call"), place, *_SPLIT[:2]]
-    tabled: list[tuple[str, Sequence[Any], list[Column], str]] = [
-        ("Lines", lines.lines, [place, *thread, *_SPLIT, Column("source", "source")], ""),
-        ("Functions", lines.functions, [function, place, *_SPLIT, _WITH_CALLEES], ""),
-        ("Calls into libraries", lines.calls, called, ""),
+    called = [Column("library", "library"), Column("what", "call"), place, *_SPLIT[:3]]
+    tabled: list[tuple[str, Sequence[Any], list[Column]]] = [
+        ("Lines", lines.lines, [place, *thread, *_SPLIT, Column("source", "source")]),
+        ("Functions", lines.functions, [function, place, *_SPLIT, *_WITH_CALLEES]),
+        ("Calls into libraries", lines.calls, called),
     ]
     if thread:
-        tabled.append(("Threads", lines.threads, [*thread, *_SPLIT, Column("busiest", "busiest line")], ""))
-    if program.torch_ops is not None and program.torch_ops.rows:
-        columns = [
-            Column("op", "operation"),
-            Column("calls", "calls", "1"),
-            Column("seconds", "own time", "s"),
-            Column("with_inner", "with operations inside", "s"),
-            Column("flops", "FLOPs", "FLOP"),
-        ]
-        said = "As PyTorch's own profiler counts them, whose cost is in the times."
-        tabled.append(("PyTorch's operations", program.torch_ops.rows, columns, said))
-    return [_section(one[0], _tabled(*one)) for one in tabled if one[1]]
+        tabled.append(("Threads", lines.threads, [*thread, *_SPLIT, Column("busiest", "busiest line")]))
+    parts = [_section(title, _tabled(title, rows, columns, "", lines)) for title, rows, columns in tabled if rows]
+    first = lines.samples[0]
+    drawn = [
+        (lines.name(track), interval_boxes(lines.intervals(track, one.stacks), lines.begin, first.end))
+        for one in lines.samples
+        for track in one.tracks
+    ]
+    return [
+        *parts,
+        _section("Flame graph", _flames(program.tree())),
+        _section("Timeline", _timelines(drawn, "lines")),
+        *([_section("Memory over time", _resident(first.start, first.resident))] if first.resident else []),
+    ]
 
 
-def _tabled(title: str, rows: Sequence[Any], columns: Sequence[Column], said: str) -> str:
+def _torch(inside: Inside) -> list[str]:
+    """Return the sections on PyTorch's operations."""
+    if not inside.torch_rows:
+        return []
+    columns = [
+        Column("op", "operation"),
+        Column("calls", "calls", "1"),
+        Column("seconds", "own time", "s"),
+        Column("with_inner", "with operations inside", "s"),
+        Column("flops", "FLOPs", "FLOP"),
+    ]
+    said = "As PyTorch's own profiler counts them, whose cost is in the times."
+    calls = inside.torch_calls
+    drawn = interval_boxes(
+        ((call.start, call.end, 0, call.op, "op") for call in calls), inside.start, max(call.end for call in calls)
+    )
+    return [
+        _section("PyTorch's operations", _tabled("PyTorch's operations", inside.torch_rows, columns, said)),
+        _section("Timeline of PyTorch's operations", _timelines([("operations of PyTorch", drawn)], "torch")),
+    ]
+
+
+def _tabled(title: str, rows: Sequence[Any], columns: Sequence[Column], said: str, lines: Lines | None = None) -> str:
     """Return the first rows as a table."""
     shown = [asdict(row) for row in rows[:_OPS]]
     for row in shown:
         if "file" in row:
-            row["place"] = at(row["file"], row["line"])
+            row["place"] = "compiled code" if row["file"] == "~" else at(row["file"], row["line"])
+        if lines is not None:
+            row["interval"] = interval_text(lines, row["share"], row["low"], row["high"])
+        if lines is not None and "callees_low" in row:
+            ends = row["callees_low"], row["callees_high"]
+            row["callees_interval"] = interval_text(lines, row["with_callees"], *ends)
     left = f"The longest of {len(rows)}. " if len(rows) > _OPS else ""
     return tables.to_html(shown, columns, caption=f"{left}{said}", key=title.split()[0].lower().replace("'", ""))
 
@@ -247,64 +296,43 @@ def _flames(root: Frame) -> str:
     return f"<p>{how}, and / searches.</p>\n{drawn}"
 
 
-def _timelines(run: Profile, program: ProgramProfile | None) -> str:
-    """Return the timeline of the ops, and of each thread and of PyTorch's operations in a program."""
-    drawn = [("operations", timeline_boxes(run))] if program is None or program.ran_ops else []
-    if program is not None:
-        for one in program.lines.samples:
-            for track in one.tracks:
-                found = program.lines.intervals(track, one.stacks)
-                drawn.append((program.lines.name(track), timeline_boxes(run, found)))
-        if program.torch_ops is not None:
-            calls = ((call.start, call.end, 0, call.op, "op") for call in program.torch_ops.calls)
-            drawn.append(("operations of PyTorch", timeline_boxes(run, calls)))
+def _timelines(drawn: Sequence[tuple[str, Sequence[Box]]], key: str) -> str:
+    """Return timelines, each with its name if there are several."""
     shown = [(label, boxes) for label, boxes in drawn if boxes]
     if not shown:
         return _paragraphs(["Nothing ran that took a visible part of the time."])
     how = "From left to right as it ran; what is too short to be seen is left out."
     parts = [
         (f"<h3>{escape(label)}</h3>\n" if len(shown) > 1 else "")
-        + boxes_html(boxes, key=f"timeline-{number}", label=f"Timeline: {label}")
+        + boxes_html(boxes, key=f"timeline-{key}-{number}", label=f"Timeline: {label}")
         for number, (label, boxes) in enumerate(shown)
     ]
     return f"<p>{how}</p>\n" + "\n".join(parts)
 
 
-def _joined_memory(profiler: Profiler) -> MemoryProfile | None:
-    try:
-        return profiler.memory
-    except RuntimeError:
-        return None
-
-
-def _memory(run: Profile, memory: MemoryProfile | None, program: ProgramProfile | None) -> str:
-    held = program.lines.samples[0].resident if program else []
-    process = _resident(run, held) if held else ""
-    if memory is None or not memory.steps:
-        more = ["Memory was not recorded."] if program is None else []
-        if memory is None and program is not None and program.ran_ops and not program.asked_memory:
-            more = ["Arrays by what they are for were not recorded: `--memory` runs the script a second time for it."]
-        if memory is not None:
-            more = ["No operation of the package ran, whose arrays could be followed."]
-        elif not process and program is not None:
-            more += ["This system does not say how much memory the process held."]
-        return process + _paragraphs(more)
+def _memory(profiler: Profiler) -> str:
+    """Return the memory of arrays, drawn over time."""
+    if not profiler.has_memory:
+        return _paragraphs(["Memory was not recorded."])
+    run, memory = profiler.run, profiler.memory
+    if not memory.steps:
+        return _paragraphs(["No operation of the package ran, whose arrays could be followed."])
     figure, ax = subplots(height=3.0)
     _draw_memory(ax, run, memory)
     settle(figure)
     most = max(memory.highest, key=lambda kind: memory.highest[kind])
     alt = f"Live bytes of arrays after each operation, by what they are for; the most are of {most}."
     svg, _ = both_layouts(figure, key="memory", alt=alt)
-    peak = f"{memory.peak / 2**20:,.2f} MiB at the peak, traced in a run of its own, on the clock of the timed one."
-    return f"{process}<figure>{svg}<figcaption>{escape(peak)}</figcaption></figure>"
+    peak = f"{memory.peak / 2**20:,.2f} MiB at the peak, traced in a run of its own."
+    return f"<figure>{svg}<figcaption>{escape(peak)}</figcaption></figure>"
 
 
-def _resident(run: Profile, held: Sequence[tuple[int, int]]) -> str:
+def _resident(start: int, held: Sequence[tuple[int, int]]) -> str:
     """Return the memory that the process held, drawn over time."""
     figure, ax = subplots(height=3.0)
     every = max(len(held) // 500, 1)  # of which each shows the most since the one before
     most = [max(value for _, value in held[first : first + every]) for first in range(0, len(held), every)]
-    ax.step([(when - run.start) * 1e-9 for when, _ in held[::every]], [value / 2**20 for value in most], where="post")
+    ax.step([(when - start) * 1e-9 for when, _ in held[::every]], [value / 2**20 for value in most], where="post")
     ax.set_ylim(bottom=0)
     ax.set_xlabel("time (s)")
     ax.set_ylabel("memory of the process (MiB)")

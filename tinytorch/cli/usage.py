@@ -33,9 +33,11 @@ def sentence(error: BaseException) -> str:
 
 
 def check_folder(option: str, path: str | None) -> None:
-    """Raise UsageError if ``path`` is in a folder that does not exist, so that nothing runs in vain."""
+    """Raise UsageError if ``path`` is a folder, or in one that does not exist, so that nothing runs in vain."""
     if path and not Path(path).absolute().parent.is_dir():
         raise UsageError(f"--{option} {path} is in a folder that does not exist")
+    if path and Path(path).is_dir():
+        raise UsageError(f"--{option} {path} is a folder: give the name of a file")
 
 
 def check_above_zero(chosen: argparse.Namespace, *options: str) -> None:

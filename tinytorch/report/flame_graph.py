@@ -72,29 +72,32 @@ def flame_boxes(
 Interval = tuple[int, int, int, str, str]
 
 
-def timeline_boxes(profile: Profile, intervals: Iterable[Interval] | None = None) -> list[Box]:
-    """Return the boxes of a run by time: regions, modules, ops and the collector as they ran, the longest of them.
-
-    ``intervals`` are drawn in place of these, of what else was seen of the same run.
-    """
+def timeline_boxes(profile: Profile) -> list[Box]:
+    """Return the boxes of a run by time: regions, modules, ops and the collector as they ran, the longest of them."""
     whole = max(profile.end - profile.start, 1)
+    return interval_boxes(_intervals(profile, whole), profile.start, profile.end)
+
+
+def interval_boxes(intervals: Iterable[Interval], begin: int, end_of_all: int) -> list[Box]:
+    """Return the boxes of intervals by time, between two moments; what is too short to be seen is left out."""
+    whole = max(end_of_all - begin, 1)
     boxes: list[Box] = []
     running: list[int] = []
-    found = _intervals(profile, whole) if intervals is None else _within(intervals, profile, LEAST * whole)
+    found = _within(intervals, begin, end_of_all)
     for start, end, _, name, kind in sorted(found, key=lambda one: (one[0], -one[1], one[2])):
         while running and running[-1] <= start:
             running.pop()
-        left = (start - profile.start) / whole
-        words = f"{_seconds(end - start)} from {_seconds(start - profile.start)} on"
+        left = (start - begin) / whole
+        words = f"{_seconds(end - start)} from {_seconds(start - begin)} on"
         boxes.append(Box(name, words, left, (end - start) / whole, len(running), kind))
         running.append(end)
     return boxes
 
 
-def _within(intervals: Iterable[Interval], profile: Profile, least: float) -> Iterator[Interval]:
+def _within(intervals: Iterable[Interval], begin: int, end_of_all: int) -> Iterator[Interval]:
     for start, end, rank, name, kind in intervals:
-        first, last = max(start, profile.start), min(end, profile.end)
-        if last - first >= least:
+        first, last = max(start, begin), min(end, end_of_all)
+        if last - first >= LEAST * max(end_of_all - begin, 1):
             yield first, last, rank, name, kind
 
 

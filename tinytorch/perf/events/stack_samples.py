@@ -1,54 +1,41 @@
-"""Samples of stacks: what each thread of a process ran, looked at some hundred times a second by a thread of its own.
+"""Samples of stacks: what each thread of a program ran, looked at some hundred times a second from another process.
 
-A look finds, through ``sys._current_frames``, which line of which function each thread runs. The time since the look
-before it is that line's. A call into compiled code that keeps the interpreter's lock delays the look until it returns,
-with the line still the same, so that its time goes to the line that called it. Of calls shorter than a microsecond a
-part of the interpreter's time before them is taken for theirs.
-
-This file imports nothing of the package: processes that a program starts load it by its path.
+A look neither stops the program nor waits for its interpreter, so that it comes when the clock says, whatever the
+program does. The time from the middle between two looks to the middle before the next one is that of the line which
+was seen.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import random
-import sys
-import threading
+import select
 import time
 from array import array
-from collections.abc import Iterator
-from itertools import islice
-from types import CodeType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from tinytorch.perf.events.remote_stacks import Place, RemoteStacks, UnreadableError
 
 #: Seconds between looks, roughly: they are drawn, so that nothing periodic in a program is always or never seen. A
 #: program is looked at more often as it begins, because it may soon be over.
-LEAST, MOST = 0.001, 0.01
+LEAST, MOST = 0.002, 0.005
 #: How many looks there are of a short program.
 _LOOKS = 200
-#: Looking may take this part of the time: with many threads or deep stacks there are fewer looks.
-MOST_OF_THE_TIME = 0.02
-#: Frames of a stack that are looked at, from the innermost one on.
-DEEPEST = 2000
-#: What names of threads begin with that are none of the program's.
-OURS = "tinytorch: "
-
-
-class Place(NamedTuple):
-    """Where a thread was: a file, a function, the line that it begins at, and the line and instruction that ran.
-
-    ``columns`` are line, last line, column and last column of the instruction, as ``CodeType.co_positions`` has them;
-    ``compiled`` says that the instruction was in compiled code, which only the innermost place can be.
-    """
-
-    file: str
-    function: str
-    first: int
-    line: int
-    columns: tuple[int | None, ...]
-    compiled: bool
+#: Looking may take this part of one core's time, and so many seconds more as a program begins: with many threads or
+#: deep stacks there are fewer looks.
+MOST_OF_THE_TIME, _CREDIT = 0.025, 0.03
+#: Looks over which their cost is averaged.
+_LATELY = 16
+#: Seconds between two searches for processes that the program has started, and the part of the time that these take.
+_SEARCH, _SEARCHING = 0.025, 0.005
+#: Seconds by which a look may come later than it should.
+_LATE = 0.005
+#: Processes of Python's own that wait while others work.
+_HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
 class Look(NamedTuple):
@@ -68,16 +55,16 @@ class Track(NamedTuple):
 
 
 class Samples(NamedTuple):
-    """All looks of a run.
+    """All looks at a process.
 
     Attributes:
-        start, end: of the run, ns of ``time.perf_counter_ns``.
-        stacks: places from the outermost to the innermost; of a thread outside of what is profiled an empty one.
-        tracks: threads, the one that is profiled first.
-        looks: how often all threads were looked at.
-        cost: ns of processor time that looking took.
-        resident: time in ns and bytes of memory that the process held, at each look; empty where nobody says.
-        process: how the process was started, or what it calls itself; "" of the one that is profiled.
+        start, end: of the time in which it was watched, ns of ``time.perf_counter_ns``.
+        stacks: places from the outermost to the innermost; an empty one where Python begins or ends.
+        tracks: threads, the main one first.
+        looks: how many times all threads were looked at.
+        late: how many of the looks came late.
+        cost: ns of processor time that looking took, at all processes of the program.
+        resident: time in ns and bytes of memory that the process held, at some of the looks.
     """
 
     start: int
@@ -85,134 +72,179 @@ class Samples(NamedTuple):
     stacks: list[tuple[Place, ...]]
     tracks: list[Track]
     looks: int
+    late: int
     cost: int
     resident: list[tuple[int, int]]
-    process: str = ""
 
 
-class StackSampler:
-    """Looks at the stacks of the threads that are started after it, and of the one that makes it, until `stop`.
+class _Watched:
+    """One process, and what was seen of it."""
 
-    Args:
-        below: code whose caller is no part of what is looked at: frames above a call of it are left out.
+    def __init__(self, process: int, start: int) -> None:
+        self.remote = RemoteStacks(process)
+        self.start, self.end = start, 0
+        self.command = _command(process)
+        self.moments = array("q")
+        self.taken = array("q")  # number of the look, of the thread's track, and of the stack
+        self.resident = array("q")  # time, bytes
+        self.tracks: dict[int, tuple[int, str]] = {}  # system's number of a thread: of its track, and its name
+        self._statm = os.open(f"/proc/{process}/statm", os.O_RDONLY)
+
+    def look(self, now: int) -> None:
+        """Look at all threads."""
+        number = len(self.moments)
+        seen = self.remote.look(now * 1e-9)
+        self.moments.append(now)
+        if not any(one.thread == self.remote.process for one in seen):
+            self._take(number, self.remote.process, "MainThread", -1)
+        for thread, name, stack in seen:
+            self._take(number, thread, name, stack)
+        if number % 8 == 0:
+            with suppress(OSError, IndexError):
+                pages = int(os.pread(self._statm, 64, 0).split()[1])
+                self.resident.extend((now, pages * os.sysconf("SC_PAGESIZE")))
+
+    def _take(self, number: int, thread: int, name: str, stack: int) -> None:
+        track, known = self.tracks.setdefault(thread, (len(self.tracks), name))
+        if name and not known:
+            self.tracks[thread] = track, name
+        self.taken.extend((number, track, stack))
+
+    def ran_python(self) -> bool:
+        """Return whether a stack was seen."""
+        return any(stack >= 0 for stack in self.taken[2::3])
+
+    def close(self, end: int) -> None:
+        """Look no more."""
+        if not self.end:
+            self.end = end
+            self.remote.close()
+            os.close(self._statm)
+
+    def samples(self, late: int, cost: int) -> Samples:
+        """Return what was seen."""
+        bounds = [self.start, *((one + other) // 2 for one, other in pairwise(self.moments)), self.end]
+        stacks: list[tuple[Place, ...]] = [self.remote.places(at) for at in range(len(self.remote.stacks))]
+        tracks = [Track(self.remote.process, name or f"thread {at}", []) for at, (_, name) in self.tracks.items()]
+        for at in range(0, len(self.taken), 3):
+            number, track, stack = self.taken[at : at + 3]
+            tracks[track].looks.append(Look(bounds[number], bounds[number + 1], stack if stack >= 0 else len(stacks)))
+        main = [number for number, thread in enumerate(self.tracks) if thread == self.remote.process]
+        ordered = [tracks[at] for at in main] + [one for at, one in enumerate(tracks) if at not in main]
+        held = list(zip(self.resident[::2], self.resident[1::2], strict=True))
+        return Samples(self.start, self.end, [*stacks, ()], ordered, len(self.moments), late, cost, held)
+
+
+def _command(process: int) -> str:
+    """Return the command line of a process; "" if it is over."""
+    with suppress(OSError):
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+        return os.fsdecode(b" ".join(words).strip())
+    return ""
+
+
+def _children(process: int) -> list[int]:
+    """Return the processes that a process has started and that are not over."""
+    children: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{process}/task"):
+            with suppress(OSError):
+                children += map(int, Path(f"/proc/{process}/task/{thread}/children").read_bytes().split())
+    return children
+
+
+class Watch:
+    """Looks at a process and at those that it starts, until it ends.
+
+    Raises:
+        UnreadableError: if the system does not let this process read it.
     """
 
-    def __init__(self, below: CodeType | None = None) -> None:
-        self._below = below
-        self._main = threading.get_ident()
-        self._older = set(sys._current_frames()) - {self._main}
-        self._codes: dict[int, CodeType] = {}
-        self._stacks: dict[tuple[int, ...], int] = {}
-        self._threads: dict[tuple[int, str], int] = {}
-        self._taken = array("q")  # time of the look before, of this one, thread, stack
-        self._resident = array("q")  # time, bytes
-        self._looks = self._cost = 0
-        self._ended = False
-        self._statm = _statm()
-        self._chance = random.Random(0)  # whose state no program sees
-        self.start = self._last = time.perf_counter_ns()
-        self._thread = threading.Thread(target=self._run, name=f"{OURS}looks", daemon=True)
-        self._thread.start()
+    def __init__(self, process: int) -> None:
+        self.process = process
+        self.start = time.perf_counter_ns()
+        self._watched: dict[int, _Watched] = {process: _Watched(process, self.start)}
+        self._unseen: dict[int, str] = {}
+        self._cost = self._late = 0
+        self._next_search = self.start
+        self._chance = random.Random(0)
+        self._ends = os.pidfd_open(process)
 
-    def _run(self) -> None:
-        wait, before = LEAST, time.thread_time_ns()
-        while True:
-            time.sleep(wait * self._chance.uniform(0.5, 1.5))  # at half the cost of waiting for an event
-            if self._ended:
+    def until_it_ends(self, each_look: Callable[[], bool] = lambda: True) -> None:
+        """Look until the process is over, or until ``each_look``, which is called in between, says no."""
+        wait, usual = LEAST, 0.0
+        last = time.perf_counter_ns()
+        while not select.select([self._ends], [], [], wait * self._chance.uniform(0.5, 1.5))[0]:
+            before, now = time.thread_time_ns(), time.perf_counter_ns()
+            self._late += now - last > 1e9 * (1.5 * wait + _LATE)
+            for one in self._watched.values():
+                if not one.end:
+                    one.look(now)
+            if now > self._next_search:
+                searching = time.thread_time_ns()
+                self._search(now)
+                rest = (time.thread_time_ns() - searching) / _SEARCHING
+                self._next_search = now + max(int(1e9 * _SEARCH), int(rest))
+            going, last = each_look(), now
+            spent = time.thread_time_ns() - before
+            self._cost += spent
+            usual += (spent * 1e-9 - usual) / _LATELY
+            seconds = (now - self.start) * 1e-9
+            often = min(max(seconds / _LOOKS, LEAST), MOST)
+            spare = _CREDIT + MOST_OF_THE_TIME * seconds - self._cost * 1e-9
+            wait = often if spare > 0 else max(often, usual / MOST_OF_THE_TIME)
+            if not going:
                 break
-            self._look(time.perf_counter_ns())
-            now = time.thread_time_ns()
-            often = min(max((self._last - self.start) * 1e-9 / _LOOKS, LEAST), MOST)
-            self._cost += now - before
-            wait = max(often, self._cost * 1e-9 / self._looks / MOST_OF_THE_TIME)
-            self.looked()
-            before = time.thread_time_ns()
+        end = time.perf_counter_ns()
+        os.close(self._ends)
+        for one in self._watched.values():
+            one.close(end)
 
-    def looked(self) -> None:
-        """Do what there is to be done after a look; here nothing."""
+    def _search(self, now: int) -> None:
+        """Look for processes that were started, and for those that are over."""
+        alive = {self.process}
+        waiting = [self.process]
+        while waiting:
+            for child in _children(waiting.pop()):
+                alive.add(child)
+                waiting.append(child)
+        for child in alive - self._watched.keys() - self._unseen.keys():
+            try:
+                self._watched[child] = _Watched(child, now)
+            except (UnreadableError, OSError):
+                self._unseen[child] = _command(child)
+        for process in self._watched.keys() - alive:
+            self._watched[process].close(now)
 
-    def _look(self, now: int) -> None:
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        here = self._thread.ident
-        for ident, frame in sys._current_frames().items():
-            called = names.get(ident) or f"thread {ident}"
-            if ident == here or ident in self._older or called.startswith(OURS):
-                continue
-            stack: list[int] = []
-            at: Any = frame
-            while at is not None and at.f_code is not self._below and len(stack) < 2 * DEEPEST:
-                code = at.f_code
-                self._codes.setdefault(id(code), code)
-                stack += (id(code), at.f_lasti)
-                at = at.f_back
-            if ident == self._main and at is None and self._below is not None:
-                stack = []
-            number = self._stacks.setdefault(tuple(stack), len(self._stacks))
-            thread = self._threads.setdefault((ident, called), len(self._threads))
-            self._taken.extend((self._last, now, thread, number))
-        del frame, at
-        if self._statm is not None:
-            pages = int(os.pread(self._statm, 64, 0).split()[1])
-            self._resident.extend((now, pages * os.sysconf("SC_PAGESIZE")))
-        self._last, self._looks = now, self._looks + 1
-
-    def stop(self) -> Samples:
-        """Look no more, and return what was seen."""
-        self._ended = True
-        self._thread.join()
-        found = self.seen(time.perf_counter_ns())
-        if self._statm is not None:
-            os.close(self._statm)
+    def samples(self) -> list[Samples]:
+        """Return what was seen of each process that ran Python, the first one first."""
+        found = []
+        for process, one in self._watched.items():
+            if process == self.process or (one.ran_python() and not _is_helper(one.command)):
+                found.append(one.samples(self._late, self._cost))
         return found
 
-    def seen(self, end: int) -> Samples:
-        """Return what was seen until now; the time after the last look is that of the stack that it saw."""
-        taken = self._taken[:]  # first: what it names is then in the others, too
-        threads, stacks = list(self._threads), [self._places(stack) for stack in list(self._stacks)]
-        tracks = [Track(os.getpid(), name, []) for _, name in threads]
-        for at in range(0, len(taken) - 3, 4):
-            first, last, thread, stack = taken[at : at + 4]
-            tracks[thread].looks.append(Look(first, last, stack))
-        for track in tracks:
-            if track.looks and track.looks[-1].end == self._last:
-                track.looks[-1] = track.looks[-1]._replace(end=end)
-        main = [number for number, (ident, _) in enumerate(threads) if ident == self._main]
-        tracks = [tracks[number] for number in main] + [
-            track for number, track in enumerate(tracks) if number not in main
-        ]
-        resident = self._resident[:]
-        held = list(zip(resident[::2], resident[1::2], strict=False))
-        return Samples(self.start, end, stacks, tracks, self._looks, self._cost, held)
-
-    def _places(self, stack: tuple[int, ...]) -> tuple[Place, ...]:
-        pairs = list(zip(stack[::2], stack[1::2], strict=True))
-        inner = [_place(self._codes[code], at, number == 0) for number, (code, at) in enumerate(pairs)]
-        hidden = self._below and self._below.co_filename  # who runs the program may stand between its frames, too
-        return tuple(place for place in reversed(inner) if place.file != hidden)
+    def remarks(self) -> list[str]:
+        """Return what a reader has to know about processes that the program started, a sentence each."""
+        others = {process: one for process, one in self._watched.items() if process != self.process}
+        followed = [process for process, one in others.items() if one.ran_python() and not _is_helper(one.command)]
+        unseen = [*self._unseen.values(), *(one.command for one in others.values() if not one.ran_python())]
+        said = []
+        if followed:
+            said.append(f"processes that the program started are included: {', '.join(map(str, followed))}")
+        if unseen := [one for one in unseen if one and not _is_helper(one)]:
+            names = ", ".join(dict.fromkeys(_short(one) for one in unseen))
+            said.append(f"what these processes did was not seen: {names}")
+        return said
 
 
-def _place(code: CodeType, instruction: int, innermost: bool) -> Place:
-    columns = next(islice(code.co_positions(), max(instruction, 0) // 2, None), (None, None, None, None))
-    line = columns[0] or code.co_firstlineno
-    compiled = innermost and instruction >= 0 and not _is_python(code.co_code[instruction])
-    return Place(code.co_filename, code.co_qualname, code.co_firstlineno, line, columns, compiled)
+def _is_helper(command: str) -> bool:
+    return any(helper in command for helper in _HELPERS)
 
 
-def _is_python(instruction: int) -> bool:
-    """Return whether a thread that gave up the lock at this instruction was interpreting.
-
-    The interpreter gives it up at the beginning of a function, at a jump back, and after a call of compiled code; at
-    any other instruction it is compiled code that gave it up.
-    """
-    from opcode import opname
-
-    return opname[instruction] == "RESUME" or "JUMP" in opname[instruction]
-
-
-def _statm() -> int | None:
-    with contextlib.suppress(OSError):
-        return os.open("/proc/self/statm", os.O_RDONLY)
-    return None
+def _short(command: str) -> str:
+    words = " ".join(command.split())
+    return words if len(words) <= 60 else f"{words[:59]}…"
 
 
 def told(samples: Samples) -> Iterator[tuple[Track, Look, tuple[Place, ...]]]:
@@ -220,103 +252,3 @@ def told(samples: Samples) -> Iterator[tuple[Track, Look, tuple[Place, ...]]]:
     for track in samples.tracks:
         for look in track.looks:
             yield track, look, samples.stacks[look.stack]
-
-
-#: Name of the environment's variable that says where processes that a program starts leave what they ran.
-FOLLOW = "TINYTORCH_FOLLOW"
-
-
-class _Follower(StackSampler):
-    """Sampler of a process that the program started: what it saw lies in a file, whatever ends the process."""
-
-    def __init__(self, folder: str, below: CodeType | None, name: str) -> None:
-        self._name = name
-        self._path = os.path.join(folder, f"{os.getpid()}.json")
-        self._next = 0
-        super().__init__(below)
-
-    def looked(self) -> None:
-        """Write now and then, ever more seldom: a process that is killed, as a pool's are, loses a twentieth."""
-        if self._looks >= self._next:
-            self._next = self._looks + self._looks // 20 + 5
-            self.write()
-
-    def write(self) -> None:
-        """Write what was seen until now; where that fails, the process is one that is not seen."""
-        with contextlib.suppress(OSError):
-            found = self.seen(time.perf_counter_ns())._replace(process=_own_name() or self._name)
-            new = f"{self._path}.{threading.get_ident()}"
-            with open(new, "w", encoding="utf-8") as file:
-                json.dump(found, file)
-            os.replace(new, self._path)
-
-
-_below: CodeType | None = None
-_hooked = False
-
-
-def follow_forks(below: CodeType | None = None) -> None:
-    """Let processes that this one forks leave what they run in the folder that `FOLLOW` names, while it names one."""
-    global _hooked, _below
-    _below = below
-    if not _hooked and hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_follow_fork)
-    _hooked = True
-
-
-def _follow_fork() -> None:
-    folder = os.environ.get(FOLLOW)
-    if not folder:
-        return
-    follower, leave = _Follower(folder, _below, "a fork of the program"), os._exit
-
-    def left(code: int) -> None:
-        follower.write()
-        leave(code)
-
-    os._exit = left  # type: ignore[assignment]  # by which every process ends that multiprocessing forks
-
-
-def follow_this_process() -> None:
-    """Leave what this process runs in the folder that `FOLLOW` names: what a started process begins with."""
-    import atexit
-
-    folder = os.environ.get(FOLLOW)
-    if folder and os.path.isdir(folder):
-        follow_forks()
-        atexit.register(_Follower(folder, None, " ".join(sys.orig_argv)).write)
-
-
-def _own_name() -> str:
-    """Return what multiprocessing calls this process; "" if it did not start it."""
-    known: Any = sys.modules.get("multiprocessing.process")
-    try:
-        name = known.current_process().name
-    except (AttributeError, NameError):  # it is not loaded, or not yet wholly
-        return ""
-    return "" if name == "MainProcess" else str(name)
-
-
-def read_samples(path: str) -> Samples:
-    """Return what a process that was followed has written.
-
-    Raises:
-        ValueError: if the file holds something else.
-        OSError: if it cannot be read.
-    """
-    with open(path, encoding="utf-8") as file:
-        given: Any = json.load(file)
-    try:
-        start, end, stacks, tracks, looks, cost, resident, process = given
-        return Samples(
-            start,
-            end,
-            [tuple(Place(*place)._replace(columns=tuple(place[4])) for place in stack) for stack in stacks],
-            [Track(number, name, [Look(*look) for look in each]) for number, name, each in tracks],
-            looks,
-            cost,
-            [(when, held) for when, held in resident],
-            process,
-        )
-    except TypeError as error:
-        raise ValueError(f"{path} holds no samples: {error}") from None

@@ -1,9 +1,12 @@
-"""Files that are whole or not there: each is written aside and then renamed. Nothing is ever unpickled."""
+"""Files that are whole or not there: each is written aside and then renamed. Nothing that others wrote is unpickled."""
 
 from __future__ import annotations
 
 import os
+import stat
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -12,16 +15,41 @@ from tinytorch.core.op import Array
 
 
 def write_whole(path: str | Path, text: str) -> Path:
-    """Write ``text`` to ``path`` in UTF-8, aside and then renamed: the file is whole or untouched. Return the path."""
-    target = Path(path)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    """Write ``text`` to ``path`` in UTF-8, aside and then renamed: the file is whole or untouched. Return the path.
+
+    A link stays one, and what it leads to is written; permissions stay; a pipe, a device and the standard output are
+    written to. What UTF-8 does not have is written as Python escapes it.
+    """
+    target, data = Path(path), text.encode("utf-8", "backslashreplace")
+    there = None
+    with suppress(OSError):
+        there = os.stat(target)
+    if there is not None and _is_output(there):
+        sys.stdout.flush()
+        with os.fdopen(os.dup(1), "wb") as output:
+            output.write(data)
+        return target
+    if there is not None and not stat.S_ISREG(there.st_mode):
+        target.write_bytes(data)
+        return target
+    whole = Path(os.path.realpath(target))
+    aside = whole.with_name(f".{whole.name}.{os.getpid()}.part")
     try:
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, target)
+        aside.write_bytes(data)
+        if there is not None:
+            os.chmod(aside, stat.S_IMODE(there.st_mode))
+        os.replace(aside, whole)
     except BaseException:
         aside.unlink(missing_ok=True)
         raise
     return target
+
+
+def _is_output(there: os.stat_result) -> bool:
+    """Return whether a file is this process's standard output."""
+    with suppress(OSError):
+        return os.path.samestat(there, os.fstat(1))
+    return False
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import ast
 import linecache
 import sysconfig
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
-from tinytorch.perf.events.call_tree import Frame, call_tree
-from tinytorch.perf.events.stack_samples import Place, Samples, Track, told
-from tinytorch.perf.events.stream import Profile
+import numpy as np
+
+from tinytorch.perf.events.call_tree import Frame
+from tinytorch.perf.events.remote_stacks import Place
+from tinytorch.perf.events.stack_samples import Samples, Track, told
+from tinytorch.perf.measuring.statistics import Share
 from tinytorch.perf.measuring.text_table import Column, number, percent, text_table
 
 #: What a place is: the program's own line, Python of a library, or compiled code that a line called.
 Whose = Literal["own", "library", "compiled"]
-#: What has no line of the program, such as a thread that a library started.
+#: What has no line of the program, such as a thread that a library started, and the start of Python.
 NO_LINE = "no line of the program"
+#: Looks below which a share is uncertain: its interval is wider than the share.
+FEW = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,7 @@ class Shares:
     Attributes:
         seconds: own, compiled and library time together.
         share: of ``seconds``.
+        low, high: 95 % interval of ``share``, by how many looks there were.
         own_share: of the program's own Python.
         compiled_share: of compiled code that it called itself, such as a product of NumPy.
         library_share: of Python of libraries that it called, with what that called.
@@ -39,6 +43,8 @@ class Shares:
 
     seconds: float
     share: float
+    low: float
+    high: float
     own_share: float
     compiled_share: float
     library_share: float
@@ -53,6 +59,7 @@ class LineRow(Shares):
         file, line, function: where it is; the file "" and 0 where no line of the program ran.
         source: its text.
         with_callees: share with the program's own functions that the line called; calls of itself count once.
+        callees_low, callees_high: its 95 % interval.
     """
 
     thread: str
@@ -61,6 +68,8 @@ class LineRow(Shares):
     function: str
     source: str
     with_callees: float
+    callees_low: float
+    callees_high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,8 @@ class FunctionRow(Shares):
     line: int
     function: str
     with_callees: float
+    callees_low: float
+    callees_high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,8 @@ class CallRow:
     line: int
     seconds: float
     share: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,18 +121,51 @@ class Lines:
     def __init__(self, samples: Sequence[Samples], own: Sequence[str] = ()) -> None:
         self.samples = tuple(samples)
         self._own = tuple(own)
-        self._whole = max(samples[0].end - samples[0].start, 1)
         self._whose = cache(self._whose_is)
+        self.begin = self._first_line()
+        self._whole = max(samples[0].end - self.begin, 1)
+
+    def _first_line(self) -> int:
+        """Return when a line of the program was seen first, ns: until then Python starts."""
+        first = self.samples[0]
+        for track, look, places in told(first):
+            if track is first.tracks[0] and any(map(self._is_own, places)):
+                return look.start
+        return first.start
+
+    @property
+    def start_seconds(self) -> float:
+        """Time that Python took to start, before the first line of the program."""
+        return (self.begin - self.samples[0].start) * 1e-9
 
     @property
     def cost(self) -> float:
-        """Processor time that looking took, over the wall time of the run."""
-        return self.samples[0].cost / self._whole
+        """Time of one core that looking took, over the wall time of the run."""
+        first = self.samples[0]
+        return first.cost / max(first.end - first.start, 1)
 
     @property
     def looks(self) -> int:
         """How often the program's process was looked at."""
         return self.samples[0].looks
+
+    @cached_property
+    def effective_looks(self) -> float:
+        """How many looks of equal weight tell as much as those that there were, which stand for different times."""
+        first = self.samples[0]
+        looks = first.tracks[0].looks if first.tracks else []
+        weights = [look.end - look.start for look in looks if look.start >= self.begin]
+        squares = sum(weight * weight for weight in weights)
+        return sum(weights) ** 2 / squares if squares else 0.0
+
+    def interval(self, share: float) -> tuple[float, float]:
+        """Return the 95 % interval of a share (0 to 1) of the run's time, as looks at drawn moments leave it."""
+        trials = round(self.effective_looks)
+        return _interval(min(round(share * trials), trials), trials) if trials else (0.0, 1.0)
+
+    def uncertain(self, share: float) -> bool:
+        """Return whether too few looks stand behind a share."""
+        return share * self.effective_looks < FEW
 
     def name(self, track: Track) -> str:
         """Return a thread's name, with the process if that is another one."""
@@ -134,7 +180,7 @@ class Lines:
     def _parted(self, places: tuple[Place, ...]) -> tuple[int, Whose]:
         """Return where the innermost line of the program is, -1 if there is none, and what ran in it."""
         inner = max((at for at, place in enumerate(places) if self._is_own(place)), default=-1)
-        if inner < len(places) - 1 or inner < 0:
+        if inner < 0 or inner < len(places) - 1:
             return inner, "library"
         return inner, "compiled" if places[inner].compiled else "own"
 
@@ -143,12 +189,10 @@ class Lines:
 
     def _all(self) -> Iterator[tuple[str, int, tuple[Place, ...]]]:
         """Yield thread, nanoseconds and stack of each look within the run."""
-        start, end = self.samples[0].start, self.samples[0].end
         for one in self.samples:
             for track, look, places in told(one):
-                nanoseconds = min(look.end, end) - max(look.start, start)
-                if places and nanoseconds > 0:
-                    yield self.name(track), nanoseconds, places
+                if look.start >= self.begin:
+                    yield self.name(track), look.end - look.start, places
 
     def _summed(self, key: Callable[[str, Place | None], tuple[Any, ...]]) -> dict[tuple[Any, ...], dict[str, int]]:
         """Return nanoseconds by whose they are, and with callees, of each key of thread and place."""
@@ -163,10 +207,15 @@ class Lines:
                 with_callees["all"] = with_callees.get("all", 0) + nanoseconds
         return found
 
-    def _shares(self, sums: dict[str, int]) -> tuple[float, float, float, float, float]:
+    def _shares(self, sums: dict[str, int]) -> tuple[float, float, float, float, float, float, float]:
         own, compiled, library = (sums.get(kind, 0) for kind in ("own", "compiled", "library"))
         whole = own + compiled + library
-        return whole * 1e-9, whole / self._whole, own / self._whole, compiled / self._whole, library / self._whole
+        share, parts = whole / self._whole, (own / self._whole, compiled / self._whole, library / self._whole)
+        return whole * 1e-9, share, *self.interval(share), *parts
+
+    def _with_callees(self, sums: dict[str, int]) -> tuple[float, float, float]:
+        share = sums.get("all", 0) / self._whole
+        return share, *self.interval(share)
 
     @cached_property
     def lines(self) -> list[LineRow]:
@@ -179,8 +228,8 @@ class Lines:
         rows = []
         for (thread, file, line, function), sums in found.items():
             source = linecache.getline(file, line).strip() if file else ""
-            with_callees = sums.get("all", 0) / self._whole
-            rows.append(LineRow(*self._shares(sums), thread, file, line, function, source, with_callees))
+            where = thread, file, line, function, source
+            rows.append(LineRow(*self._shares(sums), *where, *self._with_callees(sums)))
         return sorted(rows, key=lambda row: -row.seconds)
 
     @cached_property
@@ -189,7 +238,7 @@ class Lines:
         found = self._summed(lambda _, place: (place.file, place.first, place.function) if place else ("", 0, NO_LINE))
         rows = []
         for (file, line, function), sums in found.items():
-            rows.append(FunctionRow(*self._shares(sums), file, line, function, sums.get("all", 0) / self._whole))
+            rows.append(FunctionRow(*self._shares(sums), file, line, function, *self._with_callees(sums)))
         return sorted(rows, key=lambda row: -row.seconds)
 
     @cached_property
@@ -198,14 +247,15 @@ class Lines:
         found: dict[tuple[str, str, str, int], int] = {}
         for _, nanoseconds, places in self._all():
             inner, whose = self._parted(places)
-            if whose == "own":
+            if whose == "own" or not places:
                 continue
             outside = places[min(inner + 1, len(places) - 1)]
             library = "compiled code" if whose == "compiled" else library_of(outside.file, self._own) or ""
             called = (library, expression(places[inner]) if inner >= 0 else outside.function)
             file, line = (places[inner].file, places[inner].line) if inner >= 0 else ("", 0)
             found[*called, file, line] = found.get((*called, file, line), 0) + nanoseconds
-        rows = [CallRow(*key, ns * 1e-9, ns / self._whole) for key, ns in found.items()]
+        shares = {key: ns / self._whole for key, ns in found.items()}
+        rows = [CallRow(*key, found[key] * 1e-9, share, *self.interval(share)) for key, share in shares.items()]
         return sorted(rows, key=lambda row: -row.seconds)
 
     @cached_property
@@ -220,36 +270,17 @@ class Lines:
             for (thread,), sums in found.items()
         ]
 
-    def tree(self, run: Profile) -> Frame:
-        """Return the call tree of a run with stacks in place of its time without a name; other threads stand beside.
-
-        They are of the looks that no op, module or region covers, and each has its part of that time.
-        """
-        root, covered = deepcopy(call_tree(run)), _Covered(run)
-        several = len([one for one in self.samples for track in one.tracks if track.looks]) > 1
-        first, sums = True, 0
-        hung: list[tuple[Frame, int]] = []
+    def tree(self) -> Frame:
+        """Return all stacks as a call tree; of several threads and processes all but the first one stand beside it."""
+        root = Frame("run", "run", calls=1)
         for one in self.samples:
             for track in one.tracks:
-                above = root.within(self.name(track), "thread", "") if several and not first else root
-                for look in track.looks:
-                    if not one.stacks[look.stack] or (first and covered.at(look.end)):
-                        continue
+                above = root if track is self.samples[0].tracks[0] else root.within(self.name(track), "thread", "")
+                for look in (look for look in track.looks if look.start >= self.begin):
                     frame = above
                     for name, kind in self._frames(one.stacks[look.stack]):
                         frame = frame.within(name, kind, "")
-                    nanoseconds = look.end - look.start
-                    if first:
-                        hung.append((frame, nanoseconds))
-                        sums += nanoseconds
-                    else:
-                        frame.self_ns += nanoseconds
-                first = False
-        free = root.self_ns
-        for frame, nanoseconds in hung:
-            part = free * nanoseconds // sums
-            frame.self_ns += part
-            root.self_ns -= part
+                    frame.self_ns += look.end - look.start
         return root
 
     def _frames(self, places: tuple[Place, ...]) -> Iterator[tuple[str, Whose]]:
@@ -270,18 +301,19 @@ class Lines:
             if place.compiled:
                 yield expression(place), "compiled"
 
-    def trace_events(self, run: Profile) -> Iterator[dict[str, Any]]:
+    def trace_events(self) -> Iterator[dict[str, Any]]:
         """Yield events of Chrome's trace format: a row for each thread, and the memory that the process held."""
+        begin = self.begin
         for one in self.samples:
             for row, track in enumerate(one.tracks, _FIRST_ROW):
                 where = {"pid": track.process, "tid": row}
                 words = {"name": f"{self.name(track)}, lines"}
                 yield {"name": "thread_name", "ph": "M", **where, "args": words}
                 for start, end, _, name, kind in self.intervals(track, one.stacks):
-                    timing = {"ts": (start - run.start) / 1e3, "dur": (end - start) / 1e3}
+                    timing = {"ts": (start - begin) / 1e3, "dur": (end - start) / 1e3}
                     yield {"name": name, "cat": kind, "ph": "X", **timing, **where, "args": {}}
-            for when, held in one.resident if one.tracks else ():
-                at_time = {"ts": (when - run.start) / 1e3, "pid": one.tracks[0].process}
+            for when, held in (pair for pair in one.resident if pair[0] >= begin):
+                at_time = {"ts": (when - begin) / 1e3, "pid": one.tracks[0].process}
                 yield {"name": "resident bytes", "ph": "C", **at_time, "args": {"resident": held}}
 
     def intervals(
@@ -293,7 +325,7 @@ class Lines:
         """
         running: list[tuple[int, str, Whose]] = []
         last = 0
-        for look in track.looks:
+        for look in (look for look in track.looks if look.start >= self.begin):
             frames = list(self._frames(stacks[look.stack]))
             same = 0
             if look.start == last:
@@ -313,24 +345,10 @@ _DRAWN = 50
 _FIRST_ROW = 2**31
 
 
-class _Covered:
-    """Says whether a moment lies in an op, a module or a region of a run."""
-
-    def __init__(self, run: Profile) -> None:
-        parts = [(one.start, one.end) for one in run.regions]
-        parts += [(one.start, one.end) for one in run.spans]
-        parts += zip(run.columns.start.tolist(), run.columns.end.tolist(), strict=True)
-        merged: list[list[int]] = []
-        for start, end in sorted(parts):
-            if merged and start <= merged[-1][1]:
-                merged[-1][1] = max(end, merged[-1][1])
-            else:
-                merged.append([start, end])
-        self._starts, self._ends = [one[0] for one in merged], [one[1] for one in merged]
-
-    def at(self, moment: int) -> bool:
-        number = bisect_right(self._starts, moment) - 1
-        return number >= 0 and moment <= self._ends[number]
+@cache
+def _interval(count: int, trials: int) -> tuple[float, float]:
+    low, high = Share(count, trials).quantiles(np.array([0.025, 0.975]))
+    return float(low), float(high)
 
 
 def at(file: str, line: int) -> str:
@@ -393,6 +411,7 @@ def expression(place: Place) -> str:
 _LONGEST = 40
 _SHARES = (
     Column("share", "share (%)", percent),
+    Column("interval", "95 % interval (%)"),
     Column("own_share", "own (%)", percent),
     Column("compiled_share", "compiled (%)", percent),
     Column("library_share", "libraries (%)", percent),
@@ -402,16 +421,32 @@ _PLACE = Column("place", "line", numeric=False)
 
 @dataclass(frozen=True)
 class _Shown:
-    """A row of a table with its place as one cell."""
+    """A row of a table with its place as one cell, and its intervals."""
 
     row: Any
+    lines: Lines
 
     @property
     def place(self) -> str:
         return at(self.row.file, self.row.line)
 
+    @property
+    def interval(self) -> str:
+        return interval_text(self.lines, self.row.share, self.row.low, self.row.high)
+
+    @property
+    def callees_interval(self) -> str:
+        return interval_text(self.lines, self.row.with_callees, self.row.callees_low, self.row.callees_high)
+
     def __getattr__(self, key: str) -> Any:
         return getattr(self.row, key)
+
+
+def interval_text(lines: Lines, share: float, low: float, high: float) -> str:
+    """Return the interval of a share in per cent, or that too few looks stand behind it."""
+    if lines.uncertain(share):
+        return f"uncertain, < {high:.1%}"
+    return f"{100 * low:.1f} to {100 * high:.1f}"
 
 
 def _cut(text: str) -> str:
@@ -420,31 +455,36 @@ def _cut(text: str) -> str:
 
 def tables_text(lines: Lines, limit: int) -> str:
     """Return the tables as text: lines, functions, calls into libraries, and threads where there are several."""
-    if not lines.lines:
+    if not lines.effective_looks:
         return "the program was over before it could be looked at"
+
+    def shown(rows: Sequence[Any]) -> list[_Shown]:
+        return [_Shown(row, lines) for row in rows]
+
     several = len(lines.threads) > 1
     thread = [Column("thread", "thread", numeric=False)] if several else []
     milliseconds = Column("seconds", "time (ms)", number(1, 1e3))
     parts = [
         text_table(
-            [*map(_Shown, lines.lines[:limit])],
+            shown(lines.lines[:limit]),
             [_PLACE, *thread, milliseconds, *_SHARES, Column("source", "source", _cut, numeric=False)],
         ),
         text_table(
-            [*map(_Shown, lines.functions[:limit])],
+            shown(lines.functions[:limit]),
             [
                 Column("function", "function", numeric=False),
                 _PLACE,
                 milliseconds,
                 *_SHARES,
                 Column("with_callees", "with callees (%)", percent),
+                Column("callees_interval", "95 % interval (%)"),
             ],
         ),
     ]
     if lines.calls:
         columns = [Column("library", "library", numeric=False), Column("what", "call", numeric=False)]
-        parts.append(text_table([*map(_Shown, lines.calls[:limit])], [*columns, _PLACE, milliseconds, _SHARES[0]]))
+        parts.append(text_table(shown(lines.calls[:limit]), [*columns, _PLACE, milliseconds, *_SHARES[:2]]))
     if several:
         busiest = Column("busiest", "busiest line", numeric=False)
-        parts.append(text_table(lines.threads, [*thread, milliseconds, *_SHARES, busiest]))
+        parts.append(text_table(shown(lines.threads), [*thread, milliseconds, *_SHARES, busiest]))
     return "\n\n".join(parts)

@@ -131,6 +131,11 @@ class Profiler:
         return self._profile
 
     @property
+    def has_memory(self) -> bool:
+        """Whether a memory run was recorded or joined."""
+        return self._memory is not None
+
+    @property
     def memory(self) -> MemoryProfile:
         """The memory run, also after `join`.
 

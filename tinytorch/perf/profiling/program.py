@@ -1,43 +1,38 @@
-"""A whole program under the profiler: a reader's own script, run as Python runs it, with all of its time recorded."""
+"""A whole program under the profiler: run in a process of its own, as Python runs it, and looked at from outside."""
 
 from __future__ import annotations
 
-import builtins
 import importlib.util
-import io
 import linecache
 import os
 import signal
+import subprocess
 import sys
+import tempfile
 import threading
-import traceback
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
-from functools import partial
-from importlib.machinery import ModuleSpec, PathFinder
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import CodeType, FrameType, ModuleType
-from typing import Any
+from types import FrameType, TracebackType
+from typing import IO, Any, Self
 
-from tinytorch.core.dispatch import region
 from tinytorch.perf.events.call_tree import Frame
-from tinytorch.perf.events.stack_samples import StackSampler
-from tinytorch.perf.profiling.lines import Lines
-from tinytorch.perf.profiling.profiler import Profiler
-from tinytorch.perf.profiling.torch_ops import TorchOps
-from tinytorch.perf.profiling.workers import Workers
+from tinytorch.perf.events.remote_stacks import RemoteStacks, UnreadableError, layout
+from tinytorch.perf.events.stack_samples import Watch
+from tinytorch.perf.events.trace import NOT_NAMED, stack_text
+from tinytorch.perf.profiling.inside import STDIN, Inside, inside_command, read_inside
+from tinytorch.perf.profiling.lines import Lines, at, library_of
+from tinytorch.perf.profiling.repeated import RunTimes
 
 Json = dict[str, Any]
 #: The JSON of a program's profile; its version rises whenever a reader of it would have to change.
-SCHEMA_NAME, SCHEMA_VERSION = "tinytorch-program-profile", 2
-#: Name of the region in which modules are imported that were not before.
-IMPORT = "import"
-#: Exit codes as shells have them: 128 and the number of the signal; that of what ran out of time is `timeout`'s.
-INTERRUPTED, TERMINATED, OUT_OF_TIME = 130, 143, 124
-#: What stands for a program that is read from standard input.
-STDIN = "-"
+SCHEMA_NAME, SCHEMA_VERSION = "tinytorch-program-profile", 3
+#: Exit code of a program that ran out of time, as `timeout` has it.
+OUT_OF_TIME = 124
+#: Part of the looks that come late beyond which a reader is told.
+_MANY_LATE = 0.02
 
 
 @dataclass(frozen=True)
@@ -60,219 +55,26 @@ class Program:
         """The program and its arguments, as they were typed."""
         return " ".join([*(["-m"] if self.module else []), self.what, *self.arguments])
 
-
-@dataclass(frozen=True)
-class ProgramProfile:
-    """What a program did.
-
-    Attributes:
-        program: what ran.
-        exit_code: how it ended, as a shell sees it.
-        profiler: holds the ops that it ran.
-        lines: its lines, functions and calls into libraries, by samples, of all of its processes that were followed.
-        torch_ops: PyTorch's own operations; None if the program ran none.
-        remarks: what a reader of the report has to know, a sentence each.
-        asked_memory: whether it was to run a second time for its memory, whatever came of it.
-    """
-
-    program: Program
-    exit_code: int
-    profiler: Profiler
-    lines: Lines
-    torch_ops: TorchOps | None = None
-    remarks: tuple[str, ...] = ()
-    asked_memory: bool = False
-
     @property
-    def name(self) -> str:
-        """The program and its arguments, as they were typed."""
-        return self.program.name
+    def line(self) -> list[str]:
+        """What stands behind ``python``."""
+        return [*(["-m"] if self.module else []), self.what, *self.arguments]
 
-    @property
-    def stopped(self) -> bool:
-        """Whether it was ended from outside."""
-        return self.exit_code in (INTERRUPTED, TERMINATED, OUT_OF_TIME)
+    def own(self) -> tuple[str, ...]:
+        """Return files and folders that are the program's even where libraries lie.
 
-    @property
-    def ran_ops(self) -> bool:
-        """Whether it ran ops of this package, be it on threads of which they are not recorded."""
-        return bool(len(self.profiler.run.events) or self.profiler.run.unseen)
-
-    @property
-    def notes(self) -> list[str]:
-        """What a reader of the tables of lines has to know."""
-        run, lines = self.profiler.run, self.lines
-        return [
-            f"{run.wall_seconds:.3f} s in all, looked at {lines.looks} times, which took {lines.cost:.1%} of the time; "
-            "shares are of the time in all, and those of one thread sum to the part of it in which that ran",
-            "own: the line's Python; compiled: compiled code that it called, or waiting in it; libraries: Python of "
-            "libraries that it called, with what that called",
-            *self.remarks,
-        ]
-
-    def tree(self) -> Frame:
-        """Return the whole run as a frame: its ops, and its lines where no op ran."""
-        return self.lines.tree(self.profiler.run)
-
-    def trace_events(self) -> Iterator[Json]:
-        """Yield events of Chrome's trace format beside those of the ops: threads, PyTorch's operations, memory."""
-        yield from self.lines.trace_events(self.profiler.run)
-        if self.torch_ops is not None:
-            yield from self.torch_ops.trace_events(self.profiler.run)
-
-    def to_json(self) -> Json:
-        """Return everything as one JSON object of `SCHEMA_NAME`, version `SCHEMA_VERSION`; times in seconds."""
-        run, lines = self.profiler.run, self.lines
-        return {
-            "schema": SCHEMA_NAME,
-            "schema_version": SCHEMA_VERSION,
-            "script": self.program.what,
-            "arguments": list(self.program.arguments),
-            "exit_code": self.exit_code,
-            "wall_seconds": run.wall_seconds,
-            "op_seconds": run.op_seconds,
-            "uncounted_ops": list(run.uncounted),
-            "ops": [asdict(row) for row in self.profiler.attribution()],
-            "layers": [asdict(row) for row in self.profiler.by_layer()],
-            "looks": lines.looks,
-            "looking_share": lines.cost,
-            "lines": [asdict(row) for row in lines.lines],
-            "functions": [asdict(row) for row in lines.functions],
-            "library_calls": [asdict(row) for row in lines.calls],
-            "threads": [asdict(row) for row in lines.threads],
-            "torch_ops": None if self.torch_ops is None else [asdict(row) for row in self.torch_ops.rows],
-            "resident_bytes": [[(when - run.start) * 1e-9, held] for when, held in lines.samples[0].resident],
-            "remarks": list(self.remarks),
-        }
-
-
-def profile_program(
-    script: str,
-    arguments: Sequence[str] = (),
-    memory: bool = False,
-    *,
-    module: bool = False,
-    seconds: float | None = None,
-) -> ProgramProfile:
-    """Run ``script`` as ``python script arguments`` does, and return where its time went.
-
-    What the program prints is printed; an error of it is told as Python tells it, and what ran until then is recorded,
-    as it is of one that is interrupted, terminated or stopped. Imports are a region of their own. The current folder is
-    afterwards what it was before.
-
-    Args:
-        script: path of a file of Python, or of a folder or archive with a ``__main__.py``; "-" for standard input.
-        arguments: of the program.
-        memory: whether to run it a second time, for its memory; its effects then happen twice.
-        module: whether ``script`` is the name of a module, as ``python -m`` takes it.
-        seconds: after which it is stopped; None lets it run to its end.
-
-    Raises:
-        ValueError: if there is nothing to run under that name, or ``seconds`` is not above 0.
-    """
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"seconds must be above 0, not {seconds}")
-    program = Program(script, tuple(arguments), module)
-    main = _Main(program)
-    with Profiler() as profiler, Workers(_Main.run.__code__) as workers:
-        sampler = StackSampler(_Main.run.__code__)
-        try:
-            ended = _run(main, seconds, torch=True)
-        finally:
-            samples = sampler.stop()
-    if ended.torch_ops is not None:
-        ended.torch_ops.stop()
-        ended.remarks += ended.torch_ops.remarks
-        ended.torch_ops = ended.torch_ops if ended.torch_ops.rows else None
-    remarks = [*ended.remarks, *workers.remarks]
-    if memory and ended.code in (INTERRUPTED, TERMINATED, OUT_OF_TIME):
-        remarks.append("memory was not recorded, because the program did not run to its end")
-    elif memory:
-        with Profiler(memory=True) as traced:
-            _run(main, None)
-        try:
-            profiler.join(traced)
-        except ValueError:
-            remarks.append("memory of arrays is not shown, because the second run ran other ops than the first")
-    lines = Lines([samples, *workers.samples], main.own)
-    return ProgramProfile(program, ended.code, profiler, lines, ended.torch_ops, tuple(remarks), memory)
-
-
-class _Stopped(BaseException):
-    """Ends a program from outside; no program catches it that catches errors."""
-
-    def __init__(self, code: int, said: str) -> None:
-        super().__init__(said)
-        self.code = code
-
-
-class _Main:
-    """The main module of a program: how it is found, and run."""
-
-    def __init__(self, program: Program) -> None:
-        self.program = program
-        path = Path(program.what)
-        self._text = sys.stdin.read() if program.what == STDIN and not program.module else None
-        if program.module:
-            self._file, self.own = None, (_origin(program.what),)
-        elif self._text is not None:
-            self._file, self.own = None, ("<stdin>",)
-        elif path.is_file() or (path / "__main__.py").is_file():
-            self._file = path.resolve()
-            self.own = (str(self._file),)
-        else:
-            what = "a folder without a __main__.py" if path.is_dir() else "no file"
-            raise ValueError(f"{program.what} is {what}")
-        self._is_text = self._file is not None and self._file.is_file() and not zipfile.is_zipfile(self._file)
-
-    def run(self) -> None:
-        """Run it as the main module, and wait for the threads that it started."""
-        code, module, head, search = self._loaded()
-        sys.argv = [head, *self.program.arguments]
-        sys.path.insert(0, search)
-        sys.modules["__main__"] = module
-        before = set(threading.enumerate())
-        exec(code, module.__dict__)
-        for thread in set(threading.enumerate()) - before:
-            if not thread.daemon:
-                thread.join()
-
-    def _loaded(self) -> tuple[CodeType, ModuleType, str, str]:
-        """Return code, module, first argument and first folder to search."""
-        module, what = ModuleType("__main__"), self.program.what
-        module.__builtins__ = builtins  # type: ignore[attr-defined]
-        if self._text is not None:
-            lines = self._text.splitlines(keepends=True)
-            linecache.cache["<stdin>"] = (len(self._text), None, lines, "<stdin>")
-            return compile(self._text, "<stdin>", "exec"), module, what, ""
-        if self._is_text:
-            assert self._file is not None
-            module.__file__ = str(self._file)
-            with io.open_code(str(self._file)) as file:
-                return compile(file.read(), str(self._file), "exec"), module, what, str(self._file.parent)
-        if self._file is not None:
-            spec, search = PathFinder.find_spec("__main__", [str(self._file)]), str(self._file)
-            missing = ValueError(f"{what} holds no __main__.py")
-        else:
-            search = os.getcwd()
-            sys.path.insert(0, search)
-            try:
-                spec = _main_spec(what)
-            finally:
-                sys.path.remove(search)
-            missing = ValueError(f"there is no module {what!r}")
-        code = spec.loader.get_code(spec.name) if spec and spec.loader else None  # type: ignore[attr-defined]
-        if spec is None or code is None:
-            raise missing
-        module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
-        module.__package__ = spec.parent
-        return code, module, what if self._file else str(spec.origin), search
-
-
-def _main_spec(name: str) -> ModuleSpec | None:
-    """Return what ``python -m name`` runs: the module, or the package's ``__main__``."""
-    spec = importlib.util.find_spec(name)
-    return importlib.util.find_spec(f"{name}.__main__") if spec and spec.submodule_search_locations else spec
+        Raises:
+            ValueError: if there is nothing to run under that name.
+        """
+        if self.module:
+            return (_origin(self.what),)
+        if self.what == STDIN:
+            return ("<stdin>",)
+        path = Path(self.what)
+        if path.is_file() or (path / "__main__.py").is_file():
+            return str(path.absolute()), str(path.resolve())
+        what = "a folder without a __main__.py" if path.is_dir() else "no file"
+        raise ValueError(f"{self.what} is {what}")
 
 
 def _origin(name: str) -> str:
@@ -288,205 +90,346 @@ def _origin(name: str) -> str:
     return str(next(iter(spec.submodule_search_locations or []), spec.origin))
 
 
-@dataclass
-class _Ended:
-    """How a run ended, and what it left."""
+@dataclass(frozen=True)
+class ProgramProfile:
+    """What a program did.
 
-    code: int = 0
-    torch_ops: TorchOps | None = None
-    remarks: list[str] = field(default_factory=list)
+    Attributes:
+        program: what ran.
+        exit_code: how it ended, as a shell sees it: 128 and the number of the signal that ended it.
+        wall_seconds: from its start to its end, Python's own start and end included.
+        lines: its lines, functions and calls into libraries, by samples, of all of its processes that were followed;
+            None where the system lets nobody look at them.
+        inside: what runs from inside have recorded; None if there were none.
+        remarks: what a reader of the report has to know, a sentence each.
+    """
+
+    program: Program
+    exit_code: int
+    wall_seconds: float
+    lines: Lines | None
+    inside: Inside | None = None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The program and its arguments, as they were typed."""
+        return self.program.name
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the tables has to know."""
+        said = []
+        if self.lines is not None:
+            said = [
+                f"{self.wall_seconds:.3f} s in all, of which Python took {self.lines.start_seconds:.3f} s to start; "
+                f"looked at {self.lines.looks} times from another process, which took {self.lines.cost:.1%} of one "
+                "core; shares are of the time without the start, and those of one thread sum to the part of it in "
+                "which it lived",
+                "own: the line's Python; compiled: compiled code and operators of types, such as a @ b, that it "
+                "called, or waiting in them; libraries: Python of libraries that it called, with what that called",
+            ]
+        return [*said, *self.remarks]
+
+    def tree(self) -> Frame:
+        """Return the samples as a call tree.
+
+        Raises:
+            ValueError: if there are none.
+        """
+        if self.lines is None:
+            raise ValueError("there are no samples of a program that nobody may look at")
+        return self.lines.tree()
+
+    def times(self) -> RunTimes:
+        """Return the time of the whole, of functions by themselves and with what they called, and of stacks."""
+        functions = self.lines.functions if self.lines is not None else []
+        named = [(f"{row.function} {at(row.file, row.line)}", row) for row in functions if row.file]
+        own = {name: row.seconds for name, row in named if row.seconds}
+        seconds = self.wall_seconds - (self.lines.start_seconds if self.lines is not None else 0.0)
+        with_callees = {name: row.with_callees * seconds for name, row in named}
+        tree = self.tree()
+        stacks = {stack_text(names): frame.self_ns * 1e-9 for names, frame in tree.stacks() if frame.self_ns}
+        return RunTimes(self.wall_seconds, own, with_callees, {NOT_NAMED: tree.self_ns * 1e-9, **stacks})
+
+    def trace_events(self) -> Iterator[Json]:
+        """Yield events of Chrome's trace format: lines of threads, memory, and PyTorch's operations."""
+        if self.lines is not None:
+            yield from self.lines.trace_events()
+        if self.inside is not None:
+            yield from self.inside.torch_events()
+
+    def to_json(self) -> Json:
+        """Return everything as one JSON object of `SCHEMA_NAME`, version `SCHEMA_VERSION`; times in seconds."""
+        lines, inside = self.lines, self.inside
+        first = lines.samples[0] if lines else None
+        return {
+            "schema": SCHEMA_NAME,
+            "schema_version": SCHEMA_VERSION,
+            "script": self.program.what,
+            "arguments": list(self.program.arguments),
+            "exit_code": self.exit_code,
+            "wall_seconds": self.wall_seconds,
+            "start_seconds": lines.start_seconds if lines else None,
+            "looks": lines.looks if lines else 0,
+            "late_looks": first.late if first else 0,
+            "looking_share": lines.cost if lines else None,
+            "lines": [asdict(row) for row in lines.lines] if lines else [],
+            "functions": [asdict(row) for row in lines.functions] if lines else [],
+            "library_calls": [asdict(row) for row in lines.calls] if lines else [],
+            "threads": [asdict(row) for row in lines.threads] if lines else [],
+            "resident_bytes": [[(when - first.start) * 1e-9, held] for when, held in first.resident] if first else [],
+            "inside": None if inside is None else inside.to_json(),
+            "remarks": list(self.remarks),
+        }
 
 
-def _run(main: _Main, seconds: float | None, torch: bool = False) -> _Ended:
-    """Run the program; return how it ended, whatever ended it."""
-    ended, process = _Ended(), os.getpid()
-    with _as_it_was(), _imports_named() as imported, _stopped_by(seconds), _exit_told():
-        try:
-            if torch:
-                imported["torch"] = partial(_record_torch, ended)
-                if "torch" in sys.modules:  # of a caller that has imported it: the program's import finds it there
-                    _record_torch(ended)
-            main.run()
-        except SystemExit as left:
-            ended.code = _exit_code(left.code)
-        except _Stopped as stopped:
-            ended.code = stopped.code
-            ended.remarks.append(str(stopped))
-        except KeyboardInterrupt as error:
-            _tell(error)
-            ended.code = INTERRUPTED
-            ended.remarks.append("the program was interrupted: this is what ran until then")
-        except BaseException as error:
-            _tell(error)
-            ended.code = 1
-            ended.remarks.append(f"the program ended with {type(error).__name__}: this is what ran until then")
-        finally:
-            if os.getpid() != process:  # a copy of this process that the program made, and that came to its end
-                with suppress(OSError, ValueError):
-                    sys.stdout.flush()
-                    sys.stderr.flush()
-                os._exit(ended.code)
-    return ended
-
-
-def _record_torch(ended: _Ended) -> None:
-    """Record PyTorch's operations from here on, unless another profiler of it does."""
+def why_unreadable() -> str | None:
+    """Return why programs cannot be looked at from outside; None if they can."""
     try:
-        with region("start of PyTorch's profiler"):
-            ended.torch_ops = TorchOps()
-    except (RuntimeError, ImportError, AttributeError) as error:
-        ended.remarks.append(f"PyTorch's operations were not recorded: {' '.join(str(error).split())}")
+        layout()
+        with subprocess.Popen([sys.executable, "-ISc", "input()"], stdin=subprocess.PIPE) as probe:
+            try:
+                RemoteStacks(probe.pid).close()
+            finally:
+                probe.kill()
+    except UnreadableError as error:
+        return str(error)
+    return None
 
 
-def _tell(error: BaseException) -> None:
-    """Tell an error as Python does, without the frames of who runs the program."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    traceback.print_exception(type(error), error, trace)
+def profile_program(
+    script: str,
+    arguments: Sequence[str] = (),
+    *,
+    module: bool = False,
+    seconds: float | None = None,
+    ops: bool = False,
+    memory: bool = False,
+    quiet: bool = False,
+) -> ProgramProfile:
+    """Run ``script`` as ``python script arguments`` does, and return where its time went.
+
+    The program runs in a process of its own, with this one's input, output, folder and environment. However it ends,
+    what ran until then is reported.
+
+    Args:
+        script: path of a file of Python, or of a folder or archive with a ``__main__.py``; "-" for standard input.
+        arguments: of the program.
+        module: whether ``script`` is the name of a module, as ``python -m`` takes it.
+        seconds: after which it is stopped, first as Ctrl-C does; None lets it run to its end.
+        ops: whether to run it once more, with its operations recorded from inside; its effects then happen again.
+        memory: whether to run it once more, with the memory of its arrays recorded from inside.
+        quiet: whether what it writes to its standard output is dropped.
+
+    Raises:
+        ValueError: if there is nothing to run under that name, or ``seconds`` is not above 0.
+    """
+    if seconds is not None and not seconds > 0:
+        raise ValueError(f"seconds must be above 0, not {seconds}")
+    program = Program(script, tuple(arguments), module)
+    own, refused = program.own(), why_unreadable()
+    with _standard_input(program) as given:
+        if refused is not None:
+            return _counted(program, given, seconds, refused)
+        with _Run([sys.executable, *program.line], given, seconds, quiet) as run:
+            watch = Watch(run.process.pid)
+            watch.until_it_ends(run.each_look)
+            code, ended = run.code(), run.ended()
+        lines = Lines(watch.samples(), own)
+        remarks = [*ended, *_late(lines), *watch.remarks()]
+        inside = None
+        if (ops or memory) and not run.stopped:
+            places = (place for one in lines.samples for stack in one.stacks for place in stack)
+            torch = any(library_of(place.file, own) == "torch" for place in places)
+            kinds = [*(["ops"] if ops else []), *(["torch"] if ops and torch else []), *(["memory"] if memory else [])]
+            inside = _recorded(program, kinds, given)
+    wall = (lines.samples[0].end - lines.samples[0].start) * 1e-9
+    return ProgramProfile(program, code, wall, lines, inside, tuple(remarks))
 
 
-def _exit_code(code: Any) -> int:
-    """Return what a shell is told: a text is printed and is an error."""
-    if code is None or isinstance(code, int):
-        return int(code or 0)
-    print(code, file=sys.stderr)
-    return 1
+def profile_process(process: int, seconds: float | None = None) -> ProgramProfile:
+    """Look at a program that runs already, until it ends, until Ctrl-C, or for ``seconds``; it is left as it is.
 
-
-@contextmanager
-def _as_it_was() -> Iterator[None]:
-    """Put back what a program changes of the process: the current folder, its arguments, where it reads and writes."""
-    streams = sys.stdin, sys.stdout, sys.stderr
-    argv, search, main, folder = sys.argv, sys.path, sys.modules["__main__"], os.getcwd()
-    sys.path, loud = list(search), os.environ.get("KINETO_LOG_LEVEL")
-    os.environ.setdefault("KINETO_LOG_LEVEL", "9")  # what PyTorch's profiler says of itself
+    Raises:
+        ValueError: if there is none of that number, or this process may not look at it.
+    """
     try:
-        yield
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")[1:-1]
+        watch = Watch(process)
+    except FileNotFoundError:
+        raise ValueError(f"there is no process {process}") from None
+    except UnreadableError as error:
+        raise ValueError(
+            f"{error}: run the command as root, or allow it by `sysctl kernel.yama.ptrace_scope=0`"
+        ) from None
+    until = None if seconds is None else time.monotonic() + seconds
+    interrupted = False
+
+    def going() -> bool:
+        return not interrupted and (until is None or time.monotonic() < until)
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal interrupted
+        del number, frame
+        interrupted = True
+
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        watch.until_it_ends(going)
     finally:
-        if loud is None:
-            os.environ.pop("KINETO_LOG_LEVEL", None)
-        sys.argv, sys.path, sys.modules["__main__"] = argv, search, main
-        sys.stdin, sys.stdout, sys.stderr = streams
-        with suppress(OSError):
-            os.chdir(folder)
+        signal.signal(signal.SIGINT, before)
+    lines = Lines(watch.samples())
+    if not any(stack for stack in lines.samples[0].stacks):
+        raise ValueError(
+            f"process {process} ran no Python that could be read: it must run the same one, {layout().library}"
+        )
+    wall = (lines.samples[0].end - lines.samples[0].start) * 1e-9
+    name = Program(" ".join(os.fsdecode(word) for word in words) or str(process))
+    return ProgramProfile(name, 0, wall, lines, None, (*_late(lines), *watch.remarks()))
+
+
+def _late(lines: Lines) -> list[str]:
+    late = lines.samples[0].late
+    if late <= _MANY_LATE * lines.looks:
+        return []
+    return [
+        f"{late} of {lines.looks} looks came late, because other programs or this one had all cores: shares may be off"
+    ]
+
+
+def _counted(program: Program, given: IO[bytes] | None, seconds: float | None, refused: str) -> ProgramProfile:
+    """Run a program that nobody may look at, and count its calls from inside."""
+    with inside_command(program.line, ["calls"]) as (command, target), _Run(command, given, seconds) as run:
+        begun = time.perf_counter()
+        run.wait()
+        wall = time.perf_counter() - begun
+        inside = read_inside(target)
+        remark = f"{refused}, so that only calls of functions are counted, from inside"
+        return ProgramProfile(program, run.code(), wall, None, inside, (remark, *run.ended(), *inside.remarks))
+
+
+def _recorded(program: Program, kinds: Sequence[str], given: IO[bytes] | None) -> Inside:
+    """Run a program once more for each of memory and operations, and return both."""
+    found: Inside | None = None
+    for one in [[kind for kind in kinds if kind != "memory"], [kind for kind in kinds if kind == "memory"]]:
+        if not one:
+            continue
+        if given is not None:
+            given.seek(0)
+        with inside_command(program.line, one) as (command, target), _Run(command, given, None) as run:
+            run.wait()
+            made = read_inside(target)
+        found = made if found is None else found.joined(made)
+    assert found is not None
+    return found
 
 
 @contextmanager
-def _exit_told() -> Iterator[None]:
-    """Have ``os._exit`` of the program's own main thread end the program, and not who reports on it."""
-    leave, process, thread = os._exit, os.getpid(), threading.get_ident()
-
-    def left(code: int) -> None:
-        if (os.getpid(), threading.get_ident()) != (process, thread):
-            leave(code)
-        raise _Stopped(code, "the program left by os._exit: this is what ran until then")
-
-    os._exit = left  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        os._exit = leave
-
-
-@contextmanager
-def _stopped_by(seconds: float | None) -> Iterator[None]:
-    """End the program when it is terminated and, with ``seconds``, when these are over."""
-    if threading.current_thread() is not threading.main_thread():
-        if seconds is not None:
-            raise ValueError("seconds must be None outside of the main thread, which alone can be stopped")
-        yield
+def _standard_input(program: Program) -> Iterator[IO[bytes] | None]:
+    """Yield what a program reads as standard input: this process's (None), or of a program from there its text."""
+    if program.what != STDIN or program.module:
+        yield None
         return
+    stream = getattr(sys.stdin, "buffer", None)
+    data = stream.read() if stream is not None else sys.stdin.read().encode()
+    lines = data.decode("utf-8", "replace").splitlines(keepends=True)
+    linecache.cache["<stdin>"] = (len(data), None, lines, "<stdin>")
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        yield file
 
-    def terminate(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise _Stopped(TERMINATED, "the program was terminated: this is what ran until then")
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        raise _Stopped(OUT_OF_TIME, f"the program was stopped after {seconds:g} s: this is what ran until then")
+#: Signals that are handed on to the program: what is sent to the profiler is meant for it.
+_HANDED_ON = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+#: Seconds after which a signal is handed on, for a program that was sent it itself, as whole groups of processes are.
+_GRACE = 0.5
+#: How a program is stopped whose time is over, and seconds between these.
+_STOPS, _PATIENCE = ("SIGINT", "SIGTERM", "SIGKILL"), 2.0
 
-    before: dict[int, tuple[Any, Any]] = {}
-    _end_forks_as_ever(before)
-    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-        before[signal.SIGTERM] = terminate, signal.signal(signal.SIGTERM, terminate)
-    if seconds is not None:
-        if not hasattr(signal, "setitimer"):
-            raise ValueError("seconds must be None on this system, which has no timer")
-        before[signal.SIGALRM] = stop, signal.signal(signal.SIGALRM, stop)
-        signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, where a program goes on after it
+
+class _Run:
+    """A program that runs as a child of this process, with its input and output; signals are handed on to it."""
+
+    def __init__(
+        self, command: Sequence[str], given: IO[bytes] | None, seconds: float | None, quiet: bool = False
+    ) -> None:
+        self._command, self._given, self._seconds = command, given, seconds
+        self._output = subprocess.DEVNULL if quiet else None
+        self._before: dict[int, Any] = {}
+        self._due: list[tuple[float, int]] = []
+        self._stops = list(_STOPS)
+        self.stopped = False
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (getattr(signal, name) for name in _HANDED_ON if hasattr(signal, name)):
+                if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                    self._before[number] = signal.signal(number, self._note)
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+        # Descriptors that this process was to hand on reach the program; its own are not among them.
+        self.process = subprocess.Popen(self._command, stdin=self._given, stdout=self._output, close_fds=False)
+        self._until = None if self._seconds is None else time.monotonic() + self._seconds
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:  # an error of ours
+            self.process.kill()
+            self.process.wait()
+        for number, before in self._before.items():
+            signal.signal(number, before)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        self._due.append((time.monotonic() + _GRACE, number))
+
+    def each_look(self) -> bool:
+        """Hand on what is due, and stop the program if its time is over; return True."""
+        now = time.monotonic()
+        while self._due and self._due[0][0] <= now:
+            _, number = self._due.pop(0)
+            if number not in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) or not _has_keyboard():
+                self.process.send_signal(number)
+        if self._until is not None and now >= self._until and self._stops:
+            self.process.send_signal(getattr(signal, self._stops.pop(0)))
+            self._until, self.stopped = now + _PATIENCE, True
+        return True
+
+    def wait(self) -> None:
+        """Wait until the program is over."""
+        while self.process.poll() is None:
+            self.each_look()
+            time.sleep(0.01)
+
+    def code(self) -> int:
+        """Return the exit code as a shell sees it, once the program is over."""
+        code = self.process.wait()
+        return OUT_OF_TIME if self.stopped else code if code >= 0 else 128 - code
+
+    def ended(self) -> list[str]:
+        """Return how the program ended, if not well, in a sentence."""
+        code = self.process.wait()
+        if self.stopped:
+            return [f"the program was stopped after {self._seconds:g} s: this is what ran until then"]
+        if code < 0:
+            return [f"the program was ended by {signal.Signals(-code).name}: this is what ran until then"]
+        return [f"the program ended with exit code {code}: this is what ran until then"] if code else []
+
+
+def _has_keyboard() -> bool:
+    """Return whether keys of a terminal send their signals to this group of processes, and so to the program too."""
     try:
-        yield
-    finally:
-        if seconds is not None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        for number, (_, handler) in before.items():
-            signal.signal(number, handler)
-        before.clear()
-
-
-_handlers: dict[int, tuple[Any, Any]] | None = None
-
-
-def _end_forks_as_ever(handlers: dict[int, tuple[Any, Any]]) -> None:
-    """Let processes that this one forks end by signals as they would without a profiler: give back its handlers.
-
-    A handler of Python's runs when its thread next interprets. A worker of a pool that is terminated just before it
-    waits for a lock never does, and who terminated it waits for ever. Nor is one run for a signal that comes right
-    after a fork, so that until then signals wait.
-
-    ``handlers`` has the profiler's and what stood there before, of each signal while they hold.
-    """
-    global _handlers
-    if _handlers is None and hasattr(os, "register_at_fork"):
-        blocked: dict[int, Any] = {}
-
-        def let_in() -> None:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked.pop(threading.get_ident()))
-
-        def put_back() -> None:
-            for number, (ours, before) in (_handlers or {}).items():
-                if signal.getsignal(number) is ours:
-                    signal.signal(number, before)
-            let_in()
-
-        def wait() -> None:
-            blocked[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, list(_handlers or {}))
-
-        os.register_at_fork(before=wait, after_in_parent=let_in, after_in_child=put_back)
-    _handlers = handlers
-
-
-@contextmanager
-def _imports_named() -> Iterator[dict[str, Any]]:
-    """Give the time of imports a name: of the outermost ones, of what is not loaded yet.
-
-    Yields what is to be done once a module of a name is loaded.
-    """
-    load, inside = builtins.__import__, False
-    then: dict[str, Any] = {}
-
-    def named(
-        name: str,
-        globals: Mapping[str, object] | None = None,
-        locals: Mapping[str, object] | None = None,
-        fromlist: Sequence[str] | None = (),
-        level: int = 0,
-    ) -> Any:
-        nonlocal inside
-        if inside or level or name in sys.modules:
-            return load(name, globals, locals, fromlist or (), level)
-        inside = True
-        try:
-            with region(IMPORT):
-                return load(name, globals, locals, fromlist or (), level)
-        finally:
-            inside = False
-            for awaited in [one for one in then if one in sys.modules]:
-                then.pop(awaited)()
-
-    builtins.__import__ = named
+        terminal = os.open("/dev/tty", os.O_RDONLY)
+    except OSError:
+        return False
     try:
-        yield then
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
     finally:
-        builtins.__import__ = load
+        os.close(terminal)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 from tinytorch.perf.events.call_tree import Frame, call_tree
 from tinytorch.perf.events.stream import COLLECTOR, Profile
@@ -30,6 +30,15 @@ _NAME: Final = "tinytorch-repeated-profile"
 SCHEMA: Final = f"{_NAME}-4"
 #: Times by name, of one run.
 Times = Mapping[str, float]
+
+
+class RunTimes(NamedTuple):
+    """Seconds of one run by name: of the whole, and of ops, modules and stacks or what stands for them in a program."""
+
+    whole: float
+    ops: Times
+    layers: Times
+    stacks: Times
 
 
 @dataclass(frozen=True)
@@ -89,20 +98,38 @@ def repeated(name: str, record: Callable[[], Sequence[Profile]], setting: str = 
     if None not in waited:
         lost = sum(filter(None, waited)) * 1e-9 / sum(profile.wall_seconds for profile in profiles)
         conditions = replace(conditions, cpu_per_wall=1 - lost)
+    runs = [RunTimes(one.wall_seconds, own_times(one), _layers(one), _stacks(one)) for one in profiles]
+    return _together(name, setting, others, conditions, runs)
+
+
+def repeated_program(name: str, record: Callable[[], Sequence[RunTimes]], setting: str) -> RepeatedProfile:
+    """Return what runs of one program say together, of which stacks were sampled: as `repeated`.
+
+    What is seen in a part of the runs only is left out, because samples may miss what is short.
+    """
+    neighbours = BackgroundLoad()
+    runs = record()
+    made = _together(name, setting, neighbours.cores(), Conditions(blas_threads="unknown"), runs)
+    return replace(made, irregular=())
+
+
+def _together(
+    name: str, setting: str, others: float, conditions: Conditions, runs: Sequence[RunTimes]
+) -> RepeatedProfile:
     irregular: list[str] = []
 
-    def timed(read: Callable[[Profile], Times]) -> tuple[Timed, ...]:
-        runs = [read(profile) for profile in profiles]
+    def timed(read: Callable[[RunTimes], Times]) -> tuple[Timed, ...]:
         found = []
-        for key in dict.fromkeys(key for run in runs for key in run):
-            samples = tuple(run.get(key, 0.0) for run in runs)
+        each = [read(run) for run in runs]
+        for key in dict.fromkeys(key for times in each for key in times):
+            samples = tuple(times.get(key, 0.0) for times in each)
             if min(samples) > 0:
                 found.append(Timed(key, with_between_run_spread(Measurement(key, samples, "s", conditions))))
             else:
                 irregular.append(key)
         return tuple(found)
 
-    whole = tuple(profile.wall_seconds for profile in profiles)
+    whole = tuple(run.whole for run in runs)
     return RepeatedProfile(
         SCHEMA,
         name,
@@ -110,9 +137,9 @@ def repeated(name: str, record: Callable[[], Sequence[Profile]], setting: str = 
         machine_label(),
         others,
         with_between_run_spread(Measurement(name, whole, "s", conditions)),
-        timed(own_times),
-        timed(_layers),
-        timed(_stacks),
+        timed(lambda run: run.ops),
+        timed(lambda run: run.layers),
+        timed(lambda run: run.stacks),
         tuple(dict.fromkeys(irregular)),
     )
 

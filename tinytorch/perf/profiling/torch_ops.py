@@ -5,12 +5,10 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from tinytorch.perf.events.stack_samples import OURS
-from tinytorch.perf.events.stream import Profile
 from tinytorch.perf.measuring.text_table import Column, number, text_table, whole
 
 #: Seconds that are recorded at most: PyTorch's profiler keeps every call in memory, and takes as long to count them.
@@ -68,7 +66,7 @@ class TorchOps:
         # Only the thread that began it can end it: the interpreter is asked to call this there.
         self._call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._over)
         self._timer = threading.Timer(longest, ctypes.pythonapi.Py_AddPendingCall, (self._call, None))
-        self._timer.name, self._timer.daemon = f"{OURS}end of PyTorch's profiler", True
+        self._timer.daemon = True
         self._timer.start()
 
     def _over(self, _: int | None) -> int:
@@ -92,16 +90,6 @@ class TorchOps:
             start = one.start_ns() + self._clock
             self.calls.append(TorchCall(start, start + one.duration_ns(), one.name(), one.start_thread_id()))
 
-    def trace_events(self, run: Profile) -> Iterator[dict[str, Any]]:
-        """Yield the calls as events of Chrome's trace format."""
-        for thread in sorted({call.thread for call in self.calls}):
-            where = {"pid": run.process, "tid": thread}
-            yield {"name": "thread_name", "ph": "M", **where, "args": {"name": "operations of PyTorch"}}
-        for call in self.calls:
-            timing = {"ts": (call.start - run.start) / 1e3, "dur": (call.end - call.start) / 1e3}
-            where = {"pid": run.process, "tid": call.thread}
-            yield {"name": call.op, "cat": "torch", "ph": "X", **timing, **where, "args": {}}
-
 
 COLUMNS = (
     Column("op", "operation of PyTorch", numeric=False),
@@ -112,6 +100,6 @@ COLUMNS = (
 )
 
 
-def torch_text(ops: TorchOps, limit: int) -> str:
+def torch_text(rows: Sequence[TorchRow], limit: int) -> str:
     """Return the first rows as text."""
-    return text_table(ops.rows[:limit], COLUMNS)
+    return text_table(rows[:limit], COLUMNS)

@@ -1,0 +1,250 @@
+"""What only a program itself can tell: its operations, the memory of its arrays, and its calls, in a run of its own.
+
+``python -m tinytorch.perf.profiling.inside FILE KINDS PROGRAM`` runs a program with what ``KINDS`` names recorded, and
+leaves the result in a file that the process which started it reads.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import os
+import pickle
+import pstats
+import runpy
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tinytorch.perf.measuring.text_table import Column, number, percent, text_table, whole
+from tinytorch.perf.profiling.profiler import Profiler
+from tinytorch.perf.profiling.torch_ops import TorchCall, TorchOps, TorchRow
+
+Json = dict[str, Any]
+#: What stands for a program that is read from standard input.
+STDIN = "-"
+#: Calls by which the cost of counting one is measured.
+_CALLS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class CalledRow:
+    """All calls of one function, as `cProfile` counts them.
+
+    Attributes:
+        seconds: without functions that it called.
+        with_callees: with them.
+        share: of ``seconds`` in the time of all.
+    """
+
+    function: str
+    file: str
+    line: int
+    calls: int
+    seconds: float
+    with_callees: float
+    share: float
+
+
+class Inside(NamedTuple):
+    """What runs from inside have recorded.
+
+    Attributes:
+        profiler: holds operations of this package, and the memory of arrays; None if neither was asked for.
+        timed: whether operations were asked for, and not only memory.
+        torch_rows, torch_calls: PyTorch's own operations, and when they ran.
+        called: functions by their calls, the longest first.
+        start: of the run, ns.
+        remarks: what a reader has to know, a sentence each.
+    """
+
+    profiler: Profiler | None
+    timed: bool
+    torch_rows: tuple[TorchRow, ...]
+    torch_calls: tuple[TorchCall, ...]
+    called: tuple[CalledRow, ...]
+    start: int
+    remarks: tuple[str, ...]
+
+    @property
+    def ran_ops(self) -> bool:
+        """Whether ops of this package were recorded, or ran on threads of which they are not."""
+        return (
+            self.timed and self.profiler is not None and bool(len(self.profiler.run.events) or self.profiler.run.unseen)
+        )
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether a run for the memory of arrays was asked for."""
+        return self.profiler is not None and self.profiler.has_memory
+
+    def joined(self, memory: Inside) -> Inside:
+        """Return this one with the memory of another run."""
+        remarks = [*self.remarks, *memory.remarks]
+        if self.profiler is not None and memory.profiler is not None:
+            try:
+                self.profiler.join(memory.profiler)
+            except ValueError:
+                remarks.append("memory of arrays is not shown, because the runs for it and for time ran other ops")
+        return self._replace(remarks=tuple(remarks))
+
+    def torch_events(self) -> Iterator[Json]:
+        """Yield PyTorch's operations as events of Chrome's trace format, from the start of their own run."""
+        for thread in sorted({call.thread for call in self.torch_calls}):
+            name = {"name": "operations of PyTorch, in a run of their own"}
+            yield {"name": "thread_name", "ph": "M", "pid": 0, "tid": thread, "args": name}
+        for call in self.torch_calls:
+            timing = {"ts": (call.start - self.start) / 1e3, "dur": (call.end - call.start) / 1e3}
+            yield {"name": call.op, "cat": "torch", "ph": "X", **timing, "pid": 0, "tid": call.thread, "args": {}}
+
+    def to_json(self) -> Json:
+        """Return everything as a JSON object."""
+        ops, run = self.profiler if self.timed else None, self.profiler.run if self.profiler else None
+        return {
+            "wall_seconds": run.wall_seconds if run else None,
+            "op_seconds": run.op_seconds if run and ops else None,
+            "uncounted_ops": list(run.uncounted) if run else [],
+            "ops": [asdict(row) for row in ops.attribution()] if ops else [],
+            "layers": [asdict(row) for row in ops.by_layer()] if ops else [],
+            "torch_ops": [asdict(row) for row in self.torch_rows],
+            "called": [asdict(row) for row in self.called],
+            "remarks": list(self.remarks),
+        }
+
+
+_NOTHING = Inside(
+    None, False, (), (), (), 0, ("the run from inside left no result: it ended before it could write one",)
+)
+
+
+@contextmanager
+def inside_command(line: Sequence[str], kinds: Sequence[str]) -> Iterator[tuple[list[str], Path]]:
+    """Yield a command that runs what stands behind ``python`` and records it from inside, and where it leaves that."""
+    with tempfile.TemporaryDirectory(prefix="tinytorch-") as folder:
+        target = Path(folder) / "inside"
+        yield [sys.executable, "-P", "-m", __name__, str(target), ",".join(kinds), *line], target
+
+
+def read_inside(target: Path) -> Inside:
+    """Return what the command of `inside_command` has left."""
+    # It lies in a folder that only this user can write, and a process of ours wrote it.
+    return pickle.loads(target.read_bytes()) if target.is_file() else _NOTHING
+
+
+CALLED_COLUMNS = (
+    Column("function", "function", numeric=False),
+    Column("place", "line", numeric=False),
+    Column("calls", "calls", whole),
+    Column("seconds", "self (ms)", number(1, 1e3)),
+    Column("share", "share (%)", percent),
+    Column("with_callees", "with callees (ms)", number(1, 1e3)),
+)
+
+
+def called_text(inside: Inside, limit: int) -> str:
+    """Return the functions that took the longest as text."""
+    from types import SimpleNamespace
+
+    rows = [SimpleNamespace(**asdict(row), place=_place(row)) for row in inside.called[:limit]]
+    return text_table(rows, CALLED_COLUMNS)
+
+
+def _place(row: CalledRow) -> str:
+    return "compiled code" if row.file == "~" else f"{Path(row.file).name}:{row.line}"
+
+
+def _run(line: Sequence[str]) -> None:
+    """Run a program as the main module, with its arguments and its first folder to search."""
+    if line[0] == "-m":
+        sys.argv = list(line[1:])
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(line[1], run_name="__main__", alter_sys=True)
+        return
+    sys.argv = list(line)
+    if line[0] == STDIN:
+        sys.path.insert(0, "")
+        code = compile(sys.stdin.read(), "<stdin>", "exec", dont_inherit=True)
+        main = sys.modules["__main__"] = type(sys)("__main__")
+        exec(code, main.__dict__)
+        return
+    path = Path(line[0])
+    if path.is_file() and path.suffix == ".py":
+        sys.path.insert(0, str(path.resolve().parent))
+    runpy.run_path(line[0], run_name="__main__")
+
+
+def _main(target: str, kinds: Sequence[str], line: Sequence[str]) -> None:
+    """Run a program with what ``kinds`` name recorded, and leave the result in ``target``, however it ends."""
+    remarks: list[str] = []
+    profiler = Profiler(memory="memory" in kinds) if {"ops", "memory"} & {*kinds} else None
+    counting = cProfile.Profile() if "calls" in kinds else None
+    cost = _cost_of_counting() if counting is not None else 0.0
+    process, torch = os.getpid(), None
+    if "torch" in kinds:
+        try:
+            torch = TorchOps()
+        except (RuntimeError, ImportError, AttributeError) as error:
+            remarks.append(f"PyTorch's operations were not recorded: {' '.join(str(error).split())}")
+    start = time.perf_counter_ns()
+    try:
+        with ExitStack() as body:
+            if profiler is not None:
+                body.enter_context(profiler)
+            if counting is not None:
+                body.enter_context(counting)
+            _run(line)
+    finally:
+        seconds = (time.perf_counter_ns() - start) * 1e-9
+        if os.getpid() == process:  # and not in a copy of it that the program made
+            if torch is not None:
+                torch.stop()
+                remarks += torch.remarks
+            called = _called(counting) if counting is not None else []
+            if counting is not None:
+                calls = sum(row.calls for row in called)
+                remarks.append(
+                    f"counting made each call {cost * 1e6:.2f} µs longer, which is {cost * calls / seconds:.0%} of the "
+                    "time: functions with many short calls look longer than they are"
+                )
+            rows, times = (torch.rows, torch.calls) if torch is not None else ((), ())
+            made = Inside(profiler, "ops" in kinds, tuple(rows), tuple(times), tuple(called), start, tuple(remarks))
+            Path(target).write_bytes(pickle.dumps(made))
+
+
+def _called(counting: cProfile.Profile) -> list[CalledRow]:
+    """Return functions by their calls, the longest first."""
+    stats: Any = pstats.Stats(counting)
+    whole_time = sum(own for _, _, own, _, _ in stats.stats.values()) or 1.0
+    rows = [
+        CalledRow(function, file, line, calls, own, inner, own / whole_time)
+        for (file, line, function), (_, calls, own, inner, _) in stats.stats.items()
+    ]
+    return sorted(rows, key=lambda row: -row.seconds)
+
+
+def _cost_of_counting() -> float:
+    """Return the seconds by which counting makes a call of a function longer."""
+
+    def empty() -> None: ...
+
+    def calls() -> float:
+        begun = time.perf_counter()
+        for _ in range(_CALLS):
+            empty()
+        return time.perf_counter() - begun
+
+    alone = min(calls() for _ in range(5))
+    with cProfile.Profile():
+        counted = min(calls() for _ in range(5))
+    return max(counted - alone, 0.0) / _CALLS
+
+
+if __name__ == "__main__":
+    # Under its own name, by which the process that reads the result knows its classes.
+    from tinytorch.perf.profiling import inside
+
+    inside._main(sys.argv[1], sys.argv[2].split(","), sys.argv[3:])
