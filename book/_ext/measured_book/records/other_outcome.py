@@ -75,6 +75,8 @@ def write_others(app: Sphinx, failed: Exception | None) -> None:
     state_of(app.env).shows_other = True
     place: Callable[[str], str] = builder.get_outfilename
     builder.get_outfilename = lambda name: str(other_file(Path(place(name))))  # type: ignore[assignment,method-assign]
+    if not hasattr(builder, "docsettings"):  # no page had changed, so this build wrote none
+        builder.prepare_writing({*os.environ.get(SELECTED, "").split()})
     with suppress_logging():  # labels of a page that is read twice, and sentences with holes
         for docname in os.environ.get(SELECTED, "").split():
             _write_other(app, builder, docname)
