@@ -89,7 +89,9 @@ def modules_of(root: Path, name: str = "") -> list[Path]:
 def _named(text: str, cells: Page) -> list[Number | Outcome]:
     """Return what a page's text names by expressions, without what cells record by a name that is a word."""
     recorded = re.findall(r"page\.\w+\(\s*\"(\w+)\"", "\n".join(cell.python for cell in cells))
-    return [one for one in parts(text) if one.expression not in recorded]
+    found = list(parts(text))
+    recorded += [one.name for one in found if isinstance(one, Outcome)]
+    return [one for one in found if one.expression not in recorded]
 
 
 class Sources:

@@ -7,11 +7,14 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tinytorch.chapters.profiling import two_parts
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.profiling.program import profile_program, why_unreadable
@@ -31,34 +34,52 @@ class Sampled:
     slower: Measurement | None
 
 
-#: What a program leaves: seconds of its parts by its own clocks and, if it was sampled from inside, its looks.
-_LEAVE = "\nimport json, sys\njson.dump({'spent': spent, 'seen': %s}, open(sys.argv[1], 'w'))\n"
-_INSIDE = (
-    "import sys, threading\nfrom collections import Counter\n%s\n"
-    "def program():\n    exec(%r, globals())\nseen = %s(program)\n"
-)
+def sampled(program: Callable[[], object]) -> dict[str, int]:
+    """Return how many looks saw each function of a program: a hundred looks a second, by a thread beside it."""
+    watched, ended, seen = threading.get_ident(), threading.Event(), Counter[str]()
+
+    def look() -> None:
+        while not ended.wait(0.01):
+            frame, functions = sys._current_frames().get(watched), set()
+            while frame is not None:
+                functions.add(frame.f_code.co_name)
+                frame = frame.f_back
+            seen.update(functions)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    program()
+    ended.set()
+    thread.join()
+    return dict(seen)
 
 
-def in_turns(
-    program: str, sampled: Callable[..., Mapping[str, int]], repeats: int = 6
-) -> dict[str, Sampled] | Unmeasured:
-    """Return what a program's own clocks, looks from inside and looks from outside say, by runs in turns.
+#: What runs the program, by itself or with the looks of a thread, and leaves what it found in a file.
+_ALONE = "spent, seen = run(%d), None"
+_INSIDE = "spent = {}\nseen = sampled(lambda: spent.update(run(%d)))"
+_LEAVE = "import json, sys\njson.dump({'spent': spent, 'seen': seen}, open(sys.argv[1], 'w'))"
+_NEEDS = "import sys, threading\nfrom collections import Counter\nfrom collections.abc import Callable\n"
+
+
+def in_turns(repeats: int = 6, turns: int = 2_000) -> dict[str, Sampled] | Unmeasured:
+    """Return what the own clocks of `two_parts`, looks from inside and looks from outside say, by runs in turns.
 
     Args:
-        program: source whose variable ``spent`` has the seconds of two parts, which are functions, by their names.
-        sampled: runs a function and returns how many looks saw each function; its source is run with the program.
         repeats: runs of each kind, each in a process of its own.
+        turns: of both parts in a run.
     """
     if why := why_unreadable():
         return Unmeasured(why)
-    inside = _INSIDE % (inspect.getsource(sampled), program, sampled.__name__) + _LEAVE % "dict(seen)"
+    program = inspect.getsource(two_parts)
+    alone_text = "\n".join([program, _ALONE % turns, _LEAVE])
+    inside = "\n".join([program, _NEEDS, inspect.getsource(sampled), _INSIDE % turns, _LEAVE])
     shares: dict[str, list[float]] = {"clocks": [], "inside": [], "outside": []}
     times: dict[str, list[float]] = {"clocks": [], "inside": [], "outside": []}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(repeats):
-            alone, _ = _run(Path(folder), program + _LEAVE % "None", from_outside=False)
+            alone, _ = _run(Path(folder), alone_text, from_outside=False)
             within, _ = _run(Path(folder), inside, from_outside=False)
-            beside, seen = _run(Path(folder), program + _LEAVE % "None", from_outside=True)
+            beside, seen = _run(Path(folder), alone_text, from_outside=True)
             for name, left, parts in (
                 ("clocks", alone, alone["spent"]), ("inside", within, within["seen"]), ("outside", beside, seen)
             ):  # fmt: skip
