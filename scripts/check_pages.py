@@ -25,6 +25,8 @@ from sources import Cell, check_module, check_source, is_draft, read_source
 
 from scripts import lint_lists, lint_medians
 from scripts.building.jupyter_book import sentence
+from scripts.building.preparation import needs_in
+from tinytorch.chapters.preparation import NEEDS
 from tinytorch.prose import Number, Outcome, parts
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -134,6 +136,13 @@ class Sources:
         return path.relative_to(self.root).as_posix()
 
 
+def _unknown_needs(text: str) -> Iterator[tuple[int, str]]:
+    """Yield what the head of a page needs that no step of the preparation is for."""
+    for need in sorted(needs_in(text) - NEEDS):
+        line = next(number for number, each in enumerate(text.splitlines(), start=1) if each.startswith("needs:"))
+        yield line, f"there is no need {need!r}{meant(need, NEEDS)}"
+
+
 def by_rules(sources: Sources) -> Iterator[Fault]:
     """Yield what breaks the rules of pages, of references between them, of modules and of the lists that name pages."""
     pages = keys.Pages(sources.texts)
@@ -149,6 +158,7 @@ def by_rules(sources: Sources) -> Iterator[Fault]:
         if "/" not in name:  # the reference explains, and measures nothing
             yield from (Fault(path, fault.line, fault.message) for fault in check_source(text))
         yield from (Fault(path, *fault) for fault in lint_lists.page_faults(name, text, book))
+        yield from (Fault(path, *fault) for fault in _unknown_needs(text))
         yield from (Fault(path, *fault) for fault in lint_medians.faults(as_module(sources.cells.get(name, ()))))
     for module in sources.modules:
         path, text = sources.below(module), module.read_text("utf-8-sig")

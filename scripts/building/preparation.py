@@ -178,6 +178,18 @@ def prepare(
     tell({"event": "prepared", "seconds": time.monotonic() - start})
 
 
+def needs_of(root: Path, pages: Iterable[str]) -> set[str]:
+    """Return what the heads of these pages of the book name under ``needs``."""
+    return {need for page in pages for need in needs_in((root / "book" / f"{page}.md").read_text("utf-8-sig"))}
+
+
+def needs_in(text: str) -> set[str]:
+    """Return what the head of a page names under ``needs``."""
+    head, *_ = text.split("\n---", 1)
+    listed = (line.removeprefix("needs:").strip(" []") for line in head.splitlines() if line.startswith("needs:"))
+    return {need.strip() for line in listed for need in line.split(",")}
+
+
 def _cores() -> int:
     from tinytorch.perf.host.pinned_threads import usable_cores  # takes as long as all that nothing to do may take
 
@@ -194,7 +206,7 @@ def main() -> int:
     memory = Memory(Path(folder) / "prepared.json", keys_of(_ROOT, machine), _KEPT)
     os.environ |= _HELD_MEMORY  # of the processes that this one starts
     try:
-        prepare(steps_of(pages), memory, _print)
+        prepare(steps_of(needs_of(_ROOT, pages)), memory, _print)
     except StepError as error:
         _print({"event": "failed", "error": f"Before any page ran, {error}"})
         return 1

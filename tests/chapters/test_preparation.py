@@ -9,8 +9,9 @@ import jupytext  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
+from scripts.building.preparation import needs_of
 from tinytorch import models
-from tinytorch.chapters.preparation import STEPS, make, steps_of
+from tinytorch.chapters.preparation import NEEDS, STEPS, make, steps_of
 from tinytorch.chapters.quantization import retrained
 from tinytorch.core.module import Module
 from tinytorch.perf import compression as perf_compression
@@ -68,7 +69,7 @@ def no_training(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 def prepared_for(page: str, asked: list[Any], start: str) -> set[Any]:
     """Return what the steps of the page whose names begin so ask to be trained on."""
     asked.clear()
-    for step in steps_of([page]):
+    for step in steps_of(needs_of(BOOK.parent, [page])):
         if step.name.startswith(start) or start in step.name:
             make(step.name)
     return set(asked)
@@ -127,8 +128,8 @@ def test_all_trained_variants_of_the_suites_are_prepared(monkeypatch: pytest.Mon
         asked.add((name, variant))
 
     monkeypatch.setattr(zoo, "trained_variant", note)
-    for pages, names in ((["benchmarking"], {"mlp", "cnn"}), (["benchmarking", "capstone"], {*models.ZOO})):
-        for step in steps_of(pages):
+    for needs, names in (({"versions"}, {"mlp", "cnn"}), ({"versions", "gpt-versions"}, {*models.ZOO})):
+        for step in steps_of(needs):
             if step.name.partition(" ")[0] in zoo.TRAINED:
                 make(step.name)
         assert asked == {(name, variant) for name in names for variant in zoo.TRAINED}
@@ -137,21 +138,30 @@ def test_all_trained_variants_of_the_suites_are_prepared(monkeypatch: pytest.Mon
 def test_a_page_gets_the_steps_that_it_needs() -> None:
     needed = ["kernels of training steps", "trained GPT", "trained CNN", "trained MLP"]
     shared = ["kernels of calls", "ceilings of one core"]
-    assert [step.name for step in steps_of(["profiling"])] == [*needed, *shared]
-    assert [step.name for step in steps_of(["profiling", "roofline"])] == [*needed, *shared]
-    assert [step.name for step in steps_of(["memory"])] == shared
-    assert steps_of(["glossary"]) == []
+    for pages, steps in (
+        (["profiling"], [*needed, *shared]),
+        (["profiling", "roofline"], [*needed, *shared]),
+        (["memory"], shared),
+        (["glossary"], []),
+    ):
+        assert [step.name for step in steps_of(needs_of(BOOK.parent, pages))] == steps
 
 
-def test_each_step_names_pages_of_the_book_and_comes_after_what_it_starts_from() -> None:
+def test_what_no_step_is_for_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="there is no need 'modles'"):
+        steps_of(["modles"])
+
+
+def test_pages_name_all_needs_and_a_step_comes_after_what_it_starts_from() -> None:
+    pages = [path.stem for path in BOOK.glob("*.md")]
+    assert needs_of(BOOK.parent, pages) == NEEDS
     before: set[str] = set()
     for step in STEPS.values():
         assert before.issuperset(step.after)
-        for page in step.pages:
-            assert (BOOK / f"{page}.md").is_file()
-            trained = step.after if step.work == "training" else ()
+        for needs in (needs_of(BOOK.parent, [page]) for page in pages):
+            trained = step.after if step.work == "training" and not needs.isdisjoint(step.needs) else ()
             needed = {name for name in trained if name.startswith("trained ")}
-            assert {other.name for other in steps_of([page])}.issuperset(needed)
+            assert {other.name for other in steps_of(needs)}.issuperset(needed)
         before.add(step.name)
 
 

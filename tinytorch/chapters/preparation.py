@@ -11,20 +11,6 @@ from typing import Any, Literal
 
 #: The zoo, the longest training first.
 _MODELS = ("gpt", "cnn", "mlp")
-#: Pages that study all models of the zoo.
-_OF_ALL = {"profiling", "roofline", "quantization", "compression", "whole_model", "benchmarking"}
-#: Pages that ask for the ceilings of the machine.
-_OF_CEILINGS = {
-    "machine",
-    "memory",
-    "roofline",
-    "quantization",
-    "compression",
-    "acceleration",
-    "whole_model",
-    "memoization",
-}
-_OF_CEILINGS |= {"profiling", "serving", "distributed", "capstone", "your_machine", "your_model"}
 #: Passes and examples with which the page on quantization trains each model on, rounded.
 _ROUNDED = {"gpt": (1, 12_800), "cnn": (4, 1_437), "mlp": (8, 7_000)}
 #: Seeds of the MLPs whose accuracies give an interval.
@@ -38,7 +24,7 @@ _PROCESSES = 6
 
 @dataclass(frozen=True)
 class Step:
-    """Something to train, compile or measure, with results left on disk, for the pages that need it.
+    """Something to train, compile or measure, with results left on disk, for pages that name one of ``needs``.
 
     The steps ``after`` which it runs, if they run as well, leave what it starts from, or would compile the same. It
     takes about so many ``seconds`` of a core; a first build is told so before it begins.
@@ -47,15 +33,21 @@ class Step:
     name: str
     work: Literal["training", "compiling", "measuring"]
     make: Callable[[], object]
-    pages: Set[str]
+    needs: Set[str]
     seconds: float
     after: tuple[str, ...] = ()
 
 
-def steps_of(pages: Iterable[str]) -> list[Step]:
-    """Return the steps that any of these pages needs, in an order in which they can run."""
-    asked = set(pages)
-    return [step for step in STEPS.values() if not asked.isdisjoint(step.pages)]
+def steps_of(needs: Iterable[str]) -> list[Step]:
+    """Return the steps for these needs, in an order in which they can run.
+
+    Raises:
+        ValueError: if no step is for one of them.
+    """
+    asked = set(needs)
+    if unknown := sorted(asked - NEEDS):
+        raise ValueError(f"there is no need {unknown[0]!r}: needs of a page are {', '.join(sorted(NEEDS))}")
+    return [step for step in STEPS.values() if not asked.isdisjoint(step.needs)]
 
 
 def make(name: str) -> None:
@@ -345,71 +337,72 @@ def _compile_sparse() -> None:
 
 def _trainings() -> Iterable[Step]:
     for name in _MODELS:
-        pages = {*_OF_ALL, "memoization", "serving", "capstone"} if name == "gpt" else _OF_ALL
-        yield _training(_zoo(name), partial(_train, name), pages, _SECONDS[name])
+        needs = {"models", "gpt"} if name == "gpt" else {"models"}
+        yield _training(_zoo(name), partial(_train, name), needs, _SECONDS[name])
     for name in _MODELS:
-        pages = {"capstone"} if name == "gpt" else {"benchmarking"}
+        needs = {"gpt-versions"} if name == "gpt" else {"versions"}
         for variant in ("distilled", "baseline", "structured", "pruned", "low-rank"):
             work = partial(_train_variant, name, variant)
             seconds = _SECONDS[name] if variant == "distilled" else _SECONDS[name] / 3
-            yield _training(f"{variant} {name.upper()}", work, pages, seconds, _zoo(name))
+            yield _training(f"{variant} {name.upper()}", work, needs, seconds, _zoo(name))
     for name, (epochs, examples) in _ROUNDED.items():
         work = partial(_train_rounded, name, epochs, examples)
-        yield _training(f"{name.upper()} in two bits", work, {"quantization"}, _SECONDS[name], _zoo(name))
+        yield _training(f"{name.upper()} in two bits", work, {"rounded-models"}, _SECONDS[name], _zoo(name))
         work = partial(_train_longer, name, epochs, examples)
-        yield _training(f"{name.upper()} trained as long", work, {"quantization"}, _SECONDS[name] / 4, _zoo(name))
+        yield _training(f"{name.upper()} trained as long", work, {"rounded-models"}, _SECONDS[name] / 4, _zoo(name))
     large = [_zoo("mlp"), *(f"trained MLP of seed {seed}" for seed in _SEEDS[1:])]
     for seed, step in zip(_SEEDS[1:], large[1:], strict=True):
-        yield _training(step, partial(_train, "mlp", seed), {"compression", "quantization"}, _SECONDS["mlp"])
-    yield _training("small MLPs", _train_small, {"compression"}, 20, *large)
+        yield _training(step, partial(_train, "mlp", seed), {"seeds"}, _SECONDS["mlp"])
+    yield _training("small MLPs", _train_small, {"pruned-models"}, 20, *large)
     for seed, step in zip(_SEEDS, large, strict=True):
-        yield _training(f"pruned MLPs of seed {seed}", partial(_train_pruned, seed), {"compression"}, 5, step)
-    yield _training("compressed CNN", _train_compressed, {"compression"}, 2, _zoo("cnn"))
+        yield _training(f"pruned MLPs of seed {seed}", partial(_train_pruned, seed), {"pruned-models"}, 5, step)
+    yield _training("compressed CNN", _train_compressed, {"pruned-models"}, 2, _zoo("cnn"))
 
 
-def _training(name: str, work: Callable[[], object], pages: Set[str], seconds: float, *after: str) -> Step:
-    return Step(name, "training", work, pages, seconds, (_TRAINING_KERNELS, *after))
+def _training(name: str, work: Callable[[], object], needs: Set[str], seconds: float, *after: str) -> Step:
+    return Step(name, "training", work, needs, seconds, (_TRAINING_KERNELS, *after))
 
 
 def _zoo(name: str) -> str:
     return f"trained {name.upper()}"
 
 
-def _compiling(name: str, work: Callable[[], object], pages: Set[str], seconds: float, *after: str) -> Step:
-    return Step(name, "compiling", work, pages, seconds, after)
+def _compiling(name: str, work: Callable[[], object], needs: Set[str], seconds: float, *after: str) -> Step:
+    return Step(name, "compiling", work, needs, seconds, after)
 
 
 def _compilations() -> Iterable[Step]:
-    first, texts = "kernels of the GPT", {"memoization", "capstone"}
-    yield _compiling(first, partial(_compile_pass, "gpt"), {"whole_model", "capstone"}, 20)
+    first, texts = "kernels of the GPT", {"text-kernels"}
+    yield _compiling(first, partial(_compile_pass, "gpt"), {"gpt-kernels"}, 20)
     yield _compiling("kernels of texts, 32 bits", partial(_compile_decoding, 32), texts, 10, first)
     after = (first, "kernels of texts, 32 bits")
     yield _compiling("kernels of texts, 8 bits", partial(_compile_decoding, 8), texts, 8, *after)
-    coded = {"quantization", "compression", "whole_model", "benchmarking", "capstone"}
-    yield _compiling("kernels of 8-bit layers", _compile_layers, coded, 12)
+    yield _compiling("kernels of 8-bit layers", _compile_layers, {"integer-kernels"}, 12)
     for bits in (8, 4, 2):
-        pages = {"quantization", "capstone"} if bits == 8 else {"quantization"}
-        yield _compiling(f"kernels of {bits}-bit weights", partial(_compile_weights, bits), pages, 3)
-    yield _compiling("kernels of loops", _compile_loops, {"acceleration"}, 6)
-    yield _compiling("kernels of sparse weights", _compile_sparse, {"compression", "benchmarking", "capstone"}, 1)
+        needs = {"eight-bit-kernels"} if bits == 8 else {"few-bit-kernels"}
+        yield _compiling(f"kernels of {bits}-bit weights", partial(_compile_weights, bits), needs, 3)
+    yield _compiling("kernels of loops", _compile_loops, {"loop-kernels"}, 6)
+    yield _compiling("kernels of sparse weights", _compile_sparse, {"sparse-kernels"}, 1)
     for name in ("cnn", "mlp"):
         seconds = 12 if name == "cnn" else 2
         work = partial(_compile_pass, name)
-        yield _compiling(f"kernels of the {name.upper()}", work, {"whole_model", "benchmarking"}, seconds, first)
-    yield _compiling("kernels of a block", _compile_block, {"whole_model"}, 2, first)
-    yield _compiling("kernels of a model from a file", _compile_file, {"whole_model", "your_model"}, 8, first)
-    yield _compiling("kernels of calls", _compile_calls, _OF_CEILINGS, 10, first, "kernels of 8-bit layers")
+        yield _compiling(f"kernels of the {name.upper()}", work, {"model-kernels"}, seconds, first)
+    yield _compiling("kernels of a block", _compile_block, {"block-kernels"}, 2, first)
+    yield _compiling("kernels of a model from a file", _compile_file, {"file-kernels"}, 8, first)
+    yield _compiling("kernels of calls", _compile_calls, {"ceilings"}, 10, first, "kernels of 8-bit layers")
 
 
 def _steps() -> Iterable[Step]:
     """Yield all steps, the most urgent first: what many wait for, and then the longest."""
     trainings = [*_trainings()]
-    pages = {page for step in trainings for page in step.pages}
-    others = [_compiling(_TRAINING_KERNELS, _compile_training, pages, 30), *trainings, *_compilations()]
+    needs = {need for step in trainings for need in step.needs}
+    others = [_compiling(_TRAINING_KERNELS, _compile_training, needs, 30), *trainings, *_compilations()]
     yield from others
     # Last and alone, as nothing else may run meanwhile.
     alone = tuple(step.name for step in others)
-    yield Step("ceilings of one core", "measuring", _measure_ceilings, _OF_CEILINGS, 40, alone)
+    yield Step("ceilings of one core", "measuring", _measure_ceilings, {"ceilings"}, 40, alone)
 
 
 STEPS = {step.name: step for step in _steps()}
+#: What the head of a page may name under `needs`.
+NEEDS = frozenset(need for step in STEPS.values() for need in step.needs)
