@@ -127,6 +127,7 @@ def _one_gradient(operands: tuple[Array | None, ...]) -> tuple[bool, ...]:
 def _smallest() -> list[tuple[Op, tuple[Array | None, ...], dict[str, Any]]]:
     """Return each op with operands of one element each."""
     one, row, image = (np.ones(shape, np.float32) for shape in ((1,), (1, 1), (1, 1, 1, 1)))
+    pair = np.ones((2, 1, 1, 1), np.float32)  # the least that has a variance
     index, truth = np.zeros(1, np.int64), np.ones(1, np.bool_)
     window = {"kernel": (1, 1), "stride": (1, 1), "padding": (0, 0)}
     sliding = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1}
@@ -163,7 +164,7 @@ def _smallest() -> list[tuple[Op, tuple[Array | None, ...], dict[str, Any]]]:
         (ops.linear, (row, row), {}),
         (ops.linear, (row, row, one), {}),
         (ops.layer_norm, (row, one, one), epsilon),
-        (ops.batch_norm, (image, one, one), epsilon),
+        (ops.batch_norm, (pair, one, one), epsilon),
         (ops.batch_norm, (image, one, one, one, one), epsilon),
         (ops.attention, (image, image, image), {"causal": False}),
         (ops.self_attention, (np.ones((1, 1, 3), np.float32),), {"heads": 1, "causal": False}),
