@@ -59,6 +59,15 @@ def test_a_failing_cell_is_named_with_its_line_and_the_line_of_the_page_where_th
     assert failing_cell(error, "page", tmp_path / "page.md") == {**FAILED, **told}
 
 
+def test_cells_of_texts_are_not_counted(tmp_path: Path) -> None:
+    page = PAGE.replace("```\n\n```{code-cell}\ny", "```\n\nIt is {measured}`x`.\n\n```{code-cell}\ny")
+    (tmp_path / "page.md").write_text(page, "utf-8")
+    error = RuntimeError("notebook")
+    error.__cause__ = CellExecutionError(TRACEBACK.replace("In[2]", "In[3]"), "ZeroDivisionError", "division by zero")
+    told = failing_cell(error, "page", tmp_path / "page.md")
+    assert (told["cell"], told["source_line"]) == (2, 11)
+
+
 def test_a_failing_module_is_named_with_the_line_of_the_chapter_and_the_line_that_raised(tmp_path: Path) -> None:
     (tmp_path / "book").mkdir()
     (tmp_path / "book" / "page.md").write_text(PAGE)

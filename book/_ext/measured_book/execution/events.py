@@ -16,6 +16,8 @@ from measured_book.notebooks.myst import fences
 from sphinx.application import Sphinx
 from sphinx.util.logging import NAMESPACE, WarningStreamHandler, WarningSuppressor
 
+from tinytorch.prose import code_of, parts
+
 #: The variable that holds the file descriptor.
 EVENTS = "TINYTORCH_BUILD_EVENTS"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -57,11 +59,24 @@ def failing_cell(error: BaseException, docname: str, source: Path) -> dict[str, 
     text = _ANSI.sub("", getattr(cause, "traceback", None) or "")
     place = _PLACE.search(text)
     if place is not None:
-        cell, line = int(place[1]), int(place[2])
+        cell, line = _page_cell(source.read_text("utf-8-sig"), int(place[1])), int(place[2])
         code = _marked(text[place.end() :], line)
         facts |= {"cell": cell, "line": line, "code": code, "source_line": _source_line(source, cell, line, code)}
         facts["modules"] = _modules(text, source.resolve().parent.parent / _PACKAGE)
     return facts
+
+
+def _page_cell(text: str, executed: int) -> int:
+    """Return which code cell of a page is the one that was executed as this one, also counting the cells of texts."""
+    cells, lines, count, done = 0, text.splitlines(), 0, 0
+    for fence in fences(text):
+        if fence.name != "code-cell":
+            continue
+        count += bool(code_of(list(parts("\n".join(lines[done : fence.first]))))) + 1
+        cells, done = cells + 1, fence.end
+        if count >= executed:
+            break
+    return cells
 
 
 def _marked(text: str, line: int) -> str | None:
