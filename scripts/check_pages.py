@@ -61,7 +61,9 @@ class Fault(NamedTuple):
 def as_notebook(page: Page, named: Sequence[Number | Outcome] = ()) -> str:
     """Return the text of a notebook of the cells alone, and of one that names what the text names."""
     of_any: dict[str, Any] = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": []}
-    sources = [*(cell.python for cell in page), "\n".join(f"_ = {one.expression}" for one in named)]
+    sources = [cell.python for cell in page]
+    if named:
+        sources.append("\n".join(f"_ = {one.expression}" for one in named))
     cells = [{**of_any, "id": f"cell-{number}", "source": source} for number, source in enumerate(sources)]
     about = {"language_info": {"name": "python"}}
     return json.dumps({"cells": cells, "metadata": about, "nbformat": 4, "nbformat_minor": 5})

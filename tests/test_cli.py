@@ -286,7 +286,8 @@ def test_the_version_and_arguments_that_do_not_parse_are_one_sentence_too(
     ("commands", "unused"),
     [
         ([["--help"], ["--version"], ["fly"]], {"numpy"}),
-        ([["profile", "mlp", "--batch", "x"], ["profile", "script.py"]], {"numba", "scipy", "matplotlib", "onnx"}),
+        ([["profile", "mlp", "--batch", "x"]], {"numba", "scipy", "matplotlib", "onnx"}),
+        ([["profile", "script.py"]], {"numba", "matplotlib", "onnx"}),
         ([[command, "--colour"] for command in ("diff", "machine", "compare", "report")], {"numba", "matplotlib"}),
     ],
 )

@@ -196,10 +196,6 @@ def key_of(expression: str) -> str:
 
     Raises:
         ValueError: if it is no expression of Python.
-
-    Examples:
-        >>> key_of('times["columns"] / times["rows"]'), key_of("waits.far")
-        ('times-columns-over-times-rows', 'waits-far')
     """
     words = re.sub(r"[^a-z0-9]+", "-", " ".join(_words(parsed(expression))).lower())
     return words.strip("-")
@@ -250,12 +246,7 @@ def parsed(expression: str) -> ast.expr:
 
 
 def is_simple(expression: str) -> bool:
-    """Return whether it is a name, an attribute, an index, or one operation on these: what a number may be.
-
-    Examples:
-        >>> is_simple("waits.far / waits.near"), is_simple("study.far(4) / 2")
-        (True, False)
-    """
+    """Return whether it is a name, an attribute, an index, or one operation on these: what a number may be."""
     tree = parsed(expression)
     sides = [tree.left, tree.right] if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATIONS else [tree]
     return all(isinstance(node, _PARTS) for side in sides for node in ast.walk(side))

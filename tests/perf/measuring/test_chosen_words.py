@@ -38,6 +38,6 @@ def test_the_largest_is_larger_than_each_other_in_every_pair() -> None:
         sides = taken_in_turns(["linear", "attention", "gelu"], np.array([linear, attention, [0.1] * 9]), "%")
         found = largest({one.name: one for one in sides})
         assert found.verdict is (Verdict.SUPPORTED if word == "linear" else Verdict.OPEN)
-        assert found.word == word
+        assert str(found) == word
     with pytest.raises(ValueError, match="least"):
         largest({"linear": sides[0]})

@@ -366,7 +366,7 @@ class RemoteStacks:
                 if native and stack is not None:
                     found.append(Seen(native, self._names.get(native, ""), stack))
                 (thread,) = struct.unpack_from("Q", state, where.next)
-        except (OSError, struct.error, OverflowError):
+        except (OSError, struct.error, OverflowError, IndexError):  # the process may be over
             if not found:
                 with suppress(UnreadableError):
                     self._open()  # it runs another program by now, or is over
@@ -403,7 +403,7 @@ class RemoteStacks:
                         stack[0] = self._calls(instruction)
                     stack += (number, instruction - address - where.body)
                     outermost = frame
-        except (OSError, struct.error, OverflowError):
+        except (OSError, struct.error, OverflowError, IndexError):  # the process may be over
             return None
         (native,) = struct.unpack_from("Q", state, where.native)
         if native not in self._names and len(stack) > 1:

@@ -144,7 +144,7 @@ def _smallest() -> list[tuple[Op, tuple[Array | None, ...], dict[str, Any]]]:
         ops.silu,
         ops.gelu,
     )
-    binary = (ops.add, ops.subtract, ops.multiply, ops.divide, ops.maximum, ops.mean_squared_error)
+    binary = (ops.add, ops.subtract, ops.multiply, ops.divide, ops.maximum, ops.powers, ops.mean_squared_error)
     reductions = (ops.sum_, ops.mean, ops.max_, ops.softmax, ops.log_softmax)
     return [
         *((op, (one,), {}) for op in (*unary, *reductions)),
