@@ -148,8 +148,8 @@ def test_a_page_gets_the_steps_that_it_needs() -> None:
 
 
 def test_what_no_step_is_for_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match="there is no need 'modles'"):
-        steps_of(["modles"])
+    with pytest.raises(ValueError, match="there is no need 'modelz'"):
+        steps_of(["modelz"])
 
 
 def test_pages_name_all_needs_and_a_step_comes_after_what_it_starts_from() -> None:
