@@ -18,7 +18,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     setup_site(app)
     return {
         "version": "1",
-        "env_version": 13,
+        "env_version": 14,
         # A page runs when it is read, and one that runs beside another disturbs its timing.
         "parallel_read_safe": False,
         "parallel_write_safe": False,  # what is written is noted: `BookState.written`
