@@ -61,7 +61,7 @@ _LEAVE = "import json, sys\njson.dump({'spent': spent, 'seen': seen}, open(sys.a
 _NEEDS = "import sys, threading\nfrom collections import Counter\nfrom collections.abc import Callable\n"
 
 
-def in_turns(repeats: int = 6, turns: int = 2_000) -> dict[str, Sampled] | Unmeasured:
+def in_turns(repeats: int = 6, turns: int = 700) -> dict[str, Sampled] | Unmeasured:
     """Return what the own clocks of `two_parts`, looks from inside and looks from outside say, by runs in turns.
 
     Args:
