@@ -61,7 +61,7 @@ _LEAVE = "import json, sys\njson.dump({'spent': spent, 'seen': seen}, open(sys.a
 _NEEDS = "import sys, threading\nfrom collections import Counter\nfrom collections.abc import Callable\n"
 
 
-def in_turns(repeats: int = 6, turns: int = 700) -> dict[str, Sampled] | Unmeasured:
+def in_turns(repeats: int = 5, turns: int = 2_000) -> dict[str, Sampled] | Unmeasured:
     """Return what the own clocks of `two_parts`, looks from inside and looks from outside say, by runs in turns.
 
     Args:
@@ -84,8 +84,11 @@ def in_turns(repeats: int = 6, turns: int = 700) -> dict[str, Sampled] | Unmeasu
                 ("clocks", alone, alone["spent"]), ("inside", within, within["seen"]), ("outside", beside, seen)
             ):  # fmt: skip
                 first, second = (parts.get(part, 0.0) for part in alone["spent"])
-                shares[name].append(first / (first + second))
+                if first + second:  # else no look saw either part
+                    shares[name].append(first / (first + second))
                 times[name].append(sum(left["spent"].values()))
+    if blind := [name for name, found in shares.items() if not found]:
+        return Unmeasured(f"no look from {blind[0]} saw either part of the program")
     each = Conditions(sample=Sample.PROCESSES, part_of="the time of both parts")
     labels = {"clocks": "its own clocks", "inside": "looks from inside", "outside": "looks from outside"}
     return {
