@@ -1,6 +1,9 @@
 """Pages hold the longest and the shortest texts that a build can produce, at every width and under the keyboard."""
 
+import runpy
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from appearance import SPECIMEN, build_sources, write_sources
@@ -15,12 +18,27 @@ PAGES = ("chapter.html", "claims.html", "index.html")
 CLAIMS = {"longest": 8, "shortest": 1}
 
 
+def texts(length: str) -> Any:
+    """Return the longest or the shortest texts."""
+    sys.path.insert(0, str(SPECIMEN))
+    try:
+        return runpy.run_path(str(EXTREMES / "fixed_texts.py"))[length.upper()]
+    finally:
+        sys.path.remove(str(SPECIMEN))
+
+
+def claim(number: int, said: Any) -> str:
+    """Return a claim as a page has it."""
+    words = f":source: {said.source}\n\n> {said.statement}\n\n{said.statement}\n\n{said.evidence}"
+    return f"```{{claim}} claim-{number}\n{words}\n```"
+
+
 @pytest.fixture(scope="module", params=sorted(CLAIMS))
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param) / "it"
     files = [file for file in EXTREMES.iterdir() if file.is_file() and file.name != "chapter.md"]
     write_sources(folder, [*files, SPECIMEN / "fixed_records.py", SPECIMEN / "references.bib"])
-    claims = "\n\n".join(f"```{{claim}} claim-{number}\n```" for number in range(CLAIMS[request.param]))
+    claims = "\n\n".join(claim(number, texts(request.param)) for number in range(CLAIMS[request.param]))
     text = (
         (EXTREMES / "chapter.md").read_text("utf-8").replace("CLAIMS", claims).replace("LONGEST", request.param.upper())
     )

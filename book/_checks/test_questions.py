@@ -14,7 +14,7 @@ CELL = """
 ```{code-cell} ipython3
 :tags: [remove-cell]
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report import Page
@@ -24,11 +24,10 @@ page.number("gain", Measurement("speedup", (1.91,) * 8, "", told, law=Stated(1.9
 page.number("latency", Measurement("a run", (1.12e-3,) * 7, "s", told, law=Stated(1.12e-3, 1e-3, 1.3e-3)))
 page.number("share", Counted(0.4, "%", "a share"))
 page.number("parameters", 12345, unit="parameters", what="weights and biases")
-page.word("bottleneck", "slower", because="it gains {gain}")
-page.word("withheld", Judgement(Verdict.WITHHELD), because="other programs were at work")
-no = Judgement(Verdict.REFUTED)
-page.claim("quick", statement="Quick.", source="Lore", quote="So.", verdict=no, evidence="It took {latency}.")
-page.absent("other", "other-verdict", reason="The other engine is not here.")
+gain = Measurement("its gain", (1.91,) * 8, "", told, law=Stated(1.91, 1.8, 2.05))
+withheld = Judgement(Verdict.WITHHELD)
+page.test("quick", gain, above=3)
+other = Unmeasured("The other engine is not here.")
 ```
 """
 
@@ -52,7 +51,7 @@ Which share?
 How many parameters?
 :::
 
-:::{predict} bottleneck
+:::{predict} bottle-neck
 :choices: faster | slower | the same
 Faster or slower?
 ---
@@ -73,12 +72,58 @@ And the other?
 And the other's verdict?
 :::
 
-:::{predict} withheld
-:choices: faster | slower
+:::{predict} with-held
+:choices: supported | refuted
 And what could not be told?
 :::
 
+::::{outcome} gain
+:name: bottle-neck
+
+:::slower = above 1.5
+It is slower.
+:::
+:::faster = below 0.7
+It is faster.
+:::
+:::the same = 0.7 to 1.5
+It is the same.
+:::
+:::open
+Nobody knows.
+:::
+::::
+
+::::{outcome} withheld
+:name: with-held
+
+:::supported
+It is.
+:::
+:::refuted
+It is not.
+:::
+:::open
+Nobody knows.
+:::
+::::
+
+::::{outcome} other
+:name: other-verdict
+
+:::faster
+It is faster.
+:::
+::::
+
 ```{claim} quick
+:source: Lore of old
+
+> So.
+
+Quick.
+
+It took {measured}`latency`.
 ```
 """
 
@@ -109,9 +154,9 @@ UNPAIRED_WHY = ["needs one tagged check right behind it", "needs one tagged solu
 WRONG = {
     ":::{predict} gone\nHow many?\n:::\n": "page 'index' has no number, verdict or claim 'gone'",
     ":::{predict} gain\n:choices: a | b\nWhich?\n:::\n": "{predict} gain asks for a number, so it takes no :choices:",
-    ":::{predict} bottleneck\nWhich?\n:::\n": "{predict} bottleneck asks for a verdict, so it needs :choices:",
+    ":::{predict} bottle-neck\nWhich?\n:::\n": "{predict} bottle-neck asks for a verdict, so it needs :choices:",
     ":::{predict} gain\n---\nBecause.\n:::\n": "has no question",
-    ":::{predict} bottleneck\n:choices: one\nWhich?\n:::\n": "two or more different answers",
+    ":::{predict} bottle-neck\n:choices: one\nWhich?\n:::\n": "two or more different answers",
 }
 
 
@@ -126,7 +171,8 @@ def builds(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> t
         shutil.copy(STATIC / name, book.source / "_static" / name)
     book.write("index", HEADER + "\n# Page\n" + CELL + QUESTIONS + EXERCISE)
     right = book.build()
-    book.write("index", HEADER + "\n# Page\n" + CELL + "\n".join(WRONG) + UNPAIRED)
+    outcomes = QUESTIONS[QUESTIONS.index("::::{outcome} gain") : QUESTIONS.index("```{claim} quick")]
+    book.write("index", HEADER + "\n# Page\n" + CELL + "\n".join(WRONG) + outcomes + UNPAIRED)
     return right, book.build()
 
 
@@ -156,9 +202,9 @@ def test_the_question_is_seen_and_the_answer_folded(page: BeautifulSoup) -> None
     ("number", "begins"),
     [
         (1, "It is 1.91×"),
-        (5, "It is slower, because it gains 1.91×"),
+        (5, "It is slower, because its gain is 1.9"),
         (6, "Refuted. It took 1.1"),
-        (9, "Found: withheld, as other programs were at work, because other programs were at work."),
+        (9, "Other programs took this machine's time, so this build does not judge by what it measured."),
     ],
 )
 def test_an_answer_gives_the_number_or_the_verdict_with_its_reason(

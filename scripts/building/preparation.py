@@ -180,7 +180,9 @@ def prepare(
 
 def needs_of(root: Path, pages: Iterable[str]) -> set[str]:
     """Return what the heads of these pages of the book name under ``needs``."""
-    return {need for page in pages for need in needs_in((root / "book" / f"{page}.md").read_text("utf-8-sig"))}
+    paths = (root / "book" / f"{page}.md" for page in pages)
+    # Another book than this one has pages of its own, which need nothing that we could make.
+    return {need for path in paths if path.is_file() for need in needs_in(path.read_text("utf-8-sig"))}
 
 
 def needs_in(text: str) -> set[str]:

@@ -23,7 +23,7 @@ from sphinx.util.docutils import SphinxDirective
 from tinytorch.prose import record_name
 from tinytorch.report.numbers import FRACTIONS, SCALES, Scale, format_record, interval_name
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
-from tinytorch.report.verdicts import DECIDED, filled_text
+from tinytorch.report.verdicts import DECIDED, WITHHELD, filled_text
 
 STYLE, SCRIPT = "prediction.css", "prediction.js"
 SEPARATOR = "---"
@@ -192,6 +192,8 @@ class PredictionAnswer(_OfRecord):
             else filled_text(record["evidence"], lambda key: _plain_number(app, key, page))
         )
         word = _word(record)
+        if record["kind"] == "verdict" and record["outcome"] == WITHHELD:
+            return [nodes.Text(f"{told[0].upper()}{told[1:].rstrip('.')}.")]
         if record["kind"] == "verdict":
             is_it = "It is " if record["outcome"] == DECIDED else "Found: "
             return [nodes.Text(is_it), _strong(word), nodes.Text(f", because {told.rstrip('.')}.")]
