@@ -98,7 +98,7 @@ The time of the other: {measured}`other`.
 Sentence of the faster with {measured}`slower`.
 :::
 :::slower
-Sentence of the slower with {measured}`slower`.
+Sentence of the slower with {measured}`run`.
 :::
 :::no-difference
 Sentence of none.

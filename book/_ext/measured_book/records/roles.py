@@ -55,7 +55,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from tinytorch.perf.measuring.judge import Verdict
-from tinytorch.prose import arms, outcome_key, record_name, split_words
+from tinytorch.prose import arms, key_of, outcome_key, record_name, split_words
 from tinytorch.report.expressions import UNMEASURED
 from tinytorch.report.notebook_view import BUILDING
 from tinytorch.report.numbers import format_record
@@ -220,7 +220,9 @@ def _settle_outcomes(doctree: nodes.document, state: BookState, docname: str) ->
                 continue
             told += nodes.paragraph("", words)
         paragraphs = list(told.findall(nodes.paragraph))
-        if paragraphs and record["kind"] == "verdict" and not record["fixed"]:
+        # The number that decides has its interval behind it, if the text shows it.
+        is_shown = any(one["reference"] == key_of(told["expression"]) for one in told.findall(Pending))
+        if paragraphs and record["kind"] == "verdict" and not record["fixed"] and not is_shown:
             why = Pending(role="why", reference=told["reference"], written="{outcome}")
             why.source, why.line = told.source, told.line
             paragraphs[-1] += [nodes.Text(" "), why]
