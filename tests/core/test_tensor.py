@@ -119,13 +119,17 @@ ASKED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "values", [3.0, 0.0, [2.0], [0.0], [[0.0]], [1.0, 2.0], [[1.0, -2.0], [0.5, 4.0]], []], ids=str
-)
-@pytest.mark.parametrize("asked", ASKED)
+#: What is asked of which values; of none NumPy warns where the framework refuses a mean and a maximum.
+ASKED_OF: list[tuple[str, Any]] = [
+    (asked, values)
+    for asked in ASKED
+    for values in (3.0, 0.0, [2.0], [0.0], [[0.0]], [1.0, 2.0], [[1.0, -2.0], [0.5, 4.0]], [])
+    if values != [] or asked not in ("np.mean", "np.max", "max()")
+]
+
+
+@pytest.mark.parametrize(("asked", "values"), ASKED_OF, ids=str)
 def test_a_tensor_answers_as_an_array_does(asked: str, values: Any) -> None:
-    if values == [] and asked in ("np.mean", "np.max", "max()"):
-        pytest.skip("NumPy warns, where the framework refuses")
     array = np.array(values, np.float32)
     assert _outcome(ASKED[asked], Tensor(array)) == _outcome(ASKED[asked], array)
 

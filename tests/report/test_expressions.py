@@ -13,6 +13,7 @@ from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_
 from tinytorch.prose import Ends
 from tinytorch.report import Page
 from tinytorch.report.expressions import ExpressionError, evaluate, outcome_of, rests_on
+from tinytorch.report.verdicts import verdicts_in
 
 NEAR = Measurement("near", (1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99), "s")
 FAR = Measurement("far", (10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1, 9.9), "s")
@@ -179,6 +180,24 @@ def test_a_page_records_and_prints_the_text_of_an_outcome(capsys: pytest.Capture
     assert (made["text"], made["word"], made["outcome"]) == ("much", "much", "decided")
     assert made["texts"] == ["much", "little", "open"]
     assert "It is much." in capsys.readouterr().out
+
+
+def test_texts_of_other_ends_need_a_name_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
+    page = Page("sample")
+    for end in (2.0, 3.0):
+        page.decide(
+            namespace(), "waits.far", {"much": ((end, None), ""), "little": ((None, end), ""), "open": (None, "")}
+        )
+    assert "'waits.far' is used further up: write :name:" in capsys.readouterr().out
+
+
+def test_a_name_that_code_chose_is_no_verdict() -> None:
+    page = Page("sample")
+    page.fill({"name": "eight bits"}, "name")
+    page.decide({"holds": True}, "holds", {"yes": (None, ""), "no": (None, "")})
+    page.decide({"far": FAR}, "far", {"much": ((2.0, None), ""), "little": ((None, 2.0), ""), "open": (None, "")})
+    found = [said["key"] for record in page.records for said in verdicts_in(record.to_json())]
+    assert found == ["far-outcome"]
 
 
 def test_what_was_not_measured_is_absent() -> None:

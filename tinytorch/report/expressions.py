@@ -20,6 +20,8 @@ from tinytorch.report.verdicts import Said, conditions_of, tested, verdict_of, w
 #: Texts of a thing that is asked for no more than whether this build measured it.
 MEASURED, UNMEASURED = "measured", "unmeasured"
 OPEN, WITHHELD = Verdict.OPEN.value, Verdict.WITHHELD.value
+#: Why a name or a truth value that code chose is what it is, where the page does not say it.
+CHOSEN = "the code of this page chose it by what it measured and counted"
 #: Outcomes for which a page need not have a text: the book has one.
 _TOLD_BY_THE_BOOK = (WITHHELD, UNMEASURED)
 

@@ -18,6 +18,7 @@ from tinytorch.prose import key_of, outcome_key, split_words
 from tinytorch.report import tables
 from tinytorch.report.drawings import Drawing
 from tinytorch.report.expressions import (
+    CHOSEN,
     ExpressionError,
     Found,
     NotYetError,
@@ -84,6 +85,7 @@ class Page:
         self.records: list[Record] = []
         self._values: dict[str, Any] = {}
         self._waiting: set[str] = set()
+        self._ends: dict[str, dict[str, Ends | None]] = {}
         self.background = BackgroundLoad()
         if is_building():
             # Each measurement begins with a collection of garbage: let it not walk through all that was imported.
@@ -369,7 +371,7 @@ class Page:
         if isinstance(said, Judgement) and said.verdict.is_decided:
             said = self.withhold_if_disturbed(said, *(test.measurement for test in said.tests))
         if said is not None:
-            body = verdict_body(said, words or "the page's code chose it by what was measured above")
+            body = verdict_body(said, words or CHOSEN)
             self._emit(key, "verdict", {**body, "expression": expression})
             return
         number = number_of(expression, value)
@@ -404,13 +406,14 @@ class Page:
     def _decide(
         self, key: str, expression: str, texts: Mapping[str, tuple[Ends | None, str]], namespace: Mapping[str, Any]
     ) -> None:
+        ends = {outcome: each for outcome, (each, _) in texts.items()}
         if self._is_named(key, expression):
-            known = next(record for record in self.records if record.key == key)
-            if known.body.get("texts") != [*texts]:
+            if self._ends.get(key) != ends:
                 raise ExpressionError(f"{expression!r} is used further up: write :name: and a name below the outcome")
             return
         value = evaluate(expression, namespace, calls=True)
-        found = outcome_of(expression, value, {outcome: ends for outcome, (ends, _) in texts.items()})
+        found = outcome_of(expression, value, ends)
+        self._ends[key] = ends
         about = {"expression": expression, "texts": [*texts]}
         if isinstance(value, Unmeasured):
             self._emit(key, ABSENT, {"reason": value.reason, **about, "text": found.outcome})
@@ -419,8 +422,7 @@ class Page:
             if verdict_of(found.said).is_decided and is_disturbed(conditions, self.background.cores()):
                 found = Found(Judgement(Verdict.WITHHELD), Verdict.WITHHELD.value)
             is_withheld = verdict_of(found.said) is Verdict.WITHHELD
-            body = verdict_body(found.said, WITHHELD_WORD if is_withheld else "it was counted")
-            body["fixed"] |= not conditions and verdict_of(found.said).is_decided
+            body = verdict_body(found.said, WITHHELD_WORD if is_withheld else CHOSEN)
             self._emit(key, "verdict", {**body, **about, "text": found.outcome})
         if (told := texts.get(found.outcome)) and told[1]:
             print(told[1])

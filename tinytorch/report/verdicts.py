@@ -228,8 +228,12 @@ def _what_matters(test: Json) -> str:
 
 
 def verdicts_in(record: Json) -> Iterator[Json]:
-    """Yield each verdict of a record, with its ``outcome``, ``fixed`` and ``tests``: its own, its table's cells'."""
-    if "outcome" in record:
+    """Yield each verdict of a record, with its ``outcome``, ``fixed`` and ``tests``: its own, its table's cells'.
+
+    A name or a truth value that code chose for the text rests on no test, and is none.
+    """
+    is_chosen = "expression" in record and not record.get("tests") and record.get("outcome") == DECIDED
+    if "outcome" in record and not is_chosen:
         yield record
     for row in record.get("rows", []):
         yield from (cell for cell in row.values() if isinstance(cell, dict) and "outcome" in cell)

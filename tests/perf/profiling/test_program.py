@@ -250,10 +250,13 @@ def main():
     waiting.put("the end")
 main()
 """
-    report = profiled(tmp_path, text).to_json()
+    done = profiled(tmp_path, text)
+    report = done.to_json()
     rows = {row["function"]: row for row in report["functions"]}
+    is_told = any("all cores were busy" in remark for remark in done.remarks)
     for name, whose in (("spin", "own"), ("compiled", "compiled"), ("library", "library")):
-        assert rows[name][f"{whose}_share"] > 0.5 * rows[name]["share"] > 0, name
+        assert rows[name]["share"] > 0, name
+        assert is_told or rows[name][f"{whose}_share"] > 0.5 * rows[name]["share"], name
     assert rows["main"]["with_callees"] >= rows["spin"]["share"]
     calls = {(row["library"], row["what"]) for row in report["library_calls"]}
     assert calls >= {("compiled code", "lock.acquire"), ("queue", "waiting.get")}

@@ -222,7 +222,8 @@ def _settle_outcomes(doctree: nodes.document, state: BookState, docname: str) ->
         paragraphs = list(told.findall(nodes.paragraph))
         # The number that decides has its interval behind it, if the text shows it.
         is_shown = any(one["reference"] == key_of(told["expression"]) for one in told.findall(Pending))
-        if paragraphs and record["kind"] == "verdict" and not record["fixed"] and not is_shown:
+        rests_on = bool(record.get("tests")) or outcome == Verdict.WITHHELD.value
+        if paragraphs and rests_on and not record["fixed"] and not is_shown:
             why = Pending(role="why", reference=told["reference"], written="{outcome}")
             why.source, why.line = told.source, told.line
             paragraphs[-1] += [nodes.Text(" "), why]
