@@ -7,8 +7,9 @@ leaves the result in a file that the process which started it reads.
 from __future__ import annotations
 
 import cProfile
+import json
+import operator
 import os
-import pickle
 import pstats
 import runpy
 import sys
@@ -16,10 +17,17 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from tinytorch.core.op import Array
+from tinytorch.perf.events.array_life import MemoryProfile, Step
+from tinytorch.perf.events.stream import Columns, Event, Profile, Span
+from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays
+from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.text_table import Column, number, percent, text_table, whole
 from tinytorch.perf.profiling.profiler import Profiler
 from tinytorch.perf.profiling.torch_ops import TorchCall, TorchOps, TorchRow
@@ -130,9 +138,85 @@ def inside_command(line: Sequence[str], kinds: Sequence[str]) -> Iterator[tuple[
 
 
 def read_inside(target: Path) -> Inside:
-    """Return what the command of `inside_command` has left."""
-    # It lies in a folder that only this user can write, and a process of ours wrote it.
-    return pickle.loads(target.read_bytes()) if target.is_file() else _NOTHING
+    """Return what the command of `inside_command` has left.
+
+    Raises:
+        ValueError: if the file holds something else.
+    """
+    if not target.is_file():
+        return _NOTHING
+    arrays = read_arrays(target)
+    found = from_json(json.loads(arrays["document"].tobytes()), _Document, str(target))
+    profiler = None
+    if found.run is not None:
+        events: Any = Columns(found.kinds, *arrays["ops"])
+        spans = tuple(Span(*found.span_names[at], *times) for at, *times in arrays["spans"].tolist())
+        run = replace(found.run, events=events, spans=spans)
+        memory = None
+        if found.memory is not None:
+            rows = arrays["steps"].tolist()
+            steps = tuple(Step(allocated, temporary, peak, tuple(live)) for allocated, temporary, peak, *live in rows)
+            memory = replace(found.memory, run=run, steps=steps)
+        profiler = Profiler.of(memory or run, found.module_call)
+    names = found.torch_names
+    calls = tuple(TorchCall(start, end, names[at], thread) for start, end, at, thread in arrays["torch_calls"].tolist())
+    return Inside(profiler, found.timed, found.torch_rows, calls, found.called, found.start, found.remarks)
+
+
+def write_inside(target: Path, made: Inside) -> None:
+    """Write what one run recorded, for `read_inside`: the numbers of each call as arrays, the rest as JSON."""
+    run = memory = module_call = None
+    columns, steps, spans = Columns.of(()), [], []
+    span_names: dict[tuple[str, str], int] = {}
+    if made.profiler is not None:
+        run, columns = replace(made.profiler.run, events=(), spans=()), made.profiler.run.columns
+        for span in made.profiler.run.spans:
+            name = span_names.setdefault((span.path, span.module), len(span_names))
+            spans.append((name, span.depth, span.start, span.end))
+        module_call = made.profiler.module_call
+        if made.has_memory:
+            memory = replace(made.profiler.memory, run=run, steps=())
+            steps = [(step.allocated, step.temporary, step.peak, *step.live) for step in made.profiler.memory.steps]
+    names: dict[str, int] = {}
+    calls = [(call.start, call.end, names.setdefault(call.op, len(names)), call.thread) for call in made.torch_calls]
+    document = _Document(
+        run,
+        columns.kinds,
+        tuple(span_names),
+        memory,
+        module_call,
+        made.timed,
+        made.torch_rows,
+        tuple(names),
+        made.called,
+        made.start,
+        made.remarks,
+    )
+    arrays: dict[str, Array] = {
+        "document": np.frombuffer(json.dumps(to_json(document), default=operator.index).encode(), np.uint8),
+        "ops": np.stack([columns.kind, columns.start, columns.end, columns.self_ns]),
+        "spans": np.array(spans, np.int64).reshape(-1, 4),
+        "steps": np.array(steps, np.int64),
+        "torch_calls": np.array(calls, np.int64).reshape(-1, 4),
+    }
+    write_arrays(target, arrays)
+
+
+@dataclass(frozen=True)
+class _Document:
+    """What one run recorded, but for the numbers of each call of an op or module, which are in arrays."""
+
+    run: Profile | None
+    kinds: tuple[Event, ...]
+    span_names: tuple[tuple[str, str], ...]
+    memory: MemoryProfile | None
+    module_call: float | None
+    timed: bool
+    torch_rows: tuple[TorchRow, ...]
+    torch_names: tuple[str, ...]
+    called: tuple[CalledRow, ...]
+    start: int
+    remarks: tuple[str, ...]
 
 
 CALLED_COLUMNS = (
@@ -212,7 +296,7 @@ def _main(target: str, kinds: Sequence[str], line: Sequence[str]) -> None:
                 )
             rows, times = (torch.rows, torch.calls) if torch is not None else ((), ())
             made = Inside(profiler, "ops" in kinds, tuple(rows), tuple(times), tuple(called), start, tuple(remarks))
-            Path(target).write_bytes(pickle.dumps(made))
+            write_inside(Path(target), made)
 
 
 def _called(counting: cProfile.Profile) -> list[CalledRow]:

@@ -66,7 +66,25 @@ class Profiler:
         self._profile: Profile | None = None
         self._memory: MemoryProfile | None = None
         self._timed = False
-        self._module_call: float | None = None
+        #: Seconds that recording adds to each call of a module; None where time was not recorded.
+        self.module_call: float | None = None
+
+    @classmethod
+    def of(cls, recorded: Profile | MemoryProfile, module_call: float | None = None) -> Self:
+        """Return the profiler of a run that was recorded elsewhere, such as in another process.
+
+        Args:
+            recorded: the run, for time or for memory.
+            module_call: seconds that recording added to each call of a module.
+        """
+        made = cls(memory=isinstance(recorded, MemoryProfile))
+        made._take(recorded, module_call)
+        return made
+
+    def _take(self, recorded: Profile | MemoryProfile, module_call: float | None) -> None:
+        self._memory = recorded if isinstance(recorded, MemoryProfile) else None
+        self._profile = recorded.run if isinstance(recorded, MemoryProfile) else recorded
+        self._timed, self.module_call = self._memory is None, module_call
 
     def __enter__(self) -> Self:
         if self._body is not None:
@@ -85,13 +103,9 @@ class Profiler:
         assert self._body is not None
         body, self._body = self._body, None
         body.__exit__(kind, error, trace_)
-        if isinstance(self._recording, MemoryRecording):
-            self._memory = self._recording.profile
-            self._profile, self._timed = self._memory.run, False
-        elif self._recording is not None:
-            self._profile, self._timed = self._recording.profile, True
-        self._recording = None
-        self._module_call = module_overhead() if self._timed else None
+        assert self._recording is not None
+        recorded, self._recording = self._recording.profile, None
+        self._take(recorded, None if isinstance(recorded, MemoryProfile) else module_overhead())
 
     def watch(self, *held: Module | Optimizer | Tensor) -> None:
         """Follow in a memory run also the state of optimizers, and tensors whose gradients are of interest.
@@ -225,9 +239,9 @@ class Profiler:
                 cost, low, high = (seconds * 1e6 for seconds in ends)
                 known = f"{cost:.2f} µs an op (interval {low:.2f} to {high:.2f})"
                 said.append(f"recording cost {known if low > 0 else f'at most {high:.2f} µs an op, by what is known'}")
-            share = (self._module_call or 0.0) * len(run.spans) / run.wall_seconds
-            if self._module_call and share >= LITTLE:
-                cost = self._module_call * 1e6
+            share = (self.module_call or 0.0) * len(run.spans) / run.wall_seconds
+            if self.module_call and share >= LITTLE:
+                cost = self.module_call * 1e6
                 where = f"which is in the {breakdown.MODULES}"
                 said.append(f"recording cost {cost:.1f} µs a call of a module, {share:.0%} of the time, {where}")
         if run.unseen:
@@ -374,8 +388,7 @@ class Profiler:
 
     def _kept(self, keys: dict[str, Any], run: Profile) -> dict[str, Any]:
         """Keep the run of a study for the tables; return its keys."""
-        self._profile, self._memory, self._timed = run, None, True
-        self._module_call = module_overhead()
+        self._take(run, module_overhead())
         return keys
 
 
