@@ -19,6 +19,7 @@ from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.measuring.between_run_variance import LOOKS
+from tinytorch.perf.profiling.program import why_unreadable
 from tinytorch.report.provenance import package_provenance
 from tinytorch.report.records import Json
 
@@ -34,6 +35,14 @@ def pytest_configure(config: pytest.Config) -> None:
     _take_machine_as_quiet()
     for one in ignored_warnings():
         config.addinivalue_line("filterwarnings", one)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose tests that look into processes only where the system lets a program do so."""
+    looking = [item for item in items if item.get_closest_marker("looks_into_processes")]
+    if looking and why_unreadable():
+        config.hook.pytest_deselected(items=looking)
+        items[:] = [item for item in items if item not in looking]
 
 
 @pytest.fixture

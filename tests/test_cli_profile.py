@@ -9,7 +9,6 @@ from bs4 import BeautifulSoup
 
 from tinytorch.cli import main
 from tinytorch.cli.profile import own_part
-from tinytorch.perf.profiling.program import why_unreadable
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -51,11 +50,10 @@ def test_options_before_the_script_are_ours_and_those_behind_it_its_own() -> Non
         assert own_part(asked) == (asked[:own], asked[own:])
 
 
+@pytest.mark.looks_into_processes
 def test_a_script_becomes_a_page_that_needs_nothing_else(
     script: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    if why := why_unreadable():
-        pytest.skip(why)
     html, target = tmp_path / "report.html", tmp_path / "run.json"
     asked = ["profile", "--ops", "--memory", "--html", str(html), "--json", str(target)]
     assert main([*asked, script, "--rate", "3"]) == 0
@@ -78,11 +76,10 @@ def test_a_script_becomes_a_page_that_needs_nothing_else(
     assert not re.search(r"url\((?!#)|@import|https?://(?!www\.w3\.org)", html.read_text(encoding="utf-8"))
 
 
+@pytest.mark.looks_into_processes
 def test_memory_of_other_operations_than_were_timed_is_not_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if why := why_unreadable():
-        pytest.skip(why)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "odd.py").write_text(  # each run executes another op
         "from pathlib import Path\nfrom tinytorch import Tensor\nmark, x = Path('mark'), Tensor([2.0])\n"

@@ -20,7 +20,7 @@ from tinytorch.perf.events.remote_stacks import UnreadableError
 from tinytorch.perf.events.trace import stacks_of
 from tinytorch.perf.profiling import program
 from tinytorch.perf.profiling.lines import library_of
-from tinytorch.perf.profiling.program import ProgramProfile, profile_program, why_unreadable
+from tinytorch.perf.profiling.program import ProgramProfile, profile_program
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 
@@ -33,13 +33,6 @@ def spin(seconds=0.3):
         for _ in range(1000):
             pass
 """
-
-
-@pytest.fixture(scope="module")
-def readable() -> None:
-    """Skip what needs a look from outside where the system lets nobody have one."""
-    if why := why_unreadable():
-        pytest.skip(why)
 
 
 def profiled(folder: Path, text: str, *arguments: str, **how: Any) -> ProgramProfile:
@@ -75,8 +68,9 @@ ENDS = {
 }
 
 
+@pytest.mark.looks_into_processes
 @pytest.mark.parametrize("ends", ENDS)
-def test_there_is_a_report_however_a_program_ends(ends: str, tmp_path: Path, readable: None) -> None:
+def test_there_is_a_report_however_a_program_ends(ends: str, tmp_path: Path) -> None:
     text, seconds, code = ENDS[ends]
     done = profiled(tmp_path, f"{SPIN}spin()\n{text}\n", seconds=seconds)
     assert done.exit_code == code, done.remarks
@@ -177,8 +171,9 @@ def timed(function):
 """
 
 
+@pytest.mark.looks_into_processes
 @pytest.mark.parametrize("name", SHARES)
-def test_shares_are_those_that_the_programs_own_clocks_show(name: str, tmp_path: Path, readable: None) -> None:
+def test_shares_are_those_that_the_programs_own_clocks_show(name: str, tmp_path: Path) -> None:
     end = "open(sys.argv[1], 'w').write(json.dumps(spent))"
     done = profiled(tmp_path, f"{CLOCKS}{SHARES[name]}{end}", str(tmp_path / "spent.json"))
     spent = json.loads((tmp_path / "spent.json").read_text())
@@ -191,7 +186,8 @@ def test_shares_are_those_that_the_programs_own_clocks_show(name: str, tmp_path:
         assert is_told or low - 0.05 < right < high + 0.05, (function, right, rows[function]["with_callees"])
 
 
-def test_the_line_of_a_body_that_takes_the_time_is_named(tmp_path: Path, readable: None) -> None:
+@pytest.mark.looks_into_processes
+def test_the_line_of_a_body_that_takes_the_time_is_named(tmp_path: Path) -> None:
     """It has neither a jump nor a call, next to lines that have both."""
     costly = "; ".join(["x = x * 1.0000001 + 0.5 - x * 0.5"] * 40)
     text = f"def cheap(x): return x\nx = 1.0\nfor i in range(150_000):\n    {costly}  # costly\n    x = cheap(x)\n"
@@ -201,7 +197,8 @@ def test_the_line_of_a_body_that_takes_the_time_is_named(tmp_path: Path, readabl
     assert done.lines.lines[0].low < done.lines.lines[0].share < done.lines.lines[0].high
 
 
-def test_rows_with_few_looks_are_uncertain(tmp_path: Path, readable: None, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.looks_into_processes
+def test_rows_with_few_looks_are_uncertain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = profiled(tmp_path, f"{SPIN}spin()\n")
     assert done.lines is not None
     assert done.lines.uncertain(5 / done.lines.effective_looks)
@@ -233,9 +230,8 @@ def test_a_program_is_named_as_python_names_it(
     assert "spin" in {row["function"] for row in called}
 
 
-def test_own_time_library_time_and_compiled_time_are_apart_and_threads_have_rows_of_their_own(
-    tmp_path: Path, readable: None
-) -> None:
+@pytest.mark.looks_into_processes
+def test_own_time_library_time_and_compiled_time_are_apart_and_threads_have_rows_of_their_own(tmp_path: Path) -> None:
     text = f"""{SPIN}import queue, threading
 lock, waiting = threading.Lock(), queue.Queue()
 def compiled():
@@ -265,7 +261,8 @@ main()
     assert others == pytest.approx([lines] * 2)
 
 
-def test_processes_are_followed_or_named(tmp_path: Path, readable: None) -> None:
+@pytest.mark.looks_into_processes
+def test_processes_are_followed_or_named(tmp_path: Path) -> None:
     text = f"""{SPIN}import multiprocessing, os, subprocess, sys
 if __name__ == "__main__":
     with multiprocessing.get_context("fork").Pool(1) as pool:
@@ -286,7 +283,8 @@ if __name__ == "__main__":
     assert "sleep 0.5" in unseen
 
 
-def test_a_program_that_runs_already_is_looked_at_and_left_as_it_is(tmp_path: Path, readable: None) -> None:
+@pytest.mark.looks_into_processes
+def test_a_program_that_runs_already_is_looked_at_and_left_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "serve.py").write_text(f"{SPIN}print('ready', flush=True)\nspin(1000)\n")
     asked = [sys.executable, str(tmp_path / "serve.py")]
     with subprocess.Popen(asked, stdout=subprocess.PIPE, text=True) as process:
@@ -354,8 +352,9 @@ if "say" in sys.argv:
 """
 
 
+@pytest.mark.looks_into_processes
 def test_operations_and_memory_are_recorded_by_runs_of_their_own(
-    tmp_path: Path, readable: None, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "beside_of_the_test.py").write_text("SIZE = 4\n")
     done = profiled(tmp_path, SCRIPT, "--epochs", "3", ops=True, memory=True)
@@ -377,8 +376,9 @@ def test_operations_and_memory_are_recorded_by_runs_of_their_own(
         profile_program(str(tmp_path / "none.py"))
 
 
+@pytest.mark.looks_into_processes
 def test_only_runs_that_end_as_the_first_are_saved(
-    tmp_path: Path, readable: None, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "once.py").write_text(f"import os\nos.mkdir('made')\n{SPIN}spin()\n")

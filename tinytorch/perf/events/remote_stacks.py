@@ -370,7 +370,15 @@ class RemoteStacks:
             if not found:
                 with suppress(UnreadableError):
                     self._open()  # it runs another program by now, or is over
+        if found and not any(map(self._is_thread, found)):
+            # It was just made, and shows the memory of the process that made it, until it runs a program of its own.
+            with suppress(UnreadableError):
+                self._open()
+            return []
         return found
+
+    def _is_thread(self, seen: Seen) -> bool:
+        return seen.thread == self.process or os.path.exists(f"/proc/{self.process}/task/{seen.thread}")
 
     def _stack(self, state: bytes, now: float) -> int | None:
         """Return the number of the stack of a thread; None if it changed while it was read."""
