@@ -33,7 +33,7 @@ _LOOKS = 200
 #: Looking may take this part of one core's time, and so many seconds more as a program begins: with many threads or
 #: deep stacks there are fewer looks.
 MOST_OF_THE_TIME, _CREDIT = 0.025, 0.03
-#: Looks over which their cost is averaged.
+#: Looks, and searches, over which their cost is averaged: one that took long must not make the profiler blind.
 _LATELY = 16
 #: Seconds between two searches for processes that the program has started, and the part of the time that these take.
 _SEARCH, _SEARCHING = 0.025, 0.005
@@ -268,7 +268,7 @@ class Watch:
 
     def until_it_ends(self, each_look: Callable[[], bool] = lambda: True) -> None:
         """Look until the process is over, or until ``each_look``, which is called in between, says no."""
-        wait, usual = LEAST, 0.0
+        wait, usual, usual_search = LEAST, 0.0, 0.0
         while True:
             drawn, asked = wait * self._chance.uniform(0.5, 1.5), time.perf_counter_ns()
             if select.select([self._ends], [], [], drawn)[0]:
@@ -285,8 +285,8 @@ class Watch:
             if now > self._next_search:
                 searching = time.thread_time_ns()
                 self._search(now)
-                rest = (time.thread_time_ns() - searching) / _SEARCHING
-                self._next_search = now + max(int(1e9 * _SEARCH), int(rest))
+                usual_search += ((time.thread_time_ns() - searching) * 1e-9 - usual_search) / _LATELY
+                self._next_search = now + int(1e9 * max(_SEARCH, usual_search / _SEARCHING))
             going = each_look()
             spent = time.thread_time_ns() - before
             self._cost += spent
