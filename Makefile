@@ -28,6 +28,8 @@ PAGES :=
 CPU :=
 # `make book PAGES="profiling" OUTCOME=other` writes them a second time, with the words that their verdicts did not get.
 OUTCOME :=
+# `make book PAGES="profiling" ROUGH=1` shows in seconds that a page runs.
+ROUGH :=
 # `make test TESTS=tests/core` runs some tests.
 TESTS :=
 PORT := 8000
@@ -48,8 +50,8 @@ PEERS_RUN := $(PEERS_VENV)/bin/python $(LET)
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
 
-book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX; PAGES="profiling ...": only these; CPU=avx2: as that CPU would; OUTCOME=other: these pages also with what their verdicts did not find)
-	@$(RUN) $(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )-m scripts.build_book $(if $(CPU),--cpu "$(CPU)") $(if $(OUTCOME),--outcome "$(OUTCOME)") $(PAGES)
+book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX; PAGES="profiling ...": only these; CPU=avx2: as that CPU would; ROUGH=1: into _build/rough, each measurement with a tiny budget; OUTCOME=other: these pages also with what their verdicts did not find)
+	@$(RUN) $(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )-m scripts.build_book $(if $(CPU),--cpu "$(CPU)") $(if $(ROUGH),--rough) $(if $(OUTCOME),--outcome "$(OUTCOME)") $(PAGES)
 
 pdf: environment  ## build the book and print it into _build/html/measured.pdf, to which its menu links (needs Chromium)
 	@$(RUN) TINYTORCH_PDF=1 -m scripts.build_book
@@ -67,7 +69,7 @@ serve: port book  ## build the book and show it on http://127.0.0.1:8000 (PORT=.
 port: environment
 	@$(RUN) -m scripts.serve_book "$(PORT)" --check
 
-live: port  ## build the book, show it, and build it again on each save (PAGES="profiling ...": only these; PORT=... for another port)
+live: port  ## build the book with rough numbers, show it, and build it again on each save (PAGES="profiling ...": only these; PORT=... for another port)
 	@$(RUN) PORT="$(PORT)" -m scripts.live_book $(PAGES)
 
 check: environment  ## hold pages and their modules to all rules that need no run: style, references, spelling, types (PAGES="profiling ...": only these)

@@ -69,17 +69,20 @@ def preparation_command(output: Path) -> list[str]:
 class Wanted:
     """What to build: only some ``pages``, all if there are none; held to the instructions of the older ``cpu``, if any.
 
-    What is held to another CPU goes into a folder of its own. With the ``outcome`` "other", a page is written besides
-    each of the pages with what its verdicts did not find.
+    What is held to another CPU goes into a folder of its own, and so does what is ``rough``: there each measurement has
+    a tiny budget. With the ``outcome`` "other", a page is written besides each of the pages with what its verdicts did
+    not find.
     """
 
     pages: tuple[str, ...] = ()
     cpu: str | None = None
     outcome: str | None = None
+    rough: bool = False
 
     def output(self, root: Path) -> Path:
         """Return the folder that the build writes into."""
-        return root / "_build" if self.cpu is None else root / "_build" / self.cpu / "_build"
+        apart = [name for name in (self.cpu, "rough" if self.rough else None) if name]
+        return root.joinpath("_build", "-".join(apart), "_build") if apart else root / "_build"
 
 
 #: All pages, on this machine's own CPU.
@@ -167,6 +170,10 @@ def build(root: Path, console: Console, command: Command, check: Check, wanted: 
         raise ValueError(f"PAGES must name pages such as {near[0]}, but there is no book/{missing[0]}.md")
     output = wanted.output(root)
     settings = build_settings(output, wanted.cpu)
+    if wanted.rough:
+        from tinytorch.perf.measuring.planning import ROUGH  # loads NumPy, which a build needs not
+
+        settings[ROUGH] = "1"
     settings |= {SELECTED: " ".join(wanted.pages), OUTCOME: wanted.outcome or ""}
     settings[PREPARATION] = json.dumps(preparation_command(output))
 
@@ -229,10 +236,11 @@ def main() -> int:
     parser.add_argument("pages", nargs="*", help="run only these and leave the others as they were")
     parser.add_argument("--cpu", help="hold all kernels to the instructions of an older CPU: avx2")
     parser.add_argument("--outcome", help="write these also with what their verdicts did not find: other")
+    parser.add_argument("--rough", action="store_true", help="give each measurement a tiny budget")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl+C does
     try:
-        wanted = Wanted(tuple(asked.pages), asked.cpu, asked.outcome)
+        wanted = Wanted(tuple(asked.pages), asked.cpu, asked.outcome, asked.rough)
         return build(ROOT, Console(), jupyter_book_command, source_faults, wanted)
     except KeyboardInterrupt:
         print("Interrupted: the next build reads every page anew.", file=sys.stderr)

@@ -1,7 +1,7 @@
-"""Build the book, show it on this machine, and build it again whenever one of its sources is saved.
+"""Build the book roughly, show it on this machine, and build it again whenever one of its sources is saved.
 
-`python -m scripts.live_book PAGE ...` runs these pages alone. Only what changed runs again. Open pages reload
-themselves when a build has ended.
+`python -m scripts.live_book PAGE ...` runs these pages alone. Only what changed runs again, and each measurement
+has a tiny budget. Open pages reload themselves when a build has ended.
 """
 
 import os
@@ -24,6 +24,7 @@ from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
+from scripts.build_book import Wanted
 from scripts.serve_book import HOST, bound
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -50,7 +51,7 @@ def build(root: Path, pages: Sequence[str], changed_paths: Sequence[Path] = ()) 
     if changed_paths:
         names = sorted({os.path.relpath(path, root) for path in changed_paths})
         print(f"\nSaved: {', '.join(names)}.", flush=True)
-    subprocess.run([sys.executable, "-m", "scripts.build_book", *pages], cwd=root, check=False)
+    subprocess.run([sys.executable, "-m", "scripts.build_book", "--rough", *pages], cwd=root, check=False)
 
 
 def _reloader(_: Request) -> Response:
@@ -59,7 +60,7 @@ def _reloader(_: Request) -> Response:
 
 def make_app(root: Path, pages: Sequence[str]) -> Starlette:
     """Return the application that shows the site of the checkout at ``root`` and builds ``pages`` anew on changes."""
-    site = root / "_build" / "html"
+    site = Wanted(rough=True).output(root) / "html"
     watched: list[os.PathLike[str]] = [root / name for name in WATCHED]
     watcher = RebuildServer(watched, IgnoreFilter([], [NO_SOURCES]), partial(build, root, pages))
     return Starlette(

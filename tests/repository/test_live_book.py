@@ -34,11 +34,11 @@ def get(root: Path, path: str) -> tuple[dict[str, str], str]:
 
 
 def test_pages_get_a_script_of_their_own_site_and_other_files_are_left(tmp_path: Path) -> None:
-    for folder in ("book", "tinytorch", "_build/html"):
+    for folder in ("book", "tinytorch", "_build/rough/_build/html"):
         (tmp_path / folder).mkdir(parents=True)
     for name in ("_config.yml", "_toc.yml"):
         (tmp_path / name).touch()
-    page = tmp_path / "_build" / "html" / "index.html"
+    page = tmp_path / "_build" / "rough" / "_build" / "html" / "index.html"
     page.write_text("<p>The book.</p>")
     page.with_name("style.css").write_text("a {}")
     assert get(tmp_path, "/")[1] == '<p>The book.</p><script src="/live-reload.js"></script>'

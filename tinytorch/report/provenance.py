@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from tinytorch.perf.host.identity import Identity, identity, is_narrower, reported_capacities
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring.judge import WHOLE_CORE, had_less_than_a_core
+from tinytorch.perf.measuring.planning import ROUGH
 from tinytorch.report.numbers import format_number
 from tinytorch.report.records import Json, conditions_of_record
 from tinytorch.sources import package_files
@@ -185,7 +186,15 @@ def narrower_blas(provenance: Json) -> str | None:
 
 def cautions(provenance: Json) -> list[str]:
     """Return what a reader must know of the machine before comparing a page's numbers with others', a sentence each."""
-    return [said for said in (narrower_blas(provenance), shared_host(provenance)) if said is not None]
+    return [
+        said for said in (_rough(provenance), narrower_blas(provenance), shared_host(provenance)) if said is not None
+    ]
+
+
+def _rough(provenance: Json) -> str | None:
+    if provenance["environment"].get(ROUGH) != "1":
+        return None
+    return "Each measurement of this page had a tiny budget: its numbers show that the code runs, and nothing else."
 
 
 def provenance() -> Json:

@@ -12,7 +12,16 @@ import pytest
 from tests.perf import replicated
 from tinytorch.perf.measuring import Measurement, interleave, processes, ratio
 from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions, Planned, Sample
-from tinytorch.perf.measuring.planning import LONG_ENOUGH, PILOT, PILOT_PROCESSES, carried_out, planned
+from tinytorch.perf.measuring.planning import (
+    LONG_ENOUGH,
+    PILOT,
+    PILOT_PROCESSES,
+    ROUGH,
+    ROUGH_SECONDS,
+    carried_out,
+    planned,
+    seconds_allowed,
+)
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes, fresh_processes
 from tinytorch.perf.measuring.sampling import BLOCKS
 
@@ -165,3 +174,10 @@ def test_processes_follow_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_planned_is_refused(function: Callable[[], Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         function()
+
+
+def test_a_tiny_budget_holds_whatever_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seconds_allowed(5.0) == 5.0
+    monkeypatch.setenv(ROUGH, "1")
+    assert (seconds_allowed(5.0), seconds_allowed(0.001)) == (ROUGH_SECONDS, 0.001)
+    assert interleave({"pause": lambda: time.sleep(0.005)}, repeats=1000)["pause"].n < 20

@@ -23,8 +23,11 @@ from tinytorch.perf.host.cgroup_limits import Hosting, hosting
 from tinytorch.perf.host.memory_pages import huge_page_policy
 from tinytorch.perf.host.pinned_threads import allowed_cores, usable_cores
 
-#: Beginnings of the names of the variables that steer threads and kernels.
-STEERING = ("TINYTORCH_CPU", "OPENBLAS_", "OMP_", "MKL_", "NUMBA_", "NUMPY_", "NPY_", "BLIS_", "VECLIB_", "GOTO_")
+#: Beginnings of the names of the variables that steer threads, kernels and budgets.
+STEERING = (
+    *("TINYTORCH_CPU", "TINYTORCH_ROUGH"),
+    *("OPENBLAS_", "OMP_", "MKL_", "NUMBA_", "NUMPY_", "NPY_", "BLIS_", "VECLIB_", "GOTO_"),
+)
 #: The variable that names an older CPU, in words for a reader, whose instructions all kernels of this process are held
 #: to. It is set along with those of Numba, OpenBLAS and NumPy that do so: see scripts/building/older_cpu.py.
 HELD_TO = "TINYTORCH_CPU"
@@ -100,7 +103,7 @@ class Identity:
 
 
 def steering_variables() -> dict[str, str]:
-    """Return the variables of the environment that steer threads and kernels, sorted by name."""
+    """Return the variables of the environment that steer threads, kernels and budgets, sorted by name."""
     return {name: os.environ[name] for name in sorted(os.environ) if name.startswith(STEERING)}
 
 

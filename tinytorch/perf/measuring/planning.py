@@ -38,6 +38,7 @@ power of the whole procedure.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -66,6 +67,9 @@ FEWEST_PAIRS = 30
 LONG_ENOUGH = 36
 #: Samples from which on the ends of an interval lie where the formula says.
 _FEW = 100
+#: The variable that is 1 where measurements have a tiny budget, so many seconds each: they then show that code runs,
+#: and nothing else. `make live` and the tests that run pages set it.
+ROUGH, ROUGH_SECONDS = "TINYTORCH_ROUGH", 0.02
 #: Robust deviations from the median at which log-ratios are cut off before their spread is taken.
 _CUT = 4.0
 
@@ -78,6 +82,11 @@ def carried_out(plan: Planned, ratios: Sequence[Measurement]) -> Planned:
     whole, end = _quantiles(confidence, None)
     reached = math.expm1(max(halves) * whole / end) if len(halves) == len(ratios) else None
     return replace(plan, reached=reached, ended_by_time=ratios[0].n < plan.number)
+
+
+def seconds_allowed(asked: float) -> float:
+    """Return how long a measurement may take that was given so many seconds: less where it has a tiny budget."""
+    return min(asked, ROUGH_SECONDS) if os.environ.get(ROUGH) == "1" else asked
 
 
 def checked_resolve(resolve: float) -> None:

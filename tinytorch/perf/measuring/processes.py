@@ -28,7 +28,7 @@ from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.comparison import Comparison, judged
 from tinytorch.perf.measuring.conditions import Conditions, of_processes, of_sides
 from tinytorch.perf.measuring.measurement import Seconds
-from tinytorch.perf.measuring.planning import PILOT_PROCESSES, carried_out, checked_resolve, planned
+from tinytorch.perf.measuring.planning import PILOT_PROCESSES, carried_out, checked_resolve, planned, seconds_allowed
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 
@@ -176,7 +176,8 @@ def fresh_processes(
 
     def started(begin: int, count: int, seconds: float) -> list[Fresh]:
         found: list[Fresh] = []
-        while len(found) < count and (len(found) < FEWEST_FOR_INTERVAL or time.perf_counter() - start < seconds):
+        until = start + seconds_allowed(seconds)
+        while len(found) < count and (len(found) < FEWEST_FOR_INTERVAL or time.perf_counter() < until):
             found.append(_run(reference, rounds, first, begin + len(found)))
         return found
 

@@ -20,7 +20,14 @@ from tinytorch.perf.host.memory_pages import minor_page_faults
 from tinytorch.perf.measuring.between_run_variance import spread_sample_is_due, with_between_run_spread
 from tinytorch.perf.measuring.conditions import Caches, ColdSets, Conditions, Planned, new_turns
 from tinytorch.perf.measuring.measurement import Measurement, ratio
-from tinytorch.perf.measuring.planning import FEWEST_PAIRS, PILOT, carried_out, checked_resolve, planned
+from tinytorch.perf.measuring.planning import (
+    FEWEST_PAIRS,
+    PILOT,
+    carried_out,
+    checked_resolve,
+    planned,
+    seconds_allowed,
+)
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: A function that makes a working set, or the sets themselves.
@@ -366,7 +373,7 @@ class _Turns:
         self._samplers: dict[str, _Sampler] = {}
         for name, function in self._made.items():
             with (context := within.get(name, nullcontext))():
-                self._samplers[name] = _prepare(function, warmup_seconds, cold)
+                self._samplers[name] = _prepare(function, seconds_allowed(warmup_seconds), cold)
             self._samplers[name].within = context
         self._seed, self._draw = seed, np.random.default_rng(seed)
         self._layout = LayoutRandomizer(self._draw)
@@ -379,7 +386,7 @@ class _Turns:
         for sampler in turns:
             sampler.forget()
         self._block = rounds_in_block(rounds)
-        deadline = time.perf_counter() + at_most_seconds
+        deadline = time.perf_counter() + seconds_allowed(at_most_seconds)
         for done in range(rounds):
             if done >= FEWEST_FOR_INTERVAL and time.perf_counter() > deadline:
                 return done
