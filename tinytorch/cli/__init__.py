@@ -40,7 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     parsers = {name: commands.add_parser(name, help=what) for name, what in _COMMANDS.items()}
     if own and own[0] in parsers:
+        given = set(os.environ)
         command = _module(own[0])
+        for name in set(os.environ) - given:  # threadpoolctl sets one: a program that we start is to have the caller's
+            del os.environ[name]
         command.add(parsers[own[0]])
         if own[0] == "profile":
             own, behind = command.own_part(own)

@@ -114,14 +114,15 @@ ALIKE = {
 @pytest.mark.parametrize("name", ALIKE)
 def test_a_program_behaves_as_without_a_profiler(name: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(ALIKE[name])
-    run = "import sys\nfrom tinytorch.perf.profiling.program import profile_program\n"
-    run += "sys.exit(profile_program('train.py', ['--x', '3']).exit_code)"
     said = []
-    for command in (["train.py", "--x", "3"], ["-c", run]):
-        asked = [sys.executable, *command]
+    for command in ([], ["-m", "tinytorch", "profile"]):
+        asked = [sys.executable, *command, "train.py", "--x", "3"]
         done = subprocess.run(asked, cwd=tmp_path, input="one\ntwo\n", capture_output=True, text=True)
-        said.append((done.returncode, done.stdout, done.stderr))
-    assert said[0] == said[1]
+        said.append(done)
+    alone, watched = said
+    assert (watched.returncode, watched.stderr) == (alone.returncode, alone.stderr)
+    assert watched.stdout.startswith(alone.stdout)
+    assert len(watched.stdout) > len(alone.stdout)  # by the report
 
 
 #: Programs that print what their parts take by their own clocks; the parts are functions, or lines with a comment.
