@@ -138,6 +138,7 @@ def _take_machine_as_quiet() -> None:
     patch = pytest.MonkeyPatch()
     patch.setattr("tinytorch.report.page.BackgroundLoad", QuietLoad)
     patch.setattr("tinytorch.perf.profiling.repeated.BackgroundLoad", QuietLoad)
+    patch.setattr("tinytorch.perf.machine.store.BackgroundLoad", QuietLoad)
     patch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", _refuse)
     patch.setattr("tinytorch.report.provenance.package_provenance", _provenance)
     patch.setenv(LOOKS, "0")

@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.perf.synthetic_machine import CACHES, synthetic_ceilings
+from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.int8.instructions import available_dots
@@ -23,7 +24,7 @@ from tinytorch.perf.machine import Ceilings, ceilings, store
 from tinytorch.perf.machine.store import StageProgress, ceilings_from_json, kept_ceilings
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import to_json
-from tinytorch.perf.measuring.conditions import BetweenRuns, ComputeProbe
+from tinytorch.perf.measuring.conditions import ComputeProbe
 
 #: A run of all probes, with few samples on a ladder that ends soon, printed as JSON; `test_call_costs` has the calls of
 #: every kernel.
@@ -158,51 +159,17 @@ def test_what_calls_cost_is_taken_from_one_thread(measured: list[int], monkeypat
     assert measured == [2, 1, 2]
 
 
-@pytest.mark.parametrize("of", ["calls", "peak", "bandwidth"])
-def test_ceilings_of_a_disturbed_moment_are_measured_once_more(
-    of: str, measured: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("busy", "tries"), [([0.0], 1), ([0.5, 0.0], 2), ([0.5, 0.5], 2)])
+def test_ceilings_are_measured_once_more_because_of_the_host_alone(
+    busy: list[float], tries: int, measured: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    still = synthetic_ceilings(1)
-    uneven = replace(still.fp32_peak, samples=(1e9, 9e9) * 15)
-    if of == "calls":
-        slow = replace(uneven, unit="s")
-        busy = replace(still, calls=replace(still.calls, op=dict.fromkeys(still.calls.op, slow)))
-    elif of == "peak":
-        busy = replace(still, fp32_peak=uneven)
-    else:
-        memory = replace(still.levels[-1], read=replace(uneven, unit="B/s"))
-        busy = replace(still, levels=(*still.levels[:-1], memory))
-    for moments, tries in (([busy, still], 2), ([busy, busy], 2), ([still], 1)):
-        coming = iter(moments)
-
-        def make(*_: object, coming: Iterator[Ceilings] = coming) -> Ceilings:
-            return next(coming)
-
-        monkeypatch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", make)
-        found = ceilings(refresh=True)
-        assert found == replace(moments[-1], taken=replace(moments[-1].taken, tries=tries))
-        assert next(coming, None) is None
-
-
-def test_calls_of_one_thread_make_nobody_measure_several_again(
-    measured: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "usable_cores", lambda: (0, 1))
-    ceilings()
-    still = synthetic_ceilings(2)
-    slow = replace(still.fp32_peak, unit="s", samples=(1e-6, 9e-6) * 15)
-    busy = replace(still, calls=replace(still.calls, op=dict.fromkeys(still.calls.op, slow)))
-    monkeypatch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", lambda *_: busy)
-    assert ceilings(2).taken.tries == 1
-
-
-def test_runs_that_differ_are_no_disturbance(measured: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    still = synthetic_ceilings(1)
-    differing = replace(still.fp32_peak.conditions, between_runs=BetweenRuns(0.5))
-    apart = replace(still, fp32_peak=replace(still.fp32_peak, conditions=differing))
-    assert apart.fp32_peak.spread > store.SETTLED
-    monkeypatch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", lambda *_: apart)
-    assert ceilings(refresh=True).taken.tries == 1
+    cores = iter(busy)
+    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: next(cores))
+    uneven = synthetic_ceilings(1)
+    uneven = replace(uneven, fp32_peak=replace(uneven.fp32_peak, samples=(1e9, 9e9) * 15))
+    monkeypatch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", lambda *_: uneven)
+    assert ceilings(refresh=True).taken.tries == tries
+    assert next(cores, None) is None
 
 
 @pytest.mark.parametrize("changed", ["environment", "probes"])

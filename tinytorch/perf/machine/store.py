@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any
 
 from tinytorch.kept import keep, kept_folder
+from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.host.identity import Identity, identity
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution
@@ -19,7 +19,7 @@ from tinytorch.perf.machine.call_costs import CallCosts
 from tinytorch.perf.machine.levels import CURVES, Curve, Level, Point
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.codec import SIGNED, from_json, to_json
-from tinytorch.perf.measuring.measurement import FlopsPerSecond, Hertz, Measurement, OpsPerSecond, Seconds
+from tinytorch.perf.measuring.measurement import FlopsPerSecond, Hertz, OpsPerSecond, Seconds
 
 Json = dict[str, Any]
 #: Told what is measured now, and how far the whole is, from 0 to 1.
@@ -40,7 +40,7 @@ class Taken:
         huge_page_bytes: bytes of the probes' memory that were on huge pages; None where the system does not say.
         bytes_of_memory: bytes of that memory.
         note: why kept ceilings could not be used; None if there were none.
-        tries: how often they were measured, these last, until a moment was quiet enough.
+        tries: how often they were measured, these last, until others left the machine alone.
     """
 
     when: str
@@ -157,9 +157,9 @@ def ceilings_from_json(given: Any) -> Ceilings:
 
 
 _PERF = Path(__file__).resolve().parents[1]
-#: Half-width of an interval over the value, at most, of ceilings that were measured in a quiet enough moment.
-SETTLED = 0.15
-#: How often they are measured at most, until a moment was quiet enough.
+#: Cores that others, and the host of a virtual machine, may keep busy in the mean while ceilings are measured.
+QUIET = 0.1
+#: How often they are measured at most, until a moment was that quiet.
 MOST_TRIES = 2
 #: Where ceilings are kept: a file for each machine, environment and number of threads.
 KEPT = kept_folder("machine")
@@ -172,8 +172,8 @@ _in_process: dict[str, Ceilings] = {}
 def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgress | None = None) -> Ceilings:
     """Return the ceilings for ``threads`` threads: those kept for this machine and environment, else measured now.
 
-    What was measured while others took the machine, so that calls, peak or memory bandwidth scatter by more than 15 %,
-    is measured once more; ``taken.tries`` says so. Ceilings are kept in this process and on disk. A kept file that is
+    What was measured while others kept more than a tenth of a core busy is measured once more, whatever was found;
+    ``taken.tries`` says so. Ceilings are kept in this process and on disk. A kept file that is
     broken or not of this machine is measured anew, and ``taken.note`` says so. ``refresh`` measures anew in any case;
     but what calls cost, for which threads do not matter, is that of the ceilings of one thread if these are
     kept. A measurement takes from some ten seconds of all its cores to a minute, the longer the larger the last cache
@@ -199,28 +199,17 @@ def ceilings(threads: int = 1, *, refresh: bool = False, on_progress: StageProgr
     from tinytorch.perf.machine.measured_ceilings import measured_ceilings  # and the compiler, which takes seconds
 
     one = kept_ceilings(1) if threads > 1 else None
-    tries, told = 1, on_progress or (lambda *_: None)
-    made = measured_ceilings(threads, told, one)
-    while not _is_settled(made, calls_too=one is None) and tries < MOST_TRIES:
-        made, tries = measured_ceilings(threads, told, one), tries + 1
+    tries, told = 0, on_progress or (lambda *_: None)
+    while True:
+        background, tries = BackgroundLoad(), tries + 1
+        made = measured_ceilings(threads, told, one)
+        if background.cores() <= QUIET or tries == MOST_TRIES:
+            break
     made = replace(made, taken=replace(made.taken, note=note, tries=tries))
     document = {"schema": _SCHEMA, "schema_version": _VERSION, "of": facts, "ceilings": to_json(made)}
     _in_process[name] = made
     keep(KEPT / name, lambda path: write_whole(path, json.dumps(document, allow_nan=False)))
     return made
-
-
-def _is_settled(found: Ceilings, calls_too: bool) -> bool:
-    """Return whether peak and memory bandwidth are known to `SETTLED` by their own samples, and the median call too.
-
-    Calls that were taken from the ceilings of one thread count for nothing: to measure again would not change them.
-    """
-    calls = median(map(_own_spread, found.calls.op.values())) if calls_too else 0.0
-    return max(calls, *map(_own_spread, (found.fp32_peak, found.levels[-1].read))) <= SETTLED
-
-
-def _own_spread(one: Measurement) -> float:
-    return replace(one, conditions=replace(one.conditions, between_runs=None)).spread
 
 
 def kept_ceilings(threads: int | None = 1) -> Ceilings | None:
