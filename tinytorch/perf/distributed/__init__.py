@@ -14,16 +14,13 @@ from tinytorch.perf.distributed.ranks.launch import RankError, launch
 from tinytorch.perf.distributed.ranks.watch import watched
 from tinytorch.perf.distributed.training.batches import ShardedBatches
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
-from tinytorch.perf.distributed.training.pipeline import Pipeline
 from tinytorch.perf.distributed.training.run import Checkpoints, train
-from tinytorch.perf.distributed.training.tensor_parallel import tensor_parallel
 
 __all__ = [
     "Checkpoints",
     "Cluster",
     "Communicator",
     "DataParallel",
-    "Pipeline",
     "Prediction",
     "RankError",
     "ShardedBatches",
@@ -36,7 +33,6 @@ __all__ = [
     "possible_splits",
     "predict",
     "ring_cost",
-    "tensor_parallel",
     "train",
     "watched",
     "world",

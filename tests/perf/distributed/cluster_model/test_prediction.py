@@ -13,7 +13,6 @@ from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, G
 from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.prediction import Group, Prediction, Split, predict
 from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
-from tinytorch.perf.distributed.training.pipeline import one_forward_one_backward
 
 FREE = GivenLink(0.0, 0.0)
 SHAPE: dict[str, Any] = {"layers": 4, "width": 64, "heads": 8, "positions": 16, "vocabulary": 100}
@@ -31,8 +30,18 @@ def cluster(line: GivenLink = FREE, ranks_per_node: int = 1) -> Cluster:
     return Cluster(line, line, ranks_per_node)
 
 
+def one_forward_one_backward(stage: int, stages: int, micro: int) -> list[tuple[str, int]]:
+    """Return forwards until the first gradient can be back, then backward and forward in turns, each with its number.
+
+    Source: D. Narayanan et al., 2021 (arXiv:2104.04473), section 2.2.1.
+    """
+    ahead = min(stages - stage - 1, micro)
+    turns = [turn for m in range(micro - ahead) for turn in (("forward", ahead + m), ("backward", m))]
+    return [("forward", m) for m in range(ahead)] + turns + [("backward", m) for m in range(micro - ahead, micro)]
+
+
 def played_out(stages: int, micro: int, seconds: list[float], message: float) -> float:
-    """Return when the last stage is done that works by the package's schedule, a third of it forward.
+    """Return when the last stage is done that works by the schedule above, a third of it forward.
 
     A message is on its way for ``message`` seconds, and keeps neither rank from working.
     """

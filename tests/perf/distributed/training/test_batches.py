@@ -5,8 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tinytorch.core.tensor import Tensor
-from tinytorch.perf.distributed.training.batches import ShardedBatches, micro_batches
+from tinytorch.perf.distributed.training.batches import ShardedBatches
 
 
 def sharded(examples: int, batch_size: int, size: int, seed: int) -> list[ShardedBatches]:
@@ -53,16 +52,3 @@ def test_batches_that_leave_a_rank_without_an_example_are_refused() -> None:
         ShardedBatches(np.arange(4), batch_size=2, rank=2, size=2)
     with pytest.raises(ValueError, match="length"):
         ShardedBatches(np.arange(4), np.arange(5), batch_size=2, rank=0, size=2)
-
-
-@given(st.integers(1, 40), st.data())
-def test_micro_batches_are_the_batch_in_order(length: int, data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, length))
-    parts = micro_batches((Tensor(np.arange(length)), Tensor(-np.arange(length))), count)
-    assert len(parts) == count
-    np.testing.assert_array_equal(np.concatenate([part[0].data for part in parts]), np.arange(length))
-    np.testing.assert_array_equal(np.concatenate([part[1].data for part in parts]), -np.arange(length))
-    lengths = [len(part[0]) for part in parts]
-    assert max(lengths) - min(lengths) <= 1
-    with pytest.raises(ValueError, match="count"):
-        micro_batches((Tensor(np.arange(length)),), length + 1)

@@ -6,7 +6,7 @@ not tell. ``work`` is the additions that a rank makes where they are shared out 
 of a reduction (P. Patarasuk and X. Yuan, 2009, doi:10.1016/j.jpdc.2008.09.002).
 
 Each event's parameters ``group`` and ``sequence`` say which call of which communicator it is; the same pair on all
-ranks is one collective. No op here has a gradient: `tensor_parallel` makes differentiable ones of them.
+ranks is one collective. No op here has a gradient.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _sum_work(call: Call) -> Work:
 
 def _no_gradient(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     del gradient, saved, needs, owned
-    raise RuntimeError("communication between ranks has no gradient by itself: use the layers of tensor_parallel")
+    raise RuntimeError("communication between ranks has no gradient by itself: sum gradients with DataParallel")
 
 
 def no_work(_: Call) -> Work:

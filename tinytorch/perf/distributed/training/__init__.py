@@ -1,1 +1,1 @@
-"""Training on ranks: data, tensor and pipeline parallel, sharded state, checkpoints."""
+"""Training on ranks: data parallel, with sharded state and checkpoints."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
@@ -74,16 +73,3 @@ class ShardedBatches:
     def _part(self, order: Array, step: int) -> Array:
         batch = order[step * self.batch_size : (step + 1) * self.batch_size]
         return batch[len(batch) * self.rank // self.size : len(batch) * (self.rank + 1) // self.size]
-
-
-def micro_batches(batch: tuple[Tensor, ...], count: int) -> list[tuple[Tensor, ...]]:
-    """Return a batch cut into ``count`` parts along the first axis, whose lengths differ by one at most.
-
-    Raises:
-        ValueError: if there are fewer examples than parts.
-    """
-    length = len(batch[0])
-    if not 1 <= count <= length:
-        raise ValueError(f"count must be 1 to {length}, the examples of the batch, not {count}")
-    ends = [length * part // count for part in range(count + 1)]
-    return [tuple(Tensor(whole.data[start:end]) for whole in batch) for start, end in pairwise(ends)]
