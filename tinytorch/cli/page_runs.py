@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from tinytorch.perf.host.identity import steering_variables
+from tinytorch.perf.measuring.planning import ROUGH
 from tinytorch.prose import with_cells
 from tinytorch.report.measurements import read_measurements
 from tinytorch.report.notebook_view import RECORD_MIME
@@ -76,7 +77,7 @@ def built_page(root: Path, name: str) -> Json:
     return made
 
 
-def run_page(root: Path, name: str, on_cell: Callable[[int, int], None]) -> Json:
+def run_page(root: Path, name: str, on_cell: Callable[[int, int], None], *, rough: bool = False) -> Json:
     """Return the page's file of records, made now by running its cells in a process of their own.
 
     The process is free of the user's start-up files and of variables that choose kernels and threads, as it is in the
@@ -86,6 +87,7 @@ def run_page(root: Path, name: str, on_cell: Callable[[int, int], None]) -> Json
         root: the clone.
         name: of the page.
         on_cell: told how many of how many cells have run.
+        rough: whether each measurement has a tiny budget, which shows that the page runs.
 
     Raises:
         ChapterError: if a cell fails, or tests a claim that the page does not state.
@@ -103,7 +105,7 @@ def run_page(root: Path, name: str, on_cell: Callable[[int, int], None]) -> Json
     with (
         tempfile.TemporaryDirectory() as user,
         Path(user, "stderr").open("w+", encoding="utf-8") as said,
-        client.setup_kernel(env=_environment(user), stderr=said),
+        client.setup_kernel(env=_environment(user) | ({ROUGH: "1"} if rough else {}), stderr=said),
     ):
         for done, index in enumerate(cells):
             on_cell(done, len(cells))
