@@ -6,33 +6,29 @@ written here, so that the right answers are known.
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from tinytorch.chapters.your_model.prepare import photographs, prepared, prepared_in_floats
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.acceleration.plans import ModulePlan, together
-from tinytorch.perf.acceleration.techniques import Technique, Tried, forward_pass
+from tinytorch.perf.acceleration.plans import ModulePlan, plan, together
 from tinytorch.perf.events.flops import record_forward
 from tinytorch.perf.events.stream import Event
-from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Measurement, interleave, judge
+from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired
+from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.judge import Judgement
-from tinytorch.perf.onnx import from_onnx
-from tinytorch.perf.profiling.shares import recordings, shares
-from tinytorch.perf.roofline.placement import Placed, place_groups
+from tinytorch.perf.measuring.memory import MemoryProfiler
+from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.quantization.convert import stored_bytes
+from tinytorch.perf.roofline.placement import Placed
 
 #: The file, as its makers publish it.
 FILE = Path(__file__).with_name("ch_ppocr_mobile_v2.0_cls_mobile.onnx")
@@ -42,12 +38,14 @@ _TEXTS = (
     "Memory", "Bandwidth", "Attention", "Roofline", "Quantize", "A faster model", "Time by op", "Overhead", "compute",
     "Measured twice", "cache line", "one pass", "The batch", "Convolution", "Where it goes",
 )  # fmt: skip
+#: Ways to run the model.
+NUMPY, KERNELS, PLAN, CODES = "NumPy", "compiled kernels", "a plan", "8-bit layers"
 FIRST, POINTWISE, DEPTHWISE = "first convolution", "1 × 1 convolutions", "depthwise convolutions"
 _KIND_OF = {
     "batch_norm": "normalization",
-    "adaptive_avg_pool2d": "pooling",
-    "max_pool2d": "pooling",
-    **dict.fromkeys(("linear", "softmax", "reshape"), "the last layer"),
+    **dict.fromkeys(
+        ("adaptive_avg_pool2d", "max_pool2d", "linear", "softmax", "reshape"), "pooling and the last layer"
+    ),
 }
 
 
@@ -123,43 +121,6 @@ def in_codes(folder: str) -> Path:
     return path
 
 
-@dataclass(frozen=True)
-class Coded:
-    """Bytes of the published file over those of one in codes, and the lines that this answers rightly."""
-
-    smaller: Counted
-    right: Counted
-
-
-def coded_file() -> Coded:
-    """Return what the file in codes saves, and costs in answers."""
-    with TemporaryDirectory() as folder:
-        path = in_codes(folder)
-        smaller = FILE.stat().st_size / path.stat().st_size
-        right = right_answers({"the file in codes": from_onnx(path)})["the file in codes"]
-    return Coded(Counted(smaller, "", "bytes of the file over those of the file in codes"), right)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What float32 gains where images are prepared, what the bytes predict at least, and whether it is that."""
-
-    gained: Comparison
-    predicted: Counted
-    kept: Judgement
-
-
-def prepared_in_turns() -> Prepared:
-    """Return what float32 gains; a pixel has 1 byte, and every pass reads and writes it once."""
-    images = photographs()
-    both = {"double": lambda: prepared(images), "single": lambda: prepared_in_floats(images)}
-    times = interleave(both, repeats=30, at_most_seconds=5.0, warmup_seconds=0.2)
-    gained = compare_paired(times["double"], times["single"], matters=0.1)
-    fewer = ((1 + 8) + 2 * (8 + 8) + (8 + 4)) / ((1 + 4) + (4 + 4))
-    kept = judge.word_between(gained.estimate, {"less": (None, fewer), "kept": (fewer, None)})
-    return Prepared(gained, Counted(fewer, "", "bytes for each pixel before, over those after"), kept)
-
-
 def kind_of(event: Event) -> str:
     """Return which kind of operation ran; a convolution is told by the shape of its weights."""
     if event.op != "conv2d":
@@ -170,77 +131,59 @@ def kind_of(event: Event) -> str:
     return DEPTHWISE if channels == 1 else FIRST
 
 
-@dataclass(frozen=True)
-class Read:
-    """What became of the nodes of the file, and the share of convolutions in the arithmetic of a pass."""
-
-    nodes: Counted
-    constants: Counted
-    settled: Counted
-    operations: Counted
-    parameters: Counted
-    convolutions: Counted
-
-
-def what_was_read(model: Module, inputs: Tensor) -> Read:
-    """Return what became of the file's nodes; those that are settled follow from shapes, or join another."""
+def what_was_read(model: Module, inputs: Tensor) -> dict[str, Counted]:
+    """Return what became of the file's nodes, and the share of convolutions in the arithmetic of a pass."""
     import onnx
 
     kinds = Counter(node.op_type for node in onnx.load(str(FILE)).graph.node)
     events = record_forward(model, inputs).events
     convolutions = sum(event.flops or 0 for event in events if event.op == "conv2d")
-    operations = sum((event.flops or 0) + (event.elementwise or 0) for event in events)
-    settled = kinds.total() - kinds["Constant"] - len(events)
-    return Read(
-        Counted(kinds.total(), "nodes", "nodes of the file"),
-        Counted(kinds["Constant"], "1", "nodes of the file that are constants"),
-        Counted(settled, "1", "nodes that are worked out from constants and shapes, or joined to others"),
-        Counted.of(events, "operations", "operations of a pass through the model"),
-        Counted(sum(each.size for each in model.parameters()), "parameters", "parameters of the model"),
-        Counted(convolutions / operations, "%", "share of convolutions in all operations"),
-    )
+    arithmetic = sum((event.flops or 0) + (event.elementwise or 0) for event in events)
+    return {
+        "nodes": Counted(kinds.total(), "nodes", "nodes of the file"),
+        "constants": Counted(kinds["Constant"], "1", "nodes of the file that are constants"),
+        "operations": Counted.of(events, "operations", "operations of a pass through the model"),
+        "parameters": Counted(sum(each.size for each in model.parameters()), "parameters", "parameters of the model"),
+        "convolutions": Counted(convolutions / arithmetic, "%", "share of convolutions in all operations"),
+    }
 
 
-def place_kinds(model: Module, inputs: Tensor, machine: Ceilings, repeats: int = 9) -> dict[str, Placed]:
-    """Return where each kind of operation stands, those with most bytes first."""
-    found = place_groups(kind_of, recordings(forward_pass(model, inputs), repeats), machine)
-    return dict(sorted(found.items(), key=lambda item: -item[1].demand.bytes))
+def time_shares(kinds: Mapping[str, Placed], conditions: Conditions) -> dict[str, dict[str, Any]]:
+    """Return each kind, ``placed``, with its ``share`` of the time of all and its ``part`` of the arithmetic."""
+    operations = Counted(sum(one.demand.operations for one in kinds.values()), "FLOP", "operations of all kinds")
+    passes = [sum(each) for each in zip(*(one.seconds.samples for one in kinds.values()), strict=True)]
+    conditions = replace(conditions, part_of="the time in operations")
+    found: dict[str, dict[str, Any]] = {}
+    for name, placed in kinds.items():
+        samples = tuple(part / whole for part, whole in zip(placed.seconds.samples, passes, strict=True))
+        share = with_between_run_spread(Measurement(f"share of {name}", samples, "%", conditions))
+        part = placed.arithmetic.over(operations, f"share of {name} in the arithmetic", "%")
+        found[name] = {"share": share, "part": part, "placed": placed}
+    return dict(sorted(found.items(), key=lambda item: -item[1]["share"].median))
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A kind of operation: its share of the time, and where it stands."""
-
-    share: Measurement
-    placed: Placed
-
-
-def time_kinds(
-    model: Module, inputs: Tensor, kinds: Mapping[str, Placed], repeats: int = 9
-) -> tuple[dict[str, Timed], Measurement]:
-    """Return each kind with its share of the time, the largest first, and the share of all convolutions."""
-
-    def is_kind(name: str) -> Callable[[Event], bool]:
-        return lambda event: kind_of(event) == name
-
-    parts = {name: is_kind(name) for name in kinds} | {"convolutions": lambda event: event.op == "conv2d"}
-    taken = shares(forward_pass(model, inputs), parts, repeats)
-    timed = {name: Timed(taken[name], placed) for name, placed in kinds.items()}
-    return dict(sorted(timed.items(), key=lambda item: -item[1].share.median)), taken["convolutions"]
+def bytes_held(model: Module, small: Module, inputs: Tensor) -> dict[str, Counted]:
+    """Return the bytes that are kept between passes: a plan holds the model, and what the making of one allocates."""
+    planned = MemoryProfiler().profile(lambda: plan(model, inputs), calls=1)["allocated_mb"] * MIB
+    floats = stored_bytes(model)
+    held = {NUMPY: floats, KERNELS: floats, PLAN: floats + planned, CODES: stored_bytes(small)}
+    return {name: Counted(round(size), "B", f"bytes kept between passes, {name}") for name, size in held.items()}
 
 
-@dataclass(frozen=True)
-class Answered:
-    """A technique, and how many lines the model answers rightly with it."""
-
-    technique: Technique
-    right: Counted
-
-
-def answered(tried: Tried, models: Mapping[str, Any]) -> dict[str, Answered]:
-    """Return each technique with the right answers of the model that it made, by name."""
-    right = right_answers(models)
-    return {each.name: Answered(each, right[each.name]) for each in tried.techniques}
+def techniques(
+    passes: Mapping[str, Callable[[], Tensor]],
+    gained: Mapping[str, Comparison],
+    held: Mapping[str, Counted],
+    right: Mapping[str, Counted],
+) -> dict[str, dict[str, Any]]:
+    """Return what each technique gains, holds and errs; ``error`` is the largest one over NumPy's largest output."""
+    exact = passes[NUMPY]().data
+    found: dict[str, dict[str, Any]] = {NUMPY: {"gained": None, "error": None}}
+    for name, comparison in gained.items():
+        error = np.abs(passes[name]().data - exact).max() / np.abs(exact).max()
+        what = f"largest error over the largest number, {name}"
+        found[name] = {"gained": comparison.estimate, "error": Counted(error, "%", what)}
+    return {name: row | {"held": held[name], "right": right[name]} for name, row in found.items()}
 
 
 def what_remains(planned: ModulePlan, inputs: Tensor) -> tuple[Counted, Measurement]:
@@ -253,13 +196,3 @@ def what_remains(planned: ModulePlan, inputs: Tensor) -> tuple[Counted, Measurem
     what, conditions = "share of convolutions in the steps of the plan", Conditions(part_of="the time in the steps")
     share = with_between_run_spread(Measurement(what, samples, "%", conditions))
     return Counted.of(steps, "steps", "steps of the plan"), share
-
-
-def depthwise_intensity(window: int) -> Counted:
-    """Return the intensity of a depthwise convolution: two operations for each place, over an input and a result."""
-    return Counted(2 * window**2 / 8, "FLOP/B", f"intensity of a depthwise convolution, {window} × {window}")
-
-
-def swish_bytes() -> Counted:
-    """Return the bytes of a hard-swish of four passes over those of one: three of one array and one of two."""
-    return Counted((8 + 8 + 12 + 8) / 8, "", "bytes of four passes over those of one")
