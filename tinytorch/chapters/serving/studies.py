@@ -87,7 +87,7 @@ def call_times(model: GPT, rows: Sequence[int], prompts: Sequence[int], kept: in
 
     runs: dict[str, Callable[[], object]] = {f"{n} texts": partial(read, n, 1, kept) for n in rows}
     runs |= {f"{n} tokens": partial(read, few, n, 0) for n in prompts}
-    found = interleave(runs | {"whole": whole}, repeats=12, warmup_seconds=_WARMUP_SECONDS)
+    found = interleave(runs | {"whole": whole}, repeats=18, warmup_seconds=_WARMUP_SECONDS)
     disable_kv_cache(model)
     prompt, step = found[f"{least} tokens"], found[f"{most} texts"]
     told = tuple(a + (answer - 1) * b for a, b in zip(prompt.samples, step.samples, strict=True))
