@@ -48,11 +48,6 @@ class Times:
         (few, short), *_, (many, long) = self.steps.items()
         return ratio(short, long).scaled(many / few, name="tokens per second of the most texts over those of one")
 
-    @property
-    def check(self) -> Measurement:
-        """Seconds of what ran as a whole over the sum of its calls, of which simulated servers are made."""
-        return ratio(self.whole, self.parts, "a prompt and steps as a whole over the sum of their calls")
-
     def simulated(
         self, run: Callable[[_Seconds, _Seconds], Mapping[str, float]], what: Mapping[str, tuple[str, str]]
     ) -> dict[str, Modelled]:
@@ -96,7 +91,7 @@ def call_times(model: GPT, rows: Sequence[int], prompts: Sequence[int], kept: in
         {n: found[f"{n} texts"] for n in rows},
         {n: found[f"{n} tokens"] for n in prompts},
         found["whole"],
-        replace(step, samples=told),
+        replace(step, name="the sum of its calls", samples=told),
         Counted(alone / together, "", "tokens of a step over its bytes"),
     )
 
