@@ -74,12 +74,6 @@ def test_waits_follow_littles_law_with_the_prompts_in_the_round() -> None:
     assert beyond["good"] < 1.2 * 0.3
 
 
-def test_limits_that_nobody_can_miss_are_kept_by_all_and_those_of_no_time_by_none() -> None:
-    for first, token, kept in ((1e9, 1e9, 1.0), (1e9, 0.0, 0.0), (0.0, 1e9, 0.0)):
-        wait = studies.waits_by_load(made_times(), 16, (0.8,), first, token, count=20)[0.8]
-        assert wait["good"].value == 0.8 * kept
-
-
 def test_texts_share_the_weights_and_the_model_is_given_back() -> None:
     model = small_gpt()
     times = studies.call_times(model, rows=(1, 2), prompts=(2, 4), kept=4, answer=3)

@@ -11,7 +11,7 @@ from tinytorch.chapters.your_model import prepare, studies
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.events.flops import FLOPCounter
-from tinytorch.perf.onnx import OnnxModel, UntranslatedError, from_onnx
+from tinytorch.perf.onnx import OnnxModel, from_onnx
 from tinytorch.perf.profiling.shares import recorded_runs
 from tinytorch.perf.quantization.convert import stored_bytes
 from tinytorch.perf.roofline.placement import place_groups
@@ -40,12 +40,6 @@ def test_it_answers_lines_rightly(model: OnnxModel) -> None:
 def test_its_flops_are_those_of_a_hand_count(model: OnnxModel) -> None:
     """Multiply-adds of an image: h w k k C / g K of each convolution, summed over the file's, and the last layer's."""
     assert FLOPCounter().count_model_forward(model, (6, 3, 48, 192)) == 6 * 2 * 16_315_376
-
-
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UntranslatedError) as caught:
-        from_onnx(studies.trees(str(tmp_path)))
-    assert caught.value.missing == {"ai.onnx.ml.Scaler": 1, "ai.onnx.ml.TreeEnsembleRegressor": 1}
 
 
 def test_kinds_are_told_by_their_weights_and_share_the_time(model: OnnxModel) -> None:
