@@ -16,16 +16,23 @@ from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.measuring import Measurement, blas_threads
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.planning import seconds_allowed
 from tinytorch.perf.measuring.processes import output_of
 
 
-def first_calls(name: str, batch: int, calls: int, processes: int) -> dict[int, Measurement]:
+def first_calls(
+    name: str, batch: int, calls: int, processes: int, at_most_seconds: float = 30.0
+) -> dict[int, Measurement]:
     """Return the wall time of each of the first forward passes of a model of the zoo, a sample from each new process.
 
-    Processes are started one after the other, and each times its calls one by one.
+    Processes are started one after the other, and each times its calls one by one. If the time is over, no further
+    one is started, but at least two run.
     """
     arguments = ("-m", __name__, name, str(batch), str(calls))
-    runs: list[list[float]] = [json.loads(output_of(arguments)) for _ in range(processes)]
+    until = time.perf_counter() + seconds_allowed(at_most_seconds)
+    runs: list[list[float]] = []
+    while len(runs) < processes and (len(runs) < 2 or time.perf_counter() < until):
+        runs.append(json.loads(output_of(arguments)))
     conditions = Conditions(
         sample=Sample.PROCESSES, warmup_runs=0, inner_loops=1, blas_threads=limited_blas_threads(1) or "unknown"
     )
