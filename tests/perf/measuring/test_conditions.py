@@ -15,7 +15,6 @@ from scripts import write_schemas
 from tinytorch.chapters.benchmarking.bottlenecks import Forecast
 from tinytorch.chapters.benchmarking.variants import gains, kept_of_product
 from tinytorch.chapters.compression.speed import time_break_even
-from tinytorch.chapters.profiling.studies import seconds_by_law
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import rows_at_twice
 from tinytorch.perf.distributed.collectives.link_fit import fit
@@ -93,7 +92,6 @@ TWO: dict[str, Callable[[Measurement, Measurement], Any]] = {
     "gain over the product of gains": lambda one, other: kept_of_product(
         gains({each.name: each for each in (one, other)}, one.name), (other.name,), other.name
     ),
-    "law of two times": lambda one, other: seconds_by_law((1, one), (2, other.scaled(5.0)), 3),
     "forecast": lambda one, other: as_measurement(Forecast((10, 5), one, (one.scaled(0.5), other)).predicted),
     "where times double": lambda one, other: rows_at_twice({1: one, 2: other.scaled(9.0)}),
     "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),

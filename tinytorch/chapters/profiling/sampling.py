@@ -1,37 +1,23 @@
 """A program sampled from inside and from outside of its process, next to what its own clocks say."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tinytorch.chapters.profiling import two_parts
+import numpy as np
+
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.planning import seconds_allowed
 from tinytorch.perf.profiling.program import profile_program, why_unreadable
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """What one way to look says of a program of two parts.
-
-    Attributes:
-        share: of the first part in the time of both.
-        slower: time of the program over that of the program alone; None of the program alone.
-    """
-
-    label: str
-    share: Measurement
-    slower: Measurement | None
 
 
 def sampled(program: Callable[[], object]) -> dict[str, int]:
@@ -54,66 +40,104 @@ def sampled(program: Callable[[], object]) -> dict[str, int]:
     return dict(seen)
 
 
-#: What runs the program, by itself or with the looks of a thread, and leaves what it found in a file.
-_ALONE = "spent, seen = run(%d), None"
-_INSIDE = "spent = {}\nseen = sampled(lambda: spent.update(run(%d)))"
-_LEAVE = "import json, sys\njson.dump({'spent': spent, 'seen': seen}, open(sys.argv[1], 'w'))"
-_NEEDS = "import sys, threading\nfrom collections import Counter\nfrom collections.abc import Callable\n"
+_A = np.ones((64, 64), np.float32)
 
 
-def in_turns(repeats: int = 5, turns: int = 2_000) -> dict[str, Sampled] | Unmeasured:
-    """Return what the own clocks of `two_parts`, looks from inside and looks from outside say, by runs in turns.
+def plain() -> None:
+    """Interpret a loop that never gives up the interpreter's lock by itself."""
+    x = 1.0
+    for _ in range(20_000):
+        x = x * 0.5 + 1.0
+
+
+def product() -> None:
+    """Multiply two small matrices, for which NumPy gives up the lock."""
+    _ = _A @ _A
+
+
+def run(turns: int) -> dict[str, float]:
+    """Return the seconds of each part by the program's own clock, after so many turns of both."""
+    spent = {"plain": 0.0, "product": 0.0}
+    for _ in range(turns):
+        for part in (plain, product):
+            begun = time.perf_counter()
+            part()
+            spent[part.__name__] += time.perf_counter() - begun
+    return spent
+
+
+#: What the functions above need in a program of their own; what runs them; and what leaves their results in a file.
+_NEEDS = """import json, sys, threading, time
+from collections import Counter
+from collections.abc import Callable
+import numpy as np
+_A = np.ones((64, 64), np.float32)
+"""
+_ALONE = "left = {'alone': run(%d)}"
+_INSIDE = "\nleft['watched'] = {}\nleft['seen'] = sampled(lambda: left['watched'].update(run(%d)))"
+_LEAVE = "\njson.dump(left, open(sys.argv[1], 'w'))"
+
+
+def in_turns(rounds: int = 6, turns: int = 400, at_most_seconds: float = 20.0) -> dict[str, Any] | Unmeasured:
+    """Return what the clocks of `run`, looks from inside and looks from outside say of it, as rows of a table.
+
+    Each round runs two processes: in one the program runs alone and is then looked at from inside, in the other it is
+    looked at from outside. A row has the ``share`` of the first part in the time of both, and of looks also how many
+    times as long as alone the program took.
 
     Args:
-        repeats: runs of each kind, each in a process of its own.
+        rounds: at most; each gives one sample.
         turns: of both parts in a run.
+        at_most_seconds: no round begins later than this.
     """
     if why := why_unreadable():
         return Unmeasured(why)
-    program = inspect.getsource(two_parts)
-    alone_text = "\n".join([program, _ALONE % turns, _LEAVE])
-    inside = "\n".join([program, _NEEDS, inspect.getsource(sampled), _INSIDE % turns, _LEAVE])
-    shares: dict[str, list[float]] = {"clocks": [], "inside": [], "outside": []}
-    times: dict[str, list[float]] = {"clocks": [], "inside": [], "outside": []}
+    sources = [inspect.getsource(function) for function in (plain, product, run, sampled)]
+    program, until = (
+        "\n".join([_NEEDS, *sources, _ALONE % turns]),
+        time.perf_counter() + seconds_allowed(at_most_seconds),
+    )
+    found: list[tuple[dict[str, float | None], dict[str, float]]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(repeats):
-            alone, _ = _run(Path(folder), alone_text, from_outside=False)
-            within, _ = _run(Path(folder), inside, from_outside=False)
-            beside, seen = _run(Path(folder), alone_text, from_outside=True)
-            for name, left, parts in (
-                ("clocks", alone, alone["spent"]), ("inside", within, within["seen"]), ("outside", beside, seen)
-            ):  # fmt: skip
-                first, second = (parts.get(part, 0.0) for part in alone["spent"])
-                if first + second:  # else no look saw either part
-                    shares[name].append(first / (first + second))
-                times[name].append(sum(left["spent"].values()))
-    if blind := [name for name, found in shares.items() if not found]:
+        while not found or (len(found) < rounds and time.perf_counter() < until):
+            found.append(_round(Path(folder), program, turns))
+    shares = {name: [share for one, _ in found if (share := one[name]) is not None] for name in found[0][0]}
+    if blind := [name for name, each in shares.items() if not each]:
         return Unmeasured(f"no look from {blind[0]} saw either part of the program")
-    each = Conditions(sample=Sample.PROCESSES, part_of="the time of both parts")
-    labels = {"clocks": "its own clocks", "inside": "looks from inside", "outside": "looks from outside"}
+    slowed = {name: [one[name] for _, one in found] for name in found[0][1]}
     return {
-        name: Sampled(
-            label,
-            Measurement(f"share by {label}", tuple(shares[name]), "%", each),
-            None if name == "clocks" else _slower(label, times[name], times["clocks"]),
-        )
-        for name, label in labels.items()
+        "clocks": _row("its own clocks", shares["clocks"], None),
+        "inside": _row("looks from inside", shares["inside"], slowed["inside"]),
+        "outside": _row("looks from outside", shares["outside"], slowed["outside"]),
     }
 
 
-def _slower(label: str, times: list[float], alone: list[float]) -> Measurement:
-    ratios = tuple(one / other for one, other in zip(times, alone, strict=True))
-    return Measurement(f"time with {label} over time alone", ratios, "", Conditions(sample=Sample.PROCESSES))
-
-
-def _run(folder: Path, text: str, from_outside: bool) -> tuple[Any, dict[str, float]]:
-    """Run a program; return what it left and, if it was looked at from outside, the share of each function."""
+def _round(folder: Path, program: str, turns: int) -> tuple[dict[str, float | None], dict[str, float]]:
+    """Return the shares of the first part, None if it was not seen, and the times under looks over that alone."""
     script, target = folder / "program.py", folder / "left.json"
-    script.write_text(text, encoding="utf-8")
-    functions: dict[str, float] = {}
-    if from_outside:
-        done = profile_program(str(script), [str(target)])
-        functions = {row.function: row.with_callees for row in done.lines.functions} if done.lines else {}
-    else:
-        subprocess.run([sys.executable, str(script), str(target)], check=True)
-    return json.loads(target.read_text(encoding="utf-8")), functions
+    script.write_text(program + _INSIDE % turns + _LEAVE, encoding="utf-8")
+    subprocess.run([sys.executable, str(script), str(target)], check=True)
+    within = json.loads(target.read_text(encoding="utf-8"))
+    script.write_text(program + _LEAVE, encoding="utf-8")
+    lines = profile_program(str(script), [str(target)]).lines
+    beside = json.loads(target.read_text(encoding="utf-8"))["alone"]
+    seen = {row.function: row.with_callees for row in lines.functions} if lines else {}
+    alone = sum(within["alone"].values())
+    times = {"inside": sum(within["watched"].values()) / alone, "outside": sum(beside.values()) / alone}
+    parts = {"clocks": within["alone"], "inside": within["seen"], "outside": seen}
+    return {name: _share(part) for name, part in parts.items()}, times
+
+
+def _share(parts: Mapping[str, float]) -> float | None:
+    first, second = parts.get(plain.__name__, 0.0), parts.get(product.__name__, 0.0)
+    return first / (first + second) if first + second else None
+
+
+def _row(label: str, shares: Sequence[float], slower: Sequence[float] | None) -> dict[str, Any]:
+    each = Conditions(sample=Sample.PROCESSES)
+    part = Conditions(sample=Sample.PROCESSES, part_of="the time of both parts")
+    return {
+        "label": label,
+        "share": Measurement(f"share by {label}", tuple(shares), "%", part),
+        "slower": Measurement(f"time with {label} over time alone", tuple(slower), "", each) if slower else None,
+    }
