@@ -23,12 +23,9 @@ def test_chains_are_followed_side_by_side() -> None:
     assert np.array_equal(places, truth)
 
 
-def test_numbers_are_overwritten_updated_and_counted() -> None:
+def test_numbers_are_overwritten_and_updated() -> None:
     numbers = np.arange(5, dtype=np.float32)
     walks.update(numbers, np.float32(2))
     assert np.array_equal(numbers, np.arange(2, 7))
     walks.overwrite(numbers, np.float32(3))
     assert np.array_equal(numbers, np.full(5, 3))
-    counters = np.zeros(4, np.int64)
-    walks.count_up(counters, 10)
-    assert counters.tolist() == [3, 3, 2, 2]

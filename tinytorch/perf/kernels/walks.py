@@ -41,10 +41,3 @@ def update(numbers: Any, value: Any) -> None:
     """Add ``value`` to each number: read it and write it."""
     for at in range(numbers.size):
         numbers[at] += value
-
-
-@kernel
-def count_up(counters: Any, times: int) -> None:
-    """Add one to each of a few counters in turn, ``times`` times in all."""
-    for time in range(times):
-        counters[time % counters.size] += 1
