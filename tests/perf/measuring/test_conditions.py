@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from scripts import write_schemas
-from tinytorch.chapters.benchmarking.bottlenecks import Forecast
-from tinytorch.chapters.benchmarking.variants import gains, kept_of_product
 from tinytorch.chapters.compression.speed import time_break_even
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import rows_at_twice
@@ -34,7 +32,6 @@ from tinytorch.perf.measuring.conditions import (
 from tinytorch.perf.measuring.judge import had_less_than_a_core, why_incomparable
 from tinytorch.perf.measuring.measurement import Seconds
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
-from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.report.records import measurement_from_record, number_body
 
@@ -89,10 +86,6 @@ TWO: dict[str, Callable[[Measurement, Measurement], Any]] = {
     # A gain near 1 would hide the share's spread.
     "Amdahl's law": lambda one, other: predicted_speedup(part_of_all(one), other.scaled(5.0), "law"),
     "line through messages": lambda one, other: fit({8: one, 1000: other.scaled(1.5), 2000: one.scaled(2.0)}).alpha,
-    "gain over the product of gains": lambda one, other: kept_of_product(
-        gains({each.name: each for each in (one, other)}, one.name), (other.name,), other.name
-    ),
-    "forecast": lambda one, other: as_measurement(Forecast((10, 5), one, (one.scaled(0.5), other)).predicted),
     "where times double": lambda one, other: rows_at_twice({1: one, 2: other.scaled(9.0)}),
     "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),
 }
@@ -110,7 +103,7 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
 }
 #: Made of ratios, of which what hits both sides alike drops out, or of the side that differs most.
 OF_RATIOS = {
-    *("ratio", "difference", "forecast", "break-even", "gain over the product of gains", "serial share"),
+    *("ratio", "difference", "break-even", "serial share"),
     "where times double",
 }
 each_operation = pytest.mark.parametrize(
