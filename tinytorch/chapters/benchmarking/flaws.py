@@ -119,19 +119,18 @@ def best_of_n() -> Flaw:
 
 def busy_neighbours(times: int = 6) -> Flaw:
     """A product while other programs keep every core busy, and again when they have gone; fairly, they stay."""
-    # Two for each core, so that the product's is shared whatever core the system moves it to.
-    product, count, flawed = _product(), 2 * len(usable_cores()), []
+    product, flawed = _product(), []
 
     def products() -> None:
         for _ in range(_LONG):
             product()
 
     for _ in range(times):
-        with neighbours(count):
+        with neighbours():
             before = _median(products)
         flawed.append(before / _median(products))
     # Many pairs, as a neighbour's turn falls into one sample and not into the next.
-    with blas_threads(1), neighbours(count):
+    with blas_threads(1), neighbours():
         return _flaw("busy neighbours of the baseline", flawed, product, pairs=4 * _PAIRS)
 
 

@@ -81,7 +81,7 @@ def under_load(model: GPT, closed: str, opened: str) -> dict[str, Loop]:
     prompts = datasets.sorting().test_inputs[:_BATCH, : datasets.SORT_LENGTH + 1]
     cores = len(usable_cores())
     found: dict[str, list[list[Moments]]] = {closed: [], opened: []}
-    with empty_cache(model, _BATCH) as cache, no_grad(), neighbours(FOR_EACH_CORE * cores) as others:
+    with empty_cache(model, _BATCH) as cache, no_grad(), neighbours() as others:
 
         def answer() -> list[float]:
             cache.reset()
