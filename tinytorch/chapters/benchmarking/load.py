@@ -1,71 +1,71 @@
 """Load: the same slow stretch, as a client sees it that waits for each answer, and as requests do that do not wait."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tinytorch import datasets
-from tinytorch.chapters.noise.order import FOR_EACH_CORE, neighbours
+from tinytorch.chapters.noise.order import neighbours, within
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.measuring import Measurement, Modelled, difference, own_loop
+from tinytorch.perf.measuring import Measurement, Modelled, own_loop
 from tinytorch.perf.measuring.conditions import Conditions, Sample, new_turns
 from tinytorch.perf.memoization import empty_cache
 
 #: Sequences that one request holds; series of either loop; and the quiet answers that one of them has time for.
-_BATCH, _SERIES, _ANSWERS = 16, 12, 30
+_BATCH, _SERIES, _ANSWERS = 16, 10, 30
 #: Share of its time for which requests that arrive keep a quiet server busy.
 _LOAD = 0.6
 #: When in a series the neighbours run, and from what multiple of a quiet answer on one is late.
 _FROM, _UNTIL, _LATE = 0.2, 0.6, 2.0
 
-#: The moments of a request: when it arrived, and when each token was there.
-Moments = Sequence[float]
 #: When a request arrives: by the start of the series, the last answer, and the number of the request.
 Arrival = Callable[[float, float, int], float]
 
 
 @dataclass(frozen=True)
-class Loop:
-    """What requests met, a sample from each series.
+class Loops:
+    """What requests met in either loop, a sample from each pair of series.
 
     Attributes:
-        name: how they were sent.
-        first: median seconds to the first token.
-        between: median seconds from one token to the next.
-        late: share of requests that took more than twice as long as a quiet one.
-        predicted: the same, where neighbours leave the server its fair share of the cores.
+        slow: how many times as long an answer takes in the slow stretch.
+        closed, opened: share of requests that took more than twice as long as a quiet one.
+        closed_by_formula, opened_by_formula: the same, by how slow the stretch was.
+        hidden: by how many points the share is larger in the open loop.
+        missed: by how many more than the formulas say.
     """
 
-    name: str
-    first: Measurement
-    between: Measurement
-    late: Measurement
-    predicted: Modelled
+    slow: Measurement
+    closed: Measurement
+    opened: Measurement
+    closed_by_formula: Modelled
+    opened_by_formula: Modelled
+    hidden: Measurement
+    missed: Measurement
 
 
 def requests(
-    answer: Callable[[], list[float]], seconds: float, arrival: Arrival, beside: Callable[[float], None]
-) -> list[list[float]]:
-    """Return the moments of all requests that arrive within so many seconds."""
+    answer: Callable[[], None], seconds: float, arrival: Arrival, beside: Callable[[float], None]
+) -> np.ndarray:
+    """Return when each request that arrives within so many seconds arrived, was begun and was answered."""
     start = now = time.perf_counter()
-    done: list[list[float]] = []
+    done: list[tuple[float, float, float]] = []
     while (arrived := arrival(start, now, len(done))) < start + seconds:
         while time.perf_counter() < arrived:
             pass
-        beside((time.perf_counter() - start) / seconds)
-        moments = answer()
-        now = moments[-1]
-        done.append([arrived, *moments])
-    return done
+        begun = time.perf_counter()
+        beside((begun - start) / seconds)
+        answer()
+        now = time.perf_counter()
+        done.append((arrived - start, begun - start, now - start))
+    return np.array(done)
 
 
-def after_the_last() -> Arrival:
-    """Return when requests arrive in a closed loop."""
-    return lambda _start, last, _number: last
+def after_the_last(_start: float, last: float, _number: int) -> float:
+    """Return when a request arrives in a closed loop."""
+    return last
 
 
 def each(seconds: float) -> Arrival:
@@ -73,92 +73,79 @@ def each(seconds: float) -> Arrival:
     return lambda start, _last, number: start + seconds * number
 
 
-def under_load(model: GPT, closed: str, opened: str) -> dict[str, Loop]:
-    """Return what two loops of requests to the zoo's GPT find, by name, while neighbours come and go in either.
-
-    The loop ``closed`` waits for each answer; the requests of the one ``opened`` arrive at even distances.
-    """
-    prompts = datasets.sorting().test_inputs[:_BATCH, : datasets.SORT_LENGTH + 1]
-    cores = len(usable_cores())
-    found: dict[str, list[list[Moments]]] = {closed: [], opened: []}
-    with empty_cache(model, _BATCH) as cache, no_grad(), neighbours() as others:
-
-        def answer() -> list[float]:
-            cache.reset()
-            tokens, moments = prompts, []
-            for _ in range(datasets.SORT_LENGTH):
-                tokens = model(tokens, last=True).data[:, -1].argmax(axis=-1)[:, None]
-                moments.append(time.perf_counter())
-            return moments
-
-        def beside(part: float) -> None:
-            others.run(_FROM <= part < _UNTIL)
-
-        others.run(False)
-        quiet = _quiet(answer)
-        with own_loop(warmup_runs=_ANSWERS) as loop:
-            for _ in range(_SERIES):
-                for name, arrival in ((closed, after_the_last()), (opened, each(quiet / _LOAD))):
-                    found[name].append(list(requests(answer, _ANSWERS * quiet, arrival, beside)))
-                    others.run(False)
-    # That neighbours took its core is the experiment here, and no disturbance of it.
-    conditions = replace(loop.conditions, cpu_per_wall=None, sample=Sample.TRIALS)
-    slow = (FOR_EACH_CORE * cores + 1) / cores
-    shares = {closed: _late_in_a_closed_loop(slow), opened: _late_in_an_open_loop(slow)}
-    return _loops(found, quiet, shares, conditions)
-
-
-def _quiet(answer: Callable[[], list[float]]) -> float:
-    """Return the median seconds of an answer while nothing is beside it."""
-    taken = []
-    for _ in range(_ANSWERS):
-        start = time.perf_counter()
-        taken.append(answer()[-1] - start)
-    return float(np.median(taken))
-
-
-def _late_in_a_closed_loop(slow: float) -> float:
+def late_in_a_closed_loop(slow: float) -> float:
     """Return the share of answers that are given while each takes ``slow`` times as long."""
     during = (_UNTIL - _FROM) / slow
     return during / (during + 1 - (_UNTIL - _FROM))
 
 
-def _late_in_an_open_loop(slow: float) -> float:
+def late_in_an_open_loop(slow: float) -> float:
     """Return the share of arrivals from when the queue begins to grow until it is empty again."""
     return min(1 - _FROM, (_UNTIL - _FROM) * (1 - 1 / slow) / (1 - _LOAD))
 
 
-def _loops(
-    found: Mapping[str, Sequence[Sequence[Moments]]], quiet: float, shares: Mapping[str, float], conditions: Conditions
-) -> dict[str, Loop]:
-    """Return what the moments of each loop's series come to."""
-    turns, made = new_turns(), {}
-    for name, series in found.items():
-        others = tuple(other for other in found if other != name)
-        known = replace(conditions, interleaved_with=others, turns=turns)
-        taken = [np.array(each) for each in series]
+def under_load(model: GPT) -> Loops:
+    """Return what two loops of requests to the zoo's GPT find while neighbours come and go in either."""
+    prompts = datasets.sorting().test_inputs[:_BATCH, : datasets.SORT_LENGTH + 1]
+    pairs: list[tuple[np.ndarray, np.ndarray]] = []
+    with empty_cache(model, _BATCH) as cache, no_grad(), neighbours() as others:
 
-        def of(
-            what: str,
-            number: Callable[[np.ndarray], float],
-            unit: str = "s",
-            taken: list[np.ndarray] = taken,
-            name: str = name,
-            known: Conditions = known,
-        ) -> Measurement:
-            return Measurement(f"{what}, {name}", tuple(float(number(each)) for each in taken), unit, known)
+        def answer() -> None:
+            cache.reset()
+            tokens = prompts
+            for _ in range(datasets.SORT_LENGTH):
+                tokens = model(tokens, last=True).data[:, -1].argmax(axis=-1)[:, None]
 
-        made[name] = Loop(
-            name,
-            of("time to the first token", lambda each: np.median(each[:, 1] - each[:, 0])),
-            of("time between tokens", lambda each: np.median(np.diff(each[:, 1:]).mean(axis=1))),
-            of("late requests", lambda each: np.mean(each[:, -1] - each[:, 0] > _LATE * quiet), "%"),
-            Modelled(shares[name], "%", f"late requests, {name}", "fair shares of the cores"),
-        )
-    return made
+        def series(arrival: Arrival, seconds: float) -> np.ndarray:
+            done = requests(answer, seconds, arrival, lambda part: others.run(_FROM <= part < _UNTIL))
+            others.run(False)
+            return done
+
+        others.run(False)
+        quiet = _quiet(answer)
+        with own_loop(warmup_runs=_ANSWERS) as loop:
+            for _ in within(10.0, _SERIES, fewest=2):
+                closed, opened = (series(way, _ANSWERS * quiet) for way in (after_the_last, each(quiet / _LOAD)))
+                pairs.append((closed, opened))
+    # That neighbours took its core is the experiment here, and no disturbance of it.
+    return met(pairs, quiet, replace(loop.conditions, cpu_per_wall=None))
 
 
-def hidden(loops: Mapping[str, Loop], closed: str, opened: str) -> Measurement:
-    """Return by how many points the share of late requests is larger in the open loop."""
-    more = difference(loops[opened].late, loops[closed].late, "share of late requests, open loop less closed loop")
-    return replace(more, unit="points")
+def _quiet(answer: Callable[[], None]) -> float:
+    """Return the median seconds of an answer while nothing is beside it."""
+    taken = []
+    for _ in range(_ANSWERS):
+        start = time.perf_counter()
+        answer()
+        taken.append(time.perf_counter() - start)
+    return float(np.median(taken))
+
+
+def met(pairs: list[tuple[np.ndarray, np.ndarray]], quiet: float, conditions: Conditions) -> Loops:
+    """Return what the requests of each pair of series, of a closed loop and an open one, come to."""
+    trials = replace(conditions, sample=Sample.TRIALS, turns=new_turns())
+
+    def of(what: str, numbers: list[float], unit: str = "%") -> Measurement:
+        return Measurement(what, tuple(numbers), unit, trials)
+
+    def late(done: np.ndarray) -> float:
+        return float(np.mean(done[:, 2] - done[:, 0] > _LATE * quiet))
+
+    def slowdown(done: np.ndarray) -> float:
+        during = (done[:, 1] >= _FROM * _ANSWERS * quiet) & (done[:, 1] < _UNTIL * _ANSWERS * quiet)
+        return float(np.median((done[:, 2] - done[:, 1])[during])) / quiet
+
+    slow = [slowdown(closed) for closed, _ in pairs]
+    closed, opened = ([late(pair[at]) for pair in pairs] for at in (0, 1))
+    law_closed, law_opened = [late_in_a_closed_loop(one) for one in slow], [late_in_an_open_loop(one) for one in slow]
+    hidden = np.subtract(opened, closed)
+    by = "how slow the stretch was"
+    return Loops(
+        of("an answer in the slow stretch over a quiet one", slow, ""),
+        of("late requests, closed loop", closed),
+        of("late requests, open loop", opened),
+        Modelled.by(by, of("late requests by the formula, closed loop", law_closed)),
+        Modelled.by(by, of("late requests by the formula, open loop", law_opened)),
+        of("late requests, open loop less closed loop", hidden.tolist(), "points"),
+        of("the same beyond the formulas", (hidden - np.subtract(law_opened, law_closed)).tolist(), "points"),
+    )
