@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from scripts import write_schemas
+from tinytorch.chapters.benchmarking.studies import by_round
 from tinytorch.chapters.compression.speed import time_break_even
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import rows_at_twice
@@ -86,6 +87,7 @@ TWO: dict[str, Callable[[Measurement, Measurement], Any]] = {
     # A gain near 1 would hide the share's spread.
     "Amdahl's law": lambda one, other: predicted_speedup(part_of_all(one), other.scaled(5.0), "law"),
     "line through messages": lambda one, other: fit({8: one, 1000: other.scaled(1.5), 2000: one.scaled(2.0)}).alpha,
+    "ratio of a round": lambda one, other: by_round("made", lambda first, second: first / second, one, other),
     "where times double": lambda one, other: rows_at_twice({1: one, 2: other.scaled(9.0)}),
     "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),
 }
@@ -103,7 +105,7 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
 }
 #: Made of ratios, of which what hits both sides alike drops out, or of the side that differs most.
 OF_RATIOS = {
-    *("ratio", "difference", "break-even", "serial share"),
+    *("ratio", "difference", "ratio of a round", "break-even", "serial share"),
     "where times double",
 }
 each_operation = pytest.mark.parametrize(
