@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,23 +61,14 @@ class _FromCodes:
         return found
 
 
-@dataclass(frozen=True)
-class Cached:
-    """Keys alone or values alone in so many bits: errors of the outputs by who shares a scale."""
-
-    what: str
-    bits: int
-    token: Counted
-    channel: Counted
-
-
 def keys_and_values(
-    gpt: Any, keys: str, stretched: str, values: str, bits: Sequence[int], outlier: float, examples: int = 128
-) -> dict[tuple[str, int], Cached]:
-    """Return what codes of keys alone and of values alone do to the outputs of the zoo's GPT, by what and bits.
+    gpt: Any, cases: Sequence[tuple[str, int]], outlier: float, examples: int = 128
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """Return the errors of the outputs of the zoo's GPT with its keys or its values in codes, by the case.
 
-    They are called ``keys`` and ``values``; ``stretched`` keys have a channel that is ``outlier`` times as large, which
-    changes no output. Outputs are those of so many test ``examples``.
+    A case is "keys", "keys, an outlier planted" or "values", and the bits. Planted keys have a channel that is
+    ``outlier`` times as large, which changes no output. Errors are those with a scale for each ``token`` and for each
+    ``channel``, of so many test ``examples``.
     """
     tokens = models.entry("gpt").data().test_inputs[:examples]
     heads = gpt.blocks[0].attention.num_heads
@@ -93,21 +83,20 @@ def keys_and_values(
 
     truth = outputs()
     ways: dict[str, Callable[[Rounding], Array]] = {
-        keys: lambda rounding: outputs(rounding),
-        stretched: lambda rounding: outputs(rounding, times=outlier),
-        values: lambda rounding: outputs(of_values=rounding),
+        "keys": lambda rounding: outputs(rounding),
+        "keys, an outlier planted": lambda rounding: outputs(rounding, times=outlier),
+        "values": lambda rounding: outputs(of_values=rounding),
     }
 
     def error(what: str, rounding: Rounding, name: str) -> Counted:
         return Counted(relative_error(truth, ways[what](rounding)), "%", f"error of the outputs, {what}, {name}")
 
     return {
-        (what, width): Cached(
-            what,
-            width,
-            error(what, for_each_token(width, heads), f"{width} bits, a scale for each token"),
-            error(what, for_each_channel(width), f"{width} bits, a scale for each channel"),
-        )
-        for what in ways
-        for width in bits
+        (what, bits): {
+            "what": what,
+            "bits": bits,
+            "token": error(what, for_each_token(bits, heads), f"{bits} bits, a scale for each token"),
+            "channel": error(what, for_each_channel(bits), f"{bits} bits, a scale for each channel"),
+        }
+        for what, bits in cases
     }

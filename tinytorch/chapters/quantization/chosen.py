@@ -1,8 +1,7 @@
 """Smaller errors with the same bits: codes chosen by what they do, scales moved, and floating formats of few bits."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,20 +55,11 @@ class _Inputs(Observer):
             self.found[call.path] = np.array(inputs[0].reshape(-1, inputs[0].shape[-1]))
 
 
-@dataclass(frozen=True)
-class Bits:
-    """Errors of a model's outputs with weights of so many bits: each rounded, and chosen for the product."""
+def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, dict[str, Any]]:
+    """Return the errors of the outputs of the zoo's GPT for so many test examples with few bits in all linear layers.
 
-    bits: int
-    rounded: Counted
-    chosen: Counted
-    over: Counted
-
-
-def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, Bits]:
-    """Return what few bits in all linear layers of the zoo's GPT do to its outputs for so many test examples.
-
-    Codes are chosen on what comes into each layer of the float model from as many training examples.
+    By bits, of codes that are each ``rounded``, and of codes that are ``chosen`` for the product, on what comes into
+    each layer of the float model from as many training examples.
     """
     collector = _Inputs()
     with no_grad(), observed_by(collector):
@@ -78,26 +68,17 @@ def of_gpt(model: Module, bits: tuple[int, ...], examples: int) -> dict[int, Bit
 
     def error(width: int, how: str) -> Counted:
         version = deepcopy(model)
-        for path, layer in _linear_layers(version):
-            weight = layer.weight.data
-            weight[...] = (
-                compensated(weight, width, collector.found[path]) if how == "chosen" else rounded(weight, width)
-            )
+        for path, layer in version.named_modules():
+            if isinstance(layer, Linear):
+                weight = layer.weight.data
+                chosen = (
+                    compensated(weight, width, collector.found[path]) if how == "chosen" else rounded(weight, width)
+                )
+                weight[...] = chosen
         error = relative_error(truth, outputs(version, "gpt", examples))
         return Counted(error, "%", f"error of the outputs, {width} bits, {how}")
 
-    found = {}
-    for each in bits:
-        plain, chosen = error(each, "rounded"), error(each, "chosen")
-        over = Counted(plain.value / chosen.value, "", f"error of rounded over chosen codes, {each} bits")
-        found[each] = Bits(each, plain, chosen, over)
-    return found
-
-
-def _linear_layers(model: Module) -> Iterator[tuple[str, Linear]]:
-    for path, module in model.named_modules():
-        if isinstance(module, Linear):
-            yield path, module
+    return {each: {"bits": each, "rounded": error(each, "rounded"), "chosen": error(each, "chosen")} for each in bits}
 
 
 def rows_with_outliers(rows: int, width: int, columns: int, times: float, seed: int) -> Array:
@@ -138,21 +119,11 @@ def protecting(inputs: Array, weight: Array, bits: int) -> Array:
     return min(scales, key=error)
 
 
-@dataclass(frozen=True)
-class Remedy:
-    """A way to round a layer: what is in codes, how, and the error of its outputs on inputs that it has not seen."""
+def remedies(width: int = 768, columns: int = 6, times: float = 20.0) -> dict[str, Counted]:
+    """Return the error of the outputs of a made layer of GPT-2's shape, d to 4d, with outliers in its inputs.
 
-    codes: str
-    how: str
-    error: Counted
-
-
-def remedies(
-    labels: Mapping[str, tuple[str, str]], width: int = 768, columns: int = 6, times: float = 20.0
-) -> dict[str, Remedy]:
-    """Return what each way does to a made layer of GPT-2's shape, d to 4d, with outliers planted in its inputs.
-
-    By "inputs", "moved", "weights" and "salient" the ``labels`` say what is in codes, and how.
+    Its outputs are those of inputs that were not seen when scales were chosen. It has "inputs" and weights in eight
+    bits, then with scales "moved", and the "weights" alone in four bits, then with scales moved for the "salient" ones.
     """
     seen, unseen = (rows_with_outliers(1024, width, columns, times, seed) for seed in (1, 2))
     weight = (0.02 * np.random.default_rng(0).standard_normal((width, 4 * width))).astype(np.float32)
@@ -165,8 +136,7 @@ def remedies(
         "salient": (unseen / salient.T) @ grouped(weight * salient, 4),
     }
     return {
-        key: Remedy(*labels[key], Counted(relative_error(truth, each), "%", f"error of the outputs, {key}"))
-        for key, each in found.items()
+        key: Counted(relative_error(truth, each), "%", f"error of the outputs, {key}") for key, each in found.items()
     }
 
 
@@ -213,15 +183,6 @@ def int4(numbers: Array) -> Array:
     return (np.clip(np.round(blocks / step), -7, 7) * step).reshape(numbers.shape)
 
 
-@dataclass(frozen=True)
-class Format:
-    """A format of few bits: bits a number with its share of the scales, and signal to noise of two kinds of numbers."""
-
-    bits: Counted
-    normal: Counted
-    rest: Counted
-
-
 #: Each format: how it rounds, and its bits a number.
 _FORMATS: dict[str, tuple[Callable[[Array], Array], float]] = {
     "INT8, one scale": (eight_bits, 8.0),
@@ -232,19 +193,22 @@ _FORMATS: dict[str, tuple[Callable[[Array], Array], float]] = {
 }
 
 
-def formats(count: int, outlier: float) -> dict[str, Format]:
-    """Return signal to noise of so many normal numbers in each format, and of all others when one is an outlier."""
+def formats(count: int, outlier: float) -> dict[str, dict[str, Counted]]:
+    """Return the bits a number of each format and two signals to noise: of normal numbers, and with an outlier.
+
+    ``normal`` is that of so many numbers, ``rest`` that of all others when one of them is the outlier.
+    """
     normal, stretched = (normals_with_outlier(count, large) for large in (0.0, outlier))
     others = stretched != outlier
 
-    def signal(form: Callable[[Array], Array], numbers: Array, which: Array, what: str) -> Counted:
-        return Counted(decibels(numbers[which], form(numbers)[which]), "dB", f"signal to noise, {what}")
+    def signal(form: Callable[[Array], Array], numbers: Array, what: str) -> Counted:
+        return Counted(decibels(numbers[others], form(numbers)[others]), "dB", f"signal to noise, {what}")
 
     return {
-        name: Format(
-            Counted(bits, "bit", f"bits a number, {name}"),
-            signal(form, normal, others, f"normal numbers in {name}"),
-            signal(form, stretched, others, f"all but the outlier in {name}"),
-        )
+        name: {
+            "bits": Counted(bits, "bit", f"bits a number, {name}"),
+            "normal": signal(form, normal, f"normal numbers in {name}"),
+            "rest": signal(form, stretched, f"all but the outlier in {name}"),
+        }
         for name, (form, bits) in _FORMATS.items()
     }

@@ -1,9 +1,9 @@
-"""Codes of the page on quantization: the ruler, exact products of integers, and what one outlier does to the rest."""
+"""Codes of the page on quantization: errors by the formula and as found, exact products, and what one outlier does."""
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import count
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from tinytorch.perf.quantization.observers import RangeObserver
 
 #: What predicts an error of rounding.
 _EVEN_ERRORS = "errors that lie anywhere within half a step"
+Row = dict[str, Any]
 
 
 def predicted_decibels(numbers: Array, steps: Array | float) -> float:
@@ -35,73 +36,20 @@ def _by_formula(value: float, what: str = "signal to noise", unit: str = "dB") -
     return Modelled(value, unit, what, _EVEN_ERRORS)
 
 
-@dataclass(frozen=True)
-class Code:
-    """A number, its code, and what the code stands for."""
+def signal_by_bits(found: Mapping[int, float]) -> dict[int, Row]:
+    """Return the decibels that evenly spread numbers keep, ``found``, by bits, beside those of the formula.
 
-    number: Counted
-    code: int
-    back: Counted
-    error: Counted
-
-
-def codes_of(x: Tensor, q: Tensor, scale: float, back: Tensor) -> tuple[list[Code], Counted, Counted]:
-    """Return numbers ``x`` with their codes ``q``, half of the step between these, and the numbers' largest error."""
-    errors = np.abs(back.data - x.data)
-    numbers = [
-        Code(
-            Counted(number, "1", "a number"),
-            int(code),
-            Counted(stands_for, "1", "what its code stands for"),
-            Counted(error, "1", "difference of the two"),
-        )
-        for number, code, stands_for, error in zip(x.data, q.data, back.data, errors, strict=True)
-    ]
-    half = Counted(scale / 2, "1", "half of the scale")
-    return numbers, half, Counted(errors.max(), "1", "largest error of the numbers")
-
-
-@dataclass(frozen=True)
-class Signal:
-    """Signal to noise of numbers that were rounded to so many bits, by the formula and as found."""
-
-    bits: int
-    codes: int
-    predicted: Modelled
-    found: Counted
-
-
-def signal_by_bits(found: Mapping[int, float]) -> dict[int, Signal]:
-    """Return the decibels that evenly spread numbers keep, by bits, beside the formula's.
-
-    Predicted is what errors spread evenly over a step leave of such numbers: (2**bits - 1)² times their square.
+    Errors that are spread evenly over a step leave such numbers (2**bits - 1)² times their own mean square.
     """
     return {
-        bits: Signal(bits, 2**bits, _by_formula(20 * math.log10(2**bits - 1)), Counted(each, "dB", "signal to noise"))
+        bits: {
+            "bits": bits,
+            "codes": 2**bits,
+            "predicted": _by_formula(20 * math.log10(2**bits - 1)),
+            "found": Counted(each, "dB", f"signal to noise with {bits} bits"),
+        }
         for bits, each in found.items()
     }
-
-
-@dataclass(frozen=True)
-class Outlier:
-    """The range and step of an observer, signal to noise of all but one outlier, and what that became."""
-
-    high: Counted
-    step: Counted
-    predicted: Modelled
-    rest: Counted
-    became: Counted
-
-
-@dataclass(frozen=True)
-class Observed:
-    """Observers on the same numbers, by name, and which of them leave the rest the most signal and the least."""
-
-    by_name: Mapping[str, Outlier]
-    best: str
-    most: Counted
-    worst: str
-    least: Counted
 
 
 def normals_with_outlier(count: int, outlier: float) -> Array:
@@ -111,113 +59,85 @@ def normals_with_outlier(count: int, outlier: float) -> Array:
     return numbers
 
 
-def by_observer(
-    numbers: Array, observers: Mapping[str, Callable[[Scheme], RangeObserver]], bits: int = 8, batches: int = 10
-) -> Observed:
-    """Return what each observer, shown ``numbers`` in so many batches, does to the largest and to the rest.
+def by_observer(numbers: Array, observers: Mapping[str, Callable[[Scheme], RangeObserver]]) -> dict[str, Row]:
+    """Return what the range of each observer, shown ``numbers`` in ten batches, does to the largest and to the rest.
 
-    Codes are affine, one scale for all.
+    Codes are affine, of eight bits, with one scale for all numbers. By name: the ``step``, the signal to noise of the
+    rest, ``predicted`` and found (``rest``), and what the largest number ``became``.
     """
-    scheme = Scheme(bits, symmetric=False)
+    scheme = Scheme(8, symmetric=False)
     largest = int(np.argmax(np.abs(numbers)))
     rest = np.arange(len(numbers)) != largest
     found = {}
     for name, make in observers.items():
         observer = make(scheme)
-        for batch in np.array_split(numbers, batches):
+        for batch in np.array_split(numbers, 10):
             observer.observe(batch)
         scale, zero_point = observer.parameters()
         back = decode(encode(numbers, scale, zero_point, scheme), scale, zero_point)
-        found[name] = Outlier(
-            Counted(float(observer.range()[1]), "1", "largest number of the range"),
-            Counted(float(scale), "1", "step of the codes"),
-            _by_formula(predicted_decibels(numbers[rest], float(scale))),
-            Counted(decibels(numbers[rest], back[rest]), "dB", f"signal to noise of the rest, {name}"),
-            Counted(float(back[largest]), "1", "what the outlier became"),
-        )
-    worst, *_, best = sorted(found, key=lambda name: found[name].rest.value)
-    return Observed(found, best, found[best].rest, worst, found[worst].rest)
+        found[name] = {
+            "step": Counted(float(scale), "1", "step of the codes"),
+            "predicted": _by_formula(predicted_decibels(numbers[rest], float(scale))),
+            "rest": Counted(decibels(numbers[rest], back[rest]), "dB", f"signal to noise of the rest, {name}"),
+            "became": Counted(float(back[largest]), "1", "what the outlier became"),
+        }
+    return found
 
 
-@dataclass(frozen=True)
-class Shared:
-    """A matrix with one outlier: numbers that share its step, signal to noise of the rest, and bits of a number."""
+def confined(weight: Array, per: Granularity) -> Row:
+    """Return what the largest number of a matrix does to the others in eight symmetric bits.
 
-    reached: Counted
-    predicted: Modelled
-    rest: Counted
-    bits: Counted
-
-
-def confined(weight: Array, per: Granularity) -> Shared:
-    """Return what the largest number of a matrix does to the others in eight symmetric bits."""
+    That is the share of numbers that it has ``reached``, with which it shares a step, the signal to noise of the
+    others, ``predicted`` and found (``rest``), and the ``bits`` of a number with its share of the scales.
+    """
     scheme = Scheme(8, per=per)
     made = quantize(weight, scheme)
     steps = np.broadcast_to(spread(made.scale, made.zero_point, weight.shape, scheme)[0], weight.shape)
     largest = np.unravel_index(np.argmax(np.abs(weight)), weight.shape)
     rest = np.ones(weight.shape, bool)
     rest[largest] = False
-    return Shared(
-        Counted(float((steps == steps[largest]).mean()), "%", "numbers that share the outlier's step"),
-        _by_formula(predicted_decibels(weight[rest], steps[rest])),
-        Counted(decibels(weight[rest], made.dequantize()[rest]), "dB", "signal to noise"),
-        Counted(8 * made.nbytes / weight.size, "1", "bits of a number, scales included"),
-    )
+    return {
+        "reached": Counted(float((steps == steps[largest]).mean()), "%", "numbers that share the outlier's step"),
+        "predicted": _by_formula(predicted_decibels(weight[rest], steps[rest])),
+        "rest": Counted(decibels(weight[rest], made.dequantize()[rest]), "dB", "signal to noise"),
+        "bits": Counted(8 * made.nbytes / weight.size, "1", "bits of a number, scales included"),
+    }
 
 
-@dataclass(frozen=True)
-class IntegerProduct:
-    """A product of codes, held against the exact one and against that of the floats; ``wrapped`` are in eight bits."""
+def check_product(x: Array, weight: Array, a: Quantized, b: Quantized, sums: Array) -> Row:
+    """Return how far ``sums``, the integer product of the codes, are from the exact one and from the float product.
 
-    sums: Counted
-    inexact: Counted
-    error: Counted
-    predicted: Modelled
-    wrapped: Counted
-
-
-def check_product(x: Array, weight: Array, a: Quantized, b: Quantized, sums: Array) -> IntegerProduct:
-    """Return how far ``sums``, the integer product of the codes, are from the exact one and from the float product."""
+    That is the number of ``sums``, those that are ``inexact``, the ``error`` of the rescaled product with what is
+    ``predicted`` of it, and the share of sums that would be ``wrapped`` in eight bits and ``clipped`` in pairs of
+    16 bits.
+    """
     exact = a.codes.astype(np.int64) @ b.codes.astype(np.int64)
     noise = [10 ** (-predicted_decibels(x.dequantize(), x.scale) / 10) for x in (a, b)]
     what = "relative error of the product of codes, rescaled"
-    return IntegerProduct(
-        Counted(sums.size, "1", "sums of the product"),
-        Counted(int((sums != exact).sum()), "1", "integer sums that differ from the product in 64 bits"),
-        Counted(relative_error(x @ weight, sums * a.scale * b.scale), "%", what),
-        _by_formula(math.sqrt(sum(noise)), f"{what}, where errors add in squares", "%"),
-        Counted(
-            float(((a.codes @ b.codes) != exact).mean()),
-            "%",
-            "elements that NumPy's product of int8 matrices gets wrong, because its sums are int8, too",
+    wrapped = (a.codes @ b.codes) != exact
+    return {
+        "sums": Counted(sums.size, "1", "sums of the product"),
+        "inexact": Counted(int((sums != exact).sum()), "1", "integer sums that differ from the product in 64 bits"),
+        "error": Counted(relative_error(x @ weight, sums * a.scale * b.scale), "%", what),
+        "predicted": _by_formula(math.sqrt(sum(noise)), f"{what}, where errors add in squares", "%"),
+        "wrapped": Counted(
+            float(wrapped.mean()), "%", "sums that NumPy's product of int8 matrices, in int8, gets wrong"
         ),
-    )
+        "clipped": Counted(clipped_share(a, b), "%", "sums in which two neighbouring products do not fit 16 bits"),
+    }
 
 
-@dataclass(frozen=True)
-class Shifted:
-    """The product with unsigned codes of one side: wrong sums after the correction, and by sums of 16 bits.
+def clipped_share(a: Quantized, b: Quantized) -> float:
+    """Return the share of sums that an instruction gets wrong which adds each two products in 16 bits.
 
-    ``saturated`` is the share of the sums that an instruction gets wrong which adds each two products in 16 bits.
+    It multiplies unsigned by signed bytes, so the codes of ``a`` are taken 128 higher.
     """
-
-    inexact: Counted
-    saturated: Counted
-
-
-def check_unsigned(a: Quantized, b: Quantized) -> Shifted:
-    """Return how far the product is right if the codes of ``a`` are stored 128 higher, as unsigned bytes."""
     left, right = a.codes.astype(np.int32) + 128, b.codes.astype(np.int32)
-    exact = a.codes.astype(np.int64) @ b.codes.astype(np.int64)
-    corrected = left.astype(np.int64) @ right - 128 * right.sum(axis=0)
-    beyond = np.zeros(exact.shape, bool)
-    for at in range(0, len(right), 2):  # each two neighbouring products, as the instruction adds them
+    beyond = np.zeros((len(left), right.shape[1]), bool)
+    for at in range(0, len(right), 2):
         pair = left[:, at, None] * right[at] + left[:, at + 1, None] * right[at + 1]
         beyond |= np.abs(pair + 0.5) > 2**15
-    return Shifted(
-        Counted(int((corrected != exact).sum()), "1", "sums of unsigned times signed codes, corrected, that are wrong"),
-        Counted(float(beyond.mean()), "%", "sums in which two neighbouring products do not fit 16 bits"),
-    )
+    return float(beyond.mean())
 
 
 def bytes_of(weights: int) -> tuple[Modelled, Modelled, Modelled]:
