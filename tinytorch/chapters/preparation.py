@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 #: The zoo, the longest training first.
 _MODELS = ("gpt", "cnn", "mlp")
-#: Passes and examples with which the page on quantization trains each model on, rounded.
-_ROUNDED = {"gpt": (1, 12_800), "cnn": (4, 1_437), "mlp": (8, 7_000)}
+#: Examples with which the page on quantization trains the GPT on, once over, rounded and in float.
+_EXAMPLES = 12_800
 #: Seeds of the MLPs whose accuracies give an interval.
 _SEEDS = range(7)
 #: Seconds of a core that training each model of the zoo takes, rounded.
@@ -91,20 +91,20 @@ def _train_variant(name: str, variant: str) -> object:
     return trained_variant(name, variant)
 
 
-def _train_rounded(name: str, epochs: int, examples: int) -> object:
+def _train_rounded() -> object:
     from tinytorch.chapters.quantization.retrained import retrained
     from tinytorch.perf.quantization import Plan, Scheme
 
     two_bits = Plan("weight-only", Scheme(2, per="channel"), ranges="mse")
-    return retrained(name, two_bits, epochs=epochs, learning_rate=1e-3, examples=examples)
+    return retrained("gpt", two_bits, epochs=1, learning_rate=1e-3, examples=_EXAMPLES)
 
 
-def _train_longer(name: str, epochs: int, examples: int) -> object:
-    """Train a float model on as long as its rounded rival."""
+def _train_longer() -> object:
+    """Train the float GPT on as long as its rounded rival."""
     from tinytorch import models
     from tinytorch.perf.compression.fine_tuning import trained_on
 
-    return trained_on(name, models.trained(name), epochs, learning_rate=1e-3, examples=examples)
+    return trained_on("gpt", models.trained("gpt"), 1, learning_rate=1e-3, examples=_EXAMPLES)
 
 
 def _train_pruned(seed: int) -> None:
@@ -345,11 +345,8 @@ def _trainings() -> Iterable[Step]:
             work = partial(_train_variant, name, variant)
             seconds = _SECONDS[name] if variant == "distilled" else _SECONDS[name] / 3
             yield _training(f"{variant} {name.upper()}", work, needs, seconds, _zoo(name))
-    for name, (epochs, examples) in _ROUNDED.items():
-        work = partial(_train_rounded, name, epochs, examples)
-        yield _training(f"{name.upper()} in two bits", work, {"rounded-models"}, _SECONDS[name], _zoo(name))
-        work = partial(_train_longer, name, epochs, examples)
-        yield _training(f"{name.upper()} trained as long", work, {"rounded-models"}, _SECONDS[name] / 4, _zoo(name))
+    yield _training("GPT in two bits", _train_rounded, {"rounded-models"}, _SECONDS["gpt"], _zoo("gpt"))
+    yield _training("GPT trained as long", _train_longer, {"rounded-models"}, _SECONDS["gpt"] / 4, _zoo("gpt"))
     large = [_zoo("mlp"), *(f"trained MLP of seed {seed}" for seed in _SEEDS[1:])]
     for seed, step in zip(_SEEDS[1:], large[1:], strict=True):
         yield _training(step, partial(_train, "mlp", seed), {"seeds"}, _SECONDS["mlp"])
