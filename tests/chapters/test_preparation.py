@@ -13,6 +13,7 @@ from scripts.building.preparation import needs_of
 from tinytorch import models
 from tinytorch.chapters.preparation import NEEDS, STEPS, make, steps_of
 from tinytorch.chapters.quantization import retrained
+from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module
 from tinytorch.perf import compression as perf_compression
 from tinytorch.perf.benchmarking import zoo
@@ -87,10 +88,10 @@ def test_all_that_the_page_on_compression_trains_on_is_prepared(
         return ()
 
     monkeypatch.setattr(accuracy, "cut_at", nothing)
-    monkeypatch.setattr(speed, "low_rank_speedups", nothing)
+    monkeypatch.setattr(speed, "model_speedups", nothing)
     monkeypatch.setattr(perf_compression, "compress_model", compressed)
     first, *cells = cells_with("compression", "trained_on(", "pruned = magnitude_prune")
-    space: dict[str, Any] = {"images": None, "np": np, "lost": nothing, "in_blocks": nothing}
+    space: dict[str, Any] = {"images": None, "np": np, "Linear": Linear, "lost": nothing, "in_blocks": nothing}
     space |= {name: getattr(perf_compression, name) for name in ("structured_prune", "sparse_model")}
     exec(first, space)
     for code in cells:

@@ -1,7 +1,6 @@
 """What compressed models get right: over seeds, in patterns, of lower rank, taught, and all steps together."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -9,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch import models
-from tinytorch.chapters import calls
 from tinytorch.chapters.compression.speed import model_speedups, share
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
@@ -21,11 +19,11 @@ from tinytorch.perf.compression.pruning import chosen_layers, compact_n_m, small
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Judgement, verdict_between, verdict_of_all
-from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 
-Right = npt.NDArray[np.bool_]
+#: What predicts the error of a weight of lower rank.
+_LEFT_OUT = "the singular values that are left out"
 
 
 @cache
@@ -62,60 +60,39 @@ def gain(candidate: Measurement, baseline: Measurement, what: str) -> Measuremen
     return Measurement(what, tuple(apart), "points", Conditions(sample=Sample.SEEDS))
 
 
-def _change(before: Right, after: Right, what: str) -> Measurement:
-    return accuracy_change(paired_accuracy(before, after), what)
-
-
-def _score(right: Right) -> Counted:
-    return Counted(float(right.mean()), "%", "share of the test set that is right")
-
-
 def times(one: Measurement, other: Measurement, what: str = "of each seed, the one over the other") -> Measurement:
     """Return one of each seed over the other."""
     parts = (above / below for above, below in zip(one.samples, other.samples, strict=True))
     return Measurement(what, tuple(parts), "", Conditions(sample=Sample.SEEDS))
 
 
-@dataclass(frozen=True)
-class Pruned:
-    """MLPs of several seeds with a share of zeros: accuracy at once and fine-tuned, and its change from no zeros."""
+def pruned_mlps(
+    cut: Mapping[float, Sequence[Module]], tuned: Mapping[float, Sequence[Module]]
+) -> dict[float, dict[str, Any]]:
+    """Return the accuracy of MLPs that were pruned, and of those fine-tuned, by share of zeros, rising from none.
 
-    zeros: Counted
-    at_once: Measurement
-    tuned: Measurement | Unmeasured
-    change: Measurement | Unmeasured
-
-
-def pruned_mlps(cut: Mapping[float, Sequence[Module]], tuned: Mapping[float, Sequence[Module]]) -> dict[float, Pruned]:
-    """Return the accuracy of MLPs that were pruned, and of those fine-tuned, by share of zeros, rising from none."""
-    later = {zeros: scores(each, f"{zeros:.0%} pruned and trained on") for zeros, each in tuned.items()}
+    ``change`` is that of those fine-tuned from those with no zeros that were trained as long.
+    """
+    later = {zeros: scores(each, f"accuracy, {zeros:.0%} pruned and fine-tuned") for zeros, each in tuned.items()}
     absent = Unmeasured("these were not fine-tuned")
-
-    def change(zeros: float) -> Measurement | Unmeasured:
-        what = f"change of test accuracy, {zeros:.0%} zeros, fine-tuned"
-        return gain(later[zeros], later[0], what) if zeros in later else absent
-
     return {
-        zeros: Pruned(
-            Counted(zeros, "%", "share of zeros"),
-            scores(each, f"{zeros:.0%} pruned"),
-            later.get(zeros, absent),
-            change(zeros),
-        )
+        zeros: {
+            "zeros": Counted(zeros, "%", "share of zeros"),
+            "at_once": scores(each, f"accuracy, {zeros:.0%} pruned"),
+            "tuned": later.get(zeros, absent),
+            "change": gain(later[zeros], later[0], f"change of test accuracy, {zeros:.0%} zeros, fine-tuned")
+            if zeros in later
+            else absent,
+        }
         for zeros, each in cut.items()
     }
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """A share of the weights of MLPs of several seeds removed in a pattern, without training: what that does."""
+def patterns(whole: Sequence[Module], versions: Mapping[str, Sequence[Module]]) -> dict[str, dict[str, Any]]:
+    """Return the errors of the outputs of each pattern's versions, and the share of weights that they keep.
 
-    left: Counted
-    error: Measurement
-
-
-def patterns(whole: Sequence[Module], versions: Mapping[str, Sequence[Module]]) -> dict[str, Pattern]:
-    """Return the errors of the outputs of each pattern's versions, and the share of weights that they keep."""
+    The MLPs are of several seeds, and were not trained after a share of their weights was removed.
+    """
     truth = [_logits(each) for each in whole]
 
     def weights_left(model: Module) -> float:
@@ -127,8 +104,8 @@ def patterns(whole: Sequence[Module], versions: Mapping[str, Sequence[Module]]) 
         return Measurement(f"error of the outputs, {name}", tuple(found), "%", Conditions(sample=Sample.SEEDS))
 
     return {
-        name: Pattern(Counted(weights_left(versions[name][0]), "%", "share of the weights left"), errors(name))
-        for name in versions
+        name: {"left": Counted(weights_left(each[0]), "%", "share of the weights left"), "error": errors(name)}
+        for name, each in versions.items()
     }
 
 
@@ -143,110 +120,58 @@ def in_blocks(model: Module, share: float, block: int) -> Module:
     return with_masks(model, {name: gone(weight) for name, weight in layers.items() if weight.shape[1] % block == 0})
 
 
-@dataclass(frozen=True)
-class Lost:
-    """What a share of its ranks leaves out of a weight, relative, by its singular values."""
-
-    weight: str
-    ranks: Counted
-    lost: Modelled
-
-
-def spectra(weights: Mapping[str, Array], lost: Callable[[Array, int], float]) -> Iterator[Lost]:
+def spectra(weights: Mapping[str, Array], lost: Callable[[Array, int], float]) -> Iterator[dict[str, Any]]:
     """Yield what each eighth of its ranks leaves out of each weight, by ``lost`` of the weight and a rank."""
     for name, weight in weights.items():
         for kept in np.arange(0, 8) / 8:
             error = lost(weight, int(kept * min(weight.shape)))
-            yield Lost(
-                name,
-                Counted(float(kept), "%", "share of the ranks"),
-                Modelled(error, "%", f"relative error of a weight, {name}", "the singular values that are left out"),
-            )
+            yield {
+                "weight": name,
+                "ranks": Counted(float(kept), "%", "share of the ranks"),
+                "lost": Modelled(error, "%", f"relative error of a weight, {name}", _LEFT_OUT),
+            }
 
 
-@dataclass(frozen=True)
-class Cut:
-    """An MLP of which one weight has a lower rank: that weight's error, predicted and found, and the outputs'."""
+def cut_at(mlp: Module, name: str, rank: int, lost: Callable[[Array, int], float]) -> dict[str, Any]:
+    """Return what it does to the MLP to give its layer of that name a lower rank, without training.
 
-    rank: Counted
-    predicted: Modelled
-    error: Counted
-    outputs: Counted
-    stored: Counted
-
-
-def cut_at(mlp: Module, name: str, rank: int, lost: Callable[[Array, int], float]) -> Cut:
-    """Return what it does to the MLP to give its layer of that name a lower rank, without training."""
+    That is the error of the weight, ``predicted`` by ``lost`` and found (``error``), and that of the ``outputs``.
+    """
     weight = dict(mlp.named_parameters())[f"{name}.weight"].data
     version = low_rank_model(mlp, {name: rank})
     factors = dict(version.named_parameters())
     what = f"rank {rank} of layer {name}"
     found = relative_error(weight, factors[f"{name}.left"].data @ factors[f"{name}.right"].data)
-    return Cut(
-        Counted(rank, "1", what),
-        Modelled(lost(weight, rank), "%", f"relative error, {what}", "the singular values that are left out"),
-        Counted(found, "%", f"relative error, {what}"),
-        Counted(relative_error(_logits(mlp), _logits(version)), "%", f"error of the outputs, {what}"),
-        share(stored_bytes(version), stored_bytes(mlp), "bytes of the dense model's"),
-    )
-
-
-@dataclass(frozen=True)
-class Method:
-    """Versions of the MLP of several seeds against the whole ones: bytes and time of theirs, accuracy and its change.
-
-    ``change`` is of each seed from its whole model, which was trained for as long. ``passes`` says whether they store
-    less, are proven faster, and are proven to lose less than the loss that was allowed.
-    """
-
-    stored: Counted
-    time: Measurement
-    speedup: Measurement
-    score: Measurement
-    change: Measurement
-    passes: Judgement
+    return {
+        "rank": Counted(rank, "1", what),
+        "predicted": Modelled(lost(weight, rank), "%", f"relative error, {what}", _LEFT_OUT),
+        "error": Counted(found, "%", f"relative error, {what}"),
+        "outputs": Counted(relative_error(_logits(mlp), _logits(version)), "%", f"error of the outputs, {what}"),
+    }
 
 
 def methods_of(
     whole: Sequence[Module], versions: Mapping[str, Sequence[Module]], two_of_four: str, loss: float, repeats: int = 30
-) -> dict[str, Method]:
+) -> dict[str, dict[str, Any]]:
     """Return what each way to a smaller MLP takes and gives; one seed's models are timed, on 64 images.
 
-    The weights of the version ``two_of_four`` count in their compact form.
+    Versions are of several seeds, as are the ``whole`` models, which were trained for as long; ``passes`` is the
+    verdict of `is_better` with the ``loss`` that is allowed. Weights of ``two_of_four`` count in their compact form.
     """
     firsts = {name: each[0] for name, each in versions.items()}
     gains = model_speedups(whole[0], firsts, models.example("mlp", 64), repeats)
     right = scores(whole, "test accuracy of the whole model")
 
-    def method(name: str) -> Method:
-        score, inverse = scores(versions[name], f"test accuracy, {name}"), 1 / np.array(gains[name].samples)
-        time = Measurement(f"time over that of the whole, {name}", tuple(inverse.tolist()), "%", gains[name].conditions)
-        first = firsts[name]
+    def method(name: str, first: Module) -> dict[str, Any]:
+        score = scores(versions[name], f"test accuracy, {name}")
         weights = [layer.weight.data for layer in chosen_layers(first).values()] if name == two_of_four else []
         spared = sum(weight.nbytes - compact_n_m(weight).nbytes for weight in weights)
         stored = share(stored_bytes(first) - spared, stored_bytes(whole[0]), "bytes of the whole model's")
         change = gain(score, right, f"change of test accuracy, {name}")
-        return Method(stored, time, gains[name], score, change, is_better(stored, gains[name], change, loss))
+        passes = is_better(stored, gains[name], change, loss)
+        return {"stored": stored, "speedup": gains[name], "score": score, "passes": passes}
 
-    return {name: method(name) for name in versions}
-
-
-@dataclass(frozen=True)
-class Point:
-    """A way to a smaller MLP: what is left of the whole model's bytes or time, and its accuracy."""
-
-    what: str
-    name: str
-    left: Measurement
-    score: Measurement
-
-
-def points_of(methods: Mapping[str, Method], stored: str, time: str) -> Iterator[Point]:
-    """Yield each method twice, under these words: by its bytes and by its time."""
-    for name, each in methods.items():
-        yield Point(stored, name, each.stored, each.score)
-    for name, each in methods.items():
-        yield Point(time, name, each.time, each.score)
+    return {name: method(name, first) for name, first in firsts.items()}
 
 
 def is_better(stored: Counted, speedup: Measurement, change: Measurement, loss: float) -> Judgement:
@@ -260,43 +185,18 @@ def is_better(stored: Counted, speedup: Measurement, change: Measurement, loss: 
     )
 
 
-@dataclass(frozen=True)
-class CnnStep:
-    """The CNN after a step: bytes, times, accuracy, and its change, paired."""
+def cnn_steps(combined: Compression, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the bytes, speedup and score of the CNN as it was and after each step, by these names.
 
-    stored: Counted
-    seconds: Measurement
-    speedup: Measurement
-    score: Counted
-    change: Measurement
-
-
-def cnn_steps(
-    combined: Compression, longer: Module, names: Sequence[str]
-) -> tuple[Mapping[str, object], Sequence[CnnStep]]:
-    """Return rows for the CNN as it was, the same trained as long, and its three steps, by these names; and the steps.
-
-    The second step fine-tunes: it and the third are compared with ``longer``, the first with the CNN as it was.
+    ``change`` is that of the score from the CNN as it was, paired.
     """
-    (size, seconds, speedup, whole), *after = [
-        (row.stored, row.seconds, row.speedup, row.right)
-        for row in combined.steps
-        if row.seconds is not None and row.speedup is not None and row.right is not None
-    ]
-    rival, took = models.correct(longer, "cnn"), calls.zoo_pass(seconds, "cnn", 64)
-    stored = Counted(size, "B", "bytes of the CNN")
-    rows: dict[str, object] = {
-        names[0]: {"stored": stored, "seconds": took, "speedup": speedup, "score": _score(whole), "change": None},
-        names[1]: {"stored": stored, "seconds": None, "speedup": None, "score": _score(rival), "change": None},
+    return {
+        name: {
+            "stored": Counted(row.stored, "B", f"bytes of the CNN, {name}"),
+            "speedup": row.speedup,
+            "score": Counted(row.accuracy.candidate, "%", f"share of the test set that is right, {name}"),
+            "change": accuracy_change(row.accuracy, f"change of the CNN's accuracy, {name}"),
+        }
+        for name, row in zip(names, combined.steps, strict=True)
+        if row.accuracy is not None
     }
-    steps = {
-        name: CnnStep(
-            Counted(size, "B", f"bytes of the CNN, {name}"),
-            took,
-            faster,
-            _score(right),
-            _change(before, right, f"change of the CNN's accuracy, {name}"),
-        )
-        for name, (size, took, faster, right), before in zip(names[2:], after, (whole, rival, rival), strict=True)
-    }
-    return rows | steps, [*steps.values()]

@@ -1,8 +1,7 @@
-"""Speed and bytes of compressed layers: zeros in dense products, sparse storage, fewer units, lower rank."""
+"""Speed and bytes of compressed layers: sparse storage, and fewer units."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -11,14 +10,12 @@ import numpy as np
 
 from tinytorch import models
 from tinytorch.chapters.calls import in_turns
-from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.compression.low_rank import LowRankLinear
 from tinytorch.perf.compression.pruning import magnitude_prune
 from tinytorch.perf.compression.sparsity import SparseLinear, csr_nbytes
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, derived, interleave, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, derived, ratio
 from tinytorch.perf.measuring.conditions import of_any
 from tinytorch.perf.measuring.judge import Judgement, verdict_between, verdict_of_all
 from tinytorch.perf.ops.sparse import matrix_of
@@ -28,8 +25,6 @@ from tinytorch.perf.quantization.convert import stored_bytes
 Key = TypeVar("Key")
 _DENSE, _WARMUP = "dense", 0.2
 _BY_LINE = "a part of each call, and one for each weight that is left"
-#: Copies of a layer in different places of memory.
-_COPIES = 4
 
 
 def share(part: float, whole: float, what: str) -> Counted:
@@ -60,73 +55,23 @@ def model_speedups(model: Any, versions: Mapping[Key, Any], inputs: Any, repeats
     return {key: ratio(seconds[_DENSE], seconds[str(key)], f"full model over {key}, forward pass") for key in versions}
 
 
-def _input(rows: int, width: int) -> Tensor:
+def inputs_of(rows: int, width: int) -> Tensor:
+    """Return so many rows of normal numbers."""
     return Tensor(np.random.default_rng(1).standard_normal((rows, width), dtype=np.float32))
-
-
-@dataclass(frozen=True)
-class WithZeros:
-    """A layer with a share of zeros: speed, bytes and work of a row, and ``kept``, its bytes of those without zeros."""
-
-    share: Counted
-    speed: Measurement
-    stored: Counted
-    kept: Counted
-    flops: Counted
-
-
-def zeros_in_dense(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> dict[float, WithZeros]:
-    """Return what zeros alone bring a square linear layer: the speed is its time without any over that with a share.
-
-    Where an array happens to lie can matter more than what is in it, so each share has `_COPIES` of its layer, which
-    run one after the other in one timed call.
-    """
-    x = _input(rows, width)
-    pruned = {each: magnitude_prune(Linear(width, width, seed=0), each) for each in (0.0, *sparsities)}
-
-    def run(layer: Any) -> Callable[[], Any]:
-        copies = [copy.deepcopy(layer) for _ in range(_COPIES)]
-        return lambda: [each(x) for each in copies]
-
-    with no_grad():
-        runs = {str(each): run(layer) for each, layer in pruned.items()}
-        seconds = interleave(runs, repeats=repeats, warmup_seconds=0.2)
-    stored = {each: stored_bytes(layer) for each, layer in pruned.items()}
-    return {
-        each: WithZeros(
-            Counted(each, "%", "share of zeros"),
-            ratio(seconds["0.0"], seconds[str(each)], f"no zeros over {each:.0%}"),
-            Counted(stored[each], "B", "state of the layer"),
-            share(stored[each], stored[0.0], f"bytes of the layer with {each:.0%} zeros, of those without"),
-            Counted(Profiler().count_flops(pruned[each], (1, width)), "FLOP", "work of a row"),
-        )
-        for each in sparsities
-    }
-
-
-@dataclass(frozen=True)
-class SparseLayer:
-    """A layer in compressed sparse rows: its bytes, and the dense time over ours and SciPy's, which adds no bias."""
-
-    zeros: Counted
-    stored: Counted
-    ours: Measurement
-    scipy: Measurement
 
 
 @dataclass(frozen=True)
 class SparseSpeed:
     """A square layer in compressed sparse rows by share of zeros, and from which share on it is faster.
 
-    ``line`` goes through the first share that was tried and the last but one; ``predicted`` is where it breaks even,
-    ``far`` the speedup that it gives at the last share.
+    ``levels`` have the share of ``zeros``, the bytes ``stored``, and the dense time over ours and over that of SciPy,
+    which adds no bias. ``line`` goes through the first share and the last; ``predicted`` is where it breaks even.
     """
 
-    levels: Mapping[float, SparseLayer]
+    levels: Mapping[float, dict[str, Any]]
     break_even: Measurement | Unmeasured
     line: Line
     predicted: Modelled
-    far: Modelled
 
     @property
     def as_predicted(self) -> Judgement | Unmeasured:
@@ -151,12 +96,6 @@ class Line:
         density = Measurement(name, tuple(1 / weight for weight in self.weight.samples), "%", self.weight.conditions)
         return Modelled.by(_BY_LINE, _zeros_at(name, density))
 
-    def speedup(self, zeros: float, name: str) -> Modelled:
-        """Return the speedup at a share of zeros."""
-        pairs = zip(self.call.samples, self.weight.samples, strict=True)
-        samples = tuple(1 / (call + (1 - call) * (1 - zeros) * weight) for call, weight in pairs)
-        return Modelled.by(_BY_LINE, Measurement(name, samples, "", self.weight.conditions))
-
 
 def line_through(fuller: float, full: Measurement, sparser: float, sparse: Measurement) -> Line:
     """Return the line through the speedups at two shares of zeros, taken in turns."""
@@ -170,45 +109,46 @@ def line_through(fuller: float, full: Measurement, sparser: float, sparse: Measu
     )
 
 
-def sparse_speed(width: int, rows: int, sparsities: Sequence[float], repeats: int = 30) -> SparseSpeed:
-    """Return the speed of sparse storage at three or more rising sparsities, in turns with the dense layer."""
+def sparse_speed(
+    width: int, rows: int, sparsities: Sequence[float], repeats: int = 30, *, scipy_from: float = 1.0
+) -> SparseSpeed:
+    """Return the speed of sparse storage at rising sparsities, in turns with the dense layer; SciPy's from one on."""
     pruned = [magnitude_prune(Linear(width, width, seed=0), each) for each in sparsities]
     twins = dict(zip(sparsities, map(SparseLinear, pruned), strict=True))
-    x = _input(rows, width)
+    x = inputs_of(rows, width)
     turned = np.ascontiguousarray(x.data.T)  # as SciPy wants it
 
     def product(twin: SparseLinear) -> Callable[[], Any]:
         matrix = matrix_of(twin.values.data, twin.indices.data, twin.starts.data, width)
         return lambda: matrix @ turned
 
-    theirs = {f"SciPy {each}": product(twin) for each, twin in twins.items()}
+    theirs = {f"SciPy {each}": product(twin) for each, twin in twins.items() if each >= scipy_from}
     layers = {_DENSE: pruned[0], **{f"CSR {each}": twin for each, twin in twins.items()}}
     seconds = in_turns(layers, x, repeats, theirs, warmup_seconds=_WARMUP)
+
+    def faster(kind: str, each: float) -> Measurement | Unmeasured:
+        if f"{kind} {each}" not in seconds:
+            return Unmeasured("SciPy's product was not timed at this share of zeros")
+        return ratio(seconds[_DENSE], seconds[f"{kind} {each}"], f"dense over {kind}, {each:.0%} zeros")
+
     levels = {
-        each: SparseLayer(
-            Counted(each, "%", "share of zeros"),
-            share(twin.weight_nbytes, 4 * width * width, f"bytes of CSR with {each:.0%} zeros, of the dense"),
-            ratio(seconds[_DENSE], seconds[f"CSR {each}"], f"dense over CSR, {each:.0%} zeros"),
-            ratio(seconds[_DENSE], seconds[f"SciPy {each}"], f"dense over SciPy, {each:.0%}"),
-        )
+        each: {
+            "zeros": Counted(each, "%", "share of zeros"),
+            "stored": share(twin.weight_nbytes, 4 * width * width, f"bytes of CSR with {each:.0%} zeros, of the dense"),
+            "ours": faster("CSR", each),
+            "scipy": faster("SciPy", each),
+        }
         for each, twin in twins.items()
     }
-    gains = {each: layer.ours for each, layer in levels.items()}
-    first, *_, near, last = gains
-    line = line_through(first, gains[first], near, gains[near])
+    gains: list[Any] = [row["ours"] for row in levels.values()]
+    line = line_through(sparsities[0], gains[0], sparsities[-1], gains[-1])
     what = f"{rows} row" if rows == 1 else f"{rows} rows"
     return SparseSpeed(
         levels,
-        time_break_even(sparsities, list(gains.values()), f"sparsity from which CSR is faster, {what}"),
+        time_break_even(sparsities, gains, f"sparsity from which CSR is faster, {what}"),
         line,
         line.break_even(f"sparsity from which CSR is faster, predicted, {what}"),
-        line.speedup(last, f"speedup of CSR with {last:.0%} zeros, predicted, {what}"),
     )
-
-
-def beside(one: SparseSpeed, many: SparseSpeed) -> list[dict[str, SparseLayer]]:
-    """Return the same layers, run on few rows and on many, side by side."""
-    return [{"one": one.levels[each], "many": layer} for each, layer in many.levels.items()]
 
 
 def time_break_even(places: Sequence[float], speedups: Sequence[Measurement], name: str) -> Measurement | Unmeasured:
@@ -253,59 +193,28 @@ def bytes_break_even(width: int) -> Counted:
     return Counted(1 - left / size, "%", f"sparsity from which CSR takes fewer bytes, {width:,} by {width:,}, exact")
 
 
-@dataclass(frozen=True)
-class Thinner:
-    """A model without some of its units: fewer FLOPs, which promise a speedup, what it gains, and its score."""
+def thinner_versions(trained: Mapping[str, Module], thin: Mapping[str, Module]) -> dict[str, dict[str, Any]]:
+    """Return what each model of the zoo promises and gives without some of its units, on a batch of 64.
 
-    model: str
-    ratio: Counted
-    promised: Counted
-    gain: Measurement
-    smaller: Counted
-    score: Counted
+    Fewer FLOPs are ``promised`` as a speedup; ``gain`` is that of a forward pass. It is so many times ``smaller``, and
+    ``score`` is the share of the test set that is right.
+    """
 
-
-def thinner_versions(
-    trained: Mapping[str, Module],
-    thin: Mapping[str, Mapping[float, Module]],
-    gains: Mapping[str, Mapping[float, Measurement]],
-) -> dict[tuple[str, float], Thinner]:
-    """Return what each model of the zoo promises and gives without some units, by its name and the ratio removed."""
-
-    def thinner(name: str, removed: float, version: Module) -> Thinner:
-        shape, what = models.entry(name).example_input(1).shape, f"FLOPs of the {name.upper()} over those without"
+    def thinner(name: str, version: Module) -> dict[str, Any]:
+        shape, what = models.entry(name).example_input(1).shape, f"FLOPs of the {name.upper()} before over after"
         before, after = (Profiler().count_flops(each, shape) for each in (trained[name], version))
-        return Thinner(
-            name.upper(),
-            Counted(removed, "%", "share of units"),
-            Counted(before / after, "", f"{what} {removed:.0%} of its units"),
-            gains[name][removed],
-            fewer_bytes(trained[name], version),
-            Counted(models.accuracy(version, name), "%", "share of the test set that is right"),
-        )
+        return {
+            "promised": Counted(before / after, "", what),
+            "gain": model_speedups(trained[name], {"thinner": version}, models.example(name, 64))["thinner"],
+            "smaller": fewer_bytes(trained[name], version),
+            "score": Counted(models.accuracy(version, name), "%", "share of the test set that is right"),
+        }
 
-    return {(name, removed): thinner(name, removed, each) for name in thin for removed, each in thin[name].items()}
+    return {name.upper(): thinner(name, each) for name, each in thin.items()}
 
 
-def short_of_promise(found: Sequence[Thinner]) -> Judgement:
+def short_of_promise(found: Mapping[str, Mapping[str, Any]]) -> Judgement:
     """Return whether each model gains less than its FLOPs promise."""
-    return verdict_of_all(verdict_between(each.gain, high=each.promised.value, strict=True) for each in found)
-
-
-@dataclass(frozen=True)
-class LowRankLayer:
-    """A square layer as two of a lower rank: how many times fewer FLOPs and bytes it has, and its speedup."""
-
-    promised: Counted
-    gain: Measurement
-
-
-def low_rank_speedups(width: int, rows: int, ranks: Sequence[int], repeats: int = 30) -> dict[int, LowRankLayer]:
-    """Return what a square linear layer promises and gains as a `LowRankLinear` of each rank."""
-    layer = Linear(width, width, seed=0)
-    widest = LowRankLinear(layer, max(ranks))
-    gains = model_speedups(layer, {rank: widest.cut(rank) for rank in ranks}, _input(rows, width), repeats)
-    return {
-        rank: LowRankLayer(Counted(width / (2 * rank), "", "FLOPs before over after"), gain)
-        for rank, gain in gains.items()
-    }
+    return verdict_of_all(
+        verdict_between(each["gain"], high=each["promised"].value, strict=True) for each in found.values()
+    )
