@@ -70,7 +70,7 @@ def replaced_ops(
     return share, alone, Modelled.by("Amdahl's law", whole)
 
 
-def layer_gain(rows: int, depth: int, columns: int, repeats: int = 30) -> dict[str, Any]:
+def layer_gain(rows: int, depth: int, columns: int, repeats: int = 24) -> dict[str, Any]:
     """Return what a linear layer in dynamic eight bits gains, costs and may gain ``at_most``, and shares of its time.
 
     The shares are to ``quantize`` its input, the ``product``, and to ``rescale`` the sums. A layer with few columns

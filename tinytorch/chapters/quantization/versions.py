@@ -78,6 +78,7 @@ def all_sides(
     plans: Mapping[str, Plan],
     made: Mapping[str, Module] | None = None,
     baselines: Mapping[str, str] | None = None,
+    repeats: int = 30,
 ) -> dict[str, Tradeoff]:
     """Return what versions of the zoo's ``model`` take and give: quantized by ``plans``, and those that are ``made``.
 
@@ -86,7 +87,7 @@ def all_sides(
     """
     seen = models.as_input(models.entry(name).data().train_inputs[:256])
     small = {key: quantize_model(model, seen, plan) for key, plan in plans.items()}
-    found = tradeoffs(name, model, {**small, **(made or {})}, baselines, repeats=12)
+    found = tradeoffs(name, model, {**small, **(made or {})}, baselines, repeats=repeats)
     # Other pages time the float model's pass, too.
     return found | {FLOAT: replace(found[FLOAT], seconds=calls.zoo_pass(found[FLOAT].seconds, name, 64))}
 
