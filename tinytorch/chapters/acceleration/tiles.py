@@ -1,6 +1,7 @@
-"""Tiles of a product: their shape in registers, their depth in caches, and what a copy of their operands changes."""
+"""Tiles of a product: their shape in registers, their depth in a cache, and times beside what the core can do."""
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,14 +10,12 @@ import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration import products
-from tinytorch.perf.host.memory_pages import Arena
-from tinytorch.perf.kernels.gemm import loop_orders
+from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.gemm.packing import aligned_empty
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, tile_kernel
 from tinytorch.perf.kernels.runtime.vectors import cpu_features
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.machine.levels import Level
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 
 #: Vectors that the registers of this CPU hold; on NEON a vector takes two.
@@ -29,21 +28,75 @@ if REGISTERS == 16:
 TILE_SUMS, TILE_LOADS = ROWS * VECTORS, ROWS + VECTORS
 #: Steps of a tile that show its rate: so many that its call, its beginning and its end take next to nothing.
 _STEPS = 100_000
-#: What bounds a rate by bytes.
-_BYTES = "the bytes of each operation, at the bandwidth"
-#: Rows of the result where depths and copies are tried, whole tiles of any CPU, and the width of the second matrix.
-_ROWS, _WIDTH = 384, 1920
-#: Depths of cache tiles that are tried.
-DEPTHS = (16, 32, 128, 1024, _WIDTH)
-#: Rows and width of the product that is taken apart: each row of its second matrix lies on pages of its own.
-_FEW, _WIDE = 192, 3840
-#: Distances of rows of the second matrix, in numbers: its width, and a power of two.
-ROW_PITCHES = (_WIDTH, 4096)
+#: Rows of the result where a panel must serve many: whole tiles of any CPU.
+SERVED = 384
+#: Loops beside which all else is timed: multiply-adds alone, dependent integer operations, and sums of near numbers.
+PEAK, CLOCK, NEAR_SUMS = "the peak", "the clock", "long sums of near numbers"
+#: Multiply-adds on each element of the peak's loop, so many that to begin and to end takes next to nothing.
+_MULTIPLY_ADDS, _ROUNDS = 192, 20
+#: Sums that show the wait for an addition by itself, and how many products each adds up.
+_SUMS = (8, 4096)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of ways to multiply, and of what the core can do at most, all in turns; and the operations of each.
+
+    As all were timed in turns, what slows the machine down for a while slows both sides of a ratio.
+    """
+
+    seconds: Mapping[str, Measurement]
+    operations: Mapping[str, int]
+
+    @property
+    def rates(self) -> dict[str, Measurement]:
+        """FLOP/s of each."""
+        return {
+            name: each.per(self.operations[name], "FLOP/s", f"rate of {name}") for name, each in self.seconds.items()
+        }
+
+    @property
+    def of_peak(self) -> dict[str, Measurement]:
+        """Share of the peak that each reaches."""
+        return {name: self.gain(PEAK, name).scaled(1, "%", f"share of the peak, {name}") for name in self.seconds}
+
+    def gain(self, before: str, after: str) -> Measurement:
+        """Return how many times the rate of one way another has."""
+        more = self.operations[after] / self.operations[before]
+        return ratio(self.seconds[before], self.seconds[after]).scaled(more, "", f"rate of {after} over {before}")
+
+    def compared(self, before: str, after: str, matters: float) -> Comparison:
+        """Return the rate of a way over that of another, judged."""
+        one, other = (self.seconds[name].scaled(1 / self.operations[name]) for name in (before, after))
+        return compare_paired(one, other, matters=matters)
+
+    def cycles(self, name: str, steps: int) -> Measurement:
+        """Return the cycles of a step of a way, of which it makes so many."""
+        clock = ratio(self.seconds[name], self.seconds[CLOCK])
+        return clock.scaled(self.operations[CLOCK] / steps, "cycles", f"cycles of a step, {name}")
+
+
+def limits() -> tuple[dict[str, Callable[[], Any]], dict[str, int]]:
+    """Return the loops that show what the core can do, and the operations of each; of the clock its cycles."""
+    block = np.full(probes.BLOCK_ELEMENTS, 2, np.float32)
+    chain = np.uint64(1), np.uint64(0x9E3779B97F4A7C15), np.uint64(0x5DEECE66D)
+    multiply_adds, cycles = probes.multiply_add(LANES, _MULTIPLY_ADDS), probes.integer_chain()
+    runs: dict[str, Callable[[], Any]] = {
+        # Towards 1 from above: neither overflow nor numbers too small for the fast path of the hardware.
+        PEAK: partial(multiply_adds, block, _ROUNDS, np.float32(0.999), np.float32(0.001)),
+        CLOCK: partial(cycles, *chain, _STEPS),
+    }
+    return runs, {PEAK: 2 * _MULTIPLY_ADDS * block.size * _ROUNDS, CLOCK: 2 * _STEPS}
 
 
 def memory_operations(rows: int, vectors: int) -> float:
     """Return loads and stores for each multiply-add of vectors in a tile: in one step it loads a row and a column."""
     return (rows + vectors) / (rows * vectors)
+
+
+def needed(rows: int, vectors: int) -> int:
+    """Return the registers of a tile: its sums, a row of B, and a number of A."""
+    return rows * vectors + vectors + 1
 
 
 def operations(rows: int = ROWS, vectors: int = VECTORS) -> Counted:
@@ -52,84 +105,81 @@ def operations(rows: int = ROWS, vectors: int = VECTORS) -> Counted:
     return Counted(memory_operations(rows, vectors), "operations", what)
 
 
-@dataclass(frozen=True)
-class Shapes:
-    """Seconds of `_STEPS` steps of each of `SHAPES`, in turns."""
+def named(shape: tuple[int, int]) -> str:
+    """Return what a shape is called."""
+    return "{} × {}".format(*shape)
 
-    seconds: Mapping[tuple[int, int], Measurement]
-    machine: Ceilings
 
-    def rate(self, shape: tuple[int, int]) -> Measurement:
-        """FLOP/s of a tile."""
-        rows, vectors = shape
-        name = f"rate of a tile of {rows} × {vectors} vectors"
-        return self.seconds[shape].per(2 * rows * vectors * LANES * _STEPS, "FLOP/s", name)
+#: Tiles of `SHAPES`: one sum, that of this CPU, one that is too large, and another that fits and has enough sums; with
+#: 32 registers the last has the fewest memory operations.
+ONE, OURS, SPILLED = named(SHAPES[0]), named((ROWS, VECTORS)), named(SHAPES[-1])
+OTHER = "5 × 5" if REGISTERS == 32 else "6 × 2"
 
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """Each tile as a row of a table: what it needs, whether it fits in the registers, and its rate."""
-        return [
-            {
-                "shape": f"{rows} × {vectors}",
-                "sums": rows * vectors,
-                "registers": needed(rows, vectors),
-                "fits": "yes" if needed(rows, vectors) <= REGISTERS else "no",
-                "predicted": self._predicted(rows * vectors),
-                "rate": self.rate((rows, vectors)),
-            }
-            for rows, vectors in self.seconds
-        ]
 
-    def _predicted(self, sums: int) -> Modelled:
-        alone = self.rate((1, 1)).scaled(sums, name=f"rate of one sum, times {sums}")
-        least = min(alone, self.machine.fp32_peak, key=lambda rate: rate.median)
-        return Modelled.by("as many times the rate of one sum, up to the peak", least)
-
-    @property
-    def of_peak(self) -> Measurement:
-        """Share of the peak that the tile of this CPU reaches."""
-        return quotient(self.rate((ROWS, VECTORS)), self.machine.fp32_peak, "share of the peak, operands near", "%")
+class Shapes(Timed):
+    """Tiles of `SHAPES`, each on operands that are the same in all its steps, and long sums in near caches."""
 
     @property
     def latency(self) -> Measurement:
         """Cycles until a multiply-add can use the sum of the one before."""
-        steps = self.seconds[1, 1].per(_STEPS, "1/s")
-        return quotient(self.machine.clock, steps, "cycles of a step of a tile of one sum", "cycles")
+        return self.cycles(ONE, _STEPS)
 
     @property
-    def sums(self) -> Measurement:
-        """How many times the rate of one sum the tile of this CPU has, in turns with it."""
-        what = "rate of the tile of this CPU over that of one sum"
-        return ratio(self.seconds[1, 1], self.seconds[ROWS, VECTORS], what).scaled(TILE_SUMS, "sums")
+    def near_cycles(self) -> Measurement:
+        """Cycles of a step of a long sum of near numbers."""
+        return self.cycles(NEAR_SUMS, math.prod(_SUMS))
 
-    def compared(self, before: tuple[int, int], after: tuple[int, int], matters: float) -> Comparison:
-        """Return the rate of one tile over that of another, judged."""
-        (rows, vectors), (others, wide) = before, after
-        # Seconds of as much arithmetic: a comparison is of times.
-        one = self.seconds[before].scaled(1 / (rows * vectors))
-        other = self.seconds[after].scaled(1 / (others * wide))
-        return compare_paired(one, other, matters=matters)
+    @property
+    def units(self) -> Measurement:
+        """Multiply-adds of vectors in a cycle, at the peak."""
+        vectors = self.operations[PEAK] / (2 * LANES) / self.operations[CLOCK]
+        what = "multiply-adds of vectors in a cycle, at the peak"
+        return ratio(self.seconds[CLOCK], self.seconds[PEAK]).scaled(vectors, "instructions", what)
+
+    @property
+    def sums_needed(self) -> Measurement:
+        """Latency times units: how many times the rate of one sum the peak is."""
+        return self.gain(ONE, PEAK).scaled(1, "sums", "the peak over the rate of one sum")
+
+    @property
+    def of_ours(self) -> Measurement:
+        """Share of the peak that the tile of this CPU reaches."""
+        return self.of_peak[OURS]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """Each tile as a row of a table: what it needs, whether it fits in the registers, and its share of the peak."""
+        return [
+            {
+                "shape": named((rows, vectors)),
+                "sums": rows * vectors,
+                "registers": needed(rows, vectors),
+                "fits": "yes" if needed(rows, vectors) <= REGISTERS else "no",
+                "predicted": self.predicted(rows * vectors),
+                "found": self.of_peak[named((rows, vectors))],
+            }
+            for rows, vectors in SHAPES
+        ]
+
+    def predicted(self, sums: int) -> Modelled:
+        """Return the share of the peak that so many sums reach if none waits for another."""
+        alone = self.of_peak[ONE].scaled(sums, name=f"share of the peak of one sum, times {sums}")
+        least = min(alone, self.of_peak[PEAK], key=lambda share: share.median)
+        return Modelled.by("as many times the rate of one sum, up to the peak", least)
 
 
-#: Another tile of `SHAPES` that fits and has enough sums; with 32 registers the one with the fewest memory operations.
-OTHER = (5, 5) if REGISTERS == 32 else (6, 2)
-OTHER_NAMED = "{} × {}".format(*OTHER)
-
-
-def needed(rows: int, vectors: int) -> int:
-    """Return the registers of a tile: its sums, a row of B, and a number of A."""
-    return rows * vectors + vectors + 1
-
-
-def study_shapes(machine: Ceilings) -> Shapes:
-    """Return how long tiles of `SHAPES` take, each on operands that are the same in all its steps."""
+def study_shapes() -> Shapes:
+    """Return tiles of `SHAPES`, each on operands that are the same in all its steps, and long sums in near caches."""
     tiles = {shape: tile_kernel(*shape) for shape in SHAPES}
+    loops, done = limits()
 
     def fresh() -> dict[str, Callable[[], Any]]:
-        return {f"{rows} x {wide}": tile_steps(tiles[rows, wide], rows, wide) for rows, wide in SHAPES}
+        near = partial(products.compiled_loops, drawn(*_SUMS), drawn(_SUMS[1], 1))
+        return {**{named(each): tile_steps(tiles[each], *each) for each in SHAPES}, **loops, NEAR_SUMS: near}
 
-    times = interleave(fresh, repeats=192, at_most_seconds=2, warmup_seconds=0.05)
-    return Shapes({shape: times[f"{shape[0]} x {shape[1]}"] for shape in SHAPES}, machine)
+    done |= {named((rows, wide)): 2 * rows * wide * LANES * _STEPS for rows, wide in SHAPES}
+    done[NEAR_SUMS] = 2 * math.prod(_SUMS)
+    return Shapes(interleave(fresh, repeats=60, at_most_seconds=2, warmup_seconds=0.05), done)
 
 
 def tile_steps(tile: Any, rows: int, vectors: int) -> Callable[[], Array]:
@@ -145,226 +195,17 @@ def tile_steps(tile: Any, rows: int, vectors: int) -> Callable[[], Array]:
     return run
 
 
-def bound_by(level: Level, rows: int = 1) -> Modelled:
-    """Return the rate that a level's bandwidth allows, at two operations for each number of four bytes and each row."""
-    each = "" if rows == 1 else " and each row of the tile"
-    what = f"bandwidth of {level.name}, at two operations for each number of four bytes{each}"
-    return Modelled.by(_BYTES, level.read.scaled(0.5 * rows, "FLOP/s", what))
-
-
-def caches(machine: Ceilings, holds: Sequence[str]) -> list[dict[str, Any]]:
-    """Return rows of a table: each cache and memory of one core, the bounds that it sets, and what a block has in it.
-
-    ``holds`` says what lies in each cache: a panel, strips, a block.
-    """
-    found = []
-    for at, level in enumerate(machine.levels):
-        most = None
-        if level.capacity is not None and at < len(holds):
-            what = f"rows or columns of a block of which half of {level.name} is full"
-            most = Counted(_most(level.capacity, at, machine), "1", what)
-        word = holds[at] if most is not None else "–"
-        found.append(
-            {
-                "level": level.name,
-                "read": level.read,
-                "loops": bound_by(level),
-                "tile": bound_by(level, ROWS),
-                "holds": word,
-                "most": most,
-            }
-        )
-    return found
-
-
-def _most(capacity: int, at: int, machine: Ceilings) -> int:
-    """Return how many rows of a panel, rows of it with the strips of A, or columns of a block fill half of a cache."""
-    each = (4 * WIDTH, 4 * (_ROWS + WIDTH))[at] if at < 2 else 4 * block_depth(machine)
-    # What passes by has the other half.
-    return max(capacity // 2 // each, 1)
-
-
-def panel_depth(machine: Ceilings) -> int:
-    """Return the depth, a multiple of 16, at which a panel of B fills half of the first cache."""
-    return _depth(machine, 0)
-
-
 def block_depth(machine: Ceilings) -> int:
     """Return the depth, a multiple of 16, at which a panel and the strips of A fill half of the second cache.
 
     It is that of the first where there is no second, and 128 without a cache.
     """
-    caches = [level for level in machine.levels if level.capacity is not None]
-    return _depth(machine, min(1, len(caches) - 1)) if caches else 128
-
-
-def _depth(machine: Ceilings, at: int) -> int:
-    held = machine.levels[at].capacity
-    return max(16, _most(held, at, machine) // 16 * 16) if held else 128
-
-
-@dataclass(frozen=True)
-class Depths:
-    """Seconds of a product in cache tiles by their depth, in turns; that of the first cache, and the one of blocks."""
-
-    seconds: Mapping[int, Measurement]
-    first: int
-    chosen: int
-
-    @property
-    def rates(self) -> list[dict[str, Any]]:
-        """The rate at each depth, as a figure's points."""
-        return [
-            {"depth": deep, "rate": each.per(2 * _ROWS * _WIDTH**2, "FLOP/s", f"rate in cache tiles {deep} deep")}
-            for deep, each in self.seconds.items()
-        ]
-
-    def gain(self, deep: int, matters: float) -> Comparison:
-        """Return how many times as fast the chosen depth is as another."""
-        return compare_paired(self.seconds[deep], self.seconds[self.chosen], matters=matters)
-
-    def gain_over_first(self, matters: float) -> Comparison | Unmeasured:
-        """Return how many times as fast the chosen depth is as that of the first cache, where they differ."""
-        if self.first == self.chosen:
-            return Unmeasured("both caches allow the same depth on this machine")
-        return self.gain(self.first, matters)
-
-
-def study_depths(machine: Ceilings) -> Depths:
-    """Return a product in cache tiles at each depth, those that the caches ask for among them."""
-    first, chosen = panel_depth(machine), block_depth(machine)
-    depths = sorted({*DEPTHS, first, chosen})
-
-    def fresh() -> dict[str, Callable[[], Any]]:
-        a, b = drawn(_ROWS, _WIDTH), drawn(_WIDTH, _WIDTH)
-        return {str(deep): partial(products.cache_tiles, a, b, deep=deep) for deep in depths}
-
-    times = interleave(fresh, repeats=36, at_most_seconds=5, warmup_seconds=0.05)
-    return Depths({deep: times[str(deep)] for deep in depths}, first, chosen)
-
-
-def study_narrow() -> Measurement:
-    """Return what cache tiles gain over the tile in registers where the second matrix is near as a whole."""
-    a, b = drawn(192, 192), drawn(192, 192)
-    ways = {
-        "tile in registers": partial(products.register_tiles, a, b),
-        "in cache tiles": partial(products.cache_tiles, a, b),
-    }
-    times = interleave(ways, repeats=36, at_most_seconds=0.5, warmup_seconds=0.05)
-    return ratio(times["tile in registers"], times["in cache tiles"], "registers over cache tiles, 192 wide")
-
-
-#: Ways to run the tile in registers, each of which differs from the one before it in one thing.
-IN_PLACE, COLUMNS, READY, PACKED = "in place", "columns first", "copied before", "copied in time"
-#: As `COLUMNS`, but on large pages.
-_HUGE = "columns first, large pages"
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How many times as fast one difference made a product, and all up to it."""
-
-    gained: Measurement
-    so_far: Measurement
-
-
-@dataclass(frozen=True)
-class Apart:
-    """What a packed product gains over the tile in registers, taken apart: one difference at a time."""
-
-    seconds: Mapping[str, Measurement]
-
-    def gain(self, before: str, after: str, what: str) -> Measurement:
-        """Return the time of one way over that of another."""
-        return ratio(self.seconds[before], self.seconds[after], what)
-
-    @property
-    def rows(self) -> dict[str, Difference]:
-        """What the "order" of loops, the "places" of numbers and the "copy" itself change, one after the other."""
-        ways = {"order": (IN_PLACE, COLUMNS), "places": (COLUMNS, READY), "copy": (READY, PACKED)}
-        return {
-            name: Difference(
-                self.gain(before, after, f"{before} over {after}"),
-                self.gain(IN_PLACE, after, f"{IN_PLACE} over {after}"),
-            )
-            for name, (before, after) in ways.items()
-        }
-
-    @property
-    def pages(self) -> Measurement | Unmeasured:
-        """Return what large pages alone gain for columns in place."""
-        if _HUGE not in self.seconds:
-            return Unmeasured("the system gave no large pages")
-        return self.gain(COLUMNS, _HUGE, "columns in place on small pages over large ones")
-
-
-def study_apart() -> Apart:
-    """Return the tile in registers in four ways on small pages, and in one on large ones, in turns."""
-    huge = _on_pages(_WIDE, _WIDE, huge=True)
-
-    def fresh() -> dict[str, Callable[[], Any]]:
-        a, out = drawn(_FEW, _WIDE), np.empty((_FEW, _WIDE), np.float32)
-        b = _on_pages(_WIDE, _WIDE, huge=False)[0]
-        panels = np.ascontiguousarray(b.reshape(_WIDE, -1, WIDTH).swapaxes(0, 1))
-        ways: dict[str, Callable[[], Any]] = {
-            IN_PLACE: partial(loop_orders.in_register_tiles, a, b, out),
-            COLUMNS: partial(loop_orders.in_columns_of_tiles, a, b, out),
-            READY: partial(loop_orders.in_ready_panels, a, panels, out),
-            PACKED: partial(_pack_and_multiply, a, b, out),
-        }
-        if huge[1]:
-            ways[_HUGE] = partial(loop_orders.in_columns_of_tiles, a, huge[0], out)
-        return ways
-
-    return Apart(interleave(fresh, repeats=12, at_most_seconds=5, warmup_seconds=0.05))
-
-
-def _pack_and_multiply(a: Array, b: Array, out: Array) -> None:
-    """Copy ``b`` to panels, and multiply by them."""
-    panels = np.empty((b.shape[1] // WIDTH, b.shape[0], WIDTH), np.float32)
-    loop_orders.copy_panels(b, panels)
-    loop_orders.in_ready_panels(a, panels, out)
-
-
-def _on_pages(rows: int, pitch: int, *, huge: bool) -> tuple[Array, bool]:
-    """Return random numbers on pages of one kind, and whether most of them are large."""
-    arena = Arena(4 * rows * pitch, huge=huge)
-    numbers = arena.view(0, rows * pitch, np.float32).reshape(rows, pitch)
-    numbers[:] = drawn(rows, pitch)
-    return numbers, (arena.huge_bytes() or 0) > arena.memory.size // 2
-
-
-@dataclass(frozen=True)
-class Pitches:
-    """Seconds of products in cache tiles by the distance of rows and by whether B is copied, in turns."""
-
-    seconds: Mapping[str, Measurement]
-
-    def gain(self, pitch: int, matters: float) -> Comparison:
-        """Return what the copy gains at a distance of rows."""
-        return compare_paired(self.seconds[f"in place, {pitch}"], self.seconds[f"copied, {pitch}"], matters=matters)
-
-    def kept(self, way: str) -> Measurement:
-        """Return the rate at the power of two over that at the width."""
-        near, far = ROW_PITCHES
-        what = f"rate with rows {far} numbers apart over that with {near}, {way}"
-        return ratio(self.seconds[f"{way}, {near}"], self.seconds[f"{way}, {far}"], what).scaled(1, "%")
-
-
-def study_pitches(machine: Ceilings) -> Pitches:
-    """Return cache tiles in place and copied, of a second matrix whose rows lie at each of `ROW_PITCHES`."""
-    deep = block_depth(machine)
-
-    def fresh() -> dict[str, Callable[[], Any]]:
-        a, out = drawn(_ROWS, _WIDTH), np.empty((_ROWS, _WIDTH), np.float32)
-        ways: dict[str, Callable[[], Any]] = {}
-        for pitch in ROW_PITCHES:
-            b = _on_pages(_WIDTH, pitch, huge=True)[0][:, :_WIDTH]
-            ways[f"in place, {pitch}"] = partial(loop_orders.in_cache_tiles, a, b, out, deep)
-            ways[f"copied, {pitch}"] = partial(loop_orders.in_packed_blocks, a, b, out, deep)
-        return ways
-
-    return Pitches(interleave(fresh, repeats=30, at_most_seconds=4, warmup_seconds=0.05))
+    capacities = [level.capacity for level in machine.levels if level.capacity is not None]
+    if not capacities:
+        return 128
+    # The other half of the cache is left for data that is only streamed through.
+    most = capacities[:2][-1] // 2 // (4 * (SERVED + WIDTH))
+    return max(16, most // 16 * 16)
 
 
 def drawn(rows: int, columns: int) -> Array:
