@@ -152,28 +152,19 @@ def _train_compressed() -> None:
 
 
 def _compile_loops() -> None:
-    """Compile the page on acceleration's ways to write a product, and the tiles whose shapes it tries."""
+    """Compile the page on acceleration's ways to write a product, the tiles whose shapes it tries, and its limits."""
     import numpy as np
 
-    from tinytorch.chapters.acceleration.tiles import SHAPES
-    from tinytorch.perf.acceleration import products
-    from tinytorch.perf.kernels.gemm import loop_orders
-    from tinytorch.perf.kernels.gemm.product_tiles import LANES, WIDTH, tile_kernel
+    from tinytorch.chapters.acceleration.ladder import steps
+    from tinytorch.chapters.acceleration.tiles import SHAPES, limits
+    from tinytorch.perf.kernels import probes
+    from tinytorch.perf.kernels.gemm.product_tiles import LANES, tile_kernel
 
     square = np.ones((48, 48), np.float32)
-    products.compiled_loops(square, square)
-    products.compiled_loops_by_rows(square, square)
-    products.register_tiles(square, square)
-    products.cache_tiles(square, square)
-    products.packed_blocks(square, square)
-    # Columns of a wider matrix are another type to a compiler than a matrix.
-    out, part = np.empty((48, 48), np.float32), np.ones((48, 96), np.float32)[:, :48]
-    panels = np.ones((48 // WIDTH, 48, WIDTH), np.float32)
-    loop_orders.copy_panels(square, panels)
-    loop_orders.in_ready_panels(square, panels, out)
-    loop_orders.in_columns_of_tiles(square, square, out)
-    for made in (loop_orders.in_cache_tiles, loop_orders.in_packed_blocks):
-        made(square, part, out, 16)
+    for step in steps().values():
+        step.function(square, square)
+    limits()
+    probes.read(LANES)
     for rows, vectors in SHAPES:
         one, out = np.ones(vectors * LANES + rows, np.float32), np.empty((rows, vectors * LANES), np.float32)
         tile_kernel(rows, vectors)(one.ctypes.data, 1, 0, one.ctypes.data, 0, out.ctypes.data, vectors * LANES, 1, 0)

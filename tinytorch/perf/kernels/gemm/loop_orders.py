@@ -120,24 +120,6 @@ def in_register_tiles(a: Any, b: Any, out: Any) -> None:
 
 
 @kernel
-def in_columns_of_tiles(a: Any, b: Any, out: Any) -> None:
-    """Fill ``out = a @ b`` in the same tiles, all rows of a at the same columns of b."""
-    for j in range(0, out.shape[1], WIDTH):
-        for i in range(0, out.shape[0], ROWS):
-            tile = out[i : i + ROWS, j : j + WIDTH]
-            fill_tile(a[i : i + ROWS], b[:, j : j + WIDTH], tile)
-
-
-@kernel
-def in_ready_panels(a: Any, panels: Any, out: Any) -> None:
-    """Fill ``out`` in that order, of a b whose columns lie in panels already."""
-    for j in range(len(panels)):
-        for i in range(0, out.shape[0], ROWS):
-            tile = out[i : i + ROWS, j * WIDTH : (j + 1) * WIDTH]
-            fill_tile(a[i : i + ROWS], panels[j], tile)
-
-
-@kernel
 def in_cache_tiles(a: Any, b: Any, out: Any, deep: Any) -> None:
     """Fill ``out = a @ b`` in the same tiles, ``deep`` rows of b at a time."""
     out[:] = 0
