@@ -21,9 +21,9 @@ Chosen = Mapping[Op, Implementation]
 #: Operands and parameters of an op's calls.
 Calls = Sequence[tuple[tuple[Any, ...], dict[str, Any]]]
 #: Samples of what each op takes, whose median says which takes most.
-_SHARES = 21
+_SHARES = 15
 #: How both sides of a comparison are sampled.
-_PLAN: dict[str, Any] = {"repeats": 30, "at_most_seconds": 2.0, "warmup_seconds": 0.2}
+_PLAN: dict[str, Any] = {"repeats": 30, "at_most_seconds": 1.0, "warmup_seconds": 0.05}
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def _shares(
     if not wanted:
         return {}
     parts = {op.name: replayed(chosen[op], calls[op]) for op in wanted}
-    times = interleave({"whole": under(run, chosen), **parts}, repeats=_SHARES, at_most_seconds=2.0, warmup_seconds=0.1)
+    times = interleave({"whole": under(run, chosen), **parts}, **(_PLAN | {"repeats": _SHARES}))
     return {op: ratio(times[op.name], times["whole"], f"share of {op.name}").scaled(1, "%") for op in wanted}
 
 
