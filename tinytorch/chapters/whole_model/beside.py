@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from tinytorch.perf.engines.presence import available, missing
 from tinytorch.perf.engines.protocol import ENGINES, OURS, Phase
 from tinytorch.perf.engines.turns import Raced, race, runners
-from tinytorch.perf.engines.workloads import GPT2_WIDTH, PRODUCT_ROWS
-from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Measurement, Unmeasured, quotient, ratio
 
 EAGER = "PyTorch eager"
-#: Operations of the largest product of a block of GPT-2's width.
-_FLOPS = 2 * PRODUCT_ROWS * GPT2_WIDTH * 4 * GPT2_WIDTH
 _FORWARD = [name for name, each in ENGINES.items() if "forward" in each.phases]
 
 
@@ -33,13 +29,10 @@ class Beside:
     sides: Mapping[str, Side]
     numpy_over_eager: Measurement
     loops_over_eager: Measurement
-    eager_product: Measurement
-    numpy_product: Measurement
+    product_over_eager: Measurement
 
 
-def race_engines(
-    cases: Mapping[str, tuple[str, Phase]], passes: Mapping[str, Measurement], machine: Ceilings
-) -> Beside | Unmeasured:
+def race_engines(cases: Mapping[str, tuple[str, Phase]], passes: Mapping[str, Measurement]) -> Beside | Unmeasured:
     """Return the races with all engines that are here, or why there are none where PyTorch is not.
 
     ``cases`` are subject and phase of each race, a forward pass of "gpt-1" among them, of which ``passes`` are the
@@ -48,22 +41,17 @@ def race_engines(
     if (lacks := missing(EAGER)) is not None:
         return lacks
     with runners([name for name in available() if name in _FORWARD], 1) as started:
-        product = race(started, "product-512", "forward", cores=1, rounds=7)
+        product = race(started, "product-512", "forward", cores=1, rounds=7).times
         races = {name: race(started, of, phase, cores=1, rounds=7) for name, (of, phase) in cases.items()}
     one = next(each.times for each in races.values() if each.subject == "gpt-1")
     # Both against NumPy, each in turns with it.
     loops, eager = ratio(passes["loops"], passes["NumPy"]), ratio(one[EAGER], one["tinytorch"])
 
-    def of_peak(name: str) -> Measurement:
-        what = f"share of the peak that the product of {name} reaches, 512 × 768 × 3072, with the bias"
-        return quotient(product.times[name].per(_FLOPS, "FLOP/s"), machine.fp32_peak, what, "%")
-
     return Beside(
         {name: _side(each) for name, each in races.items()},
         ratio(one["tinytorch"], one[EAGER], "time of NumPy over PyTorch eager, one sequence"),
         quotient(loops, eager, "time of loops over PyTorch eager, through NumPy"),
-        of_peak(EAGER),
-        of_peak("tinytorch"),
+        ratio(product["tinytorch"], product[EAGER], "time of NumPy's product over that of PyTorch eager"),
     )
 
 

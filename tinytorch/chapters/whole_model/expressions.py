@@ -9,12 +9,12 @@ import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.perf.acceleration.functions import fused_gelu
-from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, difference, interleave, quotient, ratio
+from tinytorch.perf.kernels import probes
+from tinytorch.perf.kernels.gemm.product_tiles import LANES
+from tinytorch.perf.measuring import Counted, Measurement, interleave, ratio
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.moved_bytes import passes_bytes
-from tinytorch.perf.measuring.values import as_measurement
 
 #: GELU's constants, as a reader would write them.
 _ROOT, _CUBIC = np.float32(0.7978845608028654), np.float32(0.044715)
@@ -68,6 +68,8 @@ EXPRESSIONS: dict[str, Callable[[Array], Array]] = {
     "one compiled pass": fused_gelu,
 }
 _PASS, _EXISTING = "one compiled pass", "one pass, to an existing array"
+#: What the others are timed beside: the loop of a copy to an existing array.
+_COPY = "a copy"
 #: Those that go over memory once: what a block's operators move meets a cache.
 _AT_ONCE = ("in blocks", _PASS, _EXISTING)
 
@@ -76,97 +78,60 @@ _AT_ONCE = ("in blocks", _PASS, _EXISTING)
 class Expression:
     """Cost of one way to write an expression on an array.
 
-    ``beyond`` is the most that a call had at a time beyond its result.
+    ``predicted`` and ``copies`` are its traffic and its time over those of a copy of the array, which was timed in
+    turns with it; ``beyond`` is the most that a call had at a time beyond its result.
     """
 
     traffic: Counted
-    predicted: Modelled
+    predicted: Counted
+    copies: Measurement
     seconds: Measurement
     beyond: Counted
     result: Counted
-    faults: int
 
     @property
     def over_predicted(self) -> Measurement:
         """How many times as long as its traffic alone it takes."""
-        what = f"{self.seconds.name}, over the time of its traffic alone"
-        return quotient(self.seconds, as_measurement(self.predicted), what)
+        return self.copies.scaled(1 / self.predicted.value, "", f"{self.seconds.name}, over the time of its traffic")
 
 
 def study_expressions(
-    machine: Ceilings, shape: tuple[int, ...] = (4000, 4000), *, repeats: int = 10, at_most_seconds: float = 10.0
+    shape: tuple[int, ...] = (2500, 4000), *, repeats: int = 10, at_most_seconds: float = 10.0
 ) -> dict[str, Expression]:
     """Return the cost of each way to write GELU on float32 standard normal numbers of ``shape``, timed in turns.
 
     The last is the compiled pass again, to an array that exists: the price of fresh pages is the one difference.
     """
     x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    copy = probes.copy(LANES)
 
     def ways() -> dict[str, Callable[[Array], Array]]:
         return {**EXPRESSIONS, _EXISTING: partial(fused_gelu, out=np.zeros_like(x))}
 
-    def fresh() -> dict[str, Callable[[], Array]]:
+    def fresh() -> dict[str, Callable[[], Any]]:
         nonlocal x
         x = x.copy()  # elsewhere
-        return {name: partial(function, x) for name, function in ways().items()}
+        flat = x.reshape(-1)[: x.size // probes.STREAM_MULTIPLE * probes.STREAM_MULTIPLE]
+        copied = partial(copy, np.zeros_like(flat), flat, 1)
+        return {**{name: partial(function, x) for name, function in ways().items()}, _COPY: copied}
 
     times = interleave(fresh, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=0.1)
-    return {name: _cost(name, function, times[name], x, machine) for name, function in ways().items()}
+    return {name: _cost(name, function, times, x) for name, function in ways().items()}
 
 
-def _cost(
-    name: str, function: Callable[[Array], Array], seconds: Measurement, x: Array, machine: Ceilings
-) -> Expression:
+def _cost(name: str, function: Callable[[Array], Array], times: Mapping[str, Measurement], x: Array) -> Expression:
     memory = MemoryProfiler().profile(function, (x,), calls=1)
     size = memory["result"].nbytes
     # Each row goes through the same operators, of which a counted one holds more memory.
     moved = 2 * size if name in _AT_ONCE else len(x) * passes_bytes(function, x[:1])
-    reading = machine.levels[-1].copy.per(moved, "s", f"traffic of {name} over the bandwidth")
     return Expression(
         Counted(moved, "B", f"memory traffic, {name}"),
-        Modelled.by("the bytes, at the bandwidth", reading),
-        seconds,
+        Counted(moved / (2 * size), "", f"traffic of {name} over that of a copy"),
+        ratio(times[name], times[_COPY], f"time of {name} over that of a copy"),
+        times[name],
         Counted(max(round(memory["needed_mb"] * MIB) - size, 0), "B", f"memory that {name} holds beyond its result"),
         Counted(size, "B", f"bytes of the result of {name}"),
-        round(seconds.conditions.page_faults_per_call or 0),
     )
-
-
-@dataclass(frozen=True)
-class Faults:
-    """Page faults of the expressions that were timed in turns, and what one of them costs."""
-
-    costs: Mapping[str, Expression]
-
-    @property
-    def price(self) -> Measurement | Unmeasured:
-        """What a fault of the compiled pass costs: what it takes longer than to an existing array, over the faults."""
-        fresh, existing = self.costs[_PASS], self.costs[_EXISTING]
-        more = fresh.faults - existing.faults
-        if more < 1:
-            return Unmeasured("the system does not count the page faults of a call")
-        taken = difference(fresh.seconds, existing.seconds, "time of fresh pages")
-        return taken.scaled(1 / more, name="time of a page fault")
-
-    @property
-    def more(self) -> Counted:
-        """How many faults more the line has than its steps in place."""
-        line, in_place = self.costs["one line"], self.costs["in place"]
-        return Counted(line.faults - in_place.faults, "faults", "page faults of the line alone")
-
-    @property
-    def predicted(self) -> Modelled | Unmeasured:
-        """What these faults cost at the price of the pass's."""
-        price = self.price
-        if isinstance(price, Unmeasured):
-            return price
-        more = price.scaled(self.more.value, name="page faults of the line at the pass's price")
-        return Modelled.by("the price of a page fault in the compiled pass times their number", more)
-
-
-def line_beyond_in_place(costs: Mapping[str, Expression]) -> Measurement:
-    """Return how much longer the line takes than the same steps in place."""
-    return difference(costs["one line"].seconds, costs["in place"].seconds, "the line less its steps in place")
 
 
 def gain_over_numpy(costs: Mapping[str, Expression]) -> Measurement:
@@ -185,19 +150,12 @@ def fused_error() -> Counted:
     return Counted(error, "1", "largest error of the compiled pass against float64, over the largest value")
 
 
-def power_cliff(size: int = 100_000, repeats: int = 10) -> dict[str, Measurement]:
-    """Return the time of a cube by ``x**3`` and by ``x*x*x``, of positive and of negative float32 numbers, in turns.
-
-    The keys are "x**3, positive", "x*x*x, positive", "x**3, negative" and "x*x*x, negative".
-    """
-    x = np.abs(np.random.default_rng(0).standard_normal(size, dtype=np.float32))
-    cubes: dict[str, Callable[[Array], Any]] = {"x**3": lambda x: x**3, "x*x*x": lambda x: x * x * x}
-
-    def fresh() -> dict[str, Callable[[], Any]]:
-        signs = {"positive": x.copy(), "negative": -x}
-        return {f"{how}, {sign}": partial(cubes[how], signs[sign]) for sign in signs for how in cubes}
-
-    return interleave(fresh, repeats=repeats, at_most_seconds=1.5, warmup_seconds=0.05)
+def power_cliff(size: int = 100_000) -> Measurement:
+    """Return how many times the time of ``x*x*x`` the cube ``x**3`` of negative float32 numbers takes."""
+    x = -np.abs(np.random.default_rng(0).standard_normal(size, dtype=np.float32))
+    cubes: dict[str, Callable[[], Any]] = {"power": lambda: x**3, "products": lambda: x * x * x}
+    times = interleave(cubes, repeats=15, at_most_seconds=0.5, warmup_seconds=0.05)
+    return ratio(times["power"], times["products"], "x**3 over x*x*x, negative numbers")
 
 
 def saving(before: int, after: int) -> Counted:
