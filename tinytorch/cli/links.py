@@ -1,10 +1,10 @@
 """``tinytorch links``: what messages and collectives take between ranks, as alpha + beta x bytes."""
 
 import argparse
+from typing import Any
 
-from tinytorch.chapters.distributed.messages import link_rows
 from tinytorch.cli.usage import Parser, UsageError, check_folder, sizes
-from tinytorch.perf.distributed.collectives.link_fit import FEWEST_SIZES, TOLERANCE
+from tinytorch.perf.distributed.collectives.link_fit import FEWEST_SIZES, TOLERANCE, fit_pieces
 from tinytorch.perf.distributed.collectives.measured import (
     SIZES,
     Collectives,
@@ -15,10 +15,12 @@ from tinytorch.perf.distributed.collectives.measured import (
 from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.communicator import world
 from tinytorch.perf.distributed.ranks.launch import started_by_launcher
+from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.measuring import Unmeasured
+from tinytorch.perf.measuring import Derived
 from tinytorch.report import tables
 
+_BYTES = ((1, "B"), (2**10, "KiB"), (2**20, "MiB"), (2**30, "GiB"))
 _HEADINGS = {
     "name": "Messages",
     "alpha": "Alpha",
@@ -69,13 +71,32 @@ def _measured(chosen: argparse.Namespace, asked: tuple[int, ...]) -> Collectives
 def _print(collectives: Collectives) -> None:
     hosts = f"{collectives.hosts} hosts" if collectives.hosts > 1 else "1 host"
     about = f"{collectives.ranks} ranks on {hosts}, {collectives.library}"
-    rows = link_rows(collectives)
-    if isinstance(rows, Unmeasured):
-        print(f"{about}\nNo line was fitted: {rows.reason}.")
+    if collectives.oversubscribed:
+        print(f"{about}\nNo line was fitted: {BECAUSE}.")
         return
     caption = (
         f"{about}: alpha + beta x bytes, with 95 % intervals, from one size to another. Where a median time is farther "
         f"than {TOLERANCE:.0%} off, or beta is not known, use the times themselves."
     )
-    columns, cells = tables.declared(rows, _HEADINGS, "links", quoted=(), totals={})
+    columns, cells = tables.declared(_rows(collectives), _HEADINGS, "links", quoted=(), totals={})
     print(tables.to_text(cells, columns, caption=caption))
+
+
+def _rows(collectives: Collectives) -> list[dict[str, Any]]:
+    """Return the line of each measured kind and range of sizes, and how far off the worst median is.
+
+    It has no bandwidth if the rounds do not tell what a byte costs.
+    """
+    rows = []
+    for link in (link for kind in collectives.kinds for link in fit_pieces(collectives.of(kind))):
+        smallest, largest = map(_in_words, link.sizes)
+        off = Derived(link.worst, "%", "distance from the line", (link.alpha, link.beta), "it is a largest one")
+        line = {"name": link.name, "alpha": link.alpha, "bandwidth": link.bandwidth}
+        rows.append(line | {"smallest": smallest, "largest": largest, "worst": off})
+    return rows
+
+
+def _in_words(size: int) -> str:
+    """Return bytes in powers of 1,024, with three digits."""
+    factor, unit = max((step for step in _BYTES if step[0] <= size), default=_BYTES[0])
+    return f"{size / factor:.3g} {unit}"

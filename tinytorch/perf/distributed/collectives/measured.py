@@ -33,8 +33,8 @@ from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 #: 8 B to 2 MiB, twice as many each time.
 SIZES = tuple(2**power for power in range(3, 22))
 
-#: Groups of fresh processes that a measurement is spread over.
-LAUNCHES = 5
+#: Groups of fresh processes that a measurement is spread over at most.
+LAUNCHES = 8
 
 
 @dataclass(frozen=True)
@@ -105,13 +105,13 @@ def measure_collectives(
 ) -> Collectives:
     """Return what collectives take on ``ranks`` processes of this machine, each kept on a core of its own if it may.
 
-    Kinds and sizes take turns in rounds. The rounds are those of five groups of fresh processes, one after the other:
-    what a message takes differs more between two groups than within one.
+    Kinds and sizes take turns in rounds. The rounds are those of up to eight groups of fresh processes, one after the
+    other: what a message takes differs more between two groups than within one.
 
     Args:
         sizes: of messages, in bytes; rounded up to what can be shared out to the ranks.
         kinds: what to measure; those for which there are no two ranks are left out.
-        repeats: rounds in all; fewer, but six at least in each group, when ``at_most_seconds`` are over.
+        repeats: rounds in all, six or more in each group; fewer, but six at least, when ``at_most_seconds`` are over.
         seed: of the order of turns.
 
     Raises:
