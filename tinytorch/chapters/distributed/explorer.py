@@ -102,9 +102,9 @@ RANKS, SHARDING = 128, 1
 #: The grid's numbers of ranks, its batches as multiples of the published one, and sequences of a rank where they grow.
 GRID_RANKS = tuple(2**power for power in range(13))
 BATCHES, EACH = (0.25, 1, 4), 4
-#: Splits in the page's table, those of a cell, the fastest ones, and significant digits of its shares, of which a page
-#: shows as many, and of times and bytes, which it shows in other units.
-_SHOWN, _KEPT, _DIGITS_OF_SHARES, _DIGITS = 6, 3, 3, 4
+#: Splits of a cell, the fastest ones, and significant digits of its shares, of which a page shows as many, and of times
+#: and bytes, which it shows in other units.
+_KEPT, _DIGITS_OF_SHARES, _DIGITS = 3, 3, 4
 
 
 def fitting(workload: Workload, cluster: ClusterPreset, ranks: int, examples_per_rank: int | None) -> list[Prediction]:
@@ -116,33 +116,21 @@ def fitting(workload: Workload, cluster: ClusterPreset, ranks: int, examples_per
     return best_splits(wanted, cluster.links, ranks, memory_bytes=cluster.memory_bytes, sharding=SHARDING)
 
 
-@dataclass(frozen=True)
-class SplitRow:
-    """A split: its step, its efficiency against one rank, a rank's memory, and the shares of bubble and messages."""
-
-    split: str
-    seconds: Modelled
-    efficiency: Modelled
-    memory: Modelled
-    bubble: Modelled
-    messages: Modelled
-
-
-def split_row(found: Prediction, one: Prediction) -> SplitRow:
-    """Return a split beside one rank, whose memory may be larger than any."""
-    return SplitRow(
-        f"{found.split.data} × {found.split.tensor} × {found.split.pipeline}",
-        modelled(found.seconds, "s", "a step"),
-        modelled(found.efficiency(one), "%", "efficiency"),
-        modelled(found.memory.total, "B", "memory of a rank"),
-        modelled(found.bubble / found.seconds, "%", "time in the bubble"),
-        modelled(found.messages / found.seconds, "%", "time of messages"),
-    )
+def split_row(found: Prediction, one: Prediction) -> dict[str, Any]:
+    """Return a split: its step, its efficiency against one rank, whose memory may be larger than any, and its parts."""
+    return {
+        "split": f"{found.split.data} × {found.split.tensor} × {found.split.pipeline}",
+        "seconds": modelled(found.seconds, "s", "a step"),
+        "efficiency": modelled(found.efficiency(one), "%", "efficiency"),
+        "memory": modelled(found.memory.total, "B", "memory of a rank"),
+        "bubble": modelled(found.bubble / found.seconds, "%", "time in the bubble"),
+        "messages": modelled(found.messages / found.seconds, "%", "time of messages"),
+    }
 
 
-def fastest(best: Sequence[Prediction], one: Prediction) -> list[SplitRow]:
-    """Return the first splits of those that fit, the fastest first."""
-    return [split_row(each, one) for each in best[:_SHOWN]]
+def fastest(best: Sequence[Prediction], one: Prediction) -> list[dict[str, Any]]:
+    """Return rows of the first six of the splits that fit, which come the fastest first."""
+    return [split_row(each, one) for each in best[:6]]
 
 
 def efficiencies(
@@ -154,11 +142,11 @@ def efficiencies(
     `fitting` has them, by name.
     """
 
-    def line(name: str, each: int | None) -> dict[int, Modelled]:
+    def line(each: int | None) -> dict[int, Modelled]:
         found = {p: fitting(one.workload, cluster, p, each) for p in ranks}
-        return {p: modelled(best[0].efficiency(one), "%", name) for p, best in found.items() if best}
+        return {p: modelled(best[0].efficiency(one), "%", "efficiency") for p, best in found.items() if best}
 
-    return points({"": {name: line(name, each) for name, each in batches.items()}})
+    return points({"": {name: line(each) for name, each in batches.items()}})
 
 
 def grid(clusters: Sequence[ClusterPreset] = CLUSTERS) -> dict[str, Any]:
@@ -215,8 +203,8 @@ def _cell(found: Sequence[Prediction], one: Prediction, kept: int = _KEPT) -> li
     cell: list[Any] = [len(found)]
     for each in found[:kept]:
         split, row = each.split, split_row(each, one)
-        sizes = [_rounded(size.value) for size in (row.seconds, row.memory)]
-        shares = [_rounded(part.value, _DIGITS_OF_SHARES) for part in (row.efficiency, row.bubble, row.messages)]
+        sizes = [_rounded(row[key].value) for key in ("seconds", "memory")]
+        shares = [_rounded(row[key].value, _DIGITS_OF_SHARES) for key in ("efficiency", "bubble", "messages")]
         where = [split.data, split.tensor, split.pipeline, split.micro]
         cell.append([*where, sizes[0], shares[0], sizes[1], *shares[1:]])
     return cell

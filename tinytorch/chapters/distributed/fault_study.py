@@ -1,11 +1,8 @@
 """Study of faults: a training that loses a rank, what is told then, and what a restart ends with."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +24,6 @@ STEPS, BATCH, EVERY = 24, 16, 10
 FATAL_STEP = Counted(17, "steps", "steps done when the rank was killed")
 #: Seconds that a rank may keep the others waiting.
 _LONGEST_WAIT = 30.0
-
-
-@dataclass(frozen=True)
-class Trained:
-    """Result of a training: the weights by name."""
-
-    weights: dict[str, Array]
-
-    def difference(self, other: Trained) -> Counted:
-        """Return the largest difference of any weight to the other's, relative to the largest weight."""
-        largest = max(float(abs(weight).max()) for weight in self.weights.values())
-        apart = max(float(abs(weight - other.weights[name]).max()) for name, weight in self.weights.items())
-        return Counted(apart / largest, "1", "largest difference of a weight, relative to the largest weight")
-
-
-@dataclass(frozen=True)
-class Lost:
-    """A lost rank: what was told, the steps that its last checkpoint holds, and seconds from its death to the end."""
-
-    message: str
-    steps: Counted
-    seconds: Measurement
 
 
 def sort_digits(communicator: Communicator, folder: str, dies: bool) -> dict[str, Any]:
@@ -75,18 +50,28 @@ def sort_digits(communicator: Communicator, folder: str, dies: bool) -> dict[str
     return dict(model.state_dict())
 
 
-def lose_a_rank(folder: str | Path, ranks: int = 2) -> Lost:
-    """Train on ranks of which the last dies, with checkpoints in an empty ``folder``, and return what was told."""
+def lose_a_rank(folder: str, ranks: int = 2) -> tuple[str, Counted, Measurement]:
+    """Train on ranks of which the last dies, with checkpoints in an empty ``folder``.
+
+    Return what was told, the steps in the last checkpoint, and the seconds from the death to the end of the run.
+    """
     try:
-        launch(sort_digits, ranks, {"folder": str(folder), "dies": True}, longest_wait=_LONGEST_WAIT, threads=1)
+        launch(sort_digits, ranks, {"folder": folder, "dies": True}, longest_wait=_LONGEST_WAIT, threads=1)
     except RankError as error:
         seconds = time.time() - float((Path(folder) / "stopped").read_text("utf-8"))
         kept = max((int(path.name.removeprefix("step-")) for path in Path(folder).glob("step-*")), default=0)
         took = Measurement("from the death of the rank to the end of the run", (seconds,), "s")
-        return Lost(str(error), Counted(kept, "steps", "steps in the last checkpoint"), took)
+        return str(error), Counted(kept, "steps", "steps in the last checkpoint"), took
     raise RuntimeError(f"rank {ranks - 1} was to end the run, but the run ended well")
 
 
-def trained_on(folder: str | Path, ranks: int) -> Trained:
-    """Train on ``ranks`` ranks to the end, from the checkpoint in ``folder`` if there is one, and return that."""
-    return Trained(launch(sort_digits, ranks, {"folder": str(folder), "dies": False}, threads=1)[0])
+def trained_on(folder: str, ranks: int) -> dict[str, Array]:
+    """Return the weights of a training on ``ranks`` ranks, from the checkpoint in ``folder`` if there is one."""
+    return dict(launch(sort_digits, ranks, {"folder": folder, "dies": False}, threads=1)[0])
+
+
+def difference(one: dict[str, Array], other: dict[str, Array]) -> Counted:
+    """Return the largest difference of any two weights, relative to the largest weight of ``one``."""
+    largest = max(float(abs(weight).max()) for weight in one.values())
+    apart = max(float(abs(weight - other[name]).max()) for name, weight in one.items())
+    return Counted(apart / largest, "1", "largest difference of a weight, relative to the largest weight")

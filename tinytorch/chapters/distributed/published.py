@@ -5,8 +5,7 @@ not stated, so they are 0. What runs at one end of a scaling study is what the p
 the other end. FLOPs are the papers': with the second forward of recomputed activations.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache
 from statistics import median
 from typing import Any, NamedTuple
@@ -16,100 +15,55 @@ from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, g
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, possible_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
 from tinytorch.perf.measuring import Counted, Modelled
-from tinytorch.perf.measuring.judge import Judgement, decided
 
 #: 600 GB/s of NVLink for each GPU, both directions together, and eight adapters of 200 Gbit/s for the eight GPUs of a
 #: node (NVIDIA DGX A100 data sheet).
 DGX_A100 = Cluster(given_link(0.0, 300e9), given_link(0.0, 25e9), 8)
 _NOTHING = Part(0.0, 0, 0, 0.0, 0.0)
-
-
-@dataclass(frozen=True)
-class PublishedResult:
-    """A published number beside the model's, which was made to meet it if it is given: others follow from it."""
-
-    study: str
-    name: str
-    published: float
-    predicted: Modelled
-    assumed: str
-    given: bool = False
-    refined: Modelled | None = None
-
-    @property
-    def printed(self) -> str:
-        """The published number with its unit, with as many digits as it has."""
-        is_rate = self.predicted.unit == "FLOP/s"
-        return f"{self.published / 1e12:g} TFLOP/s" if is_rate else f"{self.published * 100:g} %"
-
-    @property
-    def error(self) -> Modelled | None:
-        """Predicted over published, minus 1; None of what was given."""
-        off = self.predicted.value / self.published - 1
-        return None if self.given else modelled(off, "%", "error of the prediction")
-
-    @property
-    def refined_error(self) -> Modelled | None:
-        """What `error` becomes with wider products and shorter bubbles; None of what either was made to meet."""
-        if self.refined is None:
-            return None
-        return modelled(self.refined.value / self.published - 1, "%", "error of the prediction with both terms")
+#: A row of the table: the run, its study, the number as printed, the model's, and the error, None of what was given.
+Row = dict[str, Any]
 
 
 @cache
-def published_results() -> tuple[PublishedResult, ...]:
+def published_results() -> tuple[Row, ...]:
     """Return all results of speed, by study, in the order of years."""
     return (*imagenet_2017(), *megatron_2019(), *megatron_2021())
 
 
-@dataclass(frozen=True)
-class Study:
-    """How far the model is from the results of one study that were not given, upwards or downwards."""
-
-    study: str
-    quantity: str
-    assumed: str
-    runs: int
-    middle: Modelled
-    worst: Modelled
-
-
-def studies() -> list[Study]:
-    """Return how far the model is from what was published, by study."""
-    found: dict[tuple[str, str, str], list[PublishedResult]] = {}
-    for one in published_results():
-        found.setdefault((one.study, one.predicted.what, one.assumed), []).append(one)
-    return [Study(*named, len([one for one in own if not one.given]), *errors(own)) for named, own in found.items()]
-
-
-def errors(results: Sequence[PublishedResult] | None = None) -> tuple[Modelled, Modelled]:
-    """Return the median and the largest error of predictions, by magnitude; of all if none are named."""
-    off = [abs(one.error.value) for one in results or published_results() if one.error is not None]
+def errors() -> tuple[Modelled, Modelled]:
+    """Return the median and the largest error of all predictions, by magnitude."""
+    off = [abs(row["error"].value) for row in published_results() if row["error"]]
     return modelled(median(off), "%", "median error"), modelled(max(off), "%", "largest error")
 
 
-def imagenet_2017() -> Iterator[PublishedResult]:
+def _row(study: str, name: str, published: float, predicted: Modelled, given: bool = False) -> Row:
+    """Return a published number beside the model's; it is ``given`` if the model was made to meet it."""
+    is_rate = predicted.unit == "FLOP/s"
+    return {
+        "study": study,
+        "name": name,
+        "printed": f"{published / 1e12:g} TFLOP/s" if is_rate else f"{published * 100:g} %",
+        "predicted": predicted,
+        "error": None if given else modelled(predicted.value / published - 1, "%", "error of the prediction"),
+    }
+
+
+def imagenet_2017() -> Iterator[Row]:
     """Yield the scaling of ResNet-50 from 8 to 256 GPUs with gradients hidden and not.
 
     Source: P. Goyal et al., 2017 (arXiv:1706.02677): 100 MB of gradients, 120 ms of backward, servers of 8 GPUs with 50
     Gbit/s between them, about 90 % efficiency. Eight GPUs took 29 hours for 90 epochs of 1.28 million images, 256 at a
     time (https://developer.nvidia.com/blog/facebook-trains-imagenet-in-1-hour/).
     """
-    hours = 29
-    step_s = hours * 3600 / (90 * 1.28e6 / 256)
+    step_s = 29 * 3600 / (90 * 1.28e6 / 256)
     whole = Part(step_s / 32, 0, 25_000_000, 0.0, 0.0)
     workload = Workload("ResNet-50", 1, 1, 256 * 32, whole, _NOTHING, 0.120 / step_s, 0.0, 0.0, 0, 0, 4, 4, 4)
     # 160 GB/s of NVLink for each P100, both directions together (NVIDIA Tesla P100 data sheet).
     cluster = Cluster(given_link(0.0, 80e9), given_link(0.0, 50e9 / 8 / 8), 8)
     for overlap, words in ((0.0, "nothing hidden"), (1.0, "all of the backward hides")):
         found = predict(workload, cluster, Split(data=256, overlap=overlap))
-        yield PublishedResult(
-            "Goyal et al. 2017",
-            f"ResNet-50 on 256 GPUs, {words}",
-            0.90,
-            modelled(step_s / found.seconds, "%", "scaling efficiency from 8 GPUs"),
-            f"a step on 8 GPUs is what {hours} hours of training make it",
-        )
+        efficiency = modelled(step_s / found.seconds, "%", "scaling efficiency from 8 GPUs")
+        yield _row("Goyal et al. 2017", f"ResNet-50 on 256 GPUs, {words}", 0.90, efficiency)
 
 
 class _Run(NamedTuple):
@@ -138,7 +92,7 @@ _MEGATRON_2019 = (
 )
 
 
-def megatron_2019() -> Iterator[PublishedResult]:
+def megatron_2019() -> Iterator[Row]:
     """Yield the weak scaling of tensor, and of tensor and data parallelism from one GPU.
 
     Source: M. Shoeybi et al., 2019 (arXiv:1909.08053), table 1 and section 5.1: 39 TFLOP/s on one GPU, sequences of
@@ -149,14 +103,8 @@ def megatron_2019() -> Iterator[PublishedResult]:
     for run in _MEGATRON_2019:
         found = predict(run.model(1024).workload(rate), cluster, Split(run.data, run.tensor))
         efficiency = run.model(1024).flops / found.seconds / found.split.ranks / rate
-        yield PublishedResult(
-            "Shoeybi et al. 2019",
-            run.name,
-            run.published,
-            modelled(efficiency, "%", "weak scaling efficiency from one GPU"),
-            "every GPU computes at the rate that one alone reached",
-            given=run.data * run.tensor == 1,
-        )
+        predicted = modelled(efficiency, "%", "weak scaling efficiency from one GPU")
+        yield _row("Shoeybi et al. 2019", run.name, run.published, predicted, given=run.data * run.tensor == 1)
 
 
 _MEGATRON_2021 = (
@@ -173,73 +121,32 @@ _MEGATRON_2021 = (
 )
 
 
-#: Groups of layers of a rank where pipelines are interleaved: at least so many, which divide the bubble.
-_GROUPS = 2
-
-
-def megatron_2021() -> Iterator[PublishedResult]:
+def megatron_2021() -> Iterator[Row]:
     """Yield the rate of each GPU for models of 1.7 billion to a trillion parameters.
 
     Source: D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209), table 1. All GPUs compute at the rate that the
     model finds behind the first row. Micro-batches are the fastest that fit into 80 GB. The pipelines of the paper are
-    interleaved, in a depth that it does not state, and have a smaller bubble than the model's. The refined rate divides
-    the bubble by the least depth, and multiplies computing by 1 + w0 / width, of which the last row gives w0.
+    interleaved, in a depth that it does not state, and have a smaller bubble than the model's.
     """
-    first, last = _MEGATRON_2021[0], _MEGATRON_2021[-1]
+    first = _MEGATRON_2021[0]
     share = first.model(2048).flops / (first.data * first.tensor * first.pipeline)
     # All that a data split has besides computing are gradients.
     rate = share / (share / first.published - _fastest(first, first.published).gradients)
-    overhead = _overhead(_fastest(last, rate), last, first.width)
     for run in _MEGATRON_2021:
         found = _fastest(run, rate)
-        each = run.model(2048).flops / found.split.ranks
-        slower = (1 + overhead / run.width) / (1 + overhead / first.width)
-        refined = slower * (found.computing + found.bubble / _GROUPS) + found.messages + found.updating
-        yield PublishedResult(
-            "Narayanan et al. 2021",
-            run.name,
-            run.published,
-            modelled(each / found.seconds, "FLOP/s", "rate of a GPU"),
-            "every GPU computes at the rate behind the study's first run; pipelines are not interleaved",
-            given=run is first,
-            refined=None if run in (first, last) else modelled(each / refined, "FLOP/s", "rate of a GPU"),
-        )
+        each = modelled(run.model(2048).flops / found.split.ranks / found.seconds, "FLOP/s", "rate of a GPU")
+        yield _row("Narayanan et al. 2021", run.name, run.published, each, given=run is first)
 
 
-def _overhead(found: Prediction, run: _Run, width: int) -> float:
-    """Return the w0 with which computing that is (1 + w0 / width) as long as its products meets a published rate."""
-    seconds = run.model(2048).flops / found.split.ranks / run.published
-    slower = (seconds - found.messages - found.updating) / (found.computing + found.bubble / _GROUPS)
-    return (1 - slower) / (slower / width - 1 / run.width)
-
-
-def refined_errors() -> tuple[Modelled, Modelled]:
-    """Return the median error of the rows that are refined, by magnitude, as the model says and with both terms."""
-    pairs = [(one.error, one.refined_error) for one in published_results()]
-    off = [(abs(error.value), abs(refined.value)) for error, refined in pairs if error and refined]
-    before, after = (median(column) for column in zip(*off, strict=True))
-    what = "median error of the rows that both predict, by magnitude"
-    return modelled(before, "%", what), modelled(after, "%", f"{what}, with both terms")
-
-
-def optima() -> list[dict[str, Any]]:
-    """Return the data and tensor splits that are best by the formula, and as printed, of runs without a pipeline.
-
-    Source: D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209), table 1.
-    """
-    found, slowdown = [], DGX_A100.inside.beta_s_per_byte / DGX_A100.between.beta_s_per_byte
-    for run in (one for one in _MEGATRON_2021 if one.pipeline == 1):
-        ranks, tokens = run.data * run.tensor, run.examples * 2048
-        data = (2 * tokens * ranks / (9 * run.width) * slowdown) ** 0.5
-        found.append(
-            {
-                "name": run.name,
-                "data": modelled(data, "1", "groups of ranks"),
-                "tensor": modelled(ranks / data, "1", "ranks of a group"),
-                "printed": f"{run.data} × {run.tensor}",
-            }
-        )
-    return found
+def _fastest(run: _Run, rate: float) -> Prediction:
+    """Return the prediction for a run's split with the number of micro-batches that is the fastest in 80 GB."""
+    workload, wanted = run.model(2048).workload(rate), (run.data, run.tensor, run.pipeline)
+    found = (
+        predict(workload, DGX_A100, split)
+        for split in possible_splits(workload, run.data * run.tensor * run.pipeline)
+        if (split.data, split.tensor, split.pipeline) == wanted
+    )
+    return min((one for one in found if one.memory.total <= 80e9), key=lambda one: one.seconds)
 
 
 class _Sharded(NamedTuple):
@@ -287,49 +194,19 @@ def sharded_2021() -> list[dict[str, Any]]:
     return found
 
 
-def _fastest(run: _Run, rate: float) -> Prediction:
-    """Return the prediction for a run's split with the number of micro-batches that is the fastest in 80 GB."""
-    workload, wanted = run.model(2048).workload(rate), (run.data, run.tensor, run.pipeline)
-    found = (
-        predict(workload, DGX_A100, split)
-        for split in possible_splits(workload, run.data * run.tensor * run.pipeline)
-        if (split.data, split.tensor, split.pipeline) == wanted
-    )
-    return min((one for one in found if one.memory.total <= 80e9), key=lambda one: one.seconds)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stage of sharding: what is cut, bytes that a rank of N keeps of a parameter and of all, and those printed."""
-
-    name: str
-    each: str
-    counted: Counted
-    printed: str
-
-
-def zero_2020() -> list[Stage]:
-    """Return the memory of model states by stage of sharding, in mixed precision with Adam.
+def zero_2020() -> list[dict[str, Any]]:
+    """Return what each of 64 ranks keeps of 7.5 billion parameters, by what is cut, in mixed precision with Adam.
 
     Source: S. Rajbhandari et al., 2020 (arXiv:1910.02054), sections 5.1 to 5.3 and table 1.
     """
-    part = Part(0.0, 0, 7_500_000_000, 0.0, 0.0)
-    workload = Workload("7.5 billion", 1, 1, 64, part, _NOTHING, 0.5, 0.0, 0.0, 0, 0, 2, 2, 12)
-    cluster = Cluster(given_link(0.0, 1e9), given_link(0.0, 1e9), 16)
     stages = (
-        ("nothing", "2 + 2 + 12", 120.0),
-        ("the optimizer's state", "2 + 2 + 12/N", 31.4),
-        ("gradients as well", "2 + (2 + 12)/N", 16.6),
-        ("parameters as well", "(2 + 2 + 12)/N", 1.9),
+        ("nothing", "2 + 2 + 12", 2 + 2 + 12, 120.0),
+        ("the optimizer's state", "2 + 2 + 12/N", 2 + 2 + 12 / 64, 31.4),
+        ("gradients as well", "2 + (2 + 12)/N", 2 + (2 + 12) / 64, 16.6),
+        ("parameters as well", "(2 + 2 + 12)/N", (2 + 2 + 12) / 64, 1.9),
     )
-    kept = "bytes that each of 64 ranks keeps of 7.5 billion parameters"
-    totals = [predict(workload, cluster, Split(data=64, sharding=stage)).memory.total for stage in range(len(stages))]
+    what = "bytes that each of 64 ranks keeps of 7.5 billion parameters"
     return [
-        Stage(name, each, Counted(total / 1e9, "GB", kept), f"{published:g} GB")
-        for (name, each, published), total in zip(stages, totals, strict=True)
+        {"name": name, "each": each, "counted": Counted(7.5 * count, "GB", what), "printed": f"{published:g} GB"}
+        for name, each, count, published in stages
     ]
-
-
-def as_printed(*stages: Stage) -> Judgement:
-    """Return whether what was counted of each stage has the digits that its paper prints."""
-    return decided(all(one.printed == f"{round(one.counted.value, 1):g} GB" for one in stages))

@@ -1,6 +1,7 @@
-"""Programs of ranks for `studies`: sums whose bits are compared, and training steps that are weighed."""
+"""What ranks of one machine show exactly: sums and weights to the last bit, and bytes by sharding."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ from tinytorch.core.op import Array
 from tinytorch.core.optimizers import AdamW
 from tinytorch.perf.distributed.collectives.timing import ring_all_reduce
 from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
 from tinytorch.perf.distributed.training.updates import MakeOptimizer
+from tinytorch.perf.measuring import Counted, Derived
 
 #: Of the order of turns, and training steps of each way.
 SEED, _STEPS = 0, 3
@@ -19,24 +22,55 @@ SEED, _STEPS = 0, 3
 _NUMBERS = 100_000
 
 
+@dataclass(frozen=True)
+class Bits:
+    """Numbers made in two ways: how many there are, which share of them differs, and by how much at most."""
+
+    what: str
+    numbers: Counted
+    differ: Counted
+    largest: Counted
+
+
+def trained(name: str, batch: int, ranks: int, rows: Mapping[str, str]) -> tuple[Derived, list[Bits]]:
+    """Return the share of bytes that a rank keeps with the optimizer's state shared out, and which bits differ.
+
+    The model is the zoo's ``name``; ranks need no core for each. ``rows`` names the comparisons of `compared_sums` and
+    "sharded", the weights of both trainings.
+    """
+    check_batch(batch, ranks)
+    found = launch(kept_memory, ranks, {"name": name, "batch": batch}, threads=1)
+    whole, sharded = (
+        Counted(max(one[way] for one in found), "B", f"what the fullest rank keeps, {way}")
+        for way in ("whole", "sharded")
+    )
+    told = {words: found[0]["bits"][key] for key, words in rows.items()}
+    return sharded.over(whole, "bytes kept with the state shared out", "%"), [
+        Bits(
+            words,
+            Counted(numbers, "1", "numbers compared"),
+            Counted(differ / numbers, "%", "share of the numbers whose bits differ"),
+            Counted(largest, "1", "largest difference, relative to the largest number"),
+        )
+        for words, (numbers, differ, largest) in told.items()
+    ]
+
+
 def compared_sums(communicator: Communicator) -> dict[str, list[float]]:
     """Return how many numbers there are, how many bits of them differ and by how much, in rings of float32.
 
-    "pair" is the sum of the first two ranks beside a + b, "ring" that of all beside a sum in the order of ranks,
-    "whole" the same of whole numbers, and "ranks" the ring's sum on the last rank beside the first one's.
+    "pair" is the sum of the first two ranks beside a + b, "ring" that of all beside a sum in the order of ranks, and
+    "ranks" the ring's sum on the last rank beside the first one's.
     """
     draws = [np.random.default_rng(rank).standard_normal(_NUMBERS, np.float32) for rank in range(communicator.size)]
     rank, size = communicator.rank, communicator.size
     pair = communicator.split(int(rank > 1))
     by_pair = ring_all_reduce(draws[rank], pair) if rank < 2 else draws[rank]
     by_ring = ring_all_reduce(draws[rank], communicator)
-    whole = [np.rint(1000 * draw) for draw in draws]
     copies = communicator.raw.gather(by_ring)
-    by_whole = ring_all_reduce(whole[rank], communicator)
     return {
         "pair": differing(by_pair, draws[0] + draws[1]),
         "ring": differing(by_ring, sum(draws[1:], draws[0])),
-        "whole": differing(by_whole, sum(whole[1:], whole[0])),
         "ranks": differing(copies[size - 1] if copies else by_ring, by_ring),
     }
 
@@ -48,22 +82,19 @@ def differing(one: Array, other: Array) -> list[float]:
 
 
 def kept_memory(communicator: Communicator, name: str, batch: int) -> dict[str, Any]:
-    """Return the bytes that this rank keeps after steps, without and with sharded state, by way and kind, and `bits`.
+    """Return the bytes that this rank keeps after steps, "whole" and "sharded", padding included, and `bits`.
 
     These are `compared_sums`, and "sharded", the weights of the two ways beside each other.
     """
     found: dict[str, Any] = {}
     weights = []
-    for way, sharded in (("whole", False), ("sharded", True)):
-        trainer = data_parallel(name, communicator, sharded=sharded)
+    for way in ("whole", "sharded"):
+        trainer = data_parallel(name, communicator, sharded=way == "sharded")
         for _ in range(_STEPS):
             trainer.step(share(name, batch, communicator))
         parameters = trainer.model.parameters()
-        found[way] = {
-            "parameters": owned_bytes([parameter.data for parameter in parameters]),
-            "gradients": owned_bytes([parameter.grad for parameter in parameters if parameter.grad is not None]),
-            "optimizer_state": owned_bytes(list(trainer.optimizer.state_arrays())),
-        }
+        kept = [parameter.data for parameter in parameters], [each.grad for each in parameters if each.grad is not None]
+        found[way] = sum(map(owned_bytes, (*kept, list(trainer.optimizer.state_arrays()))))
         weights.append(np.concatenate([parameter.data.ravel() for parameter in parameters]))
     found["bits"] = {**compared_sums(communicator), "sharded": differing(*weights)}
     return found

@@ -1,15 +1,13 @@
 """Training steps on ranks of this machine, recorded on all: with overlap, without, and with one late rank, in turns."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tinytorch.chapters.distributed.step_programs import SEED, check_batch, data_parallel, share
 from tinytorch.core.module import Module
-from tinytorch.core.optimizers import AdamW
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
@@ -21,7 +19,7 @@ from tinytorch.perf.measuring.codec import from_json, to_json
 #: Steps of each way before the first that counts; rows and columns of the matrices that a burdened rank multiplies;
 #: and bytes at which a bucket of gradients is sent off.
 _WARM, _BURDEN, _BUCKET = 3, 256, 2**17
-#: The ways of a step, as `StepRecordings` has them.
+#: The ways of a step: gradients go meanwhile, or afterwards, or meanwhile with one rank burdened.
 _WAYS = ("overlapped", "afterwards", "burdened")
 
 
@@ -34,44 +32,18 @@ class Burden(Module):
             _ = x @ x
 
 
-class Update(Module):
-    """Puts an optimizer's step, which runs no op, among the module calls of a recording."""
-
-    def forward(self, step: Callable[[], None]) -> None:
-        """Run it."""
-        step()
-
-
-class RecordedAdamW(AdamW):
-    """`AdamW` whose steps are calls of `Update`."""
-
-    def step(self) -> None:
-        """Change every parameter that has a gradient."""
-        Update()(super().step)
-
-
-@dataclass(frozen=True)
-class StepRecordings:
-    """Timelines of steps in turns: gradients go meanwhile, or afterwards, or meanwhile with one rank burdened."""
-
-    overlapped: tuple[Timeline, ...]
-    afterwards: tuple[Timeline, ...]
-    burdened: tuple[Timeline, ...]
-
-
 def record_steps(
     ranks: int, *, model: str = "gpt", batch: int, steps: int, burdened: int, products: int = 24
-) -> StepRecordings:
-    """Return timelines of ``steps`` data-parallel training steps of each way, of a model of the zoo with AdamW.
+) -> dict[str, Timeline]:
+    """Return the timeline of the typical one of ``steps`` data-parallel training steps of each way.
 
-    The rank ``burdened`` makes so many ``products`` of matrices before some of its steps, to be found in their
-    timelines.
+    The model is one of the zoo, trained with AdamW. The rank ``burdened`` makes so many ``products`` of matrices before
+    some of its steps, to be found in their timelines.
     """
     check_batch(batch, ranks)
     asked = {"model": model, "batch": batch, "steps": steps, "burdened": burdened, "products": products}
     told = launch(record_on_rank, ranks, asked, threads=1, pinned=True)[0]
-    made = {way: tuple(from_json(json.loads(text), Timeline, "timeline") for text in told[way]) for way in _WAYS}
-    return StepRecordings(**made)
+    return {way: typical([from_json(json.loads(text), Timeline, "timeline") for text in told[way]]) for way in _WAYS}
 
 
 def record_on_rank(
@@ -80,7 +52,7 @@ def record_on_rank(
     """Run `record_steps` on one rank; return the timelines by way on rank 0, as JSON."""
     own = share(model, batch, communicator)
     trainers = {
-        way: data_parallel(model, communicator, RecordedAdamW, bucket_bytes=_BUCKET, overlap=way == "overlapped")
+        way: data_parallel(model, communicator, bucket_bytes=_BUCKET, overlap=way == "overlapped")
         for way in ("overlapped", "afterwards")
     }
     trainers["burdened"] = trainers["overlapped"]
@@ -107,9 +79,8 @@ def typical(timelines: Sequence[Timeline]) -> Timeline:
     return sorted(timelines, key=lambda timeline: timeline.wall_seconds)[(len(timelines) - 1) // 2]
 
 
-def sent_early(timelines: Sequence[Timeline]) -> Counted:
-    """Return the share of its gradients that rank 0 sends off before the backward pass is over, in the typical step."""
-    timeline = typical(timelines)
+def sent_early(timeline: Timeline) -> Counted:
+    """Return the share of its gradients that rank 0 sends off before the backward pass is over."""
     over = max(event.end for event in timeline.tracks[0].profile.events if event.phase == "backward")
     calls = [call for matched in timeline.matched_calls for call in matched.calls if call.rank == 0]
     gradients = [call for call in calls if call.info.group != "world"]
@@ -117,19 +88,9 @@ def sent_early(timelines: Sequence[Timeline]) -> Counted:
     return Counted(early, "%", "bytes of gradients that set off before the backward pass is over")
 
 
-@dataclass(frozen=True)
-class Named:
-    """The rank for which others waited by a timeline, and whether it is the one."""
-
-    rank: Counted
-    said: str
-
-
-def named(waits: Sequence[Straggler], burdened: int) -> Named | Unmeasured:
-    """Return the rank for which the others waited longest, where ``burdened`` was given more work."""
+def named(waits: Sequence[Straggler], burdened: int) -> tuple[Counted | Unmeasured, str]:
+    """Return the rank for which the others waited longest, and whether it is the one that was given more work."""
     if not waits:
-        return Unmeasured("in this build no rank waited longer for another than the clocks can be wrong by")
-    return Named(
-        Counted(waits[0].rank, "1", "the rank for which the others waited longest"),
-        "the burdened one" if waits[0].rank == burdened else "another one",
-    )
+        return Unmeasured("no rank waited longer for another than the clocks can be wrong by"), "none"
+    rank = Counted(waits[0].rank, "1", "the rank for which the others waited longest")
+    return rank, "the burdened one" if waits[0].rank == burdened else "another one"

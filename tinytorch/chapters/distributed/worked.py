@@ -1,6 +1,5 @@
 """Worked numbers of the page on several ranks: what it ran on, GPT-3 against that, and the answers to its questions."""
 
-from dataclasses import dataclass
 from typing import Any
 
 from tinytorch.chapters.gpt2 import GPT2, NUMBER
@@ -41,31 +40,20 @@ def published_gustafson() -> Modelled:
     return _by_arithmetic(gustafson(serial, 512) / 512, "%", "share of linear scaling, by Gustafson's law")
 
 
-@dataclass(frozen=True)
-class Walls:
-    """This machine, how ranks are placed on it, and how many years and memories it is from a training.
+def walls(cores: int, seconds: Measurement, state_bytes: float) -> dict[str, Any]:
+    """Return what stands against a training of so many seconds at the peak of all cores, and so many bytes of state.
 
-    Ranks are "pinned" to cores of their own, "not pinned", or "sharing" one core.
+    Ranks have a ``placing``: "pinned" to cores of their own, "not pinned", or "sharing" one core.
     """
-
-    cores: Counted
-    placing: str
-    years: Modelled
-    state: Modelled
-    memories: Modelled
-
-
-def walls(cores: int, seconds: Measurement, state_bytes: float) -> Walls:
-    """Return what stands against a training of so many seconds at the peak of all cores, and so many bytes of state."""
-    memory = identity().memory_bytes
-    placing = "sharing" if cores < 2 else "pinned" if may_pin() else "not pinned"
-    return Walls(
-        Counted(cores, "cores" if cores > 1 else "core", "cores that the process that built this page could use"),
-        placing,
-        Modelled.by(_AT_PEAK, seconds.scaled(1 / (365.25 * 86400), "years")),
-        _by_arithmetic(state_bytes, "B", "four float32 numbers for each parameter of the training"),
-        _by_arithmetic(state_bytes / memory, "", "bytes of that training's state over this machine's memory"),
-    )
+    return {
+        "cores": Counted(
+            cores, "cores" if cores > 1 else "core", "cores that the process that built this page could use"
+        ),
+        "placing": "sharing" if cores < 2 else "pinned" if may_pin() else "not pinned",
+        "years": Modelled.by(_AT_PEAK, seconds.scaled(1 / (365.25 * 86400), "years")),
+        "state": _by_arithmetic(state_bytes, "B", "four float32 numbers for each parameter of the training"),
+        "memories": _by_arithmetic(state_bytes / identity().memory_bytes, "", "that state over this machine's memory"),
+    }
 
 
 def rules(cluster: Cluster, flops: float) -> list[dict[str, Any]]:
