@@ -137,5 +137,5 @@ def test_the_plain_call_answers_as_our_gpt_does_and_a_cache_keeps_its_tokens(
     assert right.tolist() == models.correct(gpt, "gpt")[:64].tolist()
     take_one_step()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(" asked")[0] for line in lines] == ["1", "64"]
+    assert [line.split(" asked")[0] for line in lines] == ["1", "32"]
     assert all("most in aten::" in line and line.endswith("same: True") for line in lines)

@@ -91,12 +91,11 @@ def made_ladder(
     steps: Sequence[Step] = STEPS_TRIED,
     seconds: Guess = made_seconds,
     forecasts: Guess | None = None,
-    roofs: Guess | None = None,
     lossy: frozenset[Configuration] = frozenset(),
 ) -> Ladder:
     """Return the ladder that the method climbs where configurations take ``seconds``.
 
-    Forecasts and roofs are right unless given. What is ``lossy`` and faster loses answers.
+    Forecasts are right unless given. What is ``lossy`` and faster loses answers.
     """
 
     def tried(
@@ -108,11 +107,9 @@ def made_ladder(
 
         def trial(move: Move, after: Configuration) -> Trial:
             name, right = " + ".join(move), seconds(before) / seconds(after)
-            predicted, roof = (
-                Modelled(guess(after) if guess else right, "", "a gain", "made") for guess in (forecasts, roofs)
-            )
+            predicted = Modelled(forecasts(after) if forecasts else right, "", "a gain", "made")
             outcome = rule.outcome(gained[name], lambda: LOST if after in lossy else KEPT)
-            return Trial(move, after, predicted, roof, times[name], gained[name], outcome)
+            return Trial(move, after, predicted, predicted, times[name], gained[name], outcome)
 
         profile = made_profile(f"a call, {workload.words}", seconds(before))
         return profile, [trial(*move) for move in moves.items()]

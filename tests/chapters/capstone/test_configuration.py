@@ -1,18 +1,16 @@
 """Configurations: what cannot run is none, what can gives the plain answers, bytes follow the shapes; and steps."""
 
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.chapters.capstone.made_trials import CACHE, SMALL, TOKEN, untrained
+from tests.chapters.capstone.made_trials import untrained
 from tinytorch import datasets, models
 from tinytorch.chapters.capstone import configuration, workload
-from tinytorch.chapters.capstone.configuration import PLAIN, STEPS, Configuration, ModelName, held_bytes, moves_from
-from tinytorch.chapters.capstone.workload import Workload, correct, predicted_bytes
+from tinytorch.chapters.capstone.configuration import PLAIN, Configuration
+from tinytorch.chapters.capstone.workload import Workload, correct
 from tinytorch.perf.benchmarking.variants import sorting_generation
 from tinytorch.perf.measuring.statistics import PairedShares, interval_of_law
 from tinytorch.perf.memoization.generation import Tokens
@@ -52,35 +50,6 @@ def test_a_configuration_that_only_runs_otherwise_answers_the_same(one: Configur
     np.testing.assert_array_equal(answers(one), answers(PLAIN))
 
 
-@pytest.mark.parametrize("model", get_args(ModelName))
-@pytest.mark.parametrize("cache", ["none", "float32"])
-def test_floats_take_the_bytes_that_the_shapes_say(model: ModelName, cache: Any) -> None:
-    one = Configuration(model=model, cache=cache)
-    # Compressed rows keep as many as they have left, and where each row begins.
-    allowed = 0.06 if model == "sparse" else 0
-    assert abs(predicted_bytes(one, 3) / Workload(3).held(one).value - 1) <= allowed
-
-
-@pytest.mark.parametrize("weights", ["8-bit weights", "8-bit layers"])
-def test_codes_take_the_bytes_that_the_shapes_say_and_scales_on_top(weights: Any) -> None:
-    one, coded = Configuration(weights=weights, cache="float32"), Configuration(cache="8-bit")
-    predicted = predicted_bytes(one, 2)
-    assert predicted < Workload(2).held(one).value < 1.05 * predicted
-    assert predicted_bytes(coded, 7) == Workload(7).held(coded).value
-    assert workload.weights_of(coded, "as in float32").value == workload.weights_of(PLAIN, "in float32").value
-
-
-def test_performances_are_of_one_run_and_of_models_with_caches_of_their_own() -> None:
-    made = workload.performances(Workload(4), {"plain": PLAIN, "cached": _CACHED})
-    assert {(one.run, one.batches) for one in made.values()} == {(made["plain"].run, (4,))}
-    assert made["cached"].time.conditions.interleaved_with == ("plain",)
-    two, three = (Workload(asked).ready(_CACHED) for asked in (2, 3))
-    assert two.model is not three.model
-    assert (held_bytes(two) - two.stored_bytes) * 3 == (held_bytes(three) - three.stored_bytes) * 2 > 0
-    # Beside weights and cache a call allocates something.
-    assert made["cached"].memory.minimum > Workload(4).held(_CACHED).value
-
-
 @pytest.mark.parametrize("new", [False, True])
 def test_all_questions_are_scored_as_they_are_answered(monkeypatch: pytest.MonkeyPatch, new: bool) -> None:
     monkeypatch.setattr(configuration, "_suite_model", lambda _: models.trained("gpt"))
@@ -103,28 +72,3 @@ def test_new_questions_are_in_neither_part_that_steps_or_training_saw() -> None:
     assert new.test_inputs.shape == data.test_inputs.shape
     for part in (data.train_inputs, data.test_inputs):
         assert asked.isdisjoint(map(tuple, part[:, :10]))
-
-
-@given(st.data())
-def test_a_walk_visits_nothing_twice_and_a_pair_is_of_two_steps_of_which_the_second_needs_the_first(
-    data: st.DataObject,
-) -> None:
-    now, seen, named = PLAIN, {PLAIN}, {step.name: step for step in STEPS}
-    while moves := moves_from(now)[0]:
-        for (first, second), after in moves_from(now)[1].items():
-            between = named[first].after(now)
-            assert between is not None
-            assert (named[second].after(now), named[second].after(between)) == (None, after)
-            assert named[first].field != named[second].field
-        now = data.draw(st.sampled_from(list(moves.values())))
-        assert now not in seen
-        seen.add(now)
-    assert len(seen) < 12
-
-
-def test_one_op_a_token_needs_a_cache_and_kernels_and_nothing_replaces_the_distilled_model() -> None:
-    assert (TOKEN.after(PLAIN), TOKEN.after(Configuration(cache="float32", kernels=True))) == (None, _TOKEN)
-    assert (CACHE.name, TOKEN.name) in moves_from(Configuration(kernels=True))[1]
-    taken = {step for (step,) in moves_from(Configuration(model="distilled"))[0]}
-    assert taken.isdisjoint({"half of the units", SMALL.name})
-    assert len({step.name for step in STEPS}) == len(STEPS)

@@ -1,26 +1,23 @@
-"""What the ladders show: how good predictions and choices were, every rung measured anew, and what was left out."""
+"""What the ladders show: how good predictions and choices were, pairs, and every rung measured anew."""
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from tinytorch.chapters.capstone.ladder import Ladder, Rule, Stage, Trial
-from tinytorch.chapters.capstone.workload import predicted_bytes
-from tinytorch.perf.benchmarking import Change, Performance, compare
+from tinytorch.chapters.capstone.ladder import Ladder, Rule, Trial
+from tinytorch.perf.benchmarking import Performance, compare
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.engines.turns import study
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, judge, ratio
-from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.measuring.statistics import CONFIDENCE, PairedShares, interval_of_law
 
-#: The start, and the honest baseline that stands beside the rungs.
-_START, _BASELINE = "plain", "NumPy with a cache"
+#: The honest baseline that stands beside the rungs.
+_BASELINE = "NumPy with a cache"
 #: Our engines, and PyTorch with both ways to keep its cache.
 _ENGINES = ("tinytorch", "tinytorch accelerated", "PyTorch eager", "PyTorch eager, cache concatenated")
 _COUNTS = "it counts verdicts"
@@ -37,52 +34,26 @@ def shared_work(one: Ladder, many: Ladder) -> Modelled:
     return Modelled(work / (between + calls + work), "%", "share of arithmetic and data", "as much time for all else")
 
 
-def ruled_out(stage: Stage, which: str) -> Derived:
-    """Return how many intervals of measured gains leave out what was ``"predicted"``, or what the ``"roof"`` allows."""
-    said = [(trial.gained.estimate.interval, getattr(trial, which).value) for trial in stage.trials]
-    out = sum(not reach.low <= value <= reach.high for reach, value in said)
-    return Derived(out, "row" if out == 1 else "rows", f"steps that rule out {which}", _gains(stage.trials), _COUNTS)
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A pair that was taken, for so many questions, and the trial of its first step alone in the turn before."""
-
-    questions: str
-    taken: Trial
-    alone: Trial
-
-
-def pairs_taken(ladders: Iterable[Ladder]) -> list[Pair] | Unmeasured:
-    """Return the pairs that were taken where no single step passed."""
+def pairs_taken(ladders: Iterable[Ladder]) -> list[dict[str, Any]] | Unmeasured:
+    """Return the pairs that were taken where no single step passed, with the trial of the first step alone before."""
     found = []
     for ladder in ladders:
         for before, stage in pairwise(ladder.stages):
             if stage.taken and len(stage.taken.move) > 1:
                 alone = next(one for one in before.trials if one.move == stage.taken.move[:1])
-                found.append(Pair(str(ladder.workload.questions), stage.taken, alone))
+                found.append({"questions": str(ladder.workload.questions), "taken": stage.taken, "alone": alone})
     return found or Unmeasured("in this run no pair was taken after another step")
 
 
-@dataclass(frozen=True)
-class Choices:
-    """Turns that took something, those in which law and roof are proven right; and how far predictions were off."""
+def choices(ladders: Iterable[Ladder], background: BackgroundLoad) -> dict[str, Any]:
+    """Return how well predictions chose; nothing is proven where other programs took the time from a gain.
 
-    turns: Derived
-    right: Derived
-    by_roof: Derived
-    trials: Counted
-    typical: Derived
-    largest: Derived
-    worst: str
-
-
-def choices(ladders: Iterable[Ladder], background: BackgroundLoad) -> Choices:
-    """Return how well predictions chose; nothing is proven where other programs took the time from a gain."""
+    There are the ``turns`` that took something, those in which Amdahl's law is proven ``right``, and of all ``trials``
+    how far the ``typical`` and the ``largest`` prediction were off, and of which step the ``worst`` was.
+    """
     stages = [stage for ladder in ladders for stage in ladder.stages]
     trials = [trial for stage in stages for trial in stage.trials]
     by_law = [stage.choice for stage in stages if stage.choice]
-    by_roof = [stage.choice_of_roof for stage in stages if stage.choice_of_roof]
     off = np.abs([math.log(trial.predicted.value / trial.gained.estimate.median) for trial in trials])
 
     def is_right(one: Judgement) -> bool:
@@ -90,71 +61,49 @@ def choices(ladders: Iterable[Ladder], background: BackgroundLoad) -> Choices:
         return one.verdict is Verdict.SUPPORTED and not judge.is_disturbed(tested, background.cores())
 
     gains = _gains(trials)
-    return Choices(
-        Derived(len(by_law), "1", "turns", gains, _COUNTS),
-        Derived(sum(map(is_right, by_law)), "1", "right turns", gains, _COUNTS),
-        Derived(sum(map(is_right, by_roof)), "1", "turns in which the roof was right", gains, _COUNTS),
-        Counted(len(trials), "1", "moves that were predicted and measured"),
-        Derived(math.exp(np.median(off)) - 1, "%", "median error", gains, "predictions of one profile err together"),
-        Derived(math.exp(off.max()), "", "largest error", gains, "it is a largest one"),
-        trials[int(off.argmax())].name,
-    )
-
-
-@dataclass(frozen=True)
-class Rung:
-    """A rung measured once more, with the trial that took it, and its gains over the one before and over the start."""
-
-    trial: Trial | None
-    gained: Measurement | None
-    change: Change | None
-    found: Performance
-    right: Measurement
-
-
-def rungs(ladder: Ladder, found: Mapping[str, Performance], rule: Rule) -> dict[str, Rung]:
-    """Return what was ``found`` of the rungs and of the honest baseline."""
-    trials, over = {trial.name: trial for trial in ladder.taken}, compare_with_first(found, rule.matters)
-    times = {name: one.time for name, one in found.items()}
-    gained = {name: ratio(times[last], times[name], f"{last} over {name}") for last, name in pairwise(ladder.rungs)}
     return {
-        name: Rung(trials.get(name), gained.get(name), over.get(name), one, one.accuracy.scaled(1, "%"))
+        "turns": Derived(len(by_law), "1", "turns", gains, _COUNTS),
+        "right": Derived(sum(map(is_right, by_law)), "1", "right turns", gains, _COUNTS),
+        "trials": Counted(len(trials), "1", "moves that were predicted and measured"),
+        "typical": Derived(math.exp(np.median(off)) - 1, "%", "median error", gains, "predictions err together"),
+        "largest": Derived(math.exp(off.max()), "", "largest error", gains, "it is a largest one"),
+        "worst": trials[int(off.argmax())].name,
+    }
+
+
+def rungs(ladder: Ladder, found: Mapping[str, Performance], rule: Rule) -> dict[str, dict[str, Any]]:
+    """Return what was ``found`` of the rungs and of the honest baseline.
+
+    On each are the trial that took it, and its gains over the one before and over the start, None where it has none.
+    """
+    trials, over = {trial.name: trial for trial in ladder.taken}, compare_with_first(found, rule.matters)
+    gained = {
+        name: ratio(found[last].time, found[name].time, f"{last} over {name}") for last, name in pairwise(ladder.rungs)
+    }
+    return {
+        name: {
+            "trial": trials.get(name),
+            "gained": gained.get(name),
+            "change": over.get(name),
+            "found": one,
+            "right": one.accuracy.scaled(1, "%"),
+        }
         for name, one in found.items()
     }
 
 
-@dataclass(frozen=True)
-class End:
-    """The last rung for so many questions: the plain start's time and memory over its own, and its honest gain."""
-
-    questions: str
-    last: Rung
-    gain: Measurement
-    saved: Measurement
-    honest: Comparison
-
-
-def end(ladder: Ladder, climbed: Mapping[str, Rung], rule: Rule) -> End:
-    """Return what the last rung comes to."""
+def end(ladder: Ladder, climbed: Mapping[str, Mapping[str, Any]], rule: Rule) -> dict[str, Any]:
+    """Return what the last rung comes to: the plain start's time and memory over its own, and its honest gain."""
     last, nothing = climbed[[*ladder.rungs][-1]], Counted(1, "", "no step passed")
-    honest = compare(climbed[_BASELINE].found, last.found, rule.matters).speedup
-    gain, saved = (one.estimate for one in (last.change.speedup, last.change.memory)) if last.change else (nothing,) * 2
-    return End(str(ladder.workload.questions), last, gain, saved, honest)
+    change = last["change"]
+    gain, saved = (change.speedup.estimate, change.memory.estimate) if change else (nothing, nothing)
+    honest = compare(climbed[_BASELINE]["found"], last["found"], rule.matters).speedup
+    return {"last": last, "gain": gain, "saved": saved, "honest": honest}
 
 
-def confirmed(climbed: Iterable[Mapping[str, Rung]], rule: Rule) -> Derived | Unmeasured:
-    """Return how many steps that were taken gain more than what matters once more, each by an interval of its own."""
-    gains = tuple(one.gained for each in climbed for one in each.values() if one.trial and one.gained)
-    if not gains:
-        return Unmeasured("in this run no step was taken")
-    again = [judge.verdict_between(gain, low=1 + rule.matters) for gain in gains]
-    count = sum(one.verdict is Verdict.SUPPORTED for one in again)
-    return Derived(count, "1", "steps that gain enough when measured anew", gains, _COUNTS)
-
-
-def any_gains(ends: Iterable[End], times: float) -> Judgement:
+def any_gains(ends: Iterable[Mapping[str, Any]], times: float) -> Judgement:
     """Return whether a last rung is so many times as fast as the plain start, or takes as many times less memory."""
-    every = [gain for one in ends for gain in (one.gain, one.saved)]
+    every = [gain for one in ends for gain in (one["gain"], one["saved"])]
     return judge.verdict_of_any(judge.verdict_between(each.together(len(every)), low=times) for each in every)
 
 
@@ -163,34 +112,9 @@ def rungs_alone(found: Mapping[str, Performance]) -> dict[str, Performance]:
     return {name: one for name, one in found.items() if name != _BASELINE}
 
 
-def bytes_off(ladders: Iterable[Ladder]) -> Counted:
-    """Return how far bytes as held are from what shapes say, at most, over every configuration that was tried."""
-    tried = {(one.workload, trial.after) for one in ladders for stage in one.stages for trial in stage.trials}
-    off = [abs(asked.held(after).value / predicted_bytes(after, asked.questions) - 1) for asked, after in tried]
-    return Counted(max(off), "%", "largest difference of bytes as held from what the shapes say")
-
-
 def multiplied(one: Derived, other: Derived) -> Modelled:
     """Return how many times fewer bytes two savings would come to together."""
     return Modelled.by("two ratios multiplied", Counted(one.value * other.value, "", "product of the two ratios"))
-
-
-def left_out(ladders: Mapping[str, Ladder]) -> dict[str, dict[str, Any]]:
-    """Return the steps that a ladder tried alone and never took: on each its best trial, or "taken", or "untried"."""
-
-    def on(one: Ladder, name: str) -> Any:
-        outcome = Judgement(Verdict.SUPPORTED, word="untried", counted=True)
-        outcome = next((trial.outcome for trial in one.taken if name in trial.move), outcome)
-        return one.dropped.get(name, {"gained": None, "outcome": outcome})
-
-    names = sorted({name for one in ladders.values() for name in one.dropped})
-    return {name: {key: on(one, name) for key, one in ladders.items()} for name in names}
-
-
-def how_many(steps: Mapping[str, Mapping[str, Any]]) -> Derived:
-    """Return how many steps were left out."""
-    gains = _gains(one for each in steps.values() for one in each.values() if isinstance(one, Trial))
-    return Derived(len(steps), "step" if len(steps) == 1 else "steps", "steps that were left out", gains, _COUNTS)
 
 
 def race() -> dict[str, Measurement] | Unmeasured:

@@ -19,7 +19,7 @@ def answering(gpt: Any, prompts: Any) -> Callable[[], Any]:
 
 
 def take_one_step() -> None:
-    """Print a plain call's costliest operator, for 1 and 64 questions, and a cache's gain."""
+    """Print a plain call's costliest operator, for 1 and 32 questions, and a cache's gain."""
     from torch import profiler, set_num_threads
     from torch.utils.benchmark import Timer
 
@@ -27,7 +27,7 @@ def take_one_step() -> None:
     from tinytorch.perf.engines.pytorch import generation, twin_of
 
     set_num_threads(1)
-    gpt, questions = models.trained("gpt"), models.example("gpt", 64)[:, :11]
+    gpt, questions = models.trained("gpt"), models.example("gpt", 32)[:, :11]
     for asked in (questions[:1], questions):
         plain, cached = answering(twin_of(gpt).module, asked), generation(gpt, asked, 10, "preallocated")
         with profiler.profile() as found:

@@ -15,9 +15,8 @@ from tinytorch.perf.measuring.comparison import Comparison, compare_all
 from tinytorch.perf.measuring.judge import Judgement, Test, Verdict, verdict_between
 
 _BEFORE = "as it was"
-#: Seconds for all trials of a turn, and rounds of them that are waited for where calls are slow: on fewer, noise that
-#: hits neighbours alike hides any gain.
-_SECONDS, _LEAST_ROUNDS = 4.0, 20
+#: Rounds of all trials of a turn; of slow calls fewer, when these seconds are over, but so many at least.
+_ROUNDS, _SECONDS, _LEAST_ROUNDS = 30, 1.5, 12
 
 
 @dataclass(frozen=True)
@@ -29,11 +28,6 @@ class Rule:
 
     matters: float
     accuracy_budget: float
-
-    def __post_init__(self) -> None:
-        for name in ("matters", "accuracy_budget"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} must be a share from 0 to below 1, such as 0.1, not {getattr(self, name)}")
 
     def holds(self, change: Measurement) -> Judgement:
         """Return the verdict on whether no more answers were lost than the budget allows."""
@@ -60,8 +54,7 @@ class Rule:
 class Trial:
     """A move that was predicted, by Amdahl's law and by the roof, and then measured in turns with all of its stage.
 
-    The interval of its gain holds together with theirs; the outcome is by the rule, "taken" of the one that was, and
-    "beaten" of one that may gain enough and is proven to gain less than that.
+    The interval of its gain holds together with theirs; the outcome is by the rule, "taken" of the one that was.
     """
 
     move: Move
@@ -80,8 +73,7 @@ class Trial:
     @property
     def change(self) -> Measurement | None:
         """Change of right answers; None where they decide nothing."""
-        was_scored = len(self.outcome.tests) > 1 and self.outcome.word != "beaten"
-        return self.outcome.tests[1].measurement if was_scored else None
+        return self.outcome.tests[1].measurement if len(self.outcome.tests) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -92,8 +84,8 @@ class Stage:
         trials: of every step that could be taken, or of every pair of steps, the largest predicted gain first.
         taken, won: of those that pass and are not proven slower than the fastest, the one for which most was predicted;
             None, or that there is none, if none passes.
-        first, of_roof: what Amdahl's law, and the roof, put first of what does not surely lose too many answers;
-            ``choice``, whether that was right.
+        first: what Amdahl's law put first of what does not surely lose too many answers; ``choice``, whether that was
+            right.
         chosen: the name of what was taken, or "nothing", tested on all gains.
     """
 
@@ -103,47 +95,33 @@ class Stage:
     taken: Trial | None
     won: Trial | Unmeasured
     first: Trial
-    of_roof: Trial
     chosen: Judgement
     choice: Judgement | None
-    choice_of_roof: Judgement | None
 
 
 def stage_of(number: int, profile: Profile, tried: Iterable[Trial]) -> Stage:
     """Return the turn that takes the best of what was tried."""
     trials = sorted(tried, key=lambda trial: -trial.predicted.value)
     fit = [trial for trial in trials if trial.outcome.word != "answers refuted"] or trials
-    first, of_roof = fit[0], max(fit, key=lambda trial: trial.roof.value)
     tests = tuple(trial.outcome.tests[0] for trial in trials)
     passing = [trial for trial in trials if trial.outcome.word == "passes"]
+    fastest = min((trial.seconds for trial in passing), key=lambda seconds: seconds.median, default=None)
     # The same samples choose what is fastest, so that any pair might have been compared.
-    fastest, together = min(passing, key=lambda trial: trial.seconds.median, default=None), math.comb(len(trials), 2)
-    best = [trial for trial in passing if fastest and not surely_longer(trial, fastest, together)]
-    choices = [right_choice(one, best, tests) for one in (first, of_roof)]
+    together = math.comb(len(trials), 2)
+
+    def surely_longer(seconds: Measurement) -> bool:
+        if fastest is None or fastest is seconds:
+            return False
+        return ratio(seconds, fastest).together(together).interval.low > 1
+
+    best = [trial for trial in passing if not surely_longer(trial.seconds)]
+    choice = right_choice(fit[0], best, tests)
     taken = replace(best[0], outcome=replace(best[0].outcome, word="taken")) if best else None
-    if taken:
-        trials = [taken if trial is best[0] else beaten_by(taken, trial, together) for trial in trials]
-        # What was put first is shown as it came out.
-        first, of_roof = (next(trial for trial in trials if trial.move == one.move) for one in (first, of_roof))
+    trials = [taken if taken and trial is best[0] else trial for trial in trials]
+    first = next(trial for trial in trials if trial.move == fit[0].move)  # as it came out
     chosen = Judgement(Verdict.SUPPORTED, tests, taken.name if taken else "nothing")
     won = taken or Unmeasured("in this run no step passed in that turn")
-    return Stage(str(number), profile, tuple(trials), taken, won, first, of_roof, chosen, *choices)
-
-
-def surely_longer(trial: Trial, other: Trial, together: int) -> tuple[Test, ...]:
-    """Return the tests by which a call surely takes longer than of the ``other``; none if that is not proven."""
-    if trial is other:
-        return ()
-    longer = verdict_between(ratio(trial.seconds, other.seconds).together(together), low=1, strict=True)
-    return longer.tests if longer.verdict is Verdict.SUPPORTED else ()
-
-
-def beaten_by(taken: Trial, trial: Trial, together: int) -> Trial:
-    """Return the trial, as "beaten" if its gain is open and a call surely takes longer than of what was taken."""
-    longer = surely_longer(trial, taken, together) if trial.outcome.word == "gain open" else ()
-    if not longer:
-        return trial
-    return replace(trial, outcome=Judgement(Verdict.SUPPORTED, trial.outcome.tests + longer, "beaten"))
+    return Stage(str(number), profile, tuple(trials), taken, won, first, chosen, choice)
 
 
 def right_choice(first: Trial, best: Sequence[Trial], tests: tuple[Test, ...]) -> Judgement | None:
@@ -151,11 +129,9 @@ def right_choice(first: Trial, best: Sequence[Trial], tests: tuple[Test, ...]) -
 
     It was if it is one of the ``best``: it passes, and none is proven faster. Open it is where it "may pass".
     """
-    if not best:
-        return None
-    if first.outcome.verdict is Verdict.OPEN:
+    if best and first.outcome.verdict is Verdict.OPEN:
         return Judgement(Verdict.OPEN, tests, "may pass")
-    return Judgement(Verdict.SUPPORTED if first in best else Verdict.REFUTED, tests)
+    return Judgement(Verdict.SUPPORTED if first in best else Verdict.REFUTED, tests) if best else None
 
 
 @dataclass(frozen=True)
@@ -186,13 +162,6 @@ class Ladder:
         return [*self.rungs.values()][-1]
 
     @property
-    def dropped(self) -> dict[str, Trial]:
-        """Steps that were tried and never taken, by name: each by the trial, alone, in which it came off best."""
-        tried = [trial for stage in self.stages for trial in stage.trials if len(trial.move) == 1]
-        by_gain = sorted(tried, key=lambda trial: trial.gained.estimate.median)
-        return {one.name: one for one in by_gain if not any(one.name in trial.move for trial in self.taken)}
-
-    @property
     def led(self) -> Judgement:
         """Whether single steps led "all the way", stopped "short" of a pair that passed, or led "nowhere"."""
         stopped = any(stage.taken is None and after.taken for stage, after in pairwise(self.stages))
@@ -204,7 +173,8 @@ def climb_ladder(workload: Workload, machine: Ceilings, rule: Rule, *, steps: Se
     """Return the ladder that the method climbs from `PLAIN`, on one core, by ``steps``.
 
     Each turn predicts the gain of all that can be taken from a profile, then measures them, and takes the best that
-    passes the rule. Where none does, pairs have a turn of which one makes the other possible; then it ends.
+    passes the rule. Where none does, pairs have a turn of which one makes the other possible; then it ends. A step that
+    surely loses too many answers is not tried again: no speed makes up for them.
 
     Raises:
         ValueError: if ``machine`` is for more than one thread, or no step can be taken.
@@ -213,14 +183,16 @@ def climb_ladder(workload: Workload, machine: Ceilings, rule: Rule, *, steps: Se
         raise ValueError(f"machine must be the ceilings of one thread, not of {machine.threads}")
     stages: list[Stage] = []
     now: Configuration | None = PLAIN
+    lossy: set[str] = set()
     with blas_threads(1):
         while now is not None:
             before, now = now, None
-            for moves in moves_from(before, steps):
+            for moves in moves_from(before, [step for step in steps if step.name not in lossy]):
                 if now is None and moves:
                     profile, trials = _tried(workload, machine, rule, before, moves)
                     stages.append(stage_of(len(stages) + 1, profile, trials))
                     now = stages[-1].taken.after if stages[-1].taken else None
+                    lossy |= {trial.name for trial in trials if trial.outcome.word == "answers refuted"}
     if not stages:
         raise ValueError(f"steps must hold one that can be taken from {PLAIN}")
     return Ladder(workload, tuple(stages))
@@ -241,9 +213,9 @@ def _tried(
         with one.running():
             forecasts[name] = forecast(profile, alone, ops_alone(call), counted(call, machine), f"{name}, {asked}")
     a_round = profile.seconds.median * (1 + sum(1 / predicted.value for predicted, _ in forecasts.values()))
+    # Gains differ between runs by several per cent, however many rounds there are: a few tell all that can be known.
     longest = max(_SECONDS, _LEAST_ROUNDS * a_round)
-    # A gain passes if its whole interval lies above what matters: half of that is what has to be resolved.
-    times = in_turns(workload, {_BEFORE: now, **made}, resolve=rule.matters / 2, at_most_seconds=longest)
+    times = in_turns(workload, {_BEFORE: now, **made}, repeats=_ROUNDS, at_most_seconds=longest)
     gained, trials = compare_all(times.pop(_BEFORE), *times.values(), matters=rule.matters), []
     for (move, after), name in zip(moves.items(), made, strict=True):
         change = partial(accuracy_change, PLAIN, after, f"share right of {name} less that of the plain start")

@@ -28,10 +28,6 @@ class Workload:
 
     questions: int
 
-    def __post_init__(self) -> None:
-        if self.questions < 1:
-            raise ValueError(f"questions must be at least 1, not {self.questions}")
-
     @property
     def words(self) -> str:
         """The number of questions in words, as in "64 questions"."""
@@ -67,18 +63,23 @@ def correct(configuration: Configuration, *, new: bool = False) -> Right:
     return found
 
 
+def right_of(configuration: Configuration, *, new: bool = False) -> Counted:
+    """Return how many of the 2,000 test questions, or of as many ``new`` ones, it answers right."""
+    return Counted(int(correct(configuration, new=new).sum()), "answers", "right answers of 2,000")
+
+
 def accuracy_change(before: Configuration, after: Configuration, name: str, *, new: bool = False) -> Measurement:
     """Return the change of the share right on the same 2,000 test questions, or ``new`` ones, paired."""
     return paired_change(paired_accuracy(correct(before, new=new), correct(after, new=new)), name)
 
 
 def in_turns(
-    workload: Workload, every: Mapping[str, Variant], *, resolve: float, at_most_seconds: float
+    workload: Workload, every: Mapping[str, Variant], *, repeats: int, at_most_seconds: float
 ) -> dict[str, Measurement]:
-    """Return seconds of a call of each, by name, sampled in turns until they tell the first from the others."""
+    """Return seconds of a call of each, by name, sampled in turns."""
     return interleave(
         {name: workload.call(made) for name, made in every.items()},
-        resolve=resolve,
+        repeats=repeats,
         at_most_seconds=at_most_seconds,
         warmup_seconds=0.05,
         within={name: made.running for name, made in every.items()},
@@ -89,7 +90,7 @@ def performances(workload: Workload, configurations: Mapping[str, Configuration]
     """Return what was measured of each configuration: times in turns, bytes of weights, cache and call, and answers."""
     every, peaks = {name: workload.ready(each) for name, each in configurations.items()}, {}
     with blas_threads(1):
-        times = in_turns(workload, every, resolve=0.02, at_most_seconds=3.0)
+        times = in_turns(workload, every, repeats=30, at_most_seconds=2.0)
         for name, made in every.items():
             with made.running():
                 what = "weights, cache and the most that a call allocates"
@@ -99,21 +100,3 @@ def performances(workload: Workload, configurations: Mapping[str, Configuration]
         name: Performance(name, task, {asked: (times[name],)}, {asked: peaks[name]}, made.stored_bytes, right, run)
         for (name, made), right in zip(every.items(), map(correct, configurations.values()), strict=True)
     }
-
-
-def predicted_bytes(configuration: Configuration, questions: int) -> int:
-    """Return what weights and cache should take, by shapes alone: a model, not a measurement.
-
-    Each weight takes 4 bytes, or 1 in codes; scales and whatever else a format stores are left out. Vectors stay
-    float32. A sparse weight takes 6 bytes, its value and its column, for each that is left.
-    """
-    layers, positions, vocabulary = 2, 2 * datasets.SORT_LENGTH, datasets.SEPARATOR + 1
-    width = 48 if configuration.model == "distilled" else 96
-    inner = width // 2 if configuration.model == "half of the units" else width
-    number = 4 if configuration.weights == "float32" else 1
-    kept = {"sparse": 0.1 * 1.5, "half of the units": 0.5}.get(configuration.model, 1.0)
-    matrices = number * ((vocabulary + positions) * width + layers * 12 * width**2 * kept)
-    vectors = 4 * (layers * (7 * inner + 6 * width) + 2 * width)
-    # A code has a scale of 4 bytes for each head and position; the GPT has 4 heads.
-    a_number = {"none": 0.0, "float32": 4.0, "8-bit": 1 + 4 / (inner / 4)}[configuration.cache]
-    return round(matrices + vectors + 2 * layers * questions * positions * inner * a_number)
