@@ -1,7 +1,6 @@
 """What ranks of one machine show exactly: sums and weights to the last bit, and bytes by sharding."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,32 +12,18 @@ from tinytorch.perf.distributed.collectives.timing import ring_all_reduce
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.training.data_parallel import DataParallel, counted_targets
-from tinytorch.perf.distributed.training.updates import MakeOptimizer
 from tinytorch.perf.measuring import Counted, Derived
 
-#: Of the order of turns, and training steps of each way.
-SEED, _STEPS = 0, 3
-#: Numbers of each rank whose sums are compared.
-_NUMBERS = 100_000
+#: Training steps of each way, and numbers of each rank whose sums are compared.
+_STEPS, _NUMBERS = 3, 100_000
 
 
-@dataclass(frozen=True)
-class Bits:
-    """Numbers made in two ways: how many there are, which share of them differs, and by how much at most."""
-
-    what: str
-    numbers: Counted
-    differ: Counted
-    largest: Counted
-
-
-def trained(name: str, batch: int, ranks: int, rows: Mapping[str, str]) -> tuple[Derived, list[Bits]]:
+def trained(name: str, batch: int, ranks: int, rows: Mapping[str, str]) -> tuple[Derived, list[dict[str, Any]]]:
     """Return the share of bytes that a rank keeps with the optimizer's state shared out, and which bits differ.
 
     The model is the zoo's ``name``; ranks need no core for each. ``rows`` names the comparisons of `compared_sums` and
     "sharded", the weights of both trainings.
     """
-    check_batch(batch, ranks)
     found = launch(kept_memory, ranks, {"name": name, "batch": batch}, threads=1)
     whole, sharded = (
         Counted(max(one[way] for one in found), "B", f"what the fullest rank keeps, {way}")
@@ -46,12 +31,12 @@ def trained(name: str, batch: int, ranks: int, rows: Mapping[str, str]) -> tuple
     )
     told = {words: found[0]["bits"][key] for key, words in rows.items()}
     return sharded.over(whole, "bytes kept with the state shared out", "%"), [
-        Bits(
-            words,
-            Counted(numbers, "1", "numbers compared"),
-            Counted(differ / numbers, "%", "share of the numbers whose bits differ"),
-            Counted(largest, "1", "largest difference, relative to the largest number"),
-        )
+        {
+            "what": words,
+            "numbers": Counted(numbers, "1", "numbers compared"),
+            "differ": Counted(differ / numbers, "%", "share of the numbers whose bits differ"),
+            "largest": Counted(largest, "1", "largest difference, relative to the largest number"),
+        }
         for words, (numbers, differ, largest) in told.items()
     ]
 
@@ -88,10 +73,16 @@ def kept_memory(communicator: Communicator, name: str, batch: int) -> dict[str, 
     """
     found: dict[str, Any] = {}
     weights = []
+    entry, rank, size = models.entry(name), communicator.rank, communicator.size
+    own = slice(batch * rank // size, batch * (rank + 1) // size)
+    inputs, targets = models.as_input(entry.example_input(batch)[own]), entry.example_target(batch)[own]
     for way in ("whole", "sharded"):
-        trainer = data_parallel(name, communicator, sharded=way == "sharded")
+        model, terms = entry.make(0).train(), counted_targets(datasets.IGNORED)
+        trainer = DataParallel(
+            model, AdamW, models.loss_function(), communicator, terms=terms, sharded=way == "sharded"
+        )
         for _ in range(_STEPS):
-            trainer.step(share(name, batch, communicator))
+            trainer.step((inputs, targets))
         parameters = trainer.model.parameters()
         kept = [parameter.data for parameter in parameters], [each.grad for each in parameters if each.grad is not None]
         found[way] = sum(map(owned_bytes, (*kept, list(trainer.optimizer.state_arrays()))))
@@ -109,24 +100,3 @@ def owned_bytes(arrays: Sequence[Array]) -> int:
             owner = owner.base
         owners[id(owner)] = owner.nbytes
     return sum(owners.values())
-
-
-def check_batch(batch: int, ranks: int) -> None:
-    """Raise ValueError unless there are several ranks and an example for each."""
-    if not 2 <= ranks <= batch:
-        raise ValueError(f"ranks must be at least 2, and batch leave each an example, not {ranks} and {batch}")
-
-
-def share(name: str, batch: int, group: Communicator) -> tuple[Any, Array]:
-    """Return this rank's inputs and targets of a batch."""
-    entry = models.entry(name)
-    own = slice(batch * group.rank // group.size, batch * (group.rank + 1) // group.size)
-    return models.as_input(entry.example_input(batch)[own]), entry.example_target(batch)[own]
-
-
-def data_parallel(
-    name: str, group: Communicator, make_optimizer: MakeOptimizer = AdamW, **options: Any
-) -> DataParallel:
-    """Return the data-parallel training of a model of the zoo."""
-    model, terms = models.entry(name).make(0).train(), counted_targets(datasets.IGNORED)
-    return DataParallel(model, make_optimizer, models.loss_function(), group, terms=terms, **options)

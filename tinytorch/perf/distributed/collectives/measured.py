@@ -34,7 +34,7 @@ from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 SIZES = tuple(2**power for power in range(3, 22))
 
 #: Groups of fresh processes that a measurement is spread over at most.
-LAUNCHES = 8
+LAUNCHES = 6
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def measure_collectives(
 ) -> Collectives:
     """Return what collectives take on ``ranks`` processes of this machine, each kept on a core of its own if it may.
 
-    Kinds and sizes take turns in rounds. The rounds are those of up to eight groups of fresh processes, one after the
+    Kinds and sizes take turns in rounds. The rounds are those of up to six groups of fresh processes, one after the
     other: what a message takes differs more between two groups than within one.
 
     Args:
