@@ -11,7 +11,7 @@ from tinytorch.chapters.capstone import findings
 from tinytorch.chapters.capstone.configuration import GOOD_BASELINE
 from tinytorch.chapters.capstone.ladder import Ladder
 from tinytorch.perf.benchmarking import Performance
-from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
+from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.judge import Verdict
 
 _WITH_PAIRS = made_ladder()
@@ -19,25 +19,11 @@ _TWO_STEPS = made_ladder(steps=(KERNELS, SMALL))
 _QUIET: Any = SimpleNamespace(cores=lambda: 0.0)
 
 
-def test_the_work_of_one_question_is_done_once_for_each() -> None:
-    many = made_ladder(64)
-    # Of 0.4 for one question 64 times as much, beside 0.6 that stay.
-    assert findings.shared_work(_WITH_PAIRS, many).value == pytest.approx(64 * 0.4 / (0.6 + 64 * 0.4), rel=0.01)
-
-
 def test_a_pair_stands_beside_what_its_first_step_brought_alone() -> None:
     (found,) = cast(Any, findings.pairs_taken([_WITH_PAIRS]))
     assert (found["taken"].name, found["alone"].name) == ("key-value cache + one op a token", "key-value cache")
     assert found["alone"].gained.estimate.median == pytest.approx(1 / 1.25, rel=0.01)
     assert isinstance(findings.pairs_taken([_TWO_STEPS]), Unmeasured)
-
-
-def test_predictions_are_as_far_off_as_the_farthest_and_the_median() -> None:
-    exact = findings.choices([_WITH_PAIRS], _QUIET)
-    assert (exact["turns"].value, exact["right"].value) == (3, 3)
-    assert exact["typical"].value < 0.01
-    wrong = made_ladder(steps=(KERNELS, SMALL), forecasts=lambda one: 3.0 if one.kernels else 1.25)
-    assert findings.choices([wrong], _QUIET)["largest"].value > 1.4
 
 
 def anew(ladder: Ladder, faster: float = 1.0, smaller: float = 1.0) -> dict[str, Performance]:
@@ -66,11 +52,6 @@ def test_where_no_step_passes_the_end_is_the_start() -> None:
     nothing = made_ladder(steps=(CACHE,))
     end = findings.end(nothing, findings.rungs(nothing, anew(nothing), RULE), RULE)
     assert (end["gain"].median, end["saved"].median) == (1, 1)
-
-
-def test_savings_multiply() -> None:
-    plain, half, third = (Counted(size, "B", "weights") for size in (600, 300, 200))
-    assert findings.multiplied(plain.over(half, "half"), plain.over(third, "third")).value == 6
 
 
 def test_fewer_lost_answers_fit_where_the_budget_is_smaller() -> None:
