@@ -13,6 +13,7 @@ from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, ratio
 from tinytorch.perf.measuring.conditions import of_processes
 from tinytorch.report.figures import draw_line, subplots
+from tinytorch.report.numbers import common_scale
 
 #: A message: its kind, and its bytes.
 Message = tuple[Kind, int]
@@ -40,6 +41,9 @@ def samples_figure(talk: Collectives, *, xlabel: str, ylabel: str) -> Figure:
         line.set(linewidth=0.8, markersize=3)
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
+    shown = [(size, common_scale([size], "B")) for size in talk.sizes[::2]]
+    ax.set_xticks(talk.sizes[::2], [f"{size / scale.factor:.3g} {scale.symbol}" for size, scale in shown])
+    ax.minorticks_off()
     ax.set_xlabel(xlabel)
     ax.legend()
     return figure
