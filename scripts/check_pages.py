@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import keys
 import spelling
 import yaml
-from measured_book.names import meant
+from measured_book.sources.names import meant
 from pybtex.exceptions import PybtexError  # type: ignore[import-untyped]
 from sources import Cell, check_module, check_source, is_draft, read_source
 

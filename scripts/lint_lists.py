@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from measured_book.names import REFERENCE
+from measured_book.sources.names import REFERENCE
 from sources import is_draft, read_source
 
 _HEAD = "| page | what it answers |"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from measured_book.names import choices_fault, meant, split_reference, unknown_key
-from measured_book.notebooks.myst import Fence, fences, object_source
-from measured_book.pages.bibliography import FILE, claim_words, entry_for, named_source, read_references
+from measured_book.sources.bibliography import FILE, claim_words, entry_for, named_source, read_references
+from measured_book.sources.myst import Fence, fences, object_source
+from measured_book.sources.names import choices_fault, meant, split_reference, unknown_key
 
 from tinytorch.prose import SPAN, is_reference, is_simple, parsed, split_words
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from declarations import knows_a_page, undeclared
-from measured_book.notebooks.myst import fences
+from measured_book.sources.myst import fences
 from page_heads import check_head, title_fault
 
 LONGEST_CELL = 10

@@ -8,8 +8,9 @@ from docutils import nodes
 from docutils.utils import new_document
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_book.pages.bibliography import addresses_of, entry_for, read_references
-from measured_book.pages.references import Sources, faults, sources_in, users
+from measured_book.pages.references import faults, sources_in, users
+from measured_book.sources.bibliography import addresses_of, entry_for, read_references
+from measured_book.state import Sources
 from pybtex.database import parse_string  # type: ignore[import-untyped]
 
 from tests.book.small_book import Book, Build, one

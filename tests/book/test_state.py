@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 from docutils import nodes
-from measured_book.names import split_reference
-from measured_book.records.store import Agreement, PageRecords
-from measured_book.state import BookState, Outline, short_titles
+from measured_book.sources.names import split_reference
+from measured_book.state import Agreement, BookState, Outline, PageRecords, short_titles
 
 from tinytorch.report.records import ABSENT
 

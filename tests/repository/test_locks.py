@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measured_book.site.repository import Repository, binder_address
+from measured_book.sources.repository import Repository, binder_address
 from notebook_lab import Lab
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name

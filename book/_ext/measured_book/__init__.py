@@ -1,5 +1,17 @@
 """Sphinx extension of the book: executes its pages, puts their records into their text, and makes the site of them.
 
+Each package imports only from packages below it, as `make lint` checks::
+
+    site        the frame around pages, search, sections, and the collector of what pages gave
+    machines    explorers and tables of other machines
+    pages       directives of single pages: exercises, reference, glossary, lists
+    records     what records say on a page: numbers, verdicts, claims, predictions, the card
+    notebooks   files that a page offers for download
+    elements    nodes that pages are made of, and how these are numbered
+    execution   runs of pages, the cache of their results, the records in their notebooks
+    state       what the environment keeps of each page
+    sources     files of the book as they are written
+
 It is listed last among the book's extensions: whatever others add to a page comes before what the site makes of it.
 """
 
@@ -18,7 +30,7 @@ def setup(app: Sphinx) -> ExtensionMetadata:
     setup_site(app)
     return {
         "version": "1",
-        "env_version": 14,
+        "env_version": 15,
         # A page runs when it is read, and one that runs beside another disturbs its timing.
         "parallel_read_safe": False,
         "parallel_write_safe": False,  # what is written is noted: `BookState.written`
@@ -28,31 +40,21 @@ def setup(app: Sphinx) -> ExtensionMetadata:
 def setup_content(app: Sphinx) -> None:
     """Connect what pages hold: records, their notebooks, elements that are made of them."""
     # Within the function, as are those below, so that who needs one part does not load all.
-    from measured_book.collector import BookCollector
+    from measured_book.elements import drawings, exhibits, nodes, numbering
     from measured_book.execution import cache, events, failures, parts
     from measured_book.machines import cluster, device, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
-    from measured_book.pages import (
-        api,
-        drawings,
-        elements,
-        exercises,
-        front,
-        glossary,
-        lists,
-        numbering,
-        reading,
-        references,
-    )
-    from measured_book.records import card, exhibits, other_outcome, predictions, roles
-    from measured_book.site import repository
+    from measured_book.pages import api, exercises, front, glossary, lists, reading, references
+    from measured_book.records import card, other_outcome, predictions, roles
+    from measured_book.site.collector import BookCollector
+    from measured_book.sources import repository
 
     app.setup_extension("myst_nb")
     repository.setup(app)
     events.setup(app)
     cache.setup(app)
     roles.setup(app)
-    elements.setup(app)
+    nodes.setup(app)
     drawings.setup(app)
     exercises.setup(app)
     app.add_env_collector(BookCollector)

@@ -5,20 +5,97 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from sphinx.environment import BuildEnvironment
 
-from measured_book.names import meant, split_reference, unknown_key
-from tinytorch.report.records import ABSENT, Json
-
-if TYPE_CHECKING:
-    from measured_book.execution.runs import PageRun
-    from measured_book.pages.references import Sources
-    from measured_book.records.store import PageRecords
+from measured_book.sources.names import meant, split_reference, unknown_key
+from tinytorch.report.records import ABSENT, Json, Record, page_file
 
 #: Why a page that a build of others read has no records.
 LEFT_OUT = "This build ran other pages only: `make book` runs all"
+
+
+@dataclass(frozen=True)
+class CellRun:
+    """Execution of one code cell: its first line of code, and the seconds that it took, if they were kept."""
+
+    code: str
+    seconds: float | None
+
+
+@dataclass(frozen=True)
+class PageRun:
+    """Execution of one page.
+
+    Attributes:
+        began: when, in ISO 8601; None if that is not known.
+        cells: of code.
+        start: seconds before the first cell, in which Python began; None if that was not kept.
+        peak_bytes: the most memory that its processes held together; None if that was not kept.
+    """
+
+    began: str | None
+    cells: tuple[CellRun, ...]
+    start: float | None = None
+    peak_bytes: int | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """Return how long all cells took; None if the time of one is not known."""
+        known = [cell.seconds for cell in self.cells if cell.seconds is not None]
+        return sum(known) if len(known) == len(self.cells) else None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Addresses that a page links to: those that must be among the references, and all."""
+
+    cited: frozenset[str] = field(default_factory=frozenset)
+    linked: frozenset[str] = field(default_factory=frozenset)
+
+
+class Place(NamedTuple):
+    """Place of a number on a page: the key of a record, and of a table's cell its row and the key of its column."""
+
+    key: str
+    row: int | None = None
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How many times of a page other pages took, too, and in words those that contradict them, by their place."""
+
+    repeated: int = 0
+    apart: Mapping[Place, str] = field(default_factory=dict)
+
+
+@dataclass
+class PageRecords:
+    """All records of one page by key, how long its cells took in seconds, if known, and how they agree with others.
+
+    How they agree is found by `measured_book.records.agreement`.
+    """
+
+    docname: str
+    records: dict[str, Json] = field(default_factory=dict)
+    duration: float | None = None
+    agreement: Agreement = field(default_factory=Agreement, compare=False)
+
+    @property
+    def provenance(self) -> Json:
+        """Where the page was made."""
+        return next(record for record in self.records.values() if record["kind"] == "provenance")
+
+    def of_kind(self, *kinds: str) -> list[Json]:
+        """Return the records of these kinds, in the order in which they were made."""
+        return [record for record in self.records.values() if record["kind"] in kinds]
+
+    def as_file(self) -> Json:
+        """Return the page's file of records, as the schema describes it."""
+        records = [Record.from_json(record) for record in self.records.values()]
+        return page_file(self.docname, records, duration_seconds=self.duration)
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,9 @@ import psutil
 import pytest
 from jupyter_cache.base import CacheBundleIn
 from jupyter_cache.cache.main import JupyterCacheBase
-from measured_book.execution.runs import (
-    CellRun,
-    PageRunError,
-    PeakMemory,
-    execute,
-    held_bytes,
-    keep_times,
-    page_run,
-)
+from measured_book.execution.runs import PageRunError, PeakMemory, execute, held_bytes, keep_times, page_run
 from measured_book.pages.lists import _page_row
+from measured_book.state import CellRun
 
 from tests.patience import PATIENCE
 

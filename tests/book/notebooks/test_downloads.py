@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 import nbformat.v4 as notebook_format
 from hypothesis import given
 from hypothesis import strategies as st
+from measured_book.elements.drawings import standing_alone
+from measured_book.elements.exhibits import FIGURES_FOLDER as FILES
 from measured_book.notebooks.downloads import archive, drawings_in, drop_files, replace_wheel
-from measured_book.pages.drawings import standing_alone
-from measured_book.records.exhibits import FIGURES_FOLDER as FILES
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page

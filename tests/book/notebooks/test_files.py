@@ -17,9 +17,8 @@ from measured_book.notebooks.downloads import archive
 from measured_book.notebooks.exercises import FOLDER
 from measured_book.notebooks.files import extra_of, notebook_files
 from measured_book.notebooks.package import Source, install_cell, kept_wheel, wheel_name
-from measured_book.records.store import PageRecords
-from measured_book.site.repository import Repository
-from measured_book.state import state_of
+from measured_book.sources.repository import Repository
+from measured_book.state import PageRecords, state_of
 from nbclient import NotebookClient
 
 from tests.report.made_numbers import bounded

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from measured_book.notebooks.markdown import plain_markdown
-from measured_book.notebooks.myst import object_source
+from measured_book.sources.myst import object_source
 
 MODULE = '''
 class Cache:

@@ -6,10 +6,10 @@ import pytest
 from docutils import nodes
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_book.pages.elements import Written, raw_html
+from measured_book.elements.exhibits import Caption, Exhibit
+from measured_book.elements.nodes import Written, raw_html
+from measured_book.elements.slots import Idents, Slot, absent_slot, number_slot, verdict_slot
 from measured_book.pages.reading import problems
-from measured_book.records.exhibits import Caption, Exhibit
-from measured_book.records.html import Idents, Slot, absent_slot, number_slot, verdict_slot
 from measured_book.state import LEFT_OUT
 
 from tinytorch.perf.measuring import Measurement, Unmeasured

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from measured_book.records import agreement
 from measured_book.records.agreement import agree, compare_calls, unequal_products
-from measured_book.records.store import Agreement, PageRecords, Place
-from measured_book.state import BookState
+from measured_book.state import Agreement, BookState, PageRecords, Place
 
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import Measurement

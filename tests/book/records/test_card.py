@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from measured_book.records.card import card_html, card_text, issue_address, mismatch_html, mismatch_text
-from measured_book.records.store import Agreement, PageRecords, Place
-from measured_book.site.repository import Repository
+from measured_book.sources.repository import Repository
+from measured_book.state import Agreement, PageRecords, Place
 
 from tests.book.small_book import one
 from tests.perf.made_blas import load

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from measured_book.pages.bibliography import claim_words
-from measured_book.records.claims import claim_line, claim_row, claims_table, completed, has_words, linked_row
+from measured_book.execution.results import completed, has_words
+from measured_book.records.claims import claim_line, claim_row, claims_table, linked_row
+from measured_book.sources.bibliography import claim_words
 
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.judge import Judgement, Verdict

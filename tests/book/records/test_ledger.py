@@ -1,7 +1,7 @@
 """The ledger of claims: what is counted apart from what is measured, each source's claims together."""
 
 from bs4 import BeautifulSoup, Tag
-from measured_book.records.claims import completed
+from measured_book.execution.results import completed
 from measured_book.records.ledger import Row, ledger_html
 
 from tests.book.small_book import one

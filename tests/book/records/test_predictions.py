@@ -2,8 +2,8 @@
 
 from docutils import nodes
 from docutils.utils import new_document
-from measured_book.pages.elements import Fold
-from measured_book.records.exhibits import Exhibit
+from measured_book.elements.exhibits import Exhibit
+from measured_book.elements.nodes import Fold
 from measured_book.records.predictions import FoldAnswers, Prediction
 from measured_book.records.roles import Pending, Told
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import tinycss2  # type: ignore[import-untyped]
 from bs4 import BeautifulSoup
-from measured_book.pages import drawings
+from measured_book.elements import drawings
 from measured_book.site.frame import CODE_STYLES, DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest, lighten, stylesheet
 from measured_book.site.security import POLICY
 from PIL import Image

@@ -16,6 +16,14 @@ from typing import Any
 import nbformat
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
+from myst_nb.core.read import create_nb_reader, read_myst_markdown_notebook
+from sphinx.application import Sphinx
+from sphinx.config import Config
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
+from sphinx.util import logging
+from sqlalchemy.exc import SQLAlchemyError
+
 from measured_book.execution.events import succeeded, tell
 from measured_book.execution.key import (
     ANOTHER,
@@ -27,18 +35,10 @@ from measured_book.execution.key import (
     reading_code,
     surroundings,
 )
+from measured_book.execution.results import results_of
 from measured_book.execution.runs import PageRunError, execute
-from measured_book.notebooks.text_cells import READER, page_notebook
-from measured_book.records.store import results_of
 from measured_book.state import state_of
-from sphinx.application import Sphinx
-from sphinx.config import Config
-from sphinx.environment import BuildEnvironment
-from sphinx.errors import ExtensionError
-from sphinx.util import logging
-from sqlalchemy.exc import SQLAlchemyError
-
-from tinytorch.prose import is_of_text
+from tinytorch.prose import is_of_text, with_cells
 
 LOGGER = logging.getLogger(__name__)
 #: Packages that pages import, relative to the book's sources; of them a page's key holds what the page may import.
@@ -58,6 +58,39 @@ CACHE_FOLDER = ".jupyter_cache"
 HISTORY_FILE = "executions.json"
 #: Where a kernel that tells so writes the modules that it loaded, each with its file: see scripts/building/settings.py.
 LOADED_MODULES = "loaded-modules.txt"
+
+#: How MyST-NB finds `with_text_cells`.
+READER = f"{__name__}.with_text_cells"
+_SOURCE_MAP = "source_map"
+
+
+def with_text_cells(text: str, path: str, config: Any) -> nbformat.NotebookNode:
+    """Return a page as a notebook with the cells of its texts.
+
+    Raises:
+        ValueError: if the texts of an outcome are not written as they must be; the message begins with the line.
+    """
+    notebook = read_myst_markdown_notebook(text, config=config, add_source_map=True, path=path)
+    notebook.cells, lines = with_cells(notebook.cells, notebook.metadata[_SOURCE_MAP])
+    notebook.metadata[_SOURCE_MAP] = lines
+    return notebook
+
+
+def page_notebook(path: Path, content: str, config: Any, settings: Any) -> nbformat.NotebookNode | None:
+    """Return the page as the notebook that MyST-NB would execute, without outputs; None if it has no cells.
+
+    Args:
+        path: of the page.
+        content: its text.
+        config: of MyST.
+        settings: of MyST-NB, without a reader of ours.
+
+    Raises:
+        ValueError: as `with_text_cells`.
+    """
+    if create_nb_reader(str(path), config, settings, content) is None:
+        return None
+    return with_text_cells(content, str(path), config)
 
 
 class Execution:

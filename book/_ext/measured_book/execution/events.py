@@ -11,11 +11,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-from measured_book.execution.runs import PageRunError
-from measured_book.notebooks.myst import fences
 from sphinx.application import Sphinx
 from sphinx.util.logging import NAMESPACE, WarningStreamHandler, WarningSuppressor
 
+from measured_book.execution.runs import PageRunError
+from measured_book.sources.myst import fences
 from tinytorch.prose import code_of, parts
 
 #: The variable that holds the file descriptor.

@@ -10,11 +10,12 @@ import pickle
 import shutil
 from pathlib import Path
 
-from measured_book.execution.events import listen, tell
-from measured_book.records.store import executed_notebook, results_of
 from sphinx.application import ENV_PICKLE_FILENAME, Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import SphinxError
+
+from measured_book.execution.events import listen, tell
+from measured_book.execution.results import executed_notebook, results_of
 
 
 class Failures(standard_logging.Handler):

@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from measured_book.execution.closure import SourcePackage
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
+from measured_book.execution.closure import SourcePackage
 from tinytorch.perf.engines import presence
 from tinytorch.perf.engines.presence import available
 from tinytorch.perf.host.identity import identity, steering_variables

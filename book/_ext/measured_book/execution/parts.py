@@ -9,10 +9,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from measured_book.execution.events import succeeded
-from measured_book.state import state_of
 from sphinx.application import Sphinx
 
+from measured_book.execution.events import succeeded
+from measured_book.state import state_of
 from tinytorch.perf.measuring.atomic_io import write_whole
 
 #: The file of the parts, beside the site's folder.

@@ -1,6 +1,5 @@
 """Executions of pages: how long each cell took and the memory that all held, kept with the executed notebook."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from threading import Event, Thread
 from types import TracebackType
@@ -9,10 +8,11 @@ from typing import Self
 import nbformat
 import psutil
 from jupyter_cache.executors.utils import single_nb_execution
-from measured_book.records.store import TIMES_KEY
 from nbclient.exceptions import DeadKernelError
 from sphinx.errors import SphinxError
 
+from measured_book.execution.results import TIMES_KEY
+from measured_book.state import CellRun, PageRun
 from tinytorch.prose import is_of_text
 
 _BEGIN, _END = "iopub.status.busy", "iopub.status.idle"
@@ -28,37 +28,6 @@ class PageRunError(SphinxError):
     def __init__(self, docname: str, why: str) -> None:
         super().__init__(f"{docname}: {why}")
         self.docname = docname
-
-
-@dataclass(frozen=True)
-class CellRun:
-    """Execution of one code cell: its first line of code, and the seconds that it took, if they were kept."""
-
-    code: str
-    seconds: float | None
-
-
-@dataclass(frozen=True)
-class PageRun:
-    """Execution of one page.
-
-    Attributes:
-        began: when, in ISO 8601; None if that is not known.
-        cells: of code.
-        start: seconds before the first cell, in which Python began; None if that was not kept.
-        peak_bytes: the most memory that its processes held together; None if that was not kept.
-    """
-
-    began: str | None
-    cells: tuple[CellRun, ...]
-    start: float | None = None
-    peak_bytes: int | None = None
-
-    @property
-    def seconds(self) -> float | None:
-        """Return how long all cells took; None if the time of one is not known."""
-        known = [cell.seconds for cell in self.cells if cell.seconds is not None]
-        return sum(known) if len(known) == len(self.cells) else None
 
 
 def _seconds(cell: nbformat.NotebookNode) -> float | None:

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measured_book.machines.explorers import FOLDER, script
-from measured_book.pages.elements import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, load_files
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, load_files
+from measured_book.machines.explorers import FOLDER, script
 from tinytorch.chapters.distributed.explorer import grid
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report.records import Json

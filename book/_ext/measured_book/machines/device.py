@@ -3,9 +3,10 @@
 from typing import Any
 
 from docutils import nodes
-from measured_book.pages.elements import load_files, raw_html
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
+
+from measured_book.elements.nodes import load_files, raw_html
 
 PLACE = '<div class="device" data-experiment='
 

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from measured_book.pages.elements import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, load_files
-from measured_book.state import reading_order, state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
+from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, load_files
+from measured_book.state import reading_order, state_of
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report import measurements
 from tinytorch.report.records import Json

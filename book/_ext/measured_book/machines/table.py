@@ -15,14 +15,14 @@ from typing import Any
 from urllib.parse import quote
 
 from docutils import nodes
-from measured_book.machines.explorers import FOLDER, ROOFS_PAGE, book_measurements
-from measured_book.pages.elements import LateHtml
-from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from measured_book.elements.nodes import LateHtml
+from measured_book.machines.explorers import FOLDER, ROOFS_PAGE, book_measurements
+from measured_book.state import state_of
 from tinytorch.perf.measuring.judge import OF_CLAIMS
 from tinytorch.report.measurements import read_measurements
 from tinytorch.report.numbers import Scale, common_scale, format_record

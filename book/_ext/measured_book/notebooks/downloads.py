@@ -10,17 +10,17 @@ from html import escape
 from pathlib import Path
 
 import nbformat
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+
+from measured_book.elements.drawings import drawing_alone, standing_alone
+from measured_book.elements.exhibits import FIGURES_FOLDER
+from measured_book.execution.results import executed_notebook
 from measured_book.notebooks.exercises import notebook_name
 from measured_book.notebooks.files import FOLDER as NOTEBOOKS_FOLDER
 from measured_book.notebooks.files import notebook_files
 from measured_book.notebooks.package import kept_wheel, source_of
-from measured_book.pages.drawings import drawing_alone, standing_alone
-from measured_book.records.exhibits import FIGURES_FOLDER
-from measured_book.records.store import PageRecords, executed_notebook
-from measured_book.state import state_of
-from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
-
+from measured_book.state import PageRecords, state_of
 from tinytorch.report.notebook_view import RECORD_MIME
 
 RECORDS_FOLDER = "_records"

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import nbformat
+from sphinx.environment import BuildEnvironment
+
 from measured_book.notebooks.exercises import (
     CHECK,
     SOLUTION,
@@ -26,10 +28,7 @@ from measured_book.notebooks.markdown import (
     texts_of,
 )
 from measured_book.notebooks.package import install_cell, source_of
-from measured_book.records.store import PageRecords
-from measured_book.state import state_of
-from sphinx.environment import BuildEnvironment
-
+from measured_book.state import PageRecords, state_of
 from tinytorch.prose import TAG, Outcome, code_of, is_of_text, parts
 from tinytorch.report.notebook_view import RECORD_MIME, view, words
 from tinytorch.report.records import NUMBER_KINDS, Json

@@ -10,13 +10,13 @@ from html import escape
 from pathlib import Path
 from typing import Protocol
 
-from measured_book.names import split_reference
-from measured_book.notebooks.myst import Fence, fences, object_source
-from measured_book.pages.drawings import drawing_alone
-from measured_book.pages.numbering import named, page_numbers
-from measured_book.state import BookState, state_of
 from sphinx.environment import BuildEnvironment
 
+from measured_book.elements.drawings import drawing_alone
+from measured_book.elements.numbering import named, page_numbers
+from measured_book.sources.myst import Fence, fences, object_source
+from measured_book.sources.names import split_reference
+from measured_book.state import BookState, state_of
 from tinytorch.prose import SPAN, Outcome, arms, outcome_key, record_name, split_words
 from tinytorch.report.expressions import UNMEASURED
 from tinytorch.report.notebook_view import ICONS, NOT_MEASURED, number_text

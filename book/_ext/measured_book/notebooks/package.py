@@ -13,10 +13,10 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from measured_book.site.repository import Repository
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 
+from measured_book.sources.repository import Repository
 from tinytorch.report.provenance import package_hash
 
 #: What the package is built from.

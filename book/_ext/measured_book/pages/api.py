@@ -14,14 +14,15 @@ from functools import cached_property
 from typing import Any
 
 from docutils import nodes
-from measured_book.pages.numbering import chapter_number
-from measured_book.state import BookState, reading_order, short_titles, state_of
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.config import Config
 from sphinx.environment import BuildEnvironment
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
+
+from measured_book.elements.numbering import chapter_number
+from measured_book.state import BookState, reading_order, short_titles, state_of
 
 STYLE = "api.css"
 #: From how many characters on a signature has a line for each parameter: on a phone, and on a desk as well.

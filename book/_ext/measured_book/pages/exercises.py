@@ -8,14 +8,15 @@ from html import escape
 from typing import Any
 
 from docutils import nodes
-from measured_book.notebooks.exercises import CHECK, SOLUTION, exercise_skeleton, is_tagged, name_of, notebook_name
-from measured_book.notebooks.exercises import FOLDER as IN_CHECKOUT
-from measured_book.notebooks.package import source_of
-from measured_book.pages.elements import Fold, LateHtml
-from measured_book.site.repository import binder_address
 from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util import logging
+
+from measured_book.elements.nodes import Fold, LateHtml
+from measured_book.notebooks.exercises import CHECK, SOLUTION, exercise_skeleton, is_tagged, name_of, notebook_name
+from measured_book.notebooks.exercises import FOLDER as IN_CHECKOUT
+from measured_book.notebooks.package import source_of
+from measured_book.sources.repository import binder_address
 
 LOGGER = logging.getLogger(__name__)
 STYLE = "exercise.css"

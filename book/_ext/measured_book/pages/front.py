@@ -14,14 +14,14 @@ from typing import Any, ClassVar
 import yaml
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measured_book.names import split_reference
-from measured_book.pages.elements import LateHtml
-from measured_book.pages.numbering import sidebar
-from measured_book.records.roles import warn
-from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from measured_book.elements.nodes import LateHtml
+from measured_book.elements.numbering import sidebar
+from measured_book.records.roles import warn
+from measured_book.sources.names import split_reference
+from measured_book.state import state_of
 from tinytorch.report.colors import color
 from tinytorch.report.drawings import WIDTH, Drawing
 from tinytorch.report.numbers import format_record

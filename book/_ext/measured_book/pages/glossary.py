@@ -5,10 +5,11 @@ from html import escape
 from typing import Any
 
 from docutils import nodes
-from measured_book.state import state_of
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from measured_book.state import state_of
 
 
 def _is_term(node: nodes.Node) -> bool:

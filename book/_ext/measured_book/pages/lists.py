@@ -8,17 +8,15 @@ from html import escape
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measured_book.execution.parts import parts_of
-from measured_book.execution.runs import CellRun, PageRun
-from measured_book.notebooks.downloads import figure_path
-from measured_book.pages.elements import LateHtml
-from measured_book.pages.numbering import named, page_numbers
-from measured_book.records.card import time_html
-from measured_book.records.store import PageRecords
-from measured_book.state import PageState, reading_order, state_of
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from measured_book.elements.nodes import LateHtml
+from measured_book.elements.numbering import named, page_numbers
+from measured_book.execution.parts import parts_of
+from measured_book.notebooks.downloads import figure_path
+from measured_book.records.card import time_html
+from measured_book.state import CellRun, PageRecords, PageRun, PageState, reading_order, state_of
 from tinytorch.report.numbers import NO_BREAK, format_number
 
 #: What can be listed: its kind of record, and the word for one.

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from docutils import nodes
-from measured_book.records.exhibits import Exhibit
-from measured_book.records.html import Slot
-from measured_book.state import LEFT_OUT
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
+from measured_book.elements.exhibits import Exhibit
+from measured_book.elements.slots import Slot
+from measured_book.state import LEFT_OUT
 from tinytorch.report.records import ABSENT, NUMBER_KINDS
 from tinytorch.report.tables import Laid
 from tinytorch.report.verdicts import OPEN, UNTESTED, WITHHELD

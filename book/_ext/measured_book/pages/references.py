@@ -5,14 +5,10 @@ there for nothing is left to the tests, as a claim may be tested on some machine
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
 from docutils import nodes
-from measured_book.pages.bibliography import FILE, entry_for, read_references
-from measured_book.pages.elements import LateHtml
-from measured_book.state import reading_order, short_titles, state_of
 from pybtex.database import BibliographyData  # type: ignore[import-untyped]
 from pybtex.plugin import find_plugin  # type: ignore[import-untyped]
 from sphinx.application import Sphinx
@@ -20,17 +16,13 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from measured_book.elements.nodes import LateHtml
+from measured_book.sources.bibliography import FILE, entry_for, read_references
+from measured_book.state import Sources, reading_order, short_titles, state_of
+
 LOGGER = logging.getLogger(__name__)
 #: The section of a chapter that recommends sources.
 READING = "Further reading"
-
-
-@dataclass(frozen=True)
-class Sources:
-    """Addresses that a page links to: those that must be among the references, and all."""
-
-    cited: frozenset[str] = field(default_factory=frozenset)
-    linked: frozenset[str] = field(default_factory=frozenset)
 
 
 def _is_reading(section: nodes.Node) -> bool:

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from measured_book.execution.closure import SourcePackage
 from sphinx.application import Sphinx
+
+from measured_book.execution.closure import SourcePackage
 
 #: Folder of a package whose modules are the pages' own code.
 CHAPTERS = "chapters"

@@ -7,10 +7,9 @@ build says so, and so do the cards of both pages. No page changes a number of an
 
 from collections.abc import Iterator, Mapping
 
-from measured_book.records.store import Agreement, PageRecords, Place
-from measured_book.state import BookState
 from sphinx.util import logging
 
+from measured_book.state import Agreement, BookState, PageRecords, Place
 from tinytorch.report.notebook_view import number_text
 from tinytorch.report.records import NUMBER_KINDS, Json, conditions_of_record, is_number
 

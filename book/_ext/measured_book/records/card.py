@@ -11,15 +11,15 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from docutils import nodes
-from measured_book.notebooks.downloads import NOTEBOOK, SOURCE, Download, downloads_html, downloads_of
-from measured_book.records.agreement import unequal_products
-from measured_book.records.html import data_key
-from measured_book.records.store import PageRecords, numbers_in
-from measured_book.site.repository import Repository, launches
-from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
+from measured_book.elements.slots import data_key
+from measured_book.execution.results import numbers_in
+from measured_book.notebooks.downloads import NOTEBOOK, SOURCE, Download, downloads_html, downloads_of
+from measured_book.records.agreement import unequal_products
+from measured_book.sources.repository import Repository, launches
+from measured_book.state import PageRecords, state_of
 from tinytorch.report import provenance
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.provenance import blas_label, blas_threads_words, cautions, steering_words

@@ -12,13 +12,13 @@
     What was found, with numbers of the page; the test itself says it if this is left out.
     ```
 
-How the words are read: `measured_book.pages.bibliography`.
+How the words are read: `measured_book.sources.bibliography`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from html import escape
 
-from measured_book.records.html import (
+from measured_book.elements.slots import (
     absent_claim_html,
     data_key,
     ledger_link,
@@ -26,31 +26,8 @@ from measured_book.records.html import (
     source_html,
     verdict_mark,
 )
-
-from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.report.numbers import unbroken
-from tinytorch.report.provenance import WITHHELD
 from tinytorch.report.records import Json
-from tinytorch.report.verdicts import evidence_words, placeholders
-
-#: The words of a claim that has none on its page, so that its record is whole and nothing else of the page is lost.
-NO_WORDS: Json = {"statement": "…", "quote": "…", "source": "…", "source_url": None, "evidence": ""}
-
-
-def has_words(claim: Json) -> bool:
-    """Return whether a claim's record got the words that its page should have for it."""
-    return bool(claim["statement"] != NO_WORDS["statement"])
-
-
-def completed(record: Json, words: Mapping[str, Json]) -> Json:
-    """Return a claim's record with the words that its page has for it."""
-    if record["kind"] != "claim":
-        return record
-    said = words.get(record["key"], NO_WORDS)
-    evidence = said["evidence"] or evidence_words(record)
-    if record["verdict"] == Verdict.WITHHELD:
-        evidence = f"{evidence} {WITHHELD}"
-    return {**record, **said, "evidence": evidence, "numbers": placeholders(said["evidence"], record["key"])}
 
 
 def claim_line(record: Json, ledger: str | None) -> str:

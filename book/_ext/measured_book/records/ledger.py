@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import unquote
 
-from measured_book.records.html import data_key, quotation_html, source_html, verdict_mark
-
+from measured_book.elements.slots import data_key, quotation_html, source_html, verdict_mark
 from tinytorch.perf.measuring.judge import OF_CLAIMS
 from tinytorch.report.numbers import unbroken
 from tinytorch.report.records import Json

@@ -10,13 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from docutils import nodes
-from measured_book.execution.cache import SELECTED
-from measured_book.records.store import PageRecords
-from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util.logging import suppress_logging
 
+from measured_book.execution.cache import SELECTED
+from measured_book.state import PageRecords, state_of
 from tinytorch.perf.measuring.comparison import Quantity
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.report.records import Json

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import nbformat
 from docutils import nodes
-from measured_book.notebooks.exercises import CHECK
 from sphinx.util import logging
 
+from measured_book.notebooks.exercises import CHECK
 from tinytorch.prose import is_of_text
 from tinytorch.report.notebook_view import FAULT_MIME, RECORD_MIME
 

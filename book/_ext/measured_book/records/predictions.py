@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measured_book.names import choices_fault, split_reference
-from measured_book.pages.elements import Fold, LateHtml, add_nothing
-from measured_book.records.exhibits import Exhibit
-from measured_book.records.roles import Pending, Told, warn
-from measured_book.state import BookState, state_of
 from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
+from measured_book.elements.exhibits import Exhibit
+from measured_book.elements.nodes import Fold, LateHtml, add_nothing
+from measured_book.records.roles import Pending, Told, warn
+from measured_book.sources.names import choices_fault, split_reference
+from measured_book.state import BookState, state_of
 from tinytorch.prose import record_name
 from tinytorch.report.numbers import FRACTIONS, SCALES, Scale, format_record, interval_name
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json

@@ -8,22 +8,16 @@ from typing import Any, ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measured_book.names import split_reference
-from measured_book.notebooks.downloads import downloads_of
-from measured_book.pages.bibliography import FILE, claim_words, named_source
-from measured_book.pages.elements import Written, line_of, place_of, raw_html
-from measured_book.records.card import CARD_ID, TITLE, card_html
-from measured_book.records.claims import (
-    NO_WORDS,
-    absent_row,
-    claim_line,
-    claim_row,
-    claims_table,
-    has_words,
-    linked_row,
-)
-from measured_book.records.exhibits import Exhibit, place_exhibits
-from measured_book.records.html import (
+from myst_nb.sphinx_ import NbMetadataCollector
+from sphinx.application import Sphinx
+from sphinx.transforms import DoctreeReadEvent, SphinxTransform
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective, SphinxRole
+
+from measured_book.elements.exhibits import Exhibit, place_exhibits
+from measured_book.elements.nodes import Written, line_of, place_of, raw_html
+from measured_book.elements.slots import (
     Idents,
     Slot,
     absent_claim_html,
@@ -36,24 +30,23 @@ from measured_book.records.html import (
     verdict_slot,
     why_slot,
 )
-from measured_book.records.ledger import Row, ledger_html, row_id
-from measured_book.records.outputs import refuse
-from measured_book.records.store import (
-    PageRecords,
+from measured_book.execution.results import (
+    NO_WORDS,
     RecordError,
     executed_notebook,
     faults_in,
     forget_notebook,
+    has_words,
     read_page,
 )
-from measured_book.state import BookState, PageState, reading_order, state_of
-from myst_nb.sphinx_ import NbMetadataCollector
-from sphinx.application import Sphinx
-from sphinx.transforms import DoctreeReadEvent, SphinxTransform
-from sphinx.transforms.post_transforms import SphinxPostTransform
-from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective, SphinxRole
-
+from measured_book.notebooks.downloads import downloads_of
+from measured_book.records.card import CARD_ID, TITLE, card_html
+from measured_book.records.claims import absent_row, claim_line, claim_row, claims_table, linked_row
+from measured_book.records.ledger import Row, ledger_html, row_id
+from measured_book.records.outputs import refuse
+from measured_book.sources.bibliography import FILE, claim_words, named_source
+from measured_book.sources.names import split_reference
+from measured_book.state import BookState, PageRecords, PageState, reading_order, state_of
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.prose import arms, key_of, outcome_key, record_name, split_words
 from tinytorch.report.expressions import UNMEASURED

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from docutils import nodes
-from measured_book.pages import drawings
 from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
@@ -21,6 +20,7 @@ from sphinx.environment.adapters.toctree import TocTree
 from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
+from measured_book.elements import drawings
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report.colors import HUES
 from tinytorch.report.flame_graph import SCRIPT, STYLE

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+from sphinx.application import Sphinx
+
 from measured_book.execution.cache import SELECTED
 from measured_book.execution.events import succeeded
 from measured_book.machines.explorers import FOLDER as MEASUREMENTS
@@ -16,8 +18,6 @@ from measured_book.records.other_outcome import OTHER
 from measured_book.site.frame import PDF
 from measured_book.site.search import GENERATED
 from measured_book.state import state_of
-from sphinx.application import Sphinx
-
 from tinytorch.perf.measuring.atomic_io import write_whole
 
 IMAGES, DOWNLOADS = "_images", "_downloads"

@@ -14,10 +14,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from measured_book.pages.numbering import chapter_number
-from measured_book.state import reading_order, state_of
 from sphinx.application import Sphinx
 
+from measured_book.elements.numbering import chapter_number
+from measured_book.state import reading_order, state_of
 from tinytorch.perf.measuring.atomic_io import write_whole
 
 #: Relative to the site's root; `book/_static/search.js` reads it.

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
-from measured_book.state import reading_order
 from sphinx.application import Sphinx
 from sphinx.util import logging
+
+from measured_book.state import reading_order
 
 LOGGER = logging.getLogger(__name__)
 POLICY = "; ".join(

@@ -9,9 +9,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from measured_book.names import meant
 from pybtex.database import BibliographyData, Entry, parse_file  # type: ignore[import-untyped]
 
+from measured_book.sources.names import meant
 from tinytorch.prose import record_name
 from tinytorch.report.verdicts import claim_parts
 

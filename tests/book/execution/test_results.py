@@ -4,7 +4,7 @@ from typing import Any
 
 import nbformat
 import pytest
-from measured_book.records.store import RecordError, numbers_in, read_page
+from measured_book.execution.results import RecordError, numbers_in, read_page
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page

@@ -5,17 +5,17 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.environment.collectors import EnvironmentCollector
 
+from measured_book.elements.nodes import tells_of_all_pages
+from measured_book.elements.numbering import labels_in
 from measured_book.execution.key import files_of
+from measured_book.execution.results import executed_notebook
 from measured_book.execution.runs import page_run
 from measured_book.notebooks.package import source_of
 from measured_book.pages.api import Names, codes_in
-from measured_book.pages.elements import tells_of_all_pages
 from measured_book.pages.glossary import uses_words, words_in
-from measured_book.pages.numbering import labels_in
 from measured_book.pages.references import sources_in
 from measured_book.pages.uses import calls_of
 from measured_book.records.agreement import agree
-from measured_book.records.store import executed_notebook
 from measured_book.site.search import description_of
 from measured_book.state import BookState, Outline, reading_order, state_of
 

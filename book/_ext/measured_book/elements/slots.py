@@ -7,8 +7,8 @@ from html import escape
 from typing import TypeVar
 
 from docutils import nodes
-from measured_book.pages.bibliography import named_source
 
+from measured_book.sources.bibliography import named_source
 from tinytorch.perf.measuring.conditions import (
     ColdSets,
     ComputeProbe,

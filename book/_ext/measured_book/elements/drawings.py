@@ -12,12 +12,13 @@ from xml.etree import ElementTree as ET
 
 from docutils import nodes
 from docutils.parsers.rst import directives
-from measured_book.records.exhibits import Caption, Exhibit
-from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+
+from measured_book.elements.exhibits import Caption, Exhibit
+from measured_book.state import state_of
 
 LOGGER = logging.getLogger(__name__)
 #: Relative to the book's sources; the drawings of each page are in a folder of its name.

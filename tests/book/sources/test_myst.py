@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from measured_book.notebooks.myst import fences
+from measured_book.sources.myst import fences
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
 

@@ -3,22 +3,23 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import nbformat
 from fastjsonschema import JsonSchemaValueException
 from fastjsonschema import compile as compile_schema
 from jupyter_cache import get_cache
-from measured_book.records.claims import completed
-from measured_book.state import state_of
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
+from measured_book.state import PageRecords, state_of
+from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.report.notebook_view import FAULT_MIME, RECORD_MIME
-from tinytorch.report.records import NUMBER_KINDS, Json, Record, is_number, page_file, schema
+from tinytorch.report.provenance import WITHHELD
+from tinytorch.report.records import NUMBER_KINDS, Json, is_number, schema
+from tinytorch.report.verdicts import evidence_words, placeholders
 
 #: Where an executed notebook keeps its cells' times: see execution/runs.py.
 TIMES_KEY = "cell_times"
@@ -30,47 +31,24 @@ class RecordError(Exception):
     """Refusal of a page's records; the message says which and why."""
 
 
-class Place(NamedTuple):
-    """Place of a number on a page: the key of a record, and of a table's cell its row and the key of its column."""
-
-    key: str
-    row: int | None = None
-    column: str | None = None
+#: The words of a claim that has none on its page, so that its record is whole and nothing else of the page is lost.
+NO_WORDS: Json = {"statement": "…", "quote": "…", "source": "…", "source_url": None, "evidence": ""}
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """How many times of a page other pages took, too, and in words those that contradict them, by their place."""
-
-    repeated: int = 0
-    apart: Mapping[Place, str] = field(default_factory=dict)
+def has_words(claim: Json) -> bool:
+    """Return whether a claim's record got the words that its page should have for it."""
+    return bool(claim["statement"] != NO_WORDS["statement"])
 
 
-@dataclass
-class PageRecords:
-    """All records of one page by key, how long its cells took in seconds, if known, and how they agree with others.
-
-    How they agree is found by `measured_book.records.agreement`.
-    """
-
-    docname: str
-    records: dict[str, Json] = field(default_factory=dict)
-    duration: float | None = None
-    agreement: Agreement = field(default_factory=Agreement, compare=False)
-
-    @property
-    def provenance(self) -> Json:
-        """Where the page was made."""
-        return next(record for record in self.records.values() if record["kind"] == "provenance")
-
-    def of_kind(self, *kinds: str) -> list[Json]:
-        """Return the records of these kinds, in the order in which they were made."""
-        return [record for record in self.records.values() if record["kind"] in kinds]
-
-    def as_file(self) -> Json:
-        """Return the page's file of records, as the schema describes it."""
-        records = [Record.from_json(record) for record in self.records.values()]
-        return page_file(self.docname, records, duration_seconds=self.duration)
+def completed(record: Json, words: Mapping[str, Json]) -> Json:
+    """Return a claim's record with the words that its page has for it."""
+    if record["kind"] != "claim":
+        return record
+    said = words.get(record["key"], NO_WORDS)
+    evidence = said["evidence"] or evidence_words(record)
+    if record["verdict"] == Verdict.WITHHELD:
+        evidence = f"{evidence} {WITHHELD}"
+    return {**record, **said, "evidence": evidence, "numbers": placeholders(said["evidence"], record["key"])}
 
 
 def results_of(env: BuildEnvironment, docname: str) -> Path | None:

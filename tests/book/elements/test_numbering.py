@@ -2,8 +2,8 @@
 
 from docutils import nodes
 from docutils.utils import new_document
-from measured_book.pages.numbering import labels_in, named, numbers_of
-from measured_book.records.exhibits import Exhibit
+from measured_book.elements.exhibits import Exhibit
+from measured_book.elements.numbering import labels_in, named, numbers_of
 
 LABELS = ("figure-roof", "table-ops", "figure-ladder", "equation-1", "table-levels")
 

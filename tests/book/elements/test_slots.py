@@ -7,7 +7,7 @@ import pytest
 from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_book.records.html import (
+from measured_book.elements.slots import (
     Idents,
     Slot,
     detail_lines,

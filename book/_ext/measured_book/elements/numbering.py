@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from docutils import nodes
-from measured_book.names import REFERENCE, split_reference, unknown_key
-from measured_book.pages.elements import place_of
-from measured_book.records.exhibits import Exhibit
-from measured_book.state import reading_order, state_of
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
+
+from measured_book.elements.exhibits import Exhibit
+from measured_book.elements.nodes import place_of
+from measured_book.sources.names import REFERENCE, split_reference, unknown_key
+from measured_book.state import reading_order, state_of
 
 LOGGER = logging.getLogger(__name__)
 #: What is numbered, with its word; an equation's number stands in parentheses.

@@ -7,11 +7,10 @@ from xml.etree import ElementTree as ET
 
 import pytest
 from bs4 import BeautifulSoup
-from measured_book.notebooks.myst import fences
-from measured_book.pages.drawings import FOLDER, STYLE, on_page, standing_alone
+from measured_book.elements.drawings import FOLDER, STYLE, on_page, standing_alone
 from measured_book.pages.lists import listed
-from measured_book.records.store import PageRecords
-from measured_book.state import PageState
+from measured_book.sources.myst import fences
+from measured_book.state import PageRecords, PageState
 
 from tests.book.small_book import Book, Build, one
 from tests.book.sphinx_process import SphinxProcess

@@ -6,13 +6,13 @@ from html import escape
 from typing import Any, ClassVar
 
 from docutils import nodes
-from measured_book.pages.elements import add_nothing
-from measured_book.records.html import detail_lines
-from measured_book.state import state_of
 from myst_nb.core.render import MimeData, NbElementRenderer
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from measured_book.elements.nodes import add_nothing
+from measured_book.elements.slots import detail_lines
+from measured_book.state import state_of
 from tinytorch.report.notebook_view import RECORD_MIME
 from tinytorch.report.numbers import format_measurement, unbroken
 from tinytorch.report.records import Json, measurement_from_record

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from measured_book.site import repository
+from measured_book.sources import repository
 from sphinx.config import Config
 
 GITHUB = repository.Repository("https://github.com/owner/name", "github")

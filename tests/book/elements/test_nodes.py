@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from bs4 import BeautifulSoup
 from docutils import nodes
-from measured_book.pages.elements import close_hidden_cell, open_hidden_cell
+from measured_book.elements.nodes import close_hidden_cell, open_hidden_cell
 from myst_nb.sphinx_ import HideCodeCellNode
 
 from tests.book.small_book import one

@@ -1,0 +1,1 @@
+"""Nodes that pages are made of: numbers, tables, figures, drawings, folds, and how they are numbered."""

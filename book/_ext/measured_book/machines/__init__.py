@@ -1,0 +1,1 @@
+"""Other machines: explorers, uploads and tables of measurements."""

@@ -1,0 +1,1 @@
+"""Notebooks and other files that a page offers for download."""

@@ -1,0 +1,1 @@
+"""Directives of single pages: exercises, reference, glossary, lists, sources and the front page."""

@@ -1,0 +1,1 @@
+"""What records say on a page: numbers, verdicts, claims, predictions, and the card."""

@@ -1,0 +1,1 @@
+"""The site around the pages: frame, search, sections, formulas, policy and addresses."""
