@@ -94,7 +94,7 @@ pictures: environment  ## take the pictures anew that the page of all elements i
 check-notebooks: environment  ## open every chapter in JupyterLab as Binder does, and run all its cells (PAGES="machine ...")
 	@$(RUN) book/_checks/notebooks.py $(PAGES)
 
-format: environment  ## mend what ruff can mend: layout and style of the code, style of the pages' cells
+format: environment  ## mend what a program can mend: layout and style of the code and of the pages' cells, README's table of pages
 	@$(VENV)/bin/ruff check --fix-only .
 	@$(VENV)/bin/ruff format .
 	@$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.format_pages

@@ -150,7 +150,8 @@ def by_rules(sources: Sources) -> Iterator[Fault]:
     pages = keys.Pages(sources.texts)
     book = lint_lists.read_book(sources.root)
     readme = (sources.root / "README.md").read_text("utf-8")
-    yield from (Fault("README.md", *fault) for fault in lint_lists.table_faults(readme, book))
+    table = lint_lists.page_table(sources.root, book)
+    yield from (Fault("README.md", *fault) for fault in lint_lists.table_faults(readme, table))
     for name in sources.referring:
         found = keys.reference_faults(name, pages, sources.book)
         yield from (Fault(sources.path(name), *fault) for fault in found)

@@ -1,4 +1,4 @@
-"""Mending of the code cells of the book's pages by ruff: what `make lint` finds there and a program can mend."""
+"""What `make lint` finds in pages and a program can mend: style of their code cells, and README's table of pages."""
 
 import subprocess
 import sys
@@ -9,6 +9,7 @@ import nbformat
 from sources import read_source
 
 from scripts.check_pages import ROOT, as_notebook
+from scripts.lint_lists import page_table, read_book, with_table
 
 
 def mended(text: str) -> str:
@@ -29,12 +30,17 @@ def mended(text: str) -> str:
 
 
 def main() -> None:
-    """Mend every page in its place."""
+    """Mend every page in its place, and README's table of them."""
     for path in sorted(ROOT.glob("book/*.md")):
         text = path.read_text("utf-8-sig")
         if (new := mended(text)) != text:
             path.write_text(new, "utf-8")
             print(f"{path.relative_to(ROOT)} mended")
+    readme = ROOT / "README.md"
+    text = readme.read_text("utf-8")
+    if (new := with_table(text, page_table(ROOT, read_book(ROOT)))) != text:
+        readme.write_text(new, "utf-8")
+        print("README.md: table of pages written anew")
 
 
 if __name__ == "__main__":

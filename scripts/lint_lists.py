@@ -1,7 +1,7 @@
-"""Rules of what names pages by hand against `_toc.yml`: README's table, and what a chapter says comes next.
+"""README's table of pages, made from their heads and `_toc.yml`, and rules for what a chapter says comes next.
 
-A draft (``draft: true`` in its front matter) is not announced, so nothing has to name it. Numbers of chapters, figures
-and tables are the book's to give: a typed one is a fault.
+`make format` writes the table between its two markers. A draft (``draft: true`` in its front matter) is not announced,
+so nothing has to name it. Numbers of chapters, figures and tables are the book's to give: a typed one is a fault.
 """
 
 import re
@@ -12,9 +12,13 @@ from typing import Any
 
 import yaml
 from measured_book.sources.names import REFERENCE
+from page_heads import read_head
 from sources import is_draft, read_source
 
-_HEAD = "| page | what it answers |"
+#: What stands around README's table.
+BEGIN, END = "<!-- pages: written by make format -->", "<!-- end of pages -->"
+_TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
+_ROLE = re.compile(r"\{[\w-]+\}`([^`<]+?)\s*(?:<[^`>]+>)?`")
 _LABEL = re.compile(r"^\(([\w-]+)\)=$", re.MULTILINE)
 #: The headings under which a chapter names the one behind it.
 _LEADS_ON = re.compile(r"^## (What comes next|Read on)$", re.MULTILINE)
@@ -75,24 +79,45 @@ def read_book(root: Path, told_of: str | None = None) -> Book:
     return Book(pages, chapters, {label: name for name, text in texts.items() for label in _LABEL.findall(text)})
 
 
-def table_faults(text: str, book: Book) -> Iterator[tuple[int, str]]:
-    """Yield each fault of README's table of pages, with its line."""
-    lines = text.splitlines()
-    begin = lines.index(_HEAD) if _HEAD in lines else len(lines)
-    rows: dict[str, int] = {}
-    for number, line in enumerate(lines[begin + 2 :], start=begin + 3):
-        if not line.startswith("|"):
-            break
-        rows |= dict.fromkeys(re.findall(r"`([\w/]+)`", line.split("|")[1]), number)
-    wanted = [name.removesuffix("/index") for name in book.pages]
-    for name in rows:
-        if name not in wanted:
-            yield rows[name], f"the table of pages names `{name}`, which _toc.yml does not"
-    for name in wanted:
-        if name not in rows:
-            yield begin + 1, f"the table of pages has no row for `{name}`, which _toc.yml names"
-    if sorted(rows) == sorted(wanted) and list(rows) != wanted:
-        yield begin + 1, f"the table of pages has another order than _toc.yml: {', '.join(wanted)}"
+def page_table(root: Path, book: Book) -> str:
+    """Return README's table: of each page that measures, what a reader gets and how long it takes; links to the others.
+
+    The first page, which is no chapter, is left out.
+    """
+    rows, others = ["| page | you get | time |", "|---|---|---|"], []
+    for name in book.pages[1:]:
+        path = root / "book" / f"{name}.md"
+        text = path.read_text("utf-8-sig") if path.is_file() else ""  # of which the build tells
+        title, head = _TITLE.search(text), read_head(text)
+        link = f"[{title[1] if title else name.capitalize()}](book/{name}.md)"
+        if head is None:
+            others.append(link)
+        else:
+            rows.append(f"| {link} | {_ROLE.sub(lambda role: role[1], head['get'])} | {head['time']} |")
+    table = "\n".join(rows)
+    return f"{table}\n\nThere are also these pages: {', '.join(others)}." if others else table
+
+
+def with_table(readme: str, table: str) -> str:
+    """Return the text of README with this table between the markers.
+
+    Raises:
+        ValueError: if a marker is missing.
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"the table of pages must stand between {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
+
+
+def table_faults(readme: str, table: str) -> Iterator[tuple[int, str]]:
+    """Yield that README's table of pages is missing or out of date, with its line."""
+    try:
+        if with_table(readme, table) != readme:
+            yield readme.splitlines().index(BEGIN) + 1, "the table of pages is out of date: run make format"
+    except ValueError as error:
+        yield 1, str(error)
 
 
 def page_faults(page: str, text: str, book: Book) -> Iterator[tuple[int, str]]:
@@ -116,9 +141,8 @@ def _line(text: str, found: re.Match[str]) -> int:
 
 
 def faults(root: Path, told_of: str | None = None) -> list[tuple[str, int, str]]:
-    """Return file, line and fault of all that names pages in the checkout at ``root``; `read_book` has ``told_of``."""
-    book, readme = read_book(root, told_of), (root / "README.md").read_text("utf-8")
-    found = [("README.md", *fault) for fault in table_faults(readme, book)]
+    """Return file, line and fault of each page that names others in the checkout at ``root``; see `read_book`."""
+    book, found = read_book(root, told_of), []
     for path in sorted(root.glob("book/*.md")):
         found += [(f"book/{path.name}", *fault) for fault in page_faults(path.stem, path.read_text("utf-8-sig"), book)]
     return found

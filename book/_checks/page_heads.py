@@ -37,6 +37,11 @@ def _head(text: str) -> str:
     return text[: min(ends, default=len(text))]
 
 
+def read_head(text: str) -> re.Match[str] | None:
+    """Return what a page's head says that a reader needs (``need``), gets (``get``), and its ``time``."""
+    return _NEEDS.search(_head(text))
+
+
 def check_head(text: str) -> Iterator[tuple[int, str]]:
     """Yield what the beginning of a page lacks, with the title's line; nothing for a page that measures nothing."""
     if not _MEASURES.search(text):
@@ -47,7 +52,7 @@ def check_head(text: str) -> Iterator[tuple[int, str]]:
         yield 1, "the page has no title: begin with '# Title'"
         return
     line = text.count("\n", 0, title.start()) + 1
-    needs = _NEEDS.search(head)
+    needs = read_head(text)
     if needs is None:
         yield line, "add a table '| You need | You get | Time |' with one row before the first cell"
     else:

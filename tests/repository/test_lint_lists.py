@@ -1,4 +1,4 @@
-"""What names pages by hand fails the lint when `_toc.yml` says otherwise."""
+"""README's table is made of the pages' heads; what names pages by hand fails the lint if `_toc.yml` says otherwise."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,17 +21,6 @@ parts:
         sections:
           - file: reference/more
 """
-README = """# A book
-
-| page | what it answers |
-|---|---|
-| `index`, `first` | what this is |
-| `second` | more |
-| `third` | most |
-| `reference` | names |
-
-| folder | what |
-"""
 PAGE = """(the-{0})=
 # Title
 
@@ -51,7 +40,6 @@ def change(tmp_path: Path) -> Change:
     """Return what replaces a text in a file of a checkout whose lists are right."""
     (tmp_path / "book").mkdir()
     (tmp_path / "_toc.yml").write_text(CONTENTS)
-    (tmp_path / "README.md").write_text(README)
     begins = "{ref}`Begin with the first chapter <the-first>`"
     pages = {"index": (begins, "second"), "first": ("", "second"), "second": ("", "third"), "third": ("", "first")}
     for name, (said, follows) in pages.items():
@@ -70,6 +58,33 @@ def said(root: Path, told_of: str | None = None) -> list[str]:
     return [f"{path}:{line}: {fault}" for path, line, fault in lint_lists.faults(root, told_of)]
 
 
+MEASURES = """# First: why?
+
+| You need | You get | Time |
+|---|---|---|
+| nothing | {term}`rates <rate>` and {term}`peaks` | 5 minutes |
+
+```{code-cell} python3
+page = Page("first")
+```
+"""
+
+
+@pytest.mark.usefixtures("change")
+def test_table_of_pages_is_made_of_their_heads_and_what_is_not_current_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "book" / "first.md").write_text(MEASURES)
+    book = lint_lists.read_book(tmp_path)
+    table = lint_lists.page_table(tmp_path, book)
+    assert table.splitlines()[2] == "| [First: why?](book/first.md) | rates and peaks | 5 minutes |"
+    assert "[Title](book/second.md), [Title](book/third.md)" in table.splitlines()[-1]
+    empty = f"# Book\n\n{lint_lists.BEGIN}\n{lint_lists.END}\n\nMore.\n"
+    assert [line for line, _ in lint_lists.table_faults(empty, table)] == [3]
+    written = lint_lists.with_table(empty, table)
+    assert list(lint_lists.table_faults(written, table)) == []
+    assert written.endswith(f"{lint_lists.END}\n\nMore.\n")
+    assert list(lint_lists.table_faults("# Book\n", table))
+
+
 @pytest.mark.usefixtures("change")
 def test_lists_that_are_right_pass(tmp_path: Path) -> None:
     assert said(tmp_path) == []
@@ -78,10 +93,6 @@ def test_lists_that_are_right_pass(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "fault"),
     [
-        (("README.md", "| `second` | more |\n", ""), "README.md:3: the table of pages has no row for `second`"),
-        (("README.md", "`reference`", "`references`"), "README.md:8: the table of pages names `references`"),
-        (("README.md", "`index`, `first`", "`first`, `index`"), "README.md:3: the table of pages has another order"),
-        (("README.md", "| page |", "| pages |"), "README.md:11: the table of pages has no row for `index`"),
         (("book/first.md", "`the-second`", "`the-third`"), "book/first.md:6: 'What comes next' must lead to `second`"),
         (("book/second.md", "{ref}`the-third`", "an end"), "book/second.md:6: 'What comes next' must lead to `third`"),
         (("book/index.md", "<the-first>", "<the-second>"), "book/index.md:4: `the-second` is not the first chapter"),
@@ -102,7 +113,6 @@ def test_a_new_chapter_has_to_be_named_once_it_is_no_draft(change: Change, tmp_p
     path.write_text(draft)
     assert said(tmp_path) == []
     expected = [
-        "README.md:3: the table of pages has no row for `new`, which _toc.yml names",
         "book/second.md:6: 'What comes next' must lead to `new` first, which comes next in _toc.yml",
     ]
     assert said(tmp_path, told_of="new") == expected
