@@ -223,7 +223,7 @@ def test_numbers_look_as_they_do_in_the_book(tab: Tab) -> None:
     shown = tab.evaluate("cases => cases.map(machines.numberText)", records)
     for case, made in zip(records, shown, strict=True):
         like = format_record(case)
-        expected = {"text": like.text, "cell": like.cell_text, "beside": like.beside, "interval": like.interval}
+        expected = {"text": like.text, "cell": like.cell_text, "beside": like.beside}
         assert made == expected, case
     assert sum(made["text"].startswith("between") for made in shown) > 100
 

@@ -1,4 +1,4 @@
-// Numbers as the book shows them (the rules are those of tinytorch/report/numbers.py), and the ratio of two machines.
+// Numbers of a reader's own machine, by the rules of tinytorch/report/numbers.py, and the ratio of two machines.
 "use strict";
 
 globalThis.machines ??= {};
@@ -21,81 +21,53 @@ globalThis.machines ??= {};
   const FRACTIONS = ["%", "points"];
   const scalesOf = (unit) => SCALES.get(unit) ?? [[1, unit]];
 
-  // Fractions of whole numbers, {top, bottom}: a float stands for a number of twelve digits, so that 0.1 + 0.2 is three tenths.
-
-  const power = (place) => 10n ** BigInt(place);
-  const fraction = (units, place) => (place < 0 ? { top: units, bottom: power(-place) } : { top: units * power(place), bottom: 1n });
-  const exactly = (digits) => {
-    const [, sign, whole, part = "", exponent = "0"] = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(digits);
-    return fraction(BigInt(sign + whole + part), Number(exponent) - part.length);
-  };
-  const over = (a, b) => ({ top: a.top * b.bottom, bottom: a.bottom * b.top });
-  const minus = (a, b) => ({ top: a.top * b.bottom - b.top * a.bottom, bottom: a.bottom * b.bottom });
-  const isBelow = (a, b) => minus(a, b).top < 0n;
-  const size = (units) => (units < 0n ? -units : units);
-
   /** The power of ten of the first digit; 0 for zero. */
-  const magnitude = ({ top, bottom }) => {
-    if (top === 0n) return 0;
-    const most = String(size(top)).length - String(bottom).length;
-    return isBelow({ top: size(top), bottom }, fraction(1n, most)) ? most - 1 : most;
+  const magnitude = (value) => (value === 0 ? 0 : Number(value.toExponential(11).split("e")[1]));
+
+  /** The value with its last digit at 10 ** place: the nearest, or by `Math.floor` or `Math.ceil`. */
+  const rounded = (value, place, round = Math.round) => {
+    const units = round(Number((place < 0 ? value * 10 ** -place : value / 10 ** place).toPrecision(12)));
+    return place < 0 ? units / 10 ** -place : units * 10 ** place;
   };
 
-  /** How many times 10 ** place it is, as a whole number: the "nearest" (of two the even one), or that "below" or "above". */
-  const rounded = (value, place, which = "nearest") => {
-    const { top, bottom } = over(value, fraction(1n, place));
-    const below = top / bottom - (top % bottom < 0n ? 1n : 0n);
-    const rest = top - below * bottom;
-    if (rest === 0n || which === "below") return below;
-    if (which === "above") return below + 1n;
-    return 2n * rest > bottom || (2n * rest === bottom && below % 2n !== 0n) ? below + 1n : below;
-  };
-
-  /** Units of 10 ** place with comma groups and a true minus; as a power of ten if very small or large. */
-  const written = (units, place) => {
-    const digits = String(size(units));
-    const first = digits.length - 1 + place;
-    if (units !== 0n && (first < -4 || first >= 15)) {
+  /** A value whose last digit is at 10 ** place, as text; as a power of ten if it is very small or large. */
+  const written = (value, place) => {
+    const first = magnitude(value);
+    if (value !== 0 && (first < -4 || first >= 15)) {
       const raised = String(first).replace(/./g, (sign) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[sign] ?? "⁻");
-      return `${written(units, place - first)}${NO_BREAK}×${NO_BREAK}10${raised}`;
+      return `${written(value / 10 ** first, place - first)}${NO_BREAK}×${NO_BREAK}10${raised}`;
     }
     const decimals = Math.max(-place, 0);
-    const all = (digits + "0".repeat(Math.max(place, 0))).padStart(decimals + 1, "0");
-    const whole = all.slice(0, all.length - decimals).replace(/\B(?=(\d{3})+$)/g, ",");
-    return `${units < 0n ? "\u2212" : ""}${whole}${decimals ? `.${all.slice(-decimals)}` : ""}`;
+    return value.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals }).replace("-", "\u2212");
   };
 
   /** The end of an interval beside its value, rounded outwards; finer where it would become zero. */
-  const end = (value, place, which) => {
-    const units = rounded(value, place, which);
-    if (units !== 0n || value.top === 0n) return written(units, place);
-    return written(rounded(value, magnitude(value), which), magnitude(value));
+  const end = (value, place, round) => {
+    const units = rounded(value, place, round);
+    return units !== 0 || value === 0 ? written(units, place) : written(rounded(value, magnitude(value), round), magnitude(value));
   };
 
   /** The end of an interval that stands without its value, rounded outwards to two digits. */
-  const endAlone = (value, which) => {
-    if (value.top === 0n) return "0";
+  const endAlone = (value, round) => {
+    if (value === 0) return "0";
     const place = magnitude(value) - 1;
-    const units = rounded(value, place, which);
-    return units % 10n === 0n ? written(units / 10n, place + 1) : written(units, place);
+    const near = rounded(value, place, round);
+    return written(near, rounded(near, place + 1) === near ? place + 1 : place);
   };
 
-  /** The value as it is shown: [units, place]. */
+  /** The value as it is shown, and the place of its last digit. */
   const settled = (value, ends, digits) => {
     const placeFor = (near) => {
-      if (!ends) return near.top === 0n ? 0 : magnitude(near) - digits + 1;
-      const finest = near.top === 0n ? 0 : magnitude(near) - MOST_DIGITS + 1;
-      const { top, bottom } = minus(ends[1], ends[0]);
-      return top === 0n ? finest : Math.max(magnitude({ top, bottom: 4n * bottom }), finest);
+      const finest = near === 0 ? 0 : magnitude(near) - digits + 1;
+      return ends && ends[1] > ends[0] ? Math.max(magnitude((ends[1] - ends[0]) / 4), finest) : finest;
     };
     const at = (place) => {
-      const near = ["nearest", "below", "above"].map((which) => rounded(value, place, which));
-      const isInside = (units) => !ends || !(isBelow(fraction(units, place), ends[0]) || isBelow(ends[1], fraction(units, place)));
-      return [near.find(isInside) ?? near[0], place];
+      const near = [Math.round, Math.floor, Math.ceil].map((round) => rounded(value, place, round));
+      return [near.find((one) => !ends || (one >= ends[0] && one <= ends[1])) ?? near[0], place];
     };
-    const [units, place] = at(placeFor(value));
-    const carried = placeFor(fraction(units, place));
-    return carried > place ? at(carried) : [units, place];
+    const [near, place] = at(placeFor(value));
+    const carried = placeFor(near);
+    return carried > place ? at(carried) : [near, place];
   };
 
   const fittingScale = (value, unit) => {
@@ -105,8 +77,8 @@ globalThis.machines ??= {};
   };
 
   /**
-   * A number in parts: `cell` as in a table, `beside` behind it, `text` as in a sentence, and `interval`, all with the
-   * unit but `beside`.
+   * A number in parts: `cell` as in a table, `beside` behind it, and `text` as in a sentence, all with the unit but
+   * `beside`.
    */
   const formatted = (digits, symbol, low = "", high = "") => {
     const joiner = symbol === "" || symbol === "×" ? "" : NO_BREAK;
@@ -116,33 +88,30 @@ globalThis.machines ??= {};
       cell: withUnit(digits || ends),
       beside: digits && low !== high ? `(${ends})` : "",
       text: withUnit(digits || `between ${low} and ${high}`),
-      interval: ends ? withUnit(ends) : "",
     };
   };
 
-  const inScale = (value, [factor]) => over(exactly(value.toPrecision(12)), exactly(String(factor)));
+  const inScale = (value, [factor]) => Number((value / factor).toPrecision(12));
 
   const oneValue = (value, unit, ends, digits) => {
     const scales = scalesOf(unit);
     const scaledBy = (scale) => settled(inScale(value, scale), ends?.map((one) => inScale(one, scale)), digits);
     const index = fittingScale(value, unit);
     const next = scales[index + 1];
-    const isCarried = next && !isBelow(fraction(size(scaledBy(next)[0]), scaledBy(next)[1]), fraction(1n, 0));
-    const scale = isCarried ? next : scales[index];
-    const [units, place] = scaledBy(scale);
-    const text = written(units, place);
-    if (!ends) return formatted(text, scale[1]);
-    if (ends[0] === ends[1]) return formatted(text, scale[1], text, text);
-    return formatted(text, scale[1], end(inScale(ends[0], scale), place, "below"), end(inScale(ends[1], scale), place, "above"));
+    const scale = next && Math.abs(scaledBy(next)[0]) >= 1 ? next : scales[index];
+    const [near, place] = scaledBy(scale);
+    const text = written(near, place);
+    if (!ends || ends[0] === ends[1]) return formatted(text, scale[1]);
+    return formatted(text, scale[1], end(inScale(ends[0], scale), place, Math.floor), end(inScale(ends[1], scale), place, Math.ceil));
   };
 
   const twoEnds = ([low, high], unit) => {
     const scale = scalesOf(unit)[fittingScale(Math.max(Math.abs(low), Math.abs(high)), unit)];
-    return formatted("", scale[1], endAlone(inScale(low, scale), "below"), endAlone(inScale(high, scale), "above"));
+    return formatted("", scale[1], endAlone(inScale(low, scale), Math.floor), endAlone(inScale(high, scale), Math.ceil));
   };
 
   /**
-   * A value as the book shows it, in the parts of `formatted`.
+   * A value that this device entered, measured or computed, in the parts of `formatted`.
    * @param {number} value in base units.
    * @param {string} unit the base unit.
    * @param {number[]|null} ends of its interval; null where there is none.
@@ -155,14 +124,15 @@ globalThis.machines ??= {};
     }
     if (!exact || !Number.isSafeInteger(value) || FRACTIONS.includes(unit)) return oneValue(value, unit, null, DIGITS_WITHOUT_INTERVAL);
     if (unit === "B" && Math.abs(value) >= 10240) return oneValue(value, unit, null, MOST_DIGITS);
-    return formatted(written(BigInt(value), 0), unit === "1" ? "" : unit);
+    return formatted(written(value, 0), unit === "1" ? "" : unit);
   };
 
   /** Units in which a whole number that was computed is no count: it is as approximate as what it was computed from. */
   const COMPUTED = ["", "s", ...FRACTIONS];
 
-  /** A record's number as the book shows it, in the parts of `formatted`. */
-  machines.numberText = ({ value, unit, interval, kind }) => {
+  /** A record's number in the parts of `formatted`: the book's as the build wrote it. */
+  machines.numberText = ({ value, unit, interval, kind, shown }) => {
+    if (shown) return shown;
     const exact = kind === "counted" || (kind === "derived" && !COMPUTED.includes(unit));
     return machines.formatNumber(value, unit, interval && [interval.low, interval.high], exact);
   };

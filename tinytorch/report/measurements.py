@@ -167,7 +167,7 @@ def _of_record(record: Json) -> Iterator[str]:
             yield f"{record['key']} has an interval whose lower end is above its upper end"
 
 
-def numbers_of(record: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def numbers_of(record: Json) -> Iterator[Json]:
     """Yield each number of a record: its own, or those of its table's cells."""
     if record["kind"] in NUMBER_KINDS:
         yield record

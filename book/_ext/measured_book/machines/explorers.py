@@ -18,6 +18,7 @@ from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, Late
 from measured_book.state import reading_order, state_of
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report import measurements
+from tinytorch.report.numbers import format_record
 from tinytorch.report.records import Json
 from tinytorch.report.records import schema as record_schema
 
@@ -116,6 +117,15 @@ def roofs_of(made: Json) -> Json:
     return {**made, "pages": pages}
 
 
+def with_texts(made: Json) -> Json:
+    """Return a file of measurements whose numbers also hold how pages show them, so that no script formats them."""
+    records = (record for page in made["pages"] for record in page["records"])
+    for number in (number for record in records for number in measurements.numbers_of(record)):
+        shown = format_record(number)
+        number["shown"] = {"cell": shown.cell_text, "beside": shown.beside, "text": shown.text}
+    return made
+
+
 def rules() -> Json:
     """Return what a browser checks a file by: both schemas, and the limits besides them."""
     return {
@@ -147,8 +157,10 @@ def write_data(app: Sphinx, exception: Exception | None) -> None:
         return
     titles = [[page["page"], app.env.titles[page["page"]].astext()] for page in made["pages"]]
     folder.mkdir(exist_ok=True)
+    file = measurements.as_text(made)
+    made = with_texts(made)
     for name, text in (
-        ("book.json", measurements.as_text(made)),
+        ("book.json", file),
         ("book.js", script("tinytorchBook", {"measurements": made, "titles": titles, **rules()})),
         ("roofs.js", script("tinytorchRoofs", {"measurements": roofs_of(made), "published": list(PUBLISHED)})),
     ):
