@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tinytorch.report.notebook_view import number_text
+from tinytorch.report.numbers import number_text
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, is_number
 
 Json = dict[str, Any]

@@ -27,8 +27,10 @@ from typing import Any
 
 #: The tag of a cell that evaluates what the text above it names, beside the one that hides it.
 TAG = "text"
-#: A record's name: lower-case words joined by hyphens, with its page before it if that is another.
-REFERENCE = re.compile(r"(?:[\w./-]+:)?[a-z0-9]+(?:-[a-z0-9]+)*")
+#: A record's key: lower-case words joined by hyphens.
+KEY = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+#: A key, with its page before it if that is another.
+REFERENCE = re.compile(rf"(?:[\w./-]+:)?{KEY.pattern}")
 #: Roles, and code within a line, in which no role is one.
 SPAN = re.compile(
     r"(?P<code>(?<!`)(`{2,})(?!`).+?(?<!`)\2(?!`))|\{(?P<role>[\w:-]+)\}`(?P<text>[^`]+)`|(?<!`)`[^`\n]+`", re.DOTALL

@@ -16,7 +16,7 @@ from measured_book.sources.bibliography import FILE, claim_words, entry_for, nam
 from measured_book.sources.myst import Fence, fences, object_source
 from measured_book.sources.names import choices_fault, meant, split_reference, unknown_key
 
-from tinytorch.prose import SPAN, is_reference, is_simple, parsed, split_words
+from tinytorch.prose import KEY, SPAN, is_reference, is_simple, parsed, split_words
 
 #: Line and message.
 Fault = tuple[int, str]
@@ -27,8 +27,6 @@ _RECORDS = {
     "test": "claim",
     "table": "table",
 }
-#: A key, as `tinytorch.report` has it, whose modules take seconds to load.
-KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 #: Fences in which nothing is prose; one without a name is code.
 _CODE = frozenset({"", "code-cell", "code-block", "code", "math"})
 _FENCE = re.compile(r"^\s*`{3,}")

@@ -13,7 +13,9 @@ from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, derived
 from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, subplots
 from tinytorch.report.layouts import WIDE
-from tinytorch.report.notebook_view import BUILDING, Shown, view
+from tinytorch.report.notebook_view import view
+from tinytorch.report.page import Shown
+from tinytorch.report.records import BUILDING
 
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s", name="a <run>")
 

@@ -13,9 +13,8 @@ from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired, judged
 from tinytorch.prose import Ends
 from tinytorch.report import Page
-from tinytorch.report.notebook_view import BUILDING, RECORD_MIME
 from tinytorch.report.page import PROVENANCE_KEY
-from tinytorch.report.records import measurement_from_record
+from tinytorch.report.records import BUILDING, RECORD_MIME, measurement_from_record
 
 RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
 

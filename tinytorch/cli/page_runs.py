@@ -14,9 +14,8 @@ from tinytorch.perf.host.identity import steering_variables
 from tinytorch.perf.measuring.planning import ROUGH
 from tinytorch.prose import with_cells
 from tinytorch.report.measurements import read_measurements
-from tinytorch.report.notebook_view import RECORD_MIME
 from tinytorch.report.provenance import package_folder, package_hash
-from tinytorch.report.records import Json, Record, page_file
+from tinytorch.report.records import RECORD_MIME, Json, Record, page_file
 from tinytorch.report.verdicts import claim_parts
 
 #: Seconds that a cell may take, as in the book.

@@ -1,4 +1,4 @@
-"""A record below its cell: data for the build, and HTML and words for eyes in a notebook.
+"""A record below its cell, as HTML and words for a reader's notebook.
 
 JupyterLab, Visual Studio Code and GitHub each bring colours of their own for light and dark, so nothing here
 names one: text takes the colour around it and rules are made of that colour.
@@ -6,102 +6,13 @@ names one: text takes the colour around it and rules are made of that colour.
 
 from __future__ import annotations
 
-import base64
-import os
-import sys
-from dataclasses import dataclass
 from html import escape
-from typing import Any
 
 from tinytorch.report import tables
-from tinytorch.report.numbers import (
-    Formatted,
-    format_number,
-    format_record,
-    interval_name,
-    number_of_samples,
-    unbroken,
-)
+from tinytorch.report.numbers import format_number, format_record, number_text, sureness, unbroken
 from tinytorch.report.provenance import cautions
-from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, Record
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 from tinytorch.report.verdicts import evidence_words
-
-#: The MIME type under which records stand in the outputs of an executed notebook.
-RECORD_MIME = "application/vnd.tinytorch.record+json"
-#: The MIME type of what a page's text names and its cells do not give: ``name`` and ``said``.
-FAULT_MIME = "application/vnd.tinytorch.fault+json"
-#: Set while the book is built: numbers and words then show nothing below their cell, prose takes them by key.
-BUILDING = "TINYTORCH_BUILDING_BOOK"
-
-
-def is_building() -> bool:
-    """Return whether the cells run for the book's build, not for a reader."""
-    return BUILDING in os.environ
-
-
-def publish_fault(name: str, said: str, *, is_final: bool = True) -> None:
-    """Tell that an expression of a page's text, or an outcome of a name, gives nothing to show, and why.
-
-    A reader's notebook is told of it if that is final: no cell below may still give it.
-    """
-    if is_building():
-        from IPython.display import publish_display_data
-
-        publish_display_data({FAULT_MIME: {"name": name, "said": said}})  # type: ignore[no-untyped-call]
-    elif is_final:
-        print(said)
-
-
-@dataclass(frozen=True)
-class Shown:
-    """A record with its renderings.
-
-    It is published when it is made, so that each of several in one cell arrives; as a cell's last expression
-    it shows nothing a second time. The book's build makes what its page shows from the record itself.
-
-    Attributes:
-        record: what is shown.
-        on_page: HTML that only the cell can make, for its place on the page: a figure's drawing, or a note.
-        png: a figure as a bitmap, for places that show no other drawing.
-    """
-
-    record: Record
-    on_page: str | None = None
-    png: bytes | None = None
-
-    @property
-    def text(self) -> str:
-        """For a terminal."""
-        return words(self.record.to_json())
-
-    @property
-    def html(self) -> str:
-        """For a reader's notebook."""
-        return view(self.record.to_json(), self.on_page)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
-        bundle: dict[str, Any] = {RECORD_MIME: self.record.to_json()}
-        if not is_building():
-            bundle |= {"text/html": self.html, "text/plain": self.text}
-        elif self.on_page is not None:
-            bundle["text/html"] = self.on_page
-        if self.png is not None:
-            bundle["image/png"] = base64.b64encode(self.png).decode("ascii")
-        return bundle
-
-    def _ipython_display_(self) -> None:
-        """Show nothing: `publish` has shown it when it was made."""
-
-    def publish(self) -> None:
-        """Hand the record and its renderings to the notebook; does nothing outside of IPython."""
-        ipython = sys.modules.get("IPython")
-        if ipython is None or ipython.get_ipython() is None:
-            return
-        ipython.display.publish_display_data(self._repr_mimebundle_())
-
-    def __str__(self) -> str:
-        return self.text
-
 
 #: How what is absent begins.
 NOT_MEASURED = "Not measured in this build"
@@ -124,22 +35,6 @@ _STYLE = """<style>
 .measured-figure svg.narrow {display: none}
 </style>
 """
-
-
-def number_text(body: Json) -> str:
-    """Return a number's body in words for a terminal: value, interval and n."""
-    shown = format_record(body)
-    sure = _sure(body, shown)
-    return f"{shown.text} ({sure})" if sure else shown.text
-
-
-def _sure(body: Json, shown: Formatted) -> str:
-    """Return how sure a number is: its interval, unless it stands in the value's place, and n; empty for one sample."""
-    interval = body["interval"]
-    if interval is None:
-        return f"n = {body['n']}" if body["n"] > 1 else ""
-    ends = f" {shown.interval}" if shown.digits else ""
-    return f"{interval_name(interval['confidence'])}{ends}{number_of_samples(body['n'])}"
 
 
 def _machine_words(record: Json) -> list[str]:
@@ -172,7 +67,7 @@ def words(record: Json) -> str:
 def _number_html(record: Json) -> str:
     shown = format_record(record)
     modelled = "modelled, not measured" if record["kind"] == "modelled" else ""
-    said = "; ".join(part for part in (modelled, _sure(record, shown), record["what"]) if part)
+    said = "; ".join(part for part in (modelled, sureness(record, shown), record["what"]) if part)
     return f"<strong>{escape(shown.text)}</strong> <small>{escape(said)}</small>"
 
 

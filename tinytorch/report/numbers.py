@@ -377,6 +377,22 @@ def number_of_samples(n: int) -> str:
     return f", n = {n:,}" if n > 1 else ""
 
 
+def number_text(body: Mapping[str, Any]) -> str:
+    """Return the number that a record holds in words: value, interval and n."""
+    shown = format_record(body)
+    sure = sureness(body, shown)
+    return f"{shown.text} ({sure})" if sure else shown.text
+
+
+def sureness(body: Mapping[str, Any], shown: Formatted) -> str:
+    """Return how sure a number is: its interval, unless it stands in the value's place, and n; empty for one sample."""
+    interval = body["interval"]
+    if interval is None:
+        return f"n = {body['n']}" if body["n"] > 1 else ""
+    ends = f" {shown.interval}" if shown.digits else ""
+    return f"{interval_name(interval['confidence'])}{ends}{number_of_samples(body['n'])}"
+
+
 def common_scale(values: Iterable[float], unit: str) -> Scale:
     """Return the one scale for a whole column: the one that fits the median of the non-zero sizes."""
     sizes = sorted(abs(float(value)) for value in values if value)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import gc
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -30,14 +32,17 @@ from tinytorch.report.expressions import (
     verdict_body,
 )
 from tinytorch.report.flame_graph import Box, boxes_html
-from tinytorch.report.notebook_view import NOT_MEASURED, Shown, is_building, publish_fault
+from tinytorch.report.notebook_view import NOT_MEASURED, view, words
 from tinytorch.report.provenance import WITHHELD_WORD, provenance
 from tinytorch.report.records import (
     ABSENT,
+    FAULT_MIME,
+    RECORD_MIME,
     Json,
     Record,
     checked_key,
     checked_text,
+    is_building,
     now,
     number_body,
 )
@@ -57,6 +62,70 @@ if TYPE_CHECKING:
 
 #: The key of the record that says where a page was made.
 PROVENANCE_KEY = "provenance"
+
+
+def publish_fault(name: str, said: str, *, is_final: bool = True) -> None:
+    """Tell that an expression of a page's text, or an outcome of a name, gives nothing to show, and why.
+
+    A reader's notebook is told of it if that is final: no cell below may still give it.
+    """
+    if is_building():
+        from IPython.display import publish_display_data
+
+        publish_display_data({FAULT_MIME: {"name": name, "said": said}})  # type: ignore[no-untyped-call]
+    elif is_final:
+        print(said)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A record with its renderings.
+
+    It is published when it is made, so that each of several in one cell arrives; as a cell's last expression
+    it shows nothing a second time. The book's build makes what its page shows from the record itself.
+
+    Attributes:
+        record: what is shown.
+        on_page: HTML that only the cell can make, for its place on the page: a figure's drawing, or a note.
+        png: a figure as a bitmap, for places that show no other drawing.
+    """
+
+    record: Record
+    on_page: str | None = None
+    png: bytes | None = None
+
+    @property
+    def text(self) -> str:
+        """For a terminal."""
+        return words(self.record.to_json())
+
+    @property
+    def html(self) -> str:
+        """For a reader's notebook."""
+        return view(self.record.to_json(), self.on_page)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
+        bundle: dict[str, Any] = {RECORD_MIME: self.record.to_json()}
+        if not is_building():
+            bundle |= {"text/html": self.html, "text/plain": self.text}
+        elif self.on_page is not None:
+            bundle["text/html"] = self.on_page
+        if self.png is not None:
+            bundle["image/png"] = base64.b64encode(self.png).decode("ascii")
+        return bundle
+
+    def _ipython_display_(self) -> None:
+        """Show nothing: `publish` has shown it when it was made."""
+
+    def publish(self) -> None:
+        """Hand the record and its renderings to the notebook; does nothing outside of IPython."""
+        ipython = sys.modules.get("IPython")
+        if ipython is None or ipython.get_ipython() is None:
+            return
+        ipython.display.publish_display_data(self._repr_mimebundle_())
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def _note(key: str, reason: str, instead_of: Literal["table", "figure"] | None) -> str | None:

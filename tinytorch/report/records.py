@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import re
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -18,6 +18,7 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Qu
 from tinytorch.perf.measuring.codec import from_json, measured, to_json
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.values import Value, as_measurement, is_clocked
+from tinytorch.prose import KEY
 from tinytorch.report.numbers import RATIOS, interval_of, is_exact
 
 #: The version of `record.schema.json`; it rises whenever a reader of the files would have to change.
@@ -26,9 +27,19 @@ SCHEMA_NAME = "tinytorch-records"
 NUMBER_KINDS = ("measured", "counted", "derived", "modelled", "quoted")
 #: The kind of what stands in place of a number, verdict, table or figure that this build did not measure.
 ABSENT = "absent"
-_KEY = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+#: The MIME type under which records stand in the outputs of an executed notebook.
+RECORD_MIME = "application/vnd.tinytorch.record+json"
+#: The MIME type of what a page's text names and its cells do not give: ``name`` and ``said``.
+FAULT_MIME = "application/vnd.tinytorch.fault+json"
+#: Set while the book is built: numbers and words then show nothing below their cell, prose takes them by key.
+BUILDING = "TINYTORCH_BUILDING_BOOK"
 
 Json = dict[str, Any]
+
+
+def is_building() -> bool:
+    """Return whether the cells run for the book's build, not for a reader."""
+    return BUILDING in os.environ
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +78,7 @@ def schema() -> Json:
 
 def checked_key(key: str) -> str:
     """Return ``key``, or raise ValueError if it is not lower-case words joined by hyphens."""
-    if not isinstance(key, str) or not _KEY.fullmatch(key):
+    if not isinstance(key, str) or not KEY.fullmatch(key):
         raise ValueError(f"key must be lower-case words joined by hyphens, such as 'mlp-latency', not {key!r}")
     return key
 

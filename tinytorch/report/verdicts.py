@@ -18,11 +18,11 @@ from tinytorch.perf.measuring.judge import (
     why_undecided,
 )
 from tinytorch.perf.measuring.values import Value, as_measurement
-from tinytorch.report.numbers import RATIOS, format_number, interval_name, number_of_samples, percent
+from tinytorch.prose import REFERENCE
+from tinytorch.report.numbers import RATIOS, format_number, number_text, percent
 from tinytorch.report.records import Json
 
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-_REFERENCE = re.compile(r"(?:[\w./-]+:)?[a-z0-9]+(?:-[a-z0-9]+)*")
 
 #: What a page can say in the place of a verdict: what the judge returned, or a word that code chose from counts.
 Said = Judgement | Comparison | Verdict | str
@@ -209,13 +209,11 @@ def _found_words(test: Json) -> str:
     """Return the value of a test with the interval that it rests on and n."""
     if test["interval"] is None:
         return f"{format_number(float(test['value']), test['unit']).text}, from one sample"
-    low, high, confidence = (test["interval"][name] for name in (*_ENDS, "confidence"))
     if test.get("counted"):
         count = float(test["value"])
         whole = count.is_integer() and test["unit"] not in RATIOS
         return f"{format_number(int(count) if whole else count, test['unit']).text}, counted"
-    shown = format_number(test["value"], test["unit"], ends=(low, high))
-    return f"{shown.text} ({interval_name(confidence)} {shown.interval}{number_of_samples(test['n'])})"
+    return number_text(test)
 
 
 def _what_matters(test: Json) -> str:
@@ -263,7 +261,7 @@ def placeholders(text: str, key: str) -> list[str]:
         ValueError: if what stands in braces is not a key or ``page:key``, or a brace has no partner.
     """
     found = _PLACEHOLDER.findall(text)
-    wrong = [name for name in found if not _REFERENCE.fullmatch(name)]
+    wrong = [name for name in found if not REFERENCE.fullmatch(name)]
     if wrong or re.search(r"[{}]", _PLACEHOLDER.sub("", text)):
         raise ValueError(
             f"braces in the text of {key!r} must hold the key of a number, as in {{mlp-latency}}: {text!r}"

@@ -235,8 +235,7 @@ OF_ANSWERS = f"The rule: better or worse if all of the interval lies on one side
         ),
         (
             compared(-0.01, 0.003, 0.02, Quantity.ACCURACY),
-            "a / b: between −1 and 0.3 points (95% interval −1 to 0.3 points, n = 8); "
-            "a difference of 2 points matters here.",
+            "a / b: between −1 and 0.3 points (95% interval, n = 8); a difference of 2 points matters here.",
             OF_ANSWERS,
         ),
         (

@@ -8,8 +8,7 @@ from measured_book.execution.results import RecordError, numbers_in, read_page
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
-from tinytorch.report.notebook_view import RECORD_MIME
-from tinytorch.report.records import Json
+from tinytorch.report.records import RECORD_MIME, Json
 
 RUN = Measurement("a run", (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "s")
 

@@ -24,7 +24,8 @@ from nbclient import NotebookClient
 from tests.report.made_numbers import bounded
 from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, subplots
-from tinytorch.report.notebook_view import BUILDING, RECORD_MIME, Shown
+from tinytorch.report.page import Shown
+from tinytorch.report.records import BUILDING, RECORD_MIME
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s")

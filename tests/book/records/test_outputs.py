@@ -9,7 +9,7 @@ from measured_book.records.outputs import HTML, NUMBER, PLOT, TABLE, faults
 
 from tests.book.small_book import HEADER, Book
 from tests.book.sphinx_process import SphinxProcess
-from tinytorch.report.notebook_view import RECORD_MIME
+from tinytorch.report.records import RECORD_MIME
 
 
 def shown(data: dict[str, Any], kind: str = "display_data") -> nbformat.NotebookNode:

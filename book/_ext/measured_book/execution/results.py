@@ -16,9 +16,8 @@ from sphinx.environment import BuildEnvironment
 
 from measured_book.state import PageRecords, state_of
 from tinytorch.perf.measuring.judge import Verdict
-from tinytorch.report.notebook_view import FAULT_MIME, RECORD_MIME
 from tinytorch.report.provenance import WITHHELD
-from tinytorch.report.records import NUMBER_KINDS, Json, is_number, schema
+from tinytorch.report.records import FAULT_MIME, NUMBER_KINDS, RECORD_MIME, Json, is_number, schema
 from tinytorch.report.verdicts import evidence_words, placeholders
 
 #: Where an executed notebook keeps its cells' times: see execution/runs.py.

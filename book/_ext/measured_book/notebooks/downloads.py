@@ -21,7 +21,7 @@ from measured_book.notebooks.files import FOLDER as NOTEBOOKS_FOLDER
 from measured_book.notebooks.files import notebook_files
 from measured_book.notebooks.package import kept_wheel, source_of
 from measured_book.state import PageRecords, state_of
-from tinytorch.report.notebook_view import RECORD_MIME
+from tinytorch.report.records import RECORD_MIME
 
 RECORDS_FOLDER = "_records"
 #: Beside the site: the package's wheel, kept until the package changes.

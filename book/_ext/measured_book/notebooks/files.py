@@ -30,8 +30,8 @@ from measured_book.notebooks.markdown import (
 from measured_book.notebooks.package import install_cell, source_of
 from measured_book.state import PageRecords, state_of
 from tinytorch.prose import TAG, Outcome, code_of, is_of_text, parts
-from tinytorch.report.notebook_view import RECORD_MIME, view, words
-from tinytorch.report.records import NUMBER_KINDS, Json
+from tinytorch.report.notebook_view import view, words
+from tinytorch.report.records import NUMBER_KINDS, RECORD_MIME, Json
 
 FOLDER = "_notebooks"
 #: Cells that the page does not show; a notebook folds them.

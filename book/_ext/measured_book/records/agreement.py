@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from sphinx.util import logging
 
 from measured_book.state import Agreement, BookState, PageRecords, Place
-from tinytorch.report.notebook_view import number_text
+from tinytorch.report.numbers import number_text
 from tinytorch.report.records import NUMBER_KINDS, Json, conditions_of_record, is_number
 
 LOGGER = logging.getLogger(__name__)

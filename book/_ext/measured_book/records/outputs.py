@@ -14,7 +14,7 @@ from sphinx.util import logging
 
 from measured_book.notebooks.exercises import CHECK
 from tinytorch.prose import is_of_text
-from tinytorch.report.notebook_view import FAULT_MIME, RECORD_MIME
+from tinytorch.report.records import FAULT_MIME, RECORD_MIME
 
 LOGGER = logging.getLogger(__name__)
 _CODE_HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")

@@ -50,9 +50,8 @@ from measured_book.state import BookState, PageRecords, PageState, reading_order
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.prose import arms, key_of, outcome_key, record_name, split_words
 from tinytorch.report.expressions import UNMEASURED
-from tinytorch.report.notebook_view import BUILDING
 from tinytorch.report.numbers import format_record
-from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.report.records import ABSENT, BUILDING, NUMBER_KINDS, Json
 
 LOGGER = logging.getLogger(__name__)
 
