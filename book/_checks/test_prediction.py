@@ -35,7 +35,7 @@ RECORDS: list[dict[str, Any]] = [
 
 def _question(number: int, record: dict[str, Any]) -> str:
     choices = ["faster", "slower", "the same"] if record["kind"] == "verdict" else None
-    form = PredictionForm("", reference="key", choices=choices, ident=f"predict-{number}", scale=None)
+    form = PredictionForm("", reference="key", choices=choices, ident=f"predict-{number}")
     answer = '<details class="fold predict-answer"><summary>The answer</summary><p>So.</p></details>'
     return f'<div class="predict">{form_html(record, form)}{answer}</div>'
 

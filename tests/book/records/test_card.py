@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from measured_book.records.card import card_html, card_text, issue_address, mismatch_html, mismatch_text
 from measured_book.sources.repository import Repository
-from measured_book.state import Agreement, PageRecords, Place
+from measured_book.state import PageRecords
 
 from tests.book.small_book import one
 from tests.perf.made_blas import load
@@ -120,34 +120,6 @@ def test_claims_that_are_counted_and_measured_are_told_apart() -> None:
         page.test(key, Counted(3, "ops", "operations"), at_most=3)
     page.test("c", RUN, below=0.1)
     assert lines_of(page)["Claims"] == ("2 counted, true or false wherever it is built; 1 measured on this machine")
-
-
-def test_calls_that_contradict_those_of_other_pages_are_counted() -> None:
-    measured = page()
-    assert "Same calls" not in lines_of(measured)
-    measured.agreement = Agreement(3)
-    assert lines_of(measured)["Same calls"] == "3 timed on other pages as well; all intervals touch those there"
-    measured.agreement = Agreement(3, {Place("time"): "1 s here, 2 s there", Place("all", 1, "time"): "so & so"})
-    assert lines_of(measured)["Same calls"] == (
-        "3 timed on other pages as well; 2 of them with intervals that do not touch those there: time: "
-        "1 s here, 2 s there; all: so & so"
-    )
-
-
-def test_factors_that_do_not_multiply_to_their_totals_are_told() -> None:
-    made = Page("page")
-    columns = [Column("step", "Step"), Column("gain", "Gain", "", total="all"), Column("all", "All", "")]
-    for key, total in (("right", 6.0), ("wrong", 5.0)):
-        two, three, both = (Counted(factor, "", "factor") for factor in (2, 3, total))
-        steps = [{"step": "first", "gain": two, "all": two}, {"step": "second", "gain": three, "all": both}]
-        made.table(key, steps, columns, caption="Steps")
-        if key == "right":
-            said = lines_of(made)["Factors"]
-            assert said == "right: they multiply to their totals within their intervals"
-    assert lines_of(made)["Factors"] == (
-        "right: they multiply to their totals within their intervals; "
-        "wrong: they do not multiply to their totals within their intervals"
-    )
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=200)

@@ -2,7 +2,7 @@
 
 from bs4 import BeautifulSoup, Tag
 from measured_book.execution.results import completed
-from measured_book.records.ledger import Row, ledger_html
+from measured_book.records.claims import Row, ledger_html
 
 from tests.book.small_book import one
 from tinytorch.perf.measuring import Counted, Measurement

@@ -9,6 +9,7 @@ from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.docutils import SphinxDirective
 
 #: What all explorers of pages need before their own.
 EXPLORER_STYLES = ("explorer.css",)
@@ -119,12 +120,32 @@ def close_hidden_cell(self: Any, _: HideCodeCellNode) -> None:
     self.body.append("</details>\n")
 
 
-def load_files(app: Sphinx, styles: Sequence[str], scripts: Sequence[str]) -> None:
-    """Load these files of ``_static`` on the page that is being written, in this order; scripts when all is read."""
-    for name in styles:
-        app.add_css_file(name)
-    for name in scripts:
-        app.add_js_file(name, loading_method="defer")
+def load_where(app: Sphinx, marks: Sequence[str], styles: Sequence[str], scripts: Sequence[str] = ()) -> None:
+    """Load files of ``_static`` on pages whose HTML holds one of the ``marks``; scripts in order, when all is read."""
+
+    def load(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
+        if not any(mark in context.get("body", "") for mark in marks):
+            return
+        for name in styles:
+            app.add_css_file(name)
+        for name in scripts:
+            app.add_js_file(name, loading_method="defer")
+
+    app.connect("html-page-context", load)
+
+
+def add_place(app: Sphinx, directive: str, place: type[LateHtml], **attributes: Any) -> None:
+    """Add a directive without options that stands for a `LateHtml` with these attributes."""
+
+    class Place(SphinxDirective):
+        """Directive that returns the place."""
+
+        def run(self) -> list[nodes.Node]:
+            node = place(**attributes)
+            self.set_source_info(node)
+            return [node]
+
+    app.add_directive(directive, Place)
 
 
 def setup(app: Sphinx) -> None:

@@ -14,7 +14,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, load_files
+from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, load_where
 from measured_book.machines.explorers import FOLDER, script
 from tinytorch.chapters.distributed.explorer import grid
 from tinytorch.perf.measuring.atomic_io import write_whole
@@ -63,13 +63,7 @@ class ClusterExplorerDirective(SphinxDirective):
         return [node]
 
 
-def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
-    """Load styles and scripts on the pages that have the place."""
-    if PLACE in context.get("body", ""):
-        load_files(app, STYLES, SCRIPTS)
-
-
 def setup(app: Sphinx) -> None:
     """Register the directive and its files."""
     app.add_directive("cluster-explorer", ClusterExplorerDirective)
-    app.connect("html-page-context", add_files)
+    load_where(app, (PLACE,), STYLES, SCRIPTS)

@@ -1,12 +1,10 @@
 """``{device} NAME``: an experiment of `device.js` that readers run on their own device; without JavaScript, nothing."""
 
-from typing import Any
-
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.nodes import load_files, raw_html
+from measured_book.elements.nodes import load_where, raw_html
 
 PLACE = '<div class="device" data-experiment='
 
@@ -21,13 +19,7 @@ class DeviceDirective(SphinxDirective):
         return [raw_html(f'{PLACE}"{self.arguments[0]}"></div>')]
 
 
-def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
-    """Load style and script on the pages that have the place."""
-    if PLACE in context.get("body", ""):
-        load_files(app, ["device.css"], ["device.js"])
-
-
 def setup(app: Sphinx) -> None:
     """Register the directive and its files."""
     app.add_directive("device", DeviceDirective)
-    app.connect("html-page-context", add_files)
+    load_where(app, (PLACE,), ["device.css"], ["device.js"])

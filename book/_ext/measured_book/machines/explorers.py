@@ -7,14 +7,11 @@ import json
 import shutil
 from html import escape
 from pathlib import Path
-from typing import Any
 
-from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
-from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, load_files
+from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, add_place, load_where
 from measured_book.state import reading_order, state_of
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report import measurements
@@ -52,7 +49,7 @@ PUBLISHED: tuple[Json, ...] = (
 
 
 class YourMachineNode(LateHtml):
-    """Place where a reader's file is taken and shown."""
+    """Place where a file that `tinytorch measure` wrote is taken, and shown beside the book's."""
 
     of_all_pages = False
 
@@ -79,22 +76,6 @@ class RooflineExplorerNode(LateHtml):
             f'<div class="roofline-explorer" data-instead="{escape(self["instead"])}"></div>\n'
             f'<script src="{up}{FOLDER}/roofs.js" defer></script>'
         )
-
-
-class YourMachineDirective(SphinxDirective):
-    """``{your-machine}``: takes a file that `tinytorch measure` wrote, and shows it beside the book's."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the place."""
-        return [YourMachineNode()]
-
-
-class RooflineExplorerDirective(SphinxDirective):
-    """``{roofline-explorer}``: an interactive roofline in the place of the page's figure ``roofline``."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the place."""
-        return [RooflineExplorerNode(instead="figure-roofline")]
 
 
 def book_measurements(env: BuildEnvironment) -> Json | None:
@@ -167,16 +148,9 @@ def write_data(app: Sphinx, exception: Exception | None) -> None:
         write_whole(folder / name, text)
 
 
-def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
-    """Load styles and scripts on the pages that have one of the places."""
-    body = context.get("body", "")
-    if 'class="your-machine"' in body or 'class="roofline-explorer"' in body:
-        load_files(app, STYLES, SCRIPTS)
-
-
 def setup(app: Sphinx) -> None:
-    """Connect to the reading and writing of pages."""
-    app.add_directive("your-machine", YourMachineDirective)
-    app.add_directive("roofline-explorer", RooflineExplorerDirective)
-    app.connect("html-page-context", add_files)
+    """Add the directives ``{your-machine}`` and ``{roofline-explorer}``, their files, and the data that these read."""
+    add_place(app, "your-machine", YourMachineNode)
+    add_place(app, "roofline-explorer", RooflineExplorerNode, instead="figure-roofline")
+    load_where(app, ('class="your-machine"', 'class="roofline-explorer"'), STYLES, SCRIPTS)
     app.connect("build-finished", write_data)

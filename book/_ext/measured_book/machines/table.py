@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from docutils import nodes
@@ -20,7 +19,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.nodes import LateHtml
+from measured_book.elements.nodes import LateHtml, load_where
 from measured_book.machines.explorers import FOLDER, ROOFS_PAGE, book_measurements
 from measured_book.state import state_of
 from tinytorch.perf.measuring.judge import OF_CLAIMS
@@ -216,16 +215,10 @@ def _is_copied(path: Path, copy: Path) -> bool:
     return copy.is_file() and copy.read_bytes() == path.read_bytes()
 
 
-def add_style(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
-    """Load the style on the pages that hold the table."""
-    if TABLE_CLASS in context.get("body", ""):
-        app.add_css_file(STYLE)
-
-
 def setup(app: Sphinx) -> None:
     """Connect to the reading and writing of pages."""
     app.add_config_value("measurements_folder", "../measurements", "env", str)
     app.add_directive("machines-table", MachinesDirective)
     app.connect("env-get-outdated", outdated)
-    app.connect("html-page-context", add_style)
+    load_where(app, (TABLE_CLASS,), (STYLE,))
     app.connect("build-finished", copy_files)

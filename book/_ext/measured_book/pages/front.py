@@ -17,7 +17,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.nodes import LateHtml
+from measured_book.elements.nodes import LateHtml, add_place
 from measured_book.elements.numbering import sidebar
 from measured_book.records.roles import warn
 from measured_book.sources.names import split_reference
@@ -197,16 +197,6 @@ def _card(app: Sphinx, page: dict[str, Any]) -> str:
     )
 
 
-class ChaptersDirective(SphinxDirective):
-    """``{chapters}``."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the place of the cards."""
-        node = Chapters()
-        self.set_source_info(node)
-        return [node]
-
-
 def bibtex(cited: dict[str, Any]) -> str:
     """Return an entry for BibTeX of what a CITATION.cff holds."""
     names = " and ".join(
@@ -246,5 +236,5 @@ class CitationDirective(SphinxDirective):
 def setup(app: Sphinx) -> None:
     """Register the directives."""
     app.add_directive("evidence", EvidenceDirective)
-    app.add_directive("chapters", ChaptersDirective)
+    add_place(app, "chapters", Chapters)
     app.add_directive("citation", CitationDirective)

@@ -11,7 +11,7 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.nodes import LateHtml
+from measured_book.elements.nodes import LateHtml, add_place
 from measured_book.elements.numbering import named, page_numbers
 from measured_book.execution.parts import parts_of
 from measured_book.notebooks.downloads import figure_path
@@ -164,17 +164,7 @@ class Executions(LateHtml):
         )
 
 
-class ExecutionsDirective(SphinxDirective):
-    """``{executions}``."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the place of the tables."""
-        node = Executions()
-        self.set_source_info(node)
-        return [node]
-
-
 def setup(app: Sphinx) -> None:
     """Register the directives."""
     app.add_directive("listing", ListingDirective)
-    app.add_directive("executions", ExecutionsDirective)
+    add_place(app, "executions", Executions)

@@ -16,7 +16,7 @@ from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
 from measured_book.elements.exhibits import Exhibit
-from measured_book.elements.nodes import Fold, LateHtml, add_nothing
+from measured_book.elements.nodes import Fold, LateHtml, add_nothing, load_where
 from measured_book.records.roles import Pending, Told, warn
 from measured_book.sources.names import choices_fault, split_reference
 from measured_book.state import BookState, state_of
@@ -105,7 +105,7 @@ def _number_form(record: Json, node: PredictionForm) -> str:
     interval = record["interval"]
     low, high = shown.reads
     least = record["value"] if shown.digits else low
-    linear = node["scale"] == "linear" or (node["scale"] is None and record["unit"] in FRACTIONS) or least <= 0
+    linear = record["unit"] in FRACTIONS or least <= 0
     values = {
         "key": node["reference"],
         # Where the two ends are shown, a guess is off from the nearer one.
@@ -224,10 +224,6 @@ def _choices(text: str) -> list[str]:
     return choices
 
 
-def _scale(text: str) -> str:
-    return str(directives.choice(text, ("log", "linear")))
-
-
 class PredictDirective(SphinxDirective):
     """``{predict} key``: a question, and behind a line ``---`` what explains its answer."""
 
@@ -236,7 +232,6 @@ class PredictDirective(SphinxDirective):
     has_content = True
     option_spec: ClassVar[dict[str, Any]] = {
         "choices": _choices,
-        "scale": _scale,
         "label": directives.unchanged_required,
     }
 
@@ -256,7 +251,7 @@ class PredictDirective(SphinxDirective):
         about = {"reference": reference, "choices": self.options.get("choices"), "ident": ident}
         prediction = Prediction("", label=self.options.get("label", LABEL), ident=ident, reference=reference)
         self._parse(0, place, prediction)
-        form = PredictionForm("", **about, scale=self.options.get("scale"))
+        form = PredictionForm("", **about)
         answer = PredictionAnswer("", **about)
         for node in (form, answer):
             self.set_source_info(node)
@@ -337,13 +332,6 @@ def _tells(node: nodes.Node, reference: str) -> bool:
     )
 
 
-def add_files(app: Sphinx, _: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
-    """Load style and script on pages that ask."""
-    if 'class="predict"' in context.get("body", ""):
-        app.add_css_file(STYLE)
-        app.add_js_file(SCRIPT, loading_method="defer")
-
-
 def setup(app: Sphinx) -> None:
     """Register the directive, its nodes and its files."""
     nothing = (add_nothing, add_nothing)
@@ -351,4 +339,4 @@ def setup(app: Sphinx) -> None:
     app.add_node(Answer, html=(_open_answer, _close_answer), text=nothing, latex=nothing)
     app.add_directive("predict", PredictDirective)
     app.add_transform(FoldAnswers)
-    app.connect("html-page-context", add_files)
+    load_where(app, ('class="predict"',), (STYLE,), (SCRIPT,))

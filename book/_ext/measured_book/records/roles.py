@@ -41,8 +41,16 @@ from measured_book.execution.results import (
 )
 from measured_book.notebooks.downloads import downloads_of
 from measured_book.records.card import CARD_ID, TITLE, card_html
-from measured_book.records.claims import absent_row, claim_line, claim_row, claims_table, linked_row
-from measured_book.records.ledger import Row, ledger_html, row_id
+from measured_book.records.claims import (
+    Row,
+    absent_row,
+    claim_line,
+    claim_row,
+    claims_table,
+    ledger_html,
+    linked_row,
+    row_id,
+)
 from measured_book.records.outputs import refuse
 from measured_book.sources.bibliography import FILE, claim_words, named_source
 from measured_book.sources.names import split_reference
