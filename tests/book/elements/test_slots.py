@@ -151,12 +151,12 @@ def test_what_could_not_be_decided_is_set_apart_from_its_sentence() -> None:
     ],
     ids=["decided", "open", "one sample", "a count"],
 )
-def test_a_verdict_says_what_was_found_and_asked_for_or_why_it_is_open(tested: Value, asked: str) -> None:
+def test_a_verdict_says_what_was_found_and_asked_for_or_why_it_is_open(tested: Measurement, asked: str) -> None:
     page = Page("page")
     lines = verdict_lines(page.test("key", tested, at_most=0.001).record.to_json())
     said = " ".join(lines).replace("\u00a0", " ")
     assert asked in said
-    assert (f"n = {tested.n}" in said) == (isinstance(tested, Measurement) and tested.n > 1)
+    assert (f"n = {tested.n}" in said) == (tested.n > 1)
 
 
 def seven(_: str) -> Slot:

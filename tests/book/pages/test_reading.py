@@ -4,8 +4,6 @@ import re
 
 import pytest
 from docutils import nodes
-from hypothesis import given
-from hypothesis import strategies as st
 from measured_book.elements.exhibits import Caption, Exhibit
 from measured_book.elements.nodes import Written, raw_html
 from measured_book.elements.slots import Idents, Slot, absent_slot, number_slot, verdict_slot
@@ -96,9 +94,6 @@ def found_in(text: str) -> list[str]:
         "It is [other].",
         "[other]",
         "What another build measures is [elsewhere] here.",
-        "It took 5.0 ± 2.5 ms.",
-        "It took 1,300 ± 5 ms.",
-        "It changed by −5 ± 0.1 points.",
     ],
 )
 def test_sentences_that_read_well_are_left_alone(text: str) -> None:
@@ -119,9 +114,6 @@ def test_sentences_that_read_well_are_left_alone(text: str) -> None:
         ("The test, [open] than that.", "cannot stand in the place of 'open'"),
         ("It is [long], because so.", "'These seeds cannot tell which is better' is a sentence within a sentence"),
         ("It: [bound] The next one.", "behind 'memory-bound' a sentence begins within a sentence"),
-        ("It took 5.0 ± 2.6 ms.", "the interval is wider than the value"),
-        ("It took 0.9 µs ± 0.6.", "the interval is wider than the value"),
-        ("It changed by −1.1 ± 1.4 points.", "the interval is wider than the value"),
         ("It is [told], because so.", "'slower. By far' is a sentence within a sentence"),
     ],
 )
@@ -156,35 +148,11 @@ def test_words_for_figures_and_what_stands_behind_numbers_are_read() -> None:
     assert "'run' stands twice" in said
 
 
-def laid(text: str, value: float | None, spread: str = "") -> Exhibit:
-    column = Laid(Column("time", "Time"), numeric=True, unit="", cells=(Cell(text, spread, value=value),))
-    return Exhibit("", kind="table", key="it", record={"key": "it", "caption": "Times."}, laid=[column])
-
-
-@pytest.mark.parametrize(
-    ("text", "value", "spread", "fault"),
-    [
-        ("a day day", None, "", "'day' stands twice"),
-        ("0×", 2.93, "", "is shown as zero"),
-        ("0", -0.0047, "(−11 to 5)", "is shown as zero"),
-        ("0", 0.0, "", ""),
-        ("2.93", 2.93, "(0 to 5)", ""),
-        ("0 to 3", 2.93, "", ""),
-        ("5.0 × 10⁻¹³", 5e-13, "", ""),
-    ],
-)
-def test_a_cell_is_read_and_says_zero_of_zero_alone(text: str, value: float | None, spread: str, fault: str) -> None:
-    found = "\n".join(said_of(laid(text, value, spread)))
-    assert fault in found
-    assert bool(fault) == bool(found)
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_slot_that_shows_zero_is_zero(value: float) -> None:
-    record = RECORDS["page:one"] | {"value": value, "interval": None}
-    shown = Slot("", record=record, text="0.00 ms", lines=[], html="")
-    said = said_of(nodes.paragraph("", "It took ", shown, nodes.Text(".")))
-    assert said == ([] if value == 0 else [f"{value!r} is shown as zero: “It took 0.00 ms.”"])
+def test_cells_of_tables_are_read() -> None:
+    column = Laid(Column("time", "Time"), numeric=True, unit="", cells=(Cell("a day day", "", value=None),))
+    record = {"key": "it", "caption": "Times."}
+    [said] = said_of(Exhibit("", kind="table", key="it", record=record, laid=[column]))
+    assert "'day' stands twice" in said
 
 
 def test_a_fault_is_told_once_where_it_stands_first() -> None:

@@ -3,13 +3,10 @@
 `problems` finds in a page's document tree, each with its sentence:
 
 1. a word that stands twice;
-2. a verdict, or "not measured in this build", that breaks its sentence;
-3. a number shown as zero that is not;
-4. a value with ± whose interval is wider than it.
+2. a verdict, or "not measured in this build", that breaks its sentence.
 
-Noise fails no build. 1 and 2 are decided by how the page is written: a verdict that rests on a measured number must
-stand where "up to 16 % faster, perhaps nothing" can, whichever word this build shows. 3 and 4 look at values, but no
-value is shown so: who finds one has found a fault in `tinytorch.report.numbers`. What code makes as HTML is not read.
+Noise fails no build: both are decided by how the page is written. A verdict that rests on a measured number must stand
+where "up to 16 % faster, perhaps nothing" can, whichever word this build shows. What code makes as HTML is not read.
 """
 
 import re
@@ -25,7 +22,7 @@ from sphinx.util import logging
 from measured_book.elements.exhibits import Exhibit
 from measured_book.elements.slots import Slot
 from measured_book.state import LEFT_OUT
-from tinytorch.report.records import ABSENT, NUMBER_KINDS
+from tinytorch.report.records import ABSENT
 from tinytorch.report.tables import Laid
 from tinytorch.report.verdicts import OPEN, UNTESTED, WITHHELD
 
@@ -40,9 +37,6 @@ _FIRST_SLOT, _LAST_SLOT = "\ue000", "\uf8ff"
 _SLOT = re.compile(f"[{_FIRST_SLOT}-{_LAST_SLOT}]")
 _TWICE = re.compile(r"(?<![\w’'-])([^\W\d_]+)\s+\1(?![\w’'-])", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<!\be\.g)(?<!\bi\.e)(?<!\bet al)(?<!\bvs)(?<!\bcf)[.!?…][”’\"')\]]*(?=\s)")
-_NUMBER = r"[−-]?\d[\d,]*(?:\.\d+)?"
-_SHOWN = re.compile(rf"(?<![\w.]){_NUMBER}")
-_PLUS_MINUS = re.compile(rf"(?<![\w.])({_NUMBER})(?:\s*[^\W\d_]+(?:/s)?|\s*[%×])?\s*±\s*(\d[\d,]*(?:\.\d+)?)")
 #: Words that begin with a capital at the beginning of a sentence only.
 _BEGINS = (
     r"(?:The|This|That|These|Those|It|Its|There|They|In|On|At|Of|For|From|With|Without|And|But|Or|So|If|As|By|To|"
@@ -64,7 +58,7 @@ _LISTED_BEFORE, _LISTED_BEHIND = re.compile(r"(?::|^It is|^)\s*$"), re.compile(r
 
 @dataclass
 class Block:
-    """A line of a page: its text, in which each slot is one character, and the slots; also a cell's number.
+    """A line of a page: its text, in which each slot is one character, and the slots.
 
     ``node`` is where it stands.
     """
@@ -72,7 +66,6 @@ class Block:
     node: nodes.Element
     prose: bool
     text: str = ""
-    value: tuple[str, float] | None = None
     slots: list[Slot] = field(default_factory=list)
 
     def take(self, inside: nodes.Element) -> None:
@@ -136,17 +129,7 @@ def _exhibited(exhibit: Exhibit) -> Iterator[Block]:
     for column in laid:
         yield Block(exhibit, prose=False, text=column.column.label)
         for cell in column.cells:
-            value = None if cell.value is None else (cell.text, cell.value)
-            yield Block(exhibit, prose=False, text=f"{cell.text} {cell.spread}", value=value)
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", "").replace("−", "-"))
-
-
-def _last_digit(text: str) -> float:
-    """Return what one unit of the last digit of a shown number is worth."""
-    return float(10.0 ** -len(text.partition(".")[2]))
+            yield Block(exhibit, prose=False, text=f"{cell.text} {cell.spread}")
 
 
 def _around(text: str, found: re.Match[str]) -> str:
@@ -159,33 +142,6 @@ def _doubled(filled: str) -> Iterator[str]:
     for found in _TWICE.finditer(filled):
         if found[1].casefold() not in _DOUBLED:
             yield f"{found[1]!r} stands twice: {_around(filled, found)}"
-
-
-def _wider_than_its_value(filled: str) -> Iterator[str]:
-    """Yield each value with ± whose interval is wider than it, whatever rounding took from both."""
-    for found in _PLUS_MINUS.finditer(filled):
-        value, half = abs(_number(found[1])) + _last_digit(found[1]) / 2, _number(found[2]) - _last_digit(found[2]) / 2
-        if 2 * half > value:
-            yield f"the interval is wider than the value, so both ends must be shown: {_around(filled, found)}"
-
-
-def _is_false_zero(text: str, values: Sequence[float]) -> bool:
-    """Return whether ``text`` shows one number, as zero, although none of ``values`` is."""
-    shown = _SHOWN.findall(text)
-    return len(shown) == 1 and _number(shown[0]) == 0 and 0 not in values
-
-
-def _false_zeros(block: Block) -> Iterator[str]:
-    if block.value is not None and _is_false_zero(block.value[0], [block.value[1]]):
-        yield f"{block.value[1]!r} is shown as zero: “{block.filled()}”"
-    for slot in block.slots:
-        record = slot["record"]
-        if record["kind"] not in NUMBER_KINDS:
-            continue
-        ends = record["interval"] or {}
-        values = [record["value"], *(ends[end] for end in ("low", "high") if end in ends)]
-        if _is_false_zero(slot["text"], values):
-            yield f"{record['value']!r} is shown as zero: “{block.filled()}”"
 
 
 def _broken(block: Block, sentence: str) -> Iterator[str]:
@@ -216,8 +172,7 @@ def problems(page: nodes.Element) -> dict[str, nodes.Element]:
     """
     found: dict[str, nodes.Element] = {}
     for block in _blocks(page):
-        filled = block.filled()
-        said = [*_doubled(filled), *_wider_than_its_value(filled), *_false_zeros(block)]
+        said = list(_doubled(block.filled()))
         for sentence in block.sentences() if block.prose else ():
             said += _broken(block, sentence)
         for each in said:
