@@ -1,14 +1,12 @@
 """What the page on profiling counts and measures, against what can be worked out by hand and synthetic times."""
 
-from collections.abc import Mapping
-
 import numpy as np
 import pytest
 
 from tests.chapters.made_turns import in_turns, made
 from tinytorch import models
 from tinytorch.chapters.profiling import studies
-from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured
+from tinytorch.perf.measuring import Modelled, Unmeasured
 
 
 def test_model_is_counted_layer_by_layer() -> None:
@@ -57,15 +55,9 @@ def test_busiest_fifth_is_the_largest_of_five_calls() -> None:
     assert all(2 / 6 <= share < 1 for share in found["mlp"].samples)
 
 
-def seconds(times: Mapping[int, float]) -> dict[int, Measurement]:
-    """Return seconds by batch that were taken in turns."""
-    found = in_turns({str(batch): each for batch, each in times.items()})
-    return {int(batch): each for batch, each in found.items()}
-
-
 def test_gains_of_batches_follow_a_law_of_two_parts_from_two_batches() -> None:
     """A call of 1 ms, 0.5 ms for each example: half of the limit comes at two. The largest batch is slower."""
-    found = studies.throughput("GPT", seconds({1: 1.5e-3, 3: 2.5e-3, 5: 7e-3}))
+    found = studies.throughput("GPT", in_turns({"1": 1.5e-3, "3": 2.5e-3, "5": 7e-3}))
     assert [row["gain"].median for row in found["gains"]] == pytest.approx([3 * 1.5 / 2.5, 5 * 1.5 / 7])
     assert [row["law"].value for row in found["gains"]] == pytest.approx([3 * 1.5 / 2.5, 5 * 1.5 / 3.5])
     assert isinstance(found["half_batch"], Modelled)
@@ -74,13 +66,12 @@ def test_gains_of_batches_follow_a_law_of_two_parts_from_two_batches() -> None:
 
 
 def test_law_of_batches_bears_samples_in_which_more_examples_took_less() -> None:
-    one = in_turns({"1": 1e-3, "3": 1.5e-3, "5": 2e-3}, noise={"3": 0.6})
-    found = studies.throughput("GPT", {int(batch): each for batch, each in one.items()})
+    found = studies.throughput("GPT", in_turns({"1": 1e-3, "3": 1.5e-3, "5": 2e-3}, noise={"3": 0.6}))
     assert found["gains"][-1]["gain"].median == pytest.approx(2.5)
 
 
 @pytest.mark.parametrize("middle", [1.4e-3, 5e-3])
 def test_there_is_no_law_if_an_example_or_a_call_takes_nothing(middle: float) -> None:
-    found = studies.throughput("MLP", seconds({1: 1.5e-3, 3: middle, 5: 5e-3}))
+    found = studies.throughput("MLP", in_turns({"1": 1.5e-3, "3": middle, "5": 5e-3}))
     assert isinstance(found["half_batch"], Unmeasured)
     assert isinstance(found["gains"][0]["law"], Unmeasured)

@@ -224,7 +224,7 @@ def spread_of_means_over_medians(samples: Sequence[float], block: int = 20, grou
     return Measurement(name, tuple(means / medians), "", Conditions(sample=Sample.BLOCKS))
 
 
-def throughput(label: str, seconds: Mapping[int, Measurement]) -> dict[str, Any]:
+def throughput(label: str, times: Mapping[str, Measurement]) -> dict[str, Any]:
     """Return the ``gains`` in throughput over a batch of one, as rows, and what the law of two parts says of them.
 
     The smallest batch, which is 1, and the middle one give the two parts of a call's time: one that each call costs
@@ -234,8 +234,9 @@ def throughput(label: str, seconds: Mapping[int, Measurement]) -> dict[str, Any]
 
     Args:
         label: of the model.
-        seconds: of a call by batch, all taken in turns.
+        times: seconds of a call by batch, all taken in turns.
     """
+    seconds = {int(batch): each for batch, each in times.items()}
     batches = [*seconds]
     middle, most = batches[len(batches) // 2], batches[-1]
     grown = ratio(seconds[middle], seconds[1], f"time of {middle} examples over that of one")
