@@ -304,7 +304,7 @@ class _Sampler:
         self.function = function if self.cold is None else self.cold.bound(function)
 
     def settle(self) -> None:
-        """Run the function once in new places, off the clock, unless that takes long."""
+        """Run the function once, off the clock, unless that takes long: what it needs is then in the caches."""
         if self.warmup.fastest <= _LONG:
             with self.within():
                 self.function()
@@ -364,7 +364,13 @@ class _Turns:
     """Functions that are sampled in turns: each round in another order, each block of rounds in other places."""
 
     def __init__(
-        self, functions: Functions, warmup_seconds: float, seed: int, cold: WorkingSetsInTurn | None, within: Within
+        self,
+        functions: Functions,
+        warmup_seconds: float,
+        seed: int,
+        cold: WorkingSetsInTurn | None,
+        within: Within,
+        settle: bool,
     ):
         self._remake = functions if callable(functions) else None
         self._made = functions() if callable(functions) else functions
@@ -378,6 +384,7 @@ class _Turns:
         self._seed, self._draw = seed, np.random.default_rng(seed)
         self._layout = LayoutRandomizer(self._draw)
         self._are_new = True
+        self._settles = settle
         self._block = 0
 
     def take(self, rounds: int, at_most_seconds: float) -> int:
@@ -393,6 +400,8 @@ class _Turns:
             if done % self._block == 0:
                 self._move()
             for index in self._draw.permutation(len(turns)):
+                if self._settles:
+                    turns[index].settle()
                 turns[index].take()
         return rounds
 
@@ -490,6 +499,7 @@ def interleave(
     seed: int = 0,
     cold: WorkingSets | None = None,
     within: Within | None = None,
+    settle: bool = False,
 ) -> dict[str, Measurement]:
     """Return the wall time of each function, in seconds, sampled in turns so that drift hits all alike.
 
@@ -506,6 +516,8 @@ def interleave(
             place of ``repeats``: a pilot of 12 rounds, which are not in the result, tells how many rounds find it, and
             the conditions of each result say what was reached. ``at_most_seconds`` are
             for both.
+        settle: whether each sample comes after one call off the clock, unless that takes long: so the caches hold what
+            a function needs, where others of these functions drive it out.
 
     Raises:
         ValueError: also if ``functions`` is empty, ``repeats`` and ``resolve`` are both given, or nothing can differ.
@@ -532,7 +544,7 @@ def interleave(
         sample_spread()
     sets = None if cold is None else cold_sets(cold)
     with collector_off():
-        turns = _Turns(functions, warmup_seconds, seed, sets, within or {})
+        turns = _Turns(functions, warmup_seconds, seed, sets, within or {}, settle)
         if resolve is not None:
             return turns.measurements(turns.take_planned(resolve, at_most_seconds))
         turns.take(rounds, at_most_seconds)
