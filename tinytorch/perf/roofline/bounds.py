@@ -19,7 +19,7 @@ Calling an op takes at least what the same op takes on one element; that is the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations, pairwise
@@ -104,6 +104,19 @@ class Slope:
         return self.outer if self.inner == self.outer else f"{self.inner} and {self.outer}"
 
 
+@dataclass(frozen=True)
+class CeilingsInTurns(Ceilings):
+    """Ceilings whose peaks and slopes were sampled in turns with the calls that they bound: see `in_turns`.
+
+    The share of such a ceiling that a call reaches is a ratio of neighbours in time, which no slow moment changes.
+
+    Attributes:
+        slopes: by the working set of an op of these calls, in bytes.
+    """
+
+    slopes: Mapping[int, Slope]
+
+
 def slope_at(working_set: int, ceilings: Ceilings) -> Slope:
     """Return how fast bytes of an op travel that has ``working_set`` of them in all.
 
@@ -111,6 +124,8 @@ def slope_at(working_set: int, ceilings: Ceilings) -> Slope:
     the last one that is not larger than the set on: between two plateaus the smaller one bounds what the set can
     reach, and what a larger one reached, it can reach.
     """
+    if isinstance(ceilings, CeilingsInTurns) and working_set in ceilings.slopes:
+        return ceilings.slopes[working_set]
     level = ceilings.level_of(working_set)
     found = Slope(level.name, level.name, best_bandwidth(level))
     inside = {outer.name: inner.name for inner, outer in pairwise(ceilings.levels)}
@@ -354,7 +369,8 @@ def _compute(demand: Demand, ceilings: Ceilings) -> TimeBound:
 
 def _at_peaks(operations: int, integer: int, ceilings: Ceilings) -> TimeBound:
     """Return the time of operations at the FP32 peak, and of those on integers at theirs."""
-    return added((at_rate(operations, ceilings.fp32_peak), at_rate(integer, ceilings.int8_peak)))
+    floats = [at_rate(operations, ceilings.fp32_peak)] if operations or not integer else []
+    return added([*floats, at_rate(integer, ceilings.int8_peak)] if integer else floats)
 
 
 def _memory(demand: Demand, ceilings: Ceilings) -> TimeBound:
@@ -391,9 +407,16 @@ def _prediction(ceiling: Measurement, seconds: Measurement) -> Prediction:
 def share_of(ceiling: Measurement, seconds: Measurement, name: str) -> Measurement:
     """Return the share of a measured time that a ceiling for as many threads explains, with the intervals of both.
 
-    Its samples are the ceiling's median over each measured time. One recorded run has no interval; its share is said
-    of that run, whatever another would take, and its samples are the ceiling's.
+    Of a ceiling that was sampled in turns with the time, its samples are the shares of neighbours. Else they are the
+    ceiling's median over each measured time. One recorded run has no interval; its share is said of that run, whatever
+    another would take, and its samples are the ceiling's.
     """
+    turns = seconds.conditions.turns
+    if turns is not None and turns == ceiling.conditions.turns and seconds.n == ceiling.n > 1:
+        shares = tuple(least / taken for least, taken in zip(ceiling.samples, seconds.samples, strict=True))
+        own = seconds.conditions
+        bounds = replace(ceiling.conditions, between_runs=own.between_runs, block=own.block)
+        return Measurement(name, shares, "%", of_interleaved({"ceiling": bounds, "time": own}, (), shares))
     if seconds.n == 1:
         return ceiling.scaled(1 / seconds.median, "%", name)
     alike = replace(ceiling, conditions=replace(ceiling.conditions, blas_threads=seconds.conditions.blas_threads))

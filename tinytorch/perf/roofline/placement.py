@@ -25,7 +25,7 @@ from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import Costs, least_call_seconds
 from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.machine.time_bound import in_a_row
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave, quotient
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, quotient
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement
@@ -33,6 +33,7 @@ from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.roofline.bounds import (
     Bottleneck,
     BoundVerdict,
+    CeilingsInTurns,
     Demand,
     Slope,
     best_bandwidth,
@@ -42,6 +43,7 @@ from tinytorch.perf.roofline.bounds import (
     slope_of,
     verdict,
 )
+from tinytorch.perf.roofline.in_turns import interleave_with_ceilings, multiplies_integers, working_sets
 
 Key = TypeVar("Key")
 
@@ -247,12 +249,14 @@ def place_call(
 ) -> Placed:
     """Return where a call of ``function`` without gradients stands: timed by the timer, recorded once besides.
 
+    The ceilings that bind it are sampled in turns with it: see `in_turns`.
+
     Args:
         name: what it is, in words.
         function: what to place.
         ceilings: for as many threads.
         operands: what it is called with: tensors, arrays, modules; each block of samples has copies at other places.
-        repeats, at_most_seconds: those of `measuring.interleave`.
+        repeats, at_most_seconds: those of `measuring.interleave`; the seconds are for call and ceilings together.
 
     Raises:
         UncountedError: if an op declares no work formula.
@@ -304,22 +308,31 @@ def place_calls(
         copied = copy.deepcopy({name: list(operands) for name, (_, *operands) in calls.items()})
         return {name: partial(function, *copied[name]) for name, (function, *_) in calls.items()}
 
-    found: dict[str, Placed] = {}
+    events: dict[str, Sequence[Event]] = {}
     with no_grad():
-        seconds = interleave(made, repeats=repeats, at_most_seconds=at_most_seconds)
         for name, (function, *operands) in calls.items():
             with recording(timed=False) as recorded:
                 function(*operands)
-            found[name] = place(name, recorded.profile.events, seconds[name], ceilings)
-    return found
+            events[name] = recorded.profile.events
+        every = [event for of_call in events.values() for event in of_call]
+        seconds, here = interleave_with_ceilings(
+            made,
+            ceilings,
+            working_sets(every),
+            integers=multiplies_integers(every),
+            repeats=repeats,
+            at_most_seconds=at_most_seconds,
+        )
+    return {name: place(name, events[name], seconds[name], here) for name in calls}
 
 
 def place_ops(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[OpKey, Placed]:
     """Return where each op stands, by (op, phase, implementation), in order of first appearance.
 
     The time is that of all its calls in one recorded run; with several recordings of the same ops there are as
-    many samples. Ops without a work formula, those that only make views, and what took no time that the clock
-    could see have no place and are left out.
+    many samples. Ceilings that were sampled in turns with these come from `in_turns.record_with_ceilings`. Ops without
+    a work formula, those that only make views, and what took no time that the clock could see have no place and are
+    left out.
 
     Raises:
         ValueError: if there is no run, the runs are not of the same ops, or the threads differ.
@@ -417,8 +430,9 @@ def _placed_groups(
         times = tuple(int(run.columns.self_ns[indices].sum()) * 1e-9 for run in runs)
         if not min(times) > 0:
             continue
+        turns = ceilings.fp32_peak.conditions.turns if isinstance(ceilings, CeilingsInTurns) else None
         conditions = Conditions(
-            blas_threads=runs[0].blas_threads or "unknown", note="Recorded with the times of all ops."
+            blas_threads=runs[0].blas_threads or "unknown", note="Recorded with the times of all ops.", turns=turns
         )
         seconds = with_between_run_spread(Measurement(names[key], times, "s", conditions))
         found[key] = _placed(names[key], events, seconds, ceilings, calls)
