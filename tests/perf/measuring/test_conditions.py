@@ -15,7 +15,7 @@ from scripts import write_schemas
 from tinytorch.chapters.benchmarking.studies import by_round
 from tinytorch.chapters.compression.speed import time_break_even
 from tinytorch.chapters.quantization.versions import recovered_share
-from tinytorch.chapters.roofline.studies import rows_at_twice
+from tinytorch.chapters.roofline.studies import bend
 from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.machine.time_bound import TimeBound, added, at_cost, at_rate
 from tinytorch.perf.measuring import Measurement, difference, quotient, ratio
@@ -88,7 +88,7 @@ TWO: dict[str, Callable[[Measurement, Measurement], Any]] = {
     "Amdahl's law": lambda one, other: predicted_speedup(part_of_all(one), other.scaled(5.0), "law"),
     "line through messages": lambda one, other: fit({8: one, 1000: other.scaled(1.5), 2000: one.scaled(2.0)}).alpha,
     "ratio of a round": lambda one, other: by_round("made", lambda first, second: first / second, one, other),
-    "where times double": lambda one, other: rows_at_twice({1: one, 2: other.scaled(9.0)}),
+    "where a curve bends": lambda one, other: bend({1: one, 32: other.scaled(2.0), 128: other.scaled(9.0)}),
     "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),
 }
 ONE: dict[str, Callable[[Measurement], Measurement]] = {
@@ -106,7 +106,7 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
 #: Made of ratios, of which what hits both sides alike drops out, or of the side that differs most.
 OF_RATIOS = {
     *("ratio", "difference", "ratio of a round", "break-even", "serial share"),
-    "where times double",
+    "where a curve bends",
 }
 each_operation = pytest.mark.parametrize(
     "operation", [(name, at) for name in (*TWO, *ONE) for at in (0, 1) if at == 0 or name in TWO], ids=str

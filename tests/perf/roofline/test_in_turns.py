@@ -15,7 +15,7 @@ from tinytorch.perf.measuring.conditions import BetweenRuns, ComputeProbe, Condi
 from tinytorch.perf.measuring.measurement import Measurement
 from tinytorch.perf.roofline.bounds import CeilingsInTurns, Slope, slope_at
 from tinytorch.perf.roofline.in_turns import interleave_with_ceilings, record_with_ceilings
-from tinytorch.perf.roofline.placement import place, place_calls, place_ops
+from tinytorch.perf.roofline.placement import place, place_calls, place_ops, ridge
 
 
 def by_probe(name: str, value: float, unit: str, instrument: Instrument) -> Measurement:
@@ -95,3 +95,11 @@ def test_a_slope_that_was_not_sampled_in_turns_is_that_of_the_level() -> None:
     here = CeilingsInTurns(**{**vars(made), "slopes": {4096: own}})
     assert slope_at(4096, here) is own
     assert slope_at(8192, here).bandwidth.median == slope_at(8192, made).bandwidth.median
+
+
+@pytest.mark.parametrize(("by", "alike"), [("compiled multiply-add", True), ("sgemm", False)])
+def test_a_ridge_does_not_feel_what_slows_peak_and_bandwidth(by: str, alike: bool) -> None:
+    made = made_ceilings(0.3, threads=1)
+    found = ridge(replace(made, fp32_from=by), made.levels[0])
+    assert found.median == pytest.approx(0.25)
+    assert (found.spread < 1e-6) == alike

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from tinytorch.core.dispatch import no_grad
 from tinytorch.perf.events.stream import Event, OpKey, Profile, layer_groups, op_groups, recording
 from tinytorch.perf.events.trace import same_ops
@@ -38,6 +40,7 @@ from tinytorch.perf.roofline.bounds import (
     Slope,
     best_bandwidth,
     demand_of,
+    of_rounds,
     roof_seconds,
     share_of,
     slope_of,
@@ -165,7 +168,18 @@ def ridge(ceilings: Ceilings, level: Level) -> Measurement:
         >>> ridge(here, here.levels[-1]).median > ridge(here, here.levels[0]).median
         True
     """
-    return quotient(ceilings.fp32_peak, best_bandwidth(level), f"ridge point of {level.name}", "FLOP/B")
+    return ridge_of(ceilings, Slope(level.name, level.name, best_bandwidth(level)))
+
+
+def ridge_of(ceilings: Ceilings, slope: Slope) -> Measurement:
+    """Return the intensity, in FLOP a byte, at which the roof over a slope meets the peak.
+
+    Both were sampled in turns, unless the peak is that of a matrix product, so what slowed both drops out.
+    """
+    name, peak = f"ridge point of {slope.of}", ceilings.fp32_peak
+    if ceilings.peak_in_turns and peak.conditions.turns == slope.bandwidth.conditions.turns:
+        return of_rounds(name, np.divide, peak, slope.bandwidth, unit="FLOP/B")
+    return quotient(peak, slope.bandwidth, name, "FLOP/B")
 
 
 class Intensity(NamedTuple):
