@@ -1,19 +1,21 @@
 """The page on the machine: what it is, its peaks and levels, and what repeats of a measurement differ by."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from tinytorch.perf.host.pinned_threads import Team
 from tinytorch.perf.kernels.int8.instructions import DOTS
 from tinytorch.perf.kernels.probes import LINE_BYTES
 from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.machine.bandwidth_sweep import make_arenas, stream_probes
 from tinytorch.perf.machine.levels import STREAMS, Level
-from tinytorch.perf.machine.probing import same_rounds
+from tinytorch.perf.machine.peaks import multiply_add_probe
+from tinytorch.perf.machine.probing import interleaved_rates
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, quotient
 from tinytorch.perf.measuring.between_run_variance import known_variance
-from tinytorch.perf.measuring.conditions import ComputeProbe, of_interleaved
-from tinytorch.perf.roofline.bounds import reported
+from tinytorch.perf.measuring.conditions import ComputeProbe, MemoryProbe
+from tinytorch.perf.roofline.bounds import of_rounds, reported
 from tinytorch.report import points
 
 #: A row of a table or chart, by what it holds.
@@ -59,22 +61,22 @@ def on_their_way(memory: Level) -> tuple[Modelled, Modelled, Modelled]:
     return Modelled.by("one line in each latency", waited), Modelled.by(law, lines), Modelled.by(law, in_bytes)
 
 
-def peaks(one: Ceilings, several: Ceilings | None) -> list[Row]:
-    """Return the most operations a second of each kind, of "one" thread and of "all" cores; None where there is one."""
-    names = ("FP32 arithmetic", "FP32 product, 2048 wide", f"INT8 arithmetic, by {one.int8_from}")
-    made = ((of.fp32_peak, of.sgemm, of.int8_peak) for of in (one, several or one))
-    return [
-        {"what": what, "one": alone.scaled(1, "OP/s"), "all": together.scaled(1, "OP/s") if several else ONE_CORE}
-        for what, alone, together in zip(names, *made, strict=True)
-    ]
+def peaks(one: Ceilings) -> list[Row]:
+    """Return the most operations a second of each kind."""
+    rates = {
+        "FP32 arithmetic": one.fp32_peak,
+        "FP32 product, 2048 wide": one.sgemm,
+        f"INT8 arithmetic, by {one.int8_from}": one.int8_peak,
+    }
+    return [{"what": what, "rate": rate.scaled(1, "OP/s")} for what, rate in rates.items()]
 
 
 def levels(one: Ceilings) -> list[Row]:
-    """Return each level of the memory, with the wait for a load, what tells it from the next level, and its size."""
-    told = [*(level.told_by or "nothing" for level in one.levels[:-1]), None]
+    """Return each level of the memory, with the wait for a load, its bandwidths, and its size."""
     return [
-        {"name": level.name, "latency": level.latency, "told": by, "reported": reported(level)}
-        for level, by in zip(one.levels, told, strict=True)
+        {"name": level.name, "latency": level.latency, "reported": reported(level)}
+        | {stream: getattr(level, stream) for stream in STREAMS}
+        for level in one.levels
     ]
 
 
@@ -93,15 +95,13 @@ def multiplies_bytes(one: Ceilings) -> bool:
 def ratio_of_peaks(one: Ceilings) -> Measurement:
     """Return the peak of 8-bit arithmetic over the peak of float32, as a number without unit."""
     what = "peak of 8-bit products over that of float32"
-    if not one.peak_in_turns:
-        return quotient(one.int8_peak, one.fp32_peak, what)
-    ratios = np.divide(*same_rounds(one.int8_peak.samples, one.fp32_peak.samples)).tolist()
-    sides = {"INT8": one.int8_peak.conditions, "FP32": one.fp32_peak.conditions}
-    return Measurement(what, tuple(ratios), "", of_interleaved(sides, (), ratios))
+    if one.peak_in_turns:
+        return of_rounds(what, np.divide, one.int8_peak, one.fp32_peak)
+    return quotient(one.int8_peak, one.fp32_peak, what)
 
 
 def gain_of_instruction(one: Ceilings) -> Measurement | Unmeasured:
-    """Return `ratio_of_peaks` where it is that of an instruction which multiplies bytes."""
+    """Return `ratio_of_peaks` where it is that of an instruction which multiplies bytes and adds their products."""
     if multiplies_bytes(one):
         return ratio_of_peaks(one)
     return Unmeasured(
@@ -110,13 +110,28 @@ def gain_of_instruction(one: Ceilings) -> Measurement | Unmeasured:
     )
 
 
-def all_cores(one: Ceilings, several: Ceilings | None) -> Mapping[str, Measurement] | Unmeasured:
-    """Return the "arithmetic" of all cores that this process may use, and their "read" of memory, over those of one."""
-    if several is None:
+def all_cores(one: Ceilings, cores: int) -> dict[str, Measurement] | Unmeasured:
+    """Return the "arithmetic" of all cores, and their "read" of memory, over those of one core, sampled in turns."""
+    if cores == 1:
         return ONE_CORE
+    (flops, loop), read = max(one.multiply_add, key=lambda rate: rate[1].median), one.levels[-1].read
+    fast, far = loop.conditions.instrument, read.conditions.instrument
+    if not isinstance(fast, ComputeProbe) or not isinstance(far, MemoryProbe):
+        raise ValueError("ceilings must say by which loops they were measured")
+    lanes, size = fast.vector_bits // 32, far.working_set_bytes
+    with Team(1) as single, Team(cores) as every:
+        probes = {
+            (what, team.threads): probe
+            for team in (single, every)
+            for what, probe in (
+                ("arithmetic", multiply_add_probe(team, lanes, flops // 2)),
+                ("read", stream_probes(team, make_arenas(team, [size]), lanes, [size])["read", size]),
+            )
+        }
+        rates = interleaved_rates(every, probes, lambda _: None)
     return {
-        "arithmetic": quotient(several.fp32_peak, one.fp32_peak, "all cores over one, FP32 peak"),
-        "read": quotient(several.levels[-1].read, one.levels[-1].read, "all cores over one, memory read"),
+        what: of_rounds(f"all cores over one, {what}", np.divide, rates[what, cores], rates[what, 1])
+        for what in ("arithmetic", "read")
     }
 
 
