@@ -50,9 +50,10 @@ def test_numpy_pays_from_the_first_size_on_from_which_it_is_faster_for_good(
 
 def test_an_operation_pays_what_op_by_op_takes_beyond_the_plan() -> None:
     times = in_turns({"op by op": 400e-6, "kernels alone": 90e-6, "plan": 80e-6, "call": 2e-6, PEAK: 1e-4})
-    found = chapter.PlanStudy(times, 10**7, 26, 18, Counted(1, "operations", "a product"))
+    found = chapter.PlanStudy(times, 10**7, 26, 18, Counted(10**5, "operations", "a product"))
     assert found.each.median == pytest.approx((400 - 80) / 26 / 2)
     assert found.worth.median == pytest.approx((400e-6 - 80e-6) / 26 * 1e11)
+    assert found.over_product.median == pytest.approx(found.worth.median / 1e5)
 
 
 def test_a_plan_of_the_gpt_has_fewer_steps_than_the_model_has_ops() -> None:

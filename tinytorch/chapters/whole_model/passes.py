@@ -123,6 +123,12 @@ class PlanStudy:
         """What an op takes beyond the plan, in operations at the peak."""
         return self._each(PEAK, self.peak, "operations at the peak in what an op takes beyond the plan", "operations")
 
+    @property
+    def over_product(self) -> Measurement:
+        """What an op takes beyond the plan, over what a product takes at the peak."""
+        what = "time of an op beyond the plan, over that of a product at the peak"
+        return self.worth.scaled(1 / self.product.value, "", what)
+
     def _each(self, unit: str, worth: int, what: str, named: str) -> Measurement:
         beyond = partial(_beyond, factor=worth / self.calls)
         return derived(what, beyond, self.gain("op by op", "plan"), self.gain("plan", unit), unit=named)
@@ -132,8 +138,12 @@ def _beyond(gain: Any, length: Any, factor: float) -> Any:
     return (gain - 1) * length * factor
 
 
-def study_plan(model: Any, planned: ModulePlan, example: Any, repeats: int = 60) -> PlanStudy:
-    """Return a forward pass of ``model`` on the kernels op by op, and by its plan, in turns."""
+def study_plan(model: Any, planned: ModulePlan, example: Any, repeats: int = 300) -> PlanStudy:
+    """Return a forward pass of ``model`` on the kernels op by op, and by its plan, in turns.
+
+    Rounds are short: a few of them are over before the machine changes its pace, and a single change of pace looks like
+    noise that has no level.
+    """
     run = with_kernels(forward_pass(model, example))
     with recording(timed=False) as recorded:
         run()
