@@ -9,7 +9,7 @@ import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.perf.benchmarking.performance import share_right
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, derived
+from tinytorch.perf.measuring import Counted, Measurement, Modelled
 from tinytorch.perf.measuring.conditions import of_processes
 from tinytorch.perf.measuring.processes import Fresh
 from tinytorch.perf.measuring.statistics import CONFIDENCE, LOGARITHMS, Interval, Percentile, Samples, checked
@@ -151,7 +151,8 @@ def beyond_their_own(processes: Sequence[Measurement]) -> Measurement:
     medians = np.array([one.median for one in processes])
     others = [float(np.median(np.delete(medians, at))) for at in range(medians.size)]
     outside = [middle not in by_itself(one).interval for one, middle in zip(processes, others, strict=True)]
-    made = share_right("processes whose interval does not hold the median of the others", np.array(outside))
+    what = "the share of processes whose interval does not hold the median of the others"
+    made = share_right(what, np.array(outside))
     conditions = of_processes(one.conditions for one in processes)
     return replace(made, conditions=conditions.told_as("share", "Clopper and Pearson, mid-P"))
 
@@ -159,12 +160,6 @@ def beyond_their_own(processes: Sequence[Measurement]) -> Measurement:
 def count_above(share: Measurement, limit: float, what: str) -> Counted:
     """Return how many samples of a share lie above a limit."""
     return Counted(sum(one > limit for one in share.samples), "1", what)
-
-
-def missing(held: Measurement) -> Measurement:
-    """Return the share of textbook intervals that miss what the share ``held`` holds."""
-    name = "share of textbook intervals of ten runs that miss the mean of all"
-    return derived(name, lambda share: 1 - share, held, unit="%")
 
 
 def repeated_intervals(repeats: int, samples: int, *, truth: str, misses: str, below: str, seed: int = 1) -> Drawing:
