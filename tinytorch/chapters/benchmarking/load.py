@@ -146,6 +146,6 @@ def met(pairs: list[tuple[np.ndarray, np.ndarray]], quiet: float, conditions: Co
         of("late requests, open loop", opened),
         Modelled.by(by, of("late requests by the formula, closed loop", law_closed)),
         Modelled.by(by, of("late requests by the formula, open loop", law_opened)),
-        of("late requests, open loop less closed loop", hidden.tolist(), "points"),
+        of("the share of late requests in the open loop less that in the closed one", hidden.tolist(), "points"),
         of("the same beyond the formulas", (hidden - np.subtract(law_opened, law_closed)).tolist(), "points"),
     )
