@@ -105,8 +105,7 @@ def gain_of_instruction(one: Ceilings) -> Measurement | Unmeasured:
     if multiplies_bytes(one):
         return ratio_of_peaks(one)
     return Unmeasured(
-        "whether INT8's peak is four times FP32's is said of an instruction that multiplies bytes and adds their "
-        "products, which this CPU lacks"
+        "this CPU has no instruction that multiplies bytes and adds their products, of which the claim is made"
     )
 
 

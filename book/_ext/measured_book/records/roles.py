@@ -383,7 +383,7 @@ class ResolveRecords(SphinxPostTransform):
         said: list[nodes.paragraph] = []
         rows = [self._claim_row(record, said) for record in here]
         rows += [linked_row(record, self._found(record)) for record in elsewhere]
-        return Written("", *said, html=claims_table(rows))
+        return Written("", *said, html=claims_table(rows) if rows else "")
 
     def _claim_row(self, record: Json, said: list[nodes.paragraph]) -> str:
         """Return a claim's row, and add what it says to ``said``, for the search."""
