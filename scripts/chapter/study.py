@@ -2,45 +2,22 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tinytorch.chapters.checking import exercise_check
-from tinytorch.perf.measuring import Measurement, Modelled, interleave, quotient, ratio
+from tinytorch.perf.measuring import Measurement, interleave
 
 
-@dataclass(frozen=True)
-class Call:
-    """An addition of so many numbers: its time, the time of each, and what the longest call says of that."""
-
-    numbers: int
-    seconds: Measurement
-    each: Measurement
-    predicted: Modelled
-
-
-def additions(lengths: Sequence[int], repeats: int = 30) -> list[Call]:
-    """Return additions of float32 vectors of rising lengths, timed in turns."""
+def additions(lengths: Sequence[int]) -> dict[int, Measurement]:
+    """Return the time of an addition of two float32 vectors of each length, in seconds, sampled in turns."""
 
     def addition(length: int) -> Callable[[], object]:
         a, b, out = (np.ones(length, np.float32) for _ in range(3))
         return lambda: np.add(a, b, out=out)
 
-    seconds = interleave({str(length): addition(length) for length in lengths}, repeats=repeats)
-    each = {length: seconds[str(length)].scaled(1 / length, name=f"a number of {length}") for length in lengths}
-    longest = Modelled.by("the longest call", each[max(lengths)])
-    return [Call(length, seconds[str(length)], each[length], longest) for length in lengths]
-
-
-def short_over_long(calls: Sequence[Call]) -> Measurement:
-    """Return how many times as long a number takes in the first call as in the last."""
-    return quotient(calls[0].each, calls[-1].each, "time of a number in the shortest call over the longest")
-
-
-def ten_times_longer(calls: Sequence[Call]) -> Measurement:
-    """Return the time of the second call over that of the first."""
-    return ratio(calls[1].seconds, calls[0].seconds, "the second call over the first")
+    seconds = interleave({str(length): addition(length) for length in lengths}, repeats=30)
+    return {length: seconds[str(length)] for length in lengths}
 
 
 @exercise_check
