@@ -113,6 +113,15 @@ def test_a_build_of_some_pages_keeps_older_results_of_those_that_it_leaves_out(b
     assert book.build().executed() == []
 
 
+def test_a_page_of_another_name_is_built_alone_where_the_first_page_has_no_result(book: Book) -> None:
+    book.write("index", CELL.format("Index"))
+    assert book.build(TINYTORCH_BUILD_PAGES="two").executed() == []
+    (book.source / "two.md").rename(book.source / "other.md")
+    (book.source / "_toc.yml").write_text(CONTENTS.replace("two", "other"))
+    done = book.build(TINYTORCH_BUILD_PAGES="other")
+    assert (done.code, done.executed()) == (0, ["other"]), done.output
+
+
 def test_a_result_that_was_cut_off_or_whose_index_is_broken_is_made_anew(book: Book) -> None:
     for broken in ("executed/*/base.ipynb", "global.db"):
         (path,) = kept(book, "one")[-1].glob(broken)

@@ -200,13 +200,14 @@ class Execution:
         """Find which pages will run and why, and tell.
 
         A build of some pages leaves others as they were when they were last read; those that never were are read and
-        not run.
+        not run. So is the first page where others have come, because it has the list of pages.
         """
         pages = []
+        joined = not env.all_docs.keys() >= set(docnames)
         for docname in list(docnames):
             notebook = self.study(docname)
             if self.must_not_run(docname, notebook):
-                if docname in env.all_docs:
+                if docname in env.all_docs and not (joined and docname == env.config.root_doc):
                     docnames.remove(docname)
                     continue
                 self.left_out.add(docname)
