@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tinytorch.perf.machine import identity
+from tinytorch.perf.measuring.planning import ROUGH
 from tinytorch.report.provenance import (
     bytes_text,
     cautions,
@@ -25,6 +26,7 @@ from tinytorch.report.provenance import (
 def machine(cpu: str | None, *blas: tuple[str, str | None]) -> dict[str, Any]:
     return {
         "machine": {"vectors": cpu},
+        "environment": {},
         "blas": [{"name": "openblas", "version": "1", "of": None, "core": c, "vectors": v} for c, v in blas],
     }
 
@@ -76,6 +78,8 @@ def test_cautions_are_of_kernels_and_host() -> None:
     assert "Haswell" in kernels
     assert "Binder" in host
     assert cautions(machine("AVX2", ("Haswell", "AVX2"))) == []
+    (tiny,) = cautions(machine("AVX2", ("Haswell", "AVX2")) | {"environment": {ROUGH: "1"}})
+    assert "tiny budget" in tiny
 
 
 def test_what_system_and_libraries_report_is_told_in_words() -> None:

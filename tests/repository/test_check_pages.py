@@ -175,7 +175,7 @@ WRONG: list[tuple[str, str, str] | tuple[str, str, str, str]] = [
     ("To count.", "To optimise.", "'optimise': the book writes 'optimize'"),
     ("To count.", "To model behavior.", "'behavior': the book writes 'behaviour'"),
     ("Times over lengths.", "Times over lenghts.", "'lenghts' is in no dictionary"),
-    ("rows = study.rows()", "rows = [1 + 1]", "a hidden cell must be a declaration: no arithmetic"),
+    ("rows = study.rows()", "rows = study.rows() or []", "a hidden cell must not hold a boolean operator"),
     (
         "See {numref}`figure-t",
         "See Figure 3.2, {numref}`figure-t",

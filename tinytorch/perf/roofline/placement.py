@@ -263,7 +263,7 @@ def place_call(
 ) -> Placed:
     """Return where a call of ``function`` without gradients stands: timed by the timer, recorded once besides.
 
-    The ceilings that bind it are sampled in turns with it: see `in_turns`.
+    The ceilings that bind it are sampled in turns with it, as `interleave_with_ceilings` does.
 
     Args:
         name: what it is, in words.
