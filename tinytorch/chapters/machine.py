@@ -12,10 +12,10 @@ from tinytorch.perf.machine.bandwidth_sweep import make_arenas, stream_probes
 from tinytorch.perf.machine.levels import STREAMS, Level
 from tinytorch.perf.machine.peaks import multiply_add_probe
 from tinytorch.perf.machine.probing import interleaved_rates
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, quotient
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, of_rounds, quotient
 from tinytorch.perf.measuring.between_run_variance import known_variance
 from tinytorch.perf.measuring.conditions import ComputeProbe, MemoryProbe
-from tinytorch.perf.roofline.bounds import of_rounds, reported
+from tinytorch.perf.roofline.bounds import reported
 from tinytorch.report import points
 
 #: A row of a table or chart, by what it holds.

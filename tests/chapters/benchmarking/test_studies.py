@@ -9,7 +9,7 @@ from tests.chapters.made_turns import in_turns
 from tinytorch.chapters.benchmarking import studies
 from tinytorch.perf.benchmarking import Performance, pareto_front
 from tinytorch.perf.host.background_load import BackgroundLoad
-from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring import Counted, Measurement, of_rounds
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.report import Page
 
@@ -20,7 +20,7 @@ TABLE = {"baseline": (12.0, 12_000), "quantized": (3.0, 3000), "pruned": (3.5, 1
 @pytest.mark.parametrize(("both", "kept"), [(2.0, 1.0), (4.0, 0.5)])
 def test_gains_that_multiply_keep_all_of_the_product(both: float, kept: float) -> None:
     times = in_turns({"neither": 12.0, "first": 6.0, "second": 4.0, "both": both}, noise={"neither": 0.1})
-    found = studies.by_round("kept", lambda n, a, b, c: a * b / (c * n), *times.values())
+    found = of_rounds("kept", lambda n, a, b, c: a * b / (c * n), *times.values())
     assert found.median == pytest.approx(kept, rel=0.01)
     assert found.interval.low < kept < found.interval.high
 

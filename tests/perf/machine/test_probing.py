@@ -30,10 +30,10 @@ from tinytorch.perf.machine.probing import (
     Probe,
     calibrated_rounds,
     interleaved_rates,
-    same_rounds,
     team_conditions,
 )
 from tinytorch.perf.measuring.conditions import PageProbe
+from tinytorch.perf.measuring.measurement import same_rounds
 
 MIB = 2**20
 

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from scripts import write_schemas
-from tinytorch.chapters.benchmarking.studies import by_round
 from tinytorch.chapters.compression.speed import time_break_even
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import bend
 from tinytorch.perf.distributed.collectives.link_fit import fit
 from tinytorch.perf.machine.time_bound import TimeBound, added, at_cost, at_rate
-from tinytorch.perf.measuring import Measurement, difference, quotient, ratio
+from tinytorch.perf.measuring import Measurement, difference, of_rounds, quotient, ratio
 from tinytorch.perf.measuring.codec import conditions_schema, from_json, to_json
 from tinytorch.perf.measuring.conditions import (
     BetweenRuns,
@@ -87,7 +86,7 @@ TWO: dict[str, Callable[[Measurement, Measurement], Any]] = {
     # A gain near 1 would hide the share's spread.
     "Amdahl's law": lambda one, other: predicted_speedup(part_of_all(one), other.scaled(5.0), "law"),
     "line through messages": lambda one, other: fit({8: one, 1000: other.scaled(1.5), 2000: one.scaled(2.0)}).alpha,
-    "ratio of a round": lambda one, other: by_round("made", lambda first, second: first / second, one, other),
+    "ratio of a round": lambda one, other: of_rounds("made", lambda first, second: first / second, one, other),
     "where a curve bends": lambda one, other: bend({1: one, 32: other.scaled(2.0), 128: other.scaled(9.0)}),
     "part that was recovered": lambda one, other: recovered_share(one.tail(50).scaled(-1.0), other.tail(50)),
 }

@@ -17,7 +17,7 @@ from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, WIDTH
 from tinytorch.perf.machine import Ceilings, identity
 from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, blas_threads, interleave, ratio
-from tinytorch.perf.measuring.planning import seconds_allowed
+from tinytorch.perf.measuring.planning import has_tiny_budget
 
 ONE_CORE = "the process that built this page could use one core only"
 FREE_BLAS = "NumPy's BLAS chooses the number of its threads by itself here"
@@ -151,8 +151,7 @@ def _check_result(name: str, step: Step, width: int) -> None:
 
 def study_ladder(machine: Ceilings) -> Ladder:
     """Return all steps with a second matrix that no cache holds."""
-    # Where samples have a tiny budget, so must a round of them.
-    width = width_beyond(machine) if seconds_allowed(_SECONDS) == _SECONDS else 480
+    width = 480 if has_tiny_budget() else width_beyond(machine)  # one round of the wide ladder takes a second
     return matmul_ladder(width, deep=block_depth(machine), repeats=12, at_most_seconds=_SECONDS)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch import models
-from tinytorch.chapters.noise.order import neighbours, within
+from tinytorch.chapters.noise.order import neighbours
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.op import Array
@@ -16,6 +16,7 @@ from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Derived, Measurement, blas_threads, interleave, sample
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.planning import rounds_within
 from tinytorch.perf.measuring.sampling import ROUNDS, exceeding_bytes
 
 #: Runs from which a flawed experiment makes its one number, and how often it is done.
@@ -138,7 +139,7 @@ def _fair(baseline: Callable[[], Any], candidate: Callable[[], Any]) -> Comparis
 
 def _row(name: str, speedup: Callable[[], float], fair: Comparison | None = None) -> dict[str, Any]:
     """Return the speedups that several repeats of a flawed experiment publish, beside the fair comparison."""
-    published = tuple(speedup() for _ in within(3.0, _TIMES, fewest=2))
+    published = tuple(speedup() for _ in rounds_within(3.0, _TIMES, fewest=2))
     # As its author would: each repeat is taken as independent of the others, and nothing is known of other runs.
     alone = Conditions(sample=Sample.TRIALS)
     return {

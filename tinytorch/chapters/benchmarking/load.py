@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tinytorch import datasets
-from tinytorch.chapters.noise.order import neighbours, within
+from tinytorch.chapters.noise.order import neighbours
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.measuring import Measurement, Modelled, own_loop
 from tinytorch.perf.measuring.conditions import Conditions, Sample, new_turns
+from tinytorch.perf.measuring.planning import rounds_within
 from tinytorch.perf.memoization import empty_cache
 
 #: Sequences that one request holds; series of either loop; and the quiet answers that one of them has time for.
@@ -104,7 +105,7 @@ def under_load(model: GPT) -> Loops:
         others.run(False)
         quiet = _quiet(answer)
         with own_loop(warmup_runs=_ANSWERS) as loop:
-            for _ in within(10.0, _SERIES, fewest=2):
+            for _ in rounds_within(10.0, _SERIES, fewest=2):
                 closed, opened = (series(way, _ANSWERS * quiet) for way in (after_the_last, each(quiet / _LOAD)))
                 pairs.append((closed, opened))
     # That neighbours took its core is the experiment here, and no disturbance of it.

@@ -6,28 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.chapters.noise.order import within
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.benchmarking import ParetoFront, Performance
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Counted, Derived, Measurement, from_turns, own_loop
-from tinytorch.perf.measuring.conditions import of_interleaved
+from tinytorch.perf.measuring.planning import rounds_within
 
 #: Rounds, and the runs before them.
 _ROUNDS, _WARM = 120, 3
 #: Examples in a call; and the relative difference of time for which somebody would take one variant and not another.
 BATCH, MATTERS = 64, 0.2
-
-
-def by_round(name: str, function: Callable[..., Any], *taken: Measurement, unit: str = "") -> Measurement:
-    """Return what ``function`` makes of times that were taken in turns, round by round.
-
-    It is for ratios: what hits all times of a round alike drops out.
-    """
-    samples = tuple(np.asarray(function(*(np.array(one.samples) for one in taken)), np.float64).tolist())
-    conditions = of_interleaved({one.name: one.conditions for one in taken}, [one.name for one in taken], samples)
-    return Measurement(name, samples, unit, conditions)
 
 
 def plain_and_recorded(
@@ -58,7 +47,7 @@ def plain_and_recorded(
         lambda: taken["inside_after"].append(_recorded(new).op_seconds),
     )
     with own_loop(_WARM) as loop:
-        for _ in within(4.0, _ROUNDS, fewest=6):
+        for _ in rounds_within(4.0, _ROUNDS, fewest=6):
             for run in draw.permutation(len(runs)):
                 runs[run]()
     numbers = [Counted.of(one.events, "1", "operations of a run") for one in (first, second)]

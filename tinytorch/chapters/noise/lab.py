@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.chapters.noise.order import loops_for, neighbours, within
+from tinytorch.chapters.noise.order import loops_for, neighbours
 from tinytorch.core.op import Array
 from tinytorch.perf.benchmarking.performance import share_right
 from tinytorch.perf.measuring import Counted, Measurement, collector_off
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Verdict
+from tinytorch.perf.measuring.planning import rounds_within
 from tinytorch.perf.measuring.statistics import CONFIDENCE, Share, Stated, dependence, interval_of_law
 
 #: Calls of each side of a comparison, and those before them that do not count.
@@ -53,7 +54,7 @@ def against_itself(function: Callable[[], Any], trials: int, *, company: bool = 
     pairs = {"10 pairs in turns, t-test": _by_t_test, "10 pairs in turns, interval of the ratio": _by_interval}
     said: dict[str, list[tuple[bool, bool]]] = {rule: [] for rule in (*halves, *pairs)}
     with neighbours() if company else nullcontext() as beside, collector_off():
-        for _ in within(20.0, trials, fewest=6):
+        for _ in rounds_within(20.0, trials, fewest=6):
             taken = np.empty((2, _RUNS))
             for half in taken:
                 if beside is not None:

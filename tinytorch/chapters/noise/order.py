@@ -1,6 +1,5 @@
 """Clock, drift and number of pairs: a call timed alone, a program beside a neighbour, and what so many pairs see."""
 
-import itertools
 import math
 import signal
 import subprocess
@@ -17,7 +16,7 @@ from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Derived, Measurement, Modelled, from_turns, own_loop
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Sample
-from tinytorch.perf.measuring.planning import POWER, seconds_allowed
+from tinytorch.perf.measuring.planning import POWER, rounds_within
 from tinytorch.perf.measuring.statistics import CONFIDENCE, Percentile, interval_of_law, median
 
 #: Calls that are timed alone and in a row in a round, and rounds.
@@ -30,16 +29,6 @@ FOR_EACH_CORE = 2
 _DRAWN = 60
 #: A difference from which on the two copies would not be alike.
 _MATTERS = 0.25
-
-
-def within(at_most_seconds: float, number: int, fewest: int) -> Iterator[int]:
-    """Count to ``number``, from ``fewest`` on only while the seconds last."""
-    start, allowed = time.perf_counter(), seconds_allowed(at_most_seconds)
-
-    def spent() -> float:
-        return time.perf_counter() - start
-
-    yield from itertools.takewhile(lambda done: done < fewest or spent() < allowed, range(number))
 
 
 @dataclass
@@ -113,7 +102,7 @@ def beside_a_neighbour(function: Callable[[], Any]) -> tuple[Measurement, Compar
     loops = loops_for(function, _SECONDS)
     halves = []
     with own_loop(warmup_runs=10, inner_loops=loops) as loop:
-        for _ in within(10.0, _SERIES, fewest=2):
+        for _ in rounds_within(10.0, _SERIES, fewest=2):
             for beside in (nullcontext(), neighbours()):
                 with beside:
                     halves.append([_seconds(function, loops) for _ in range(_SAMPLES)])

@@ -16,7 +16,7 @@ import numpy as np
 
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.conditions import Conditions, Sample
-from tinytorch.perf.measuring.planning import seconds_allowed
+from tinytorch.perf.measuring.planning import rounds_within
 from tinytorch.perf.profiling.program import profile_program, why_unreadable
 
 
@@ -93,14 +93,9 @@ def in_turns(rounds: int = 6, turns: int = 400, at_most_seconds: float = 20.0) -
     if why := why_unreadable():
         return Unmeasured(why)
     sources = [inspect.getsource(function) for function in (plain, product, run, sampled)]
-    program, until = (
-        "\n".join([_NEEDS, *sources, _ALONE % turns]),
-        time.perf_counter() + seconds_allowed(at_most_seconds),
-    )
-    found: list[tuple[dict[str, float | None], dict[str, float]]] = []
+    program = "\n".join([_NEEDS, *sources, _ALONE % turns])
     with tempfile.TemporaryDirectory() as folder:
-        while not found or (len(found) < rounds and time.perf_counter() < until):
-            found.append(_round(Path(folder), program, turns))
+        found = [_round(Path(folder), program, turns) for _ in rounds_within(at_most_seconds, rounds, fewest=1)]
     shares = {name: [share for one, _ in found if (share := one[name]) is not None] for name in found[0][0]}
     if blind := [name for name, each in shares.items() if not each]:
         return Unmeasured(f"no look from {blind[0]} saw either part of the program")

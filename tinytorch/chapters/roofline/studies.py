@@ -11,9 +11,9 @@ from tinytorch.chapters.gpt2 import GPT2, read_seconds
 from tinytorch.core.op import Array
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.time_bound import at_rate
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Quoted, derived, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Quoted, derived, of_rounds, ratio
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between, verdict_of_all
-from tinytorch.perf.roofline.bounds import Demand, Slope, of_rounds, share_of, slope_at, verdict
+from tinytorch.perf.roofline.bounds import Demand, Slope, share_of, slope_at, verdict
 from tinytorch.perf.roofline.placement import Placed, ridge_of
 
 _ROOFLINE = "the roofline"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tinytorch.perf.host.pinned_threads import Team
 from tinytorch.perf.measuring import Measurement, collector_off
@@ -102,16 +101,6 @@ def interleaved_rates(
                     wanted[key] = min(repeats, max(FEWEST_REPEATS, int(SECONDS_OF_A_PROBE / whole)))
             on_progress((repeat + 1) / repeats)
     return {key: _rate(team, probe, rounds[key], samples[key]) for key, probe in probes.items()}
-
-
-def same_rounds(*samples: Sequence[float] | npt.NDArray[np.float64]) -> list[npt.NDArray[np.float64]]:
-    """Return of several probes' samples, taken by `in_turns`, those of the same rounds: as many as the fewest.
-
-    A probe with fewer samples has them spread over all rounds, sample j of m in round ⌈j n / m⌉ of n.
-    """
-    given = [np.asarray(each, np.float64) for each in samples]
-    fewest = np.arange(min(each.size for each in given))
-    return [each[-(-fewest * each.size // fewest.size)] for each in given]
 
 
 def _rate(team: Team, probe: Probe, rounds: int, seconds: list[float]) -> Measurement:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tinytorch.perf.machine.probing import same_rounds
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions, of_all
+from tinytorch.perf.measuring.measurement import same_rounds
 from tinytorch.perf.measuring.statistics import DRAWS, Drawn
 
 #: Seconds by the medians of ceilings, by their draws, and by their draws where they stand alone; samples follow.

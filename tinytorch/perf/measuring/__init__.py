@@ -1,7 +1,7 @@
 """The timer: functions are warmed up and sampled, alone or in turns, and the samples are kept."""
 
 from tinytorch.perf.host.blas import current_blas_threads
-from tinytorch.perf.measuring.measurement import Measurement, derived, difference, quotient, ratio
+from tinytorch.perf.measuring.measurement import Measurement, derived, difference, of_rounds, quotient, ratio
 from tinytorch.perf.measuring.own_loops import from_samples, from_turns, own_loop
 from tinytorch.perf.measuring.sampling import blas_threads, clock_resolution, collector_off, interleave, measure, sample
 from tinytorch.perf.measuring.timer import Timer
@@ -25,6 +25,7 @@ __all__ = [
     "from_turns",
     "interleave",
     "measure",
+    "of_rounds",
     "own_loop",
     "quotient",
     "ratio",

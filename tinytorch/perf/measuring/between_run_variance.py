@@ -190,10 +190,10 @@ def _unexplained(seen: Sequence[RunStatistics]) -> float:
 def kept_path() -> Path:
     """Return the file of this machine and BLAS, and of whether measurements have a tiny budget."""
     from tinytorch.perf.host.identity import cpu_name  # loads the compiler, which most timings do not need
-    from tinytorch.perf.measuring.planning import ROUGH
+    from tinytorch.perf.measuring.planning import has_tiny_budget
 
-    facts = [cpu_name(), np.__version__, os.environ.get(ROUGH, "")]
-    facts += [*sorted(one.label() for one in loaded_blas() if one.of != "scipy")]
+    facts = [cpu_name(), np.__version__, str(has_tiny_budget())]
+    facts += sorted(one.label() for one in loaded_blas() if one.of != "scipy")
     facts.append(hashlib.sha256(Path(__file__).read_bytes()).hexdigest())
     return KEPT / f"between-runs-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}.json"
 

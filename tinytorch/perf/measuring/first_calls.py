@@ -16,7 +16,7 @@ from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.measuring import Measurement, blas_threads
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions, Sample
-from tinytorch.perf.measuring.planning import seconds_allowed
+from tinytorch.perf.measuring.planning import rounds_within
 from tinytorch.perf.measuring.processes import output_of
 
 
@@ -29,10 +29,7 @@ def first_calls(
     one is started, but at least two run.
     """
     arguments = ("-m", __name__, name, str(batch), str(calls))
-    until = time.perf_counter() + seconds_allowed(at_most_seconds)
-    runs: list[list[float]] = []
-    while len(runs) < processes and (len(runs) < 2 or time.perf_counter() < until):
-        runs.append(json.loads(output_of(arguments)))
+    runs: list[list[float]] = [json.loads(output_of(arguments)) for _ in rounds_within(at_most_seconds, processes, 2)]
     conditions = Conditions(
         sample=Sample.PROCESSES, warmup_runs=0, inner_loops=1, blas_threads=limited_blas_threads(1) or "unknown"
     )

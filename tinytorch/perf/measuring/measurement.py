@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Annotated, Any
@@ -454,6 +454,38 @@ def difference(more: Measurement, less: Measurement, name: str) -> Measurement:
     values = (times.draws - 1) * less.draws
     middle = percentile(samples, 50)
     return Measurement(name, samples, more.unit, sides, law=Drawn(middle, values + middle - float(np.median(values))))
+
+
+def same_rounds(*samples: Sequence[float] | Array) -> list[Array]:
+    """Return of samples that were taken in turns those of the same rounds: as many as the fewest.
+
+    What has fewer samples has them spread over all rounds, sample j of m in round ⌈j n / m⌉ of n.
+    """
+    given = [np.asarray(each, np.float64) for each in samples]
+    fewest = np.arange(min(each.size for each in given))
+    return [each[-(-fewest * each.size // fewest.size)] for each in given]
+
+
+def of_rounds(name: str, function: Callable[..., Any], *taken: Measurement, unit: str = "") -> Measurement:
+    """Return what ``function`` makes, round by round, of times or rates that were taken in turns.
+
+    It is for ratios: what hits all of a round alike drops out. Of two times see `ratio`.
+
+    Args:
+        name: what it is, in words.
+        function: takes an array for each of ``taken`` and returns one, which a common factor leaves as it is.
+        taken: in turns; of what has fewer samples each counts for the round that it was taken in.
+        unit: of the result.
+
+    Examples:
+        >>> from tinytorch.perf.measuring import Measurement, of_rounds
+        >>> both, first, second = (Measurement(name, (3.0, 4.0), "s") for name in ("both", "first", "second"))
+        >>> of_rounds("parts over both", lambda whole, a, b: (a + b) / whole, both, first, second).samples
+        (2.0, 2.0)
+    """
+    values = np.asarray(function(*same_rounds(*(one.samples for one in taken))), np.float64).tolist()
+    sides = {f"{at}: {one.name}": one.conditions for at, one in enumerate(taken, 1)}
+    return Measurement(name, tuple(values), unit, of_interleaved(sides, [one.name for one in taken], values))
 
 
 def quotient(numerator: Measurement, denominator: Measurement, name: str, unit: str = "") -> Measurement:

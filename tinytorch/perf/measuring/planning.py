@@ -37,9 +37,11 @@ power of the whole procedure.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -84,9 +86,20 @@ def carried_out(plan: Planned, ratios: Sequence[Measurement]) -> Planned:
     return replace(plan, reached=reached, ended_by_time=ratios[0].n < plan.number)
 
 
+def has_tiny_budget() -> bool:
+    """Return whether measurements have a tiny budget, as in `make live`."""
+    return os.environ.get(ROUGH) == "1"
+
+
 def seconds_allowed(asked: float) -> float:
     """Return how long a measurement may take that was given so many seconds: less where it has a tiny budget."""
-    return min(asked, ROUGH_SECONDS) if os.environ.get(ROUGH) == "1" else asked
+    return min(asked, ROUGH_SECONDS) if has_tiny_budget() else asked
+
+
+def rounds_within(at_most_seconds: float, number: int, fewest: int) -> Iterator[int]:
+    """Count the rounds of a measurement: to ``number``, and from ``fewest`` on only while the seconds last."""
+    until = time.perf_counter() + seconds_allowed(at_most_seconds)
+    return itertools.takewhile(lambda done: done < fewest or time.perf_counter() < until, range(number))
 
 
 def checked_resolve(resolve: float) -> None:

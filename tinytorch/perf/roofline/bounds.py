@@ -19,23 +19,20 @@ Calling an op takes at least what the same op takes on one element; that is the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import combinations, pairwise
-from typing import Any
-
-import numpy as np
 
 from tinytorch.core.op import UncountedError
 from tinytorch.perf.events.stream import Event, counted
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.levels import STREAMS, Level
-from tinytorch.perf.machine.probing import same_rounds
 from tinytorch.perf.machine.time_bound import TimeBound, added, at_rate
 from tinytorch.perf.measuring import Counted, Measurement, quotient
 from tinytorch.perf.measuring.conditions import of_interleaved
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
+from tinytorch.perf.measuring.measurement import same_rounds
 
 #: Share of the measured time that the largest bound explains at least of what it bounds; below it a run is below every
 #: roof. Three bounds that never overlapped would add up to at most three fifths then, so two fifths of the time and
@@ -69,20 +66,6 @@ def words(candidates: Collection[Bottleneck]) -> str:
 #: The words of a run whose largest bound is open, and all words of a verdict.
 OPEN_WORDS = tuple(words(some) for count in (2, 3) for some in combinations(BOUNDS, count))
 WORDS = (*(words([one]) for one in BOUNDS), words([]), *OPEN_WORDS)
-
-
-def of_rounds(name: str, function: Callable[..., Any], *taken: Measurement, unit: str = "") -> Measurement:
-    """Return what a function makes, round by round, of rates or times that were sampled in turns.
-
-    Args:
-        name: what it is, in words.
-        function: takes an array for each of ``taken`` and returns one, which a common factor of rates leaves as it is.
-        taken: sampled in turns; of those with fewer samples each counts for the round that it was taken in.
-        unit: of the result.
-    """
-    values = np.asarray(function(*same_rounds(*(one.samples for one in taken)))).tolist()
-    sides = {f"{at}: {one.name}": one.conditions for at, one in enumerate(taken, 1)}
-    return Measurement(name, tuple(values), unit, of_interleaved(sides, (), values))
 
 
 def best_bandwidth(level: Level) -> Measurement:

@@ -27,7 +27,7 @@ from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import Costs, least_call_seconds
 from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.machine.time_bound import in_a_row
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, quotient
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, of_rounds, quotient
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement
@@ -40,7 +40,6 @@ from tinytorch.perf.roofline.bounds import (
     Slope,
     best_bandwidth,
     demand_of,
-    of_rounds,
     roof_seconds,
     share_of,
     slope_of,
