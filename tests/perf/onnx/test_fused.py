@@ -130,6 +130,9 @@ ANGLES, HALVED, WIDE = _angles(9, 4), _angles(9, 2), _angles(9, 8)
 PLACES = np.array([[0, 1, 2], [5, 6, 8]])
 WEIGHT, ROW = normal(8, 24), normal(24)
 KINDS = np.array([[0, 1, 1], [0, 0, 0]], np.int32)
+#: Where each text ends, and then where it begins: padded on the left.
+ENDS = np.array([4, 5, 1, 2], np.int32)
+SHOWN = (np.arange(5) >= ENDS[2:, None, None, None]) & (np.arange(5) < ENDS[:2, None, None, None])
 CAUSAL = np.where(np.tri(5, dtype=bool), 0, -np.inf)
 
 
@@ -179,6 +182,11 @@ CASES = [
     fused("Attention", X, WEIGHT, ROW, num_heads=2, expected=_packed(0.0)),
     fused("Attention", X, WEIGHT, ROW, num_heads=2, unidirectional=1, expected=_packed(CAUSAL)),
     fused("Attention", X, WEIGHT, ROW, MASK, num_heads=2, expected=_packed((MASK[:, None, None] - 1) * 1e4)),
+    fused("Attention", X, WEIGHT, ROW, ENDS, num_heads=2, expected=_packed(np.where(SHOWN, 0, -1e4))),
+    fused(
+        "Attention", X, WEIGHT, ROW, MASK[:, ::-1].copy(), num_heads=2, unidirectional=1,
+        mask_filter_value=-100.0, expected=_packed(CAUSAL + (MASK[:, None, None, ::-1] - 1) * 100),
+    ),
     fused("MultiHeadAttention", X, SKIP, normal(2, 5, 6), normal(22), MASK, num_heads=2, expected=_apart),
     Case(
         "Attention", normal(2, 5, 16), SKIP, normal(2, 5, 6), is_causal=1, q_num_heads=4, kv_num_heads=2, opset=23,

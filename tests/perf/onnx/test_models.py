@@ -227,6 +227,16 @@ def test_all_that_is_missing_is_named_at_once(tmp_path: Path) -> None:
     assert "stop 6 more" in str(caught.value)
 
 
+def test_what_the_reference_runs_otherwise_is_missing_with_its_reason(tmp_path: Path) -> None:
+    graph = Made()
+    x = graph.input("x", [3])
+    info = [helper.make_tensor_value_info(name, kind, []) for name, kind in (("turn", 7), ("goes", 9), ("on", 9))]
+    body = helper.make_graph([helper.make_node("Identity", ["goes"], ["on"])], "body", info[:2], info[2:])
+    graph.output(graph.node("Add", x, graph.node("Loop", graph.constant(np.array(2)), "", count=1, body=body)))
+    with pytest.raises(UntranslatedError, match="Loop with outputs of each turn, or no condition"):
+        read(graph, tmp_path)
+
+
 def test_what_has_no_code_of_its_own_runs_by_the_reference(tmp_path: Path) -> None:
     """At the seam, where it is timed and counted: products by their formula, all else an operation an element."""
     graph = Made()

@@ -53,6 +53,18 @@ REDUCING = [
     ),
     Case("ReduceMean", X, opset=11),
     Case("ReduceSum", X, np.array([], np.int64), noop_with_empty_axes=1),
+    *(
+        Case(
+            "Resize",
+            MAPS,
+            None,
+            np.array([1, 1, *scales], np.float32),
+            mode=mode,
+            coordinate_transformation_mode=places,
+        )
+        for mode, scales in (("cubic", (2, 0.5)), ("cubic", (3, 1.5)), ("linear", (3, 1.5)))
+        for places in ("half_pixel", "align_corners", "asymmetric")
+    ),
     Case("Softmax", X, opset=11, axis=-1),
 ]
 NORMS = [np.abs(normal(4, seed=i)) + 0.1 for i in range(4)]
@@ -80,6 +92,11 @@ LAYERS = [
     Case("AveragePool", MAPS, kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
     Case("AveragePool", MAPS, kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1),
     Case("AveragePool", MAPS, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+    *(
+        Case("AveragePool", MAPS, kernel_shape=[2, 3], auto_pad=side, count_include_pad=counted)
+        for side in ("SAME_UPPER", "SAME_LOWER")
+        for counted in (0, 1)
+    ),
     Case("AveragePool", MAPS, kernel_shape=[3, 3], pads=[0, 1, 1, 0]),
     Case("AveragePool", LINE, kernel_shape=[4], strides=[3]),
     Case("BatchNormalization", LINE, *NORMS),
@@ -132,7 +149,7 @@ def test_answers_are_the_reference_s(one: Case, tmp_path: Path) -> None:
 
 
 def test_every_operator_has_a_case() -> None:
-    elsewhere = {*FUSED, *quantized.TRANSLATIONS, *NAMES, "Constant"}
+    elsewhere = {*FUSED, *quantized.TRANSLATIONS, *NAMES, "Constant", "GlobalLpPool"}
     assert {one.kind for one in CASES} - {"ReduceProd"} | elsewhere == set(operators())
 
 
@@ -194,6 +211,62 @@ BY_FORMULA = [
         expected=lambda x, state: [x.sum(0), x.cumsum(0)[:, None] * x],
     ),
 ]  # fmt: skip
+HALVES = np.array([[[300.0, -200.0, 250.0, 100.0]], [[3.0, 400.0, -100.0, 5.0]]], np.float16)
+
+
+def _in_halves(formula: Any) -> Any:
+    """Return the formula worked out in float64, and its answer as halves."""
+    return lambda x, *rest: [np.asarray(formula(x.astype(np.float64)), np.float16)]
+
+
+def _over_squares(around: Any) -> Any:
+    return _in_halves(lambda x: x / np.sqrt(around(x * x)))
+
+
+#: Halves whose squares and sums leave 16 bits, in which the reference works them out.
+OF_HALVES = [
+    Case("ReduceL2", HALVES, [-1], expected=_in_halves(lambda x: np.sqrt((x * x).sum(-1, keepdims=True)))),
+    Case("GlobalLpPool", HALVES, expected=_in_halves(lambda x: np.sqrt((x * x).sum(-1, keepdims=True)))),
+    Case(
+        "LpPool", HALVES, kernel_shape=[2], expected=_in_halves(lambda x: np.sqrt(x[..., 1:] ** 2 + x[..., :-1] ** 2))
+    ),
+    Case("LpNormalization", HALVES, expected=_over_squares(lambda squares: squares.sum(-1, keepdims=True))),
+    Case("CumSum", np.ones(3000, np.float16), 0, expected=_in_halves(np.cumsum)),
+    Case(
+        "RMSNormalization",
+        HALVES,
+        np.ones(4, np.float16),
+        epsilon=1e-6,
+        opset=23,
+        expected=_over_squares(lambda squares: squares.mean(-1, keepdims=True) + 1e-6),
+    ),
+    Case(
+        "LRN",
+        HALVES.reshape(2, 1, 2, 2),
+        size=1,
+        alpha=1.0,
+        beta=0.5,
+        expected=_over_squares(lambda squares: 1 + squares),
+    ),
+]
+#: Lengths and places where float32 scales, which the standard has, and float64 ones differ.
+SCALED = [
+    Case(
+        "Resize",
+        np.arange(10, dtype=np.float32),
+        None,
+        np.array([scale], np.float32),
+        mode="nearest",
+        coordinate_transformation_mode="asymmetric",
+        nearest_mode="floor",
+        expected=lambda x, *_, at=at: [x[at]],
+    )
+    for scale, at in (
+        (0.6, [0, 1, 3, 5, 6, 8]),
+        (0.7, [0, 1, 2, 4, 5, 7, 8]),
+        (2.1, [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 8, 9, 9]),
+    )
+]
 #: What the reference refuses or does otherwise.
 ALONE = [
     Case(
@@ -206,10 +279,29 @@ ALONE = [
         "MaxPool", -np.arange(1, 10, dtype=np.int8).reshape(1, 1, 3, 3), kernel_shape=[2, 2], pads=[0, 0, 1, 1],
         expected=lambda x: [x],
     ),
+    Case(
+        "OneHot", np.array([2, 0, -1]), np.array([4]), np.array([0, 1], np.float32),
+        expected=lambda x, *_: [np.eye(4, dtype=np.float32)[x]],
+    ),
+    Case(
+        "LayerNormalization", X, np.array([2], np.float32),
+        expected=lambda x, _: [(2 * (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5))],
+    ),
     Case("Softmax", X, opset=11, axis=1, expected=lambda x: [np.exp(x) / np.exp(x).sum(axis=(1, 2), keepdims=True)]),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("one", [*BY_FORMULA, *ALONE], ids=str)
+@pytest.mark.parametrize("one", [*BY_FORMULA, *ALONE, *OF_HALVES, *SCALED], ids=str)
 def test_answers_are_those_of_formulas(one: Case, tmp_path: Path) -> None:
-    assert_same(answers(from_onnx(one.made().file(tmp_path)), one.data), one.expected(one.data, *one.operands))
+    tolerance = 1e-3 if one.data.dtype == np.float16 else 1e-5
+    ours = answers(from_onnx(one.made().file(tmp_path)), one.data)
+    assert_same(ours, one.expected(one.data, *one.operands), tolerance)
+
+
+@pytest.mark.parametrize(("older", "newer"), [("bilinear", "linear"), ("bicubic", "cubic"), ("nearest", "nearest")])
+def test_modes_of_older_grid_samples_are_those_of_newer_ones(older: str, newer: str, tmp_path: Path) -> None:
+    grid = np.random.default_rng(0).uniform(-1, 1, (2, 3, 5, 2)).astype(np.float32)
+    before, after = (
+        Case("GridSample", MAPS, grid, mode=mode, opset=opset).made() for mode, opset in ((older, 16), (newer, 20))
+    )
+    assert_same(answers(from_onnx(before.file(tmp_path)), MAPS), reference(after.model(), {"x": MAPS}))

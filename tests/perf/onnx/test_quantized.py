@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 from tests.perf.onnx.graphs import Made, answers, assert_same, normal, reference
 from tinytorch.core.layers import Linear
@@ -239,7 +240,7 @@ def test_a_product_of_blocks_is_that_of_its_numbers(bits: int, zeros: str, order
     made = graph.node(
         "MatMulNBits", x, graph.constant(blobs), graph.constant(scale.reshape(-1)), given[zeros],
         graph.c(places, np.int32), graph.c(np.arange(outer)),
-        domain=MICROSOFT, K=inner, N=outer, bits=bits, block_size=block,
+        domain=MICROSOFT, K=inner, N=outer, bits=bits, block_size=block, accuracy_level=4,
     )  # fmt: skip
     graph.output(made)
     model, data = from_onnx(graph.file(tmp_path)), normal(3, inner)
@@ -297,6 +298,35 @@ def test_dynamic_products_of_one_node(tmp_path: Path) -> None:
     how = [graph.constant(values), graph.c(STEPS), graph.c([0] * 7, INT8), graph.c(np.arange(7))]
     graph.output(graph.node("DynamicQuantizeMatMul", name, *how, domain=MICROSOFT))
     assert_same(answers(from_onnx(graph.file(tmp_path)), x), [expected])
+
+
+@pytest.mark.parametrize("table", [np.arange(8), np.arange(8)[:, None]], ids=["line", "rows"])
+@pytest.mark.parametrize("known", [True, False])
+def test_codes_of_known_numbers_are_worked_out_with_the_shapes(table: Any, known: bool, tmp_path: Path) -> None:
+    """A pair of Quantize and Dequantize, and a row of a table of codes, that depend on nothing but lengths."""
+    graph = Quantized(18)
+    x = graph.input("x", ["N"])
+    scale, zero = graph.constant(np.float32(0.5)), graph.constant(np.uint8(3))
+    count = graph.node(
+        "ConstantOfShape", graph.node("Shape", x), value=numpy_helper.from_array(np.array([1.3], np.float32))
+    )
+    pair = graph.node("DequantizeLinear", graph.node("QuantizeLinear", count, scale, zero), scale, zero)
+    ends = [graph.constant(np.array(each)) for each in (0, 1)]
+    length = graph.node("Squeeze", graph.node("Shape", x))
+    places = graph.node("Range", ends[0], length, ends[1]) if known else graph.node("Cast", x, to=7)
+    rows = graph.node("Gather", graph.constant(table.astype(np.uint8)), places)
+    graph.output(graph.node("Add", pair, graph.node("DequantizeLinear", rows, scale, zero)))
+    (made,) = answers(from_onnx(graph.file(tmp_path)), np.arange(4, dtype=np.float32))
+    np.testing.assert_array_equal(made, 1.5 + 0.5 * (table[:4].astype(np.float32) - 3) + np.zeros(4))
+
+
+def test_the_scale_of_nothing_but_zeros_is_1(tmp_path: Path) -> None:
+    graph = Quantized(18)
+    graph.output(graph.node("DynamicQuantizeLinear", graph.input("x", [3]), count=3))
+    graph.output("DynamicQuantizeLinear_0_1")
+    graph.output("DynamicQuantizeLinear_0_2")
+    codes, scale, zero = answers(from_onnx(graph.file(tmp_path)), np.zeros(3, np.float32))
+    assert [*codes, scale, zero] == [0, 0, 0, 1, 0]
 
 
 def test_rows_of_a_table_in_blocks(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ BEYOND = {"test_if_opt", "test_attention_4d_causal_fp16", "test_lstm_with_peepho
     f"test_resize_downsample_scales_{kind}_align_corners" for kind in ("linear", "cubic")
 }
 #: Operators without such a case: slow ones, Cast's of numbers that NumPy has not, and two that are in no standard.
-ELSEWHERE = {"AveragePool", "MaxPool", "Cast", "Constant", "SimplifiedLayerNormalization"}
+ELSEWHERE = {"AveragePool", "GlobalLpPool", "MaxPool", "Cast", "Constant", "SimplifiedLayerNormalization"}
 
 
 @cache

@@ -22,6 +22,12 @@ def tensor_of(x: Any) -> Tensor:
     return x if isinstance(x, Tensor) else Tensor(np.asarray(x))
 
 
+def widened(x: Any) -> Tensor:
+    """Return halves as float32, in which their squares and sums have room, and all else as it is."""
+    tensor = tensor_of(x)
+    return tensor.astype(np.dtype(np.float32)) if tensor.dtype == np.float16 else tensor
+
+
 def without_gradient(x: Any) -> Any:
     """Return an operand that requires no gradient, for an op that has none."""
     return x.detach() if isinstance(x, Tensor) else x

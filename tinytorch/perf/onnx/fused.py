@@ -14,6 +14,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Embedding, LayerNorm
 from tinytorch.core.module import Module
+from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.onnx import elementwise, layers
 from tinytorch.perf.onnx.elementwise import tensor_of, without_gradient
@@ -66,14 +67,14 @@ def _weights(scores: Tensor) -> Tensor:
     return apply(ops.where, blind, scores.dtype.type(0), apply(ops.softmax, shown, axis=-1))
 
 
-def _hidden(scores: Tensor, shown: Any, filled: float = -math.inf) -> Tensor:
-    return apply(ops.where, without_gradient(shown), scores, scores.dtype.type(filled))
+def _hidden(scores: Tensor, shown: Any) -> Tensor:
+    return apply(ops.where, without_gradient(shown), scores, scores.dtype.type(-math.inf))
 
 
-def _causal(scores: Tensor, past: int, filled: float = -math.inf) -> Tensor:
+def _causal(scores: Tensor, past: int) -> Tensor:
     """Hide from each query the keys behind it; ``past`` keys lie before the first query."""
     queries, keys = scores.shape[-2:]
-    return _hidden(scores, np.tri(queries, keys, past, dtype=bool), filled)
+    return _hidden(scores, np.tri(queries, keys, past, dtype=bool))
 
 
 def _attention(node: Node) -> Runner:
@@ -145,17 +146,26 @@ def _runtime_mask(mask: Operand, bias: Operand, scale: float | None, causal: boo
         if bias is not None:
             scores = apply(ops.add, scores, bias)
         if causal:
-            scores = _causal(scores, 0, filled)
+            scores = _causal(scores, 0)
         if mask is None:
             return scores
         numbers = tensor_of(mask).data
         if numbers.ndim == 1:
-            numbers = np.arange(scores.shape[-1]) < numbers[: scores.shape[0], None]
+            numbers = _shown(numbers, scores.shape[0], scores.shape[-1])
         axes = {2: (slice(None), None, None), 3: (slice(None), None)}.get(numbers.ndim, ())
         hides = (1 - (numbers[axes] != 0)) * scores.dtype.type(filled)
         return apply(ops.add, scores, hides.astype(scores.dtype))
 
     return masked
+
+
+def _shown(ends: Array, count: int, keys: int) -> Array:
+    """Return (count, keys), whether each text shows a key; ``ends`` has where texts end, and then where they begin."""
+    if ends.size not in (count, 2 * count):
+        raise ValueError(f"a mask of one axis must have {count} ends, and starts or none, not {ends.size} numbers")
+    places = np.arange(keys)
+    shown = places < ends[:count, None]
+    return shown & (places >= ends[count:, None]) if ends.size > count else shown
 
 
 def _how(node: Node) -> dict[str, Any]:

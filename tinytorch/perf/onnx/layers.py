@@ -16,10 +16,10 @@ from tinytorch.core.module import Module, Parameter
 from tinytorch.core.op import Array, Op
 from tinytorch.core.spatial import BatchNorm2d, Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.onnx.elementwise import tensor_of
+from tinytorch.perf.onnx.elementwise import tensor_of, widened
 from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable
 from tinytorch.perf.onnx.recurrent import gated, long_short_term, plain_recurrent
-from tinytorch.perf.onnx.shapes import gather, reshaped
+from tinytorch.perf.onnx.shapes import gather, reshaped, sum_of_squares
 from tinytorch.perf.ops import gather_pad
 from tinytorch.perf.ops.transposed import conv2d_transposed
 
@@ -375,7 +375,8 @@ def _over_counted(
     axis: int, length: int, widths: tuple[int, int], positions: int, window: Window, counts_pads: bool
 ) -> Array:
     """Return, for each position, the kernel's length over the number of elements that the mean is of."""
-    low, high = (-window.pads[axis][0], length + window.pads[axis][1]) if counts_pads else (0, length)
+    around = widths if window.automatic.startswith("SAME") else window.pads[axis]
+    low, high = (-around[0], length + around[1]) if counts_pads else (0, length)
     first = np.arange(positions) * window.stride[axis] - widths[0]
     kernel = window.kernel[axis]
     return kernel / (np.minimum(first + kernel, high) - np.maximum(first, low))
@@ -388,6 +389,11 @@ def _global_average(node: Node) -> Runner:
         return apply(ops.mean, x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
     return run
+
+
+def _global_root_of_squares(node: Node) -> Runner:
+    node.only("p", 2)
+    return lambda x: sum_of_squares(x, root=True, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
 def _batch_norm(node: Node) -> Runner:
@@ -426,7 +432,8 @@ class JoinedNorm(Module):
 def _layer_norm(node: Node) -> Runner:
     first, epsilon, weight = node.get("axis", -1), node.get("epsilon", 1e-5), node.constant(1)
     fits = weight is not None and first == -weight.ndim and (not node.has(2) or node.constant(2) is not None)
-    if weight is None or not fits or any(node.outputs[1:]) or weight.dtype != np.float32:
+    # One number may stand for a whole row of them, which a layer cannot tell before it sees an input.
+    if weight is None or not fits or any(node.outputs[1:]) or weight.dtype != np.float32 or weight.size == 1:
         return _layer_norm_by_data(first, epsilon)
     bias = node.weights(2) if node.has(2) else np.zeros_like(weight)
     layer = LayerNorm(1, eps=epsilon)
@@ -462,9 +469,10 @@ def root_mean_square_norm(node: Node) -> Runner:
     def run(x: Any, weight: Any) -> Tensor:
         along = tuple(range(first % x.ndim, x.ndim))
         axis = along if len(along) > 1 else along[0]
-        mean = apply(ops.mean, apply(ops.multiply, x, x), axis=axis, keepdims=True)
-        root = apply(ops.sqrt, apply(ops.add, mean, epsilon))
-        return apply(ops.multiply, apply(ops.divide, x, root), weight)
+        high = widened(x)
+        mean = apply(ops.mean, apply(ops.multiply, high, high), axis=axis, keepdims=True)
+        normal = apply(ops.divide, high, apply(ops.sqrt, apply(ops.add, mean, epsilon)))
+        return apply(ops.multiply, normal if high.dtype == x.dtype else normal.astype(x.dtype), weight)
 
     return run
 
@@ -510,11 +518,13 @@ def _local_response_norm(node: Node) -> Runner:
     beside = ((0, 0), ((size - 1) // 2, size // 2))
 
     def run(x: Any) -> Tensor:
-        rows = reshaped(apply(ops.multiply, x, x), (x.shape[0], 1, x.shape[1], math.prod(x.shape[2:])))
+        high = widened(x)
+        rows = reshaped(apply(ops.multiply, high, high), (x.shape[0], 1, x.shape[1], math.prod(x.shape[2:])))
         around = surrounded(rows, beside[::-1], 0.0)
         means = apply(ops.avg_pool2d, around, kernel=(size, 1), stride=(1, 1), padding=(0, 0))
         scale = apply(ops.add, apply(ops.multiply, reshaped(means, x.shape), alpha), bias)
-        return apply(ops.divide, x, apply(ops.power, scale, exponent=float(beta)))
+        made = apply(ops.divide, high, apply(ops.power, scale, exponent=float(beta)))
+        return made if made.dtype == x.dtype else made.astype(x.dtype)
 
     return run
 
@@ -543,6 +553,7 @@ TRANSLATIONS: dict[str, Translation] = {
     "Gather": Translation(_lookup, reads=(1,)),
     "Gemm": Translation(_general_product),
     "GlobalAveragePool": Translation(_global_average),
+    "GlobalLpPool": Translation(_global_root_of_squares),
     "GlobalMaxPool": Translation(
         lambda node: lambda x: apply(ops.max_, x, axis=tuple(range(2, x.ndim)), keepdims=True)
     ),

@@ -427,6 +427,8 @@ class _Joiner:
         if before.kind not in _MOVING or any(before.outputs[1:]):
             return node
         at, table = before.inputs[0], before.constant(0)
+        if table is not None and not _is_lookup(before, table.ndim):
+            return node  # no layer would hold the numbers
         name, constants = self._named(at, node), dict(before.constants)
         self.moved[node.outputs[0]] = coding
         if table is not None:
@@ -515,12 +517,16 @@ def _with_coding(node: Node) -> Node:
     return replace(node, inputs=node.inputs[:1], coding=coding)
 
 
+def _is_lookup(node: Node, rank: int) -> bool:
+    """Return whether a node looks up rows of a matrix at places that are data, as an embedding does."""
+    return node.kind == "Gather" and rank == 2 and node.get("axis", 0) == 0 and node.constant(1) is None
+
+
 def _matrix(node: Node, weight: Coded) -> Quantized | None:
     """Return the weight of a product as our layer holds it; None where no layer of ours does this product."""
     rank = weight.codes.ndim
     if node.kind == "Gather":
-        fits = rank == 2 and node.get("axis", 0) == 0 and node.constant(1) is None
-        return weight.matrix(lambda codes: codes, 0, axis=0) if fits else None
+        return weight.matrix(lambda codes: codes, 0, axis=0) if _is_lookup(node, rank) else None
     bias = node.constant(2)
     if rank < 2 or (bias is None and node.has(2)):
         return None
@@ -672,11 +678,11 @@ def _memory(node: Node) -> Runner:
 TRANSLATIONS: dict[str, Translation] = {
     "ConvInteger": Translation(_integer_convolution),
     "DequantizeLinear": Translation(_dequantize),
-    "DynamicQuantizeLinear": Translation(_dynamic_codes),
+    "DynamicQuantizeLinear": Translation(_dynamic_codes, outputs=3),
     "MatMulInteger": Translation(_integer_product),
     "QuantizeLinear": Translation(_quantize),
     f"{MICROSOFT}.DynamicQuantizeLSTM": Translation(
         _memory, reads=(0, 5, 6, 4), ignores=("hidden_size", "output_sequence"), outputs=3
     ),
-    f"{MICROSOFT}.MatMulNBits": Translation(_product_of_blocks),
+    f"{MICROSOFT}.MatMulNBits": Translation(_product_of_blocks, ignores=("accuracy_level",)),
 }

@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
@@ -101,8 +102,10 @@ def loaded(path: str | os.PathLike[str], weights: bool = True) -> Any:
         raise
     except Exception as error:  # of the parser, which raises what it likes
         raise ValueError(f"{name} is no ONNX file that can be read: {_sentence(error)}") from error
-    if not file.graph.node or not file.opset_import:
-        raise ValueError(f"{name} is no ONNX file: it holds no nodes")
+    if not file.opset_import:
+        raise ValueError(f"{name} is no ONNX file: it names no set of operators")
+    if not file.graph.node:
+        raise ValueError(f"{name} holds no nodes, so that there is nothing to run")
     outside = [each for each in external_data_helper._get_all_tensors(file) if each.external_data]
     places = {entry.value for each in outside for entry in each.external_data if entry.key == "location"}
     lost = sorted(place for place in places if not os.path.exists(os.path.join(folder, place)))
@@ -284,15 +287,9 @@ class _Reader:
             return self._reference.Evaluated(proto, self._opsets)(*operands)
         except Exception:  # of the reference, for what it does not know
             node = self._node(proto, 0)
-            translation = _TRANSLATIONS.get(node.kind)
-            if translation is None:
+            if node.kind not in _TRANSLATIONS:
                 raise
-            runner = translation.make(node)
-            reads = translation.reads if isinstance(runner, Module) else range(len(operands))
-            with unobserved(), no_grad():
-                made = runner(*(operands[index] if index < len(operands) else None for index in reads))
-        arrays = tuple(np.asarray(each.data if isinstance(each, Tensor) else each) for each in _as_tuple(made))
-        return arrays if len(arrays) > 1 else arrays[0]
+            return _by_translation(node, operands)
 
     def _miss(self, kind: str, node: Any) -> None:
         self._missing[kind] += 1
@@ -429,14 +426,18 @@ class _Reader:
                 if node.has(index) and node.inputs[index] not in known and node.constant(index) is None
             }
             runner = quantized.in_codes(node, self._made(node, translation))
-            if translation.for_floats and (others := self._referred(node)) is not None:
-                runner = _by_numbers(runner, others[1], keeps_dtype=node.kind.startswith("Reduce"))
+            if translation.for_floats:
+                with suppress(Untranslatable):
+                    others = self._referred(node)[1]
+                    runner = _by_numbers(runner, others, keeps_dtype=node.kind.startswith("Reduce"))
             return node, _looking_at(from_data, runner) if from_data else runner, translation, False
         except Untranslatable as reason:
-            referred = self._referred(node)
-            if referred is None:
-                self._miss(f"{node.kind} with {reason}" if str(reason) else node.kind, _Outputs(node.outputs))
-            return referred
+            try:
+                return self._referred(node)
+            except Untranslatable as other:
+                why = str(reason) or str(other)
+                self._miss(f"{node.kind} with {why}" if why else node.kind, _Outputs(node.outputs))
+                return None
 
     def _made(self, node: Node, translation: Translation) -> Runner:
         """Return what a translation makes of a node: the same layer of nodes that read the same weights.
@@ -460,22 +461,25 @@ class _Reader:
             self._layers[key] = runner
         return runner
 
-    def _referred(self, node: Node) -> tuple[Node, Runner, Translation, bool] | None:
-        """Return what runs a node by the reference; None if it does not know it."""
+    def _referred(self, node: Node) -> tuple[Node, Runner, Translation, bool]:
+        """Return what runs a node by the reference.
+
+        Raises:
+            Untranslatable: if the reference does not know it.
+        """
         proto = self._protos.get(node.outputs)
         if proto is None or tuple(proto.input) != node.inputs:  # it was joined with others
-            return None
+            raise Untranslatable("")
         outer = [name for name in _outer_names(proto) if name not in node.inputs]
         reads = (*node.inputs, *outer)
-        try:
-            runner = self._reference.referred(proto, node, self._opsets, reads)
-        except Untranslatable:
-            return None
+        runner = self._reference.referred(proto, node, self._opsets, reads)
         constants = {name: self._constants[name] for name in reads if name in self._constants}
         return replace(node, inputs=reads, constants=constants), runner, _REFERRED, False
 
     def _evaluated(self, node: Node) -> Runner:
         proto = self._protos[node.outputs]
+        if tuple(proto.input) != node.inputs:  # it was joined with others
+            return lambda *operands: _by_translation(node, operands)
         return lambda *operands: self._folded(proto, [_array(each) for each in operands])
 
     def _refuse_missing(self, nodes: Sequence[Any]) -> None:
@@ -535,6 +539,17 @@ class _Reader:
             if name in self._constants:
                 found.setdefault(name, self._constants[name])
         return found
+
+
+def _by_translation(node: Node, operands: Sequence[Any]) -> Any:
+    """Return the arrays that our own code makes of known numbers, as a tuple if there are several."""
+    translation = _TRANSLATIONS[node.kind]
+    runner = translation.make(node)
+    reads = translation.reads if isinstance(runner, Module) else range(len(operands))
+    with unobserved(), no_grad():
+        made = runner(*(operands[index] if index < len(operands) else None for index in reads))
+    arrays = tuple(_array(each) for each in _as_tuple(made))
+    return arrays if len(arrays) > 1 else arrays[0]
 
 
 def sorted_nodes(nodes: Sequence[Any], file: str) -> list[Any]:

@@ -29,6 +29,10 @@ _OVERLOOKED = {
     "BatchNormalization": ("spatial",),
     "Scan": ("scan_input_axes", "scan_input_directions", "scan_output_axes", "scan_output_directions"),
 }
+#: Operators of floats alone that sum along an axis.
+_SUMS = ("CumSum", "LpNormalization", "LpPool", "MeanVarianceNormalization")
+#: Modes of GridSample until version 19 by the names from 20 on, which alone the reference knows.
+_MODES = {b"bilinear": b"linear", b"bicubic": b"cubic"}
 #: Numbers and text, which a formula of work may use.
 _PLAIN = (int, float, str, tuple)
 
@@ -38,7 +42,7 @@ class Evaluated:
 
     def __init__(self, node: Any, opsets: Mapping[str, int], reads: Sequence[str] = ()) -> None:
         """``reads`` are the names that it is called with: its operands, and what the graphs in it read of the outer."""
-        self._node, self._opsets = node, dict(opsets)
+        self._node, self._opsets = _in_newer_words(node), dict(opsets)
         self._reads = tuple(reads or node.input)
         self._evaluator: Any = None
 
@@ -59,11 +63,31 @@ class Evaluated:
             graph = helper.make_graph([self._node], "node", reads, writes)
             self._evaluator = ReferenceEvaluator(graph, opsets=self._opsets)
         given = {name: _plain(operand) for name, operand in zip(self._reads, operands, strict=True) if name}
+        if self._node.op_type == "OneHot":  # the reference takes no depth of shape (1,)
+            given[self._node.input[1]] = np.reshape(given[self._node.input[1]], ())
+        halves = self._node.op_type in _SUMS and any(np.asarray(each).dtype == np.float16 for each in given.values())
+        if halves:  # whose sums have no room in 16 bits
+            given = {
+                name: each.astype(np.float32) if each.dtype == np.float16 else each for name, each in given.items()
+            }
         with np.errstate(all="ignore"):  # a file may take the logarithm of 0
             results = self._evaluator.run(None, given)
+        if halves:
+            results = [each.astype(np.float16) for each in results]
         made = dict(zip((name for name in self._node.output if name), results, strict=True))
         outputs = tuple(_as_value(made[name]) if name else None for name in self._node.output)
         return outputs if len(outputs) > 1 else outputs[0]
+
+
+def _in_newer_words(proto: Any) -> Any:
+    """Return a node, a copy with new names of its modes if the reference knows these alone."""
+    if proto.op_type != "GridSample":
+        return proto
+    made = type(proto)()
+    made.CopyFrom(proto)
+    for each in made.attribute:
+        each.s = _MODES.get(each.s, each.s)
+    return made
 
 
 def _plain(operand: Any) -> Any:

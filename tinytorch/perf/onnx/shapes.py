@@ -13,7 +13,7 @@ from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Array, Op, Shape
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.onnx.elementwise import tensor_of, without_gradient
+from tinytorch.perf.onnx.elementwise import tensor_of, widened, without_gradient
 from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untranslatable, truth, whole
 from tinytorch.perf.ops import contraction, gather_pad
 
@@ -257,8 +257,12 @@ def _least(x: Any, **how: Any) -> Tensor:
     return apply(ops.negative, apply(ops.max_, apply(ops.negative, x), **how))
 
 
-def _sum_of_squares(x: Any, **how: Any) -> Tensor:
-    return apply(ops.sum_, apply(ops.multiply, x, x), **how)
+def sum_of_squares(x: Any, *, root: bool = False, **how: Any) -> Tensor:
+    """Return the sum of squares along axes, or its ``root``, of halves by way of float32."""
+    high = widened(x)
+    total = apply(ops.sum_, apply(ops.multiply, high, high), **how)
+    total = apply(ops.sqrt, total) if root else total
+    return total if high.dtype == x.dtype else total.astype(x.dtype)
 
 
 def _best(sign: int) -> Translation:
@@ -309,7 +313,9 @@ def _softmax(op: Op) -> Translation:
 
 
 def _resize(node: Node) -> Runner:
-    mode = node.only("mode", "nearest", "linear", "bilinear")
+    mode = node.only("mode", "nearest", "linear", "bilinear", "cubic")
+    node.only("exclude_outside", 0)
+    slope = node.get("cubic_coeff_a", -0.75)
     known = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
     places = node.only("coordinate_transformation_mode", *known)
     rounding = node.only("nearest_mode", "round_prefer_floor", "floor", "ceil", "round_prefer_ceil")
@@ -325,36 +331,35 @@ def _resize(node: Node) -> Runner:
         along = tuple(range(x.ndim)) if named is None else tuple(axis % x.ndim for axis in named)
         if sizes is not None and np.size(sizes):
             news = list(whole(sizes))
-            ratios = [new / x.shape[axis] for new, axis in zip(news, along, strict=True)]
+            ratios = [np.float32(new) / np.float32(x.shape[axis]) for new, axis in zip(news, along, strict=True)]
         else:
-            ratios = [float(each) for each in np.asarray(scales).reshape(-1)]
-            news = [math.floor(x.shape[axis] * ratio) for ratio, axis in zip(ratios, along, strict=True)]
+            ratios = list(np.asarray(scales, np.float32).reshape(-1))
+            news = [math.floor(np.float32(x.shape[axis]) * ratio) for ratio, axis in zip(ratios, along, strict=True)]
         for axis, new, scale in zip(along, news, ratios, strict=True):
             length = x.shape[axis]
             if new == length and scale == 1:
                 continue
+            origins = _origins(new, length, scale, places)
             if mode == "nearest":
-                x = apply(
-                    gather_pad.gather, x, _rounded(_origins(new, length, scale, places), rounding, length), axis=axis
-                )
+                x = apply(gather_pad.gather, x, _rounded(origins, rounding, length), axis=axis)
             else:
-                weights = _between(_origins(new, length, scale, places), length)
+                weights = _between(origins, length, slope if mode == "cubic" else None)
                 x = apply(gather_pad.blend, x, weights.astype(tensor_of(x).dtype), axis=axis)
         return tensor_of(x) if x.dtype == given else x.astype(given)  # what lies between whole numbers is cut off
 
     return run
 
 
-def _origins(new: int, length: int, scale: float, places: str) -> Array:
-    """Return where along the old axis each place of the new one lies."""
-    at = np.arange(new, dtype=np.float64)
+def _origins(new: int, length: int, scale: np.float32, places: str) -> Array:
+    """Return where along the old axis each place of the new one lies, in float32 as the standard's scales are."""
+    at = np.arange(new, dtype=np.float32)
     if places == "align_corners":
-        return at * (length - 1) / (new - 1) if new > 1 else at * 0
+        return at * np.float32(length - 1) / np.float32(new - 1) if new > 1 else at * 0
     if places == "asymmetric":
         return at / scale
     if places == "pytorch_half_pixel" and new == 1:
         return at * 0
-    return (at + 0.5) / scale - 0.5
+    return (at + np.float32(0.5)) / scale - np.float32(0.5)
 
 
 def _rounded(at: Array, rounding: str, length: int) -> Array:
@@ -368,11 +373,19 @@ def _rounded(at: Array, rounding: str, length: int) -> Array:
     return np.clip(rounded, 0, length - 1).astype(np.int64)
 
 
-def _between(at: Array, length: int) -> Array:
-    """Return (length, new), whose columns weigh the two old elements around each place."""
+def _between(at: Array, length: int, slope: float | None) -> Array:
+    """Return (length, new), whose columns weigh the old elements around each place: two, or by a cubic four.
+
+    Source: R. G. Keys, "Cubic convolution interpolation for digital image processing", 1981, where ``slope`` is a.
+    """
     first, weights = np.floor(at).astype(np.int64), np.zeros((length, len(at)))
-    for old in (first, first + 1):
-        np.add.at(weights, (np.clip(old, 0, length - 1), np.arange(len(at))), 1 - np.abs(old - at))
+    for old in range(2) if slope is None else range(-1, 3):
+        apart = np.abs(first + old - at)
+        share = 1 - apart
+        if slope is not None:
+            near = ((slope + 2) * apart - (slope + 3)) * apart**2 + 1
+            share = np.where(apart <= 1, near, slope * (((apart - 5) * apart + 8) * apart - 4))
+        np.add.at(weights, (np.clip(first + old, 0, length - 1), np.arange(len(at))), share)
     return weights
 
 
@@ -388,12 +401,12 @@ TRANSLATIONS: dict[str, Translation] = {
     "GatherND": _picked(gather_pad.gather_tuples, "batch_dims"),
     "LogSoftmax": _softmax(ops.log_softmax),
     "Pad": Translation(_pad, (1, 2, 3)),
-    "ReduceL2": _reduction(lambda x, **how: apply(ops.sqrt, _sum_of_squares(x, **how))),
+    "ReduceL2": _reduction(partial(sum_of_squares, root=True)),
     "ReduceMax": _reduction(partial(apply, ops.max_)),
     "ReduceMean": _reduction(partial(apply, ops.mean)),
     "ReduceMin": _reduction(_least),
     "ReduceSum": _reduction(partial(apply, ops.sum_)),
-    "ReduceSumSquare": _reduction(_sum_of_squares),
+    "ReduceSumSquare": _reduction(sum_of_squares),
     "Reshape": Translation(_reshape, (1,)),
     "Resize": Translation(_resize, (1, 2, 3), ignores=("extrapolation_value",)),
     "Scatter": Translation(_scatter_along),

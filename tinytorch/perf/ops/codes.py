@@ -116,6 +116,8 @@ def _fake_quantize_backward(gradient: Array, saved: Saved, needs: tuple[bool, ..
 def _dynamic_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     low, high = x.min(initial=0), x.max(initial=0)
     check_finite(low, high, "x")
+    if low == high:  # nothing but zeros, to which the standard gives this scale
+        return np.array([1, 0], np.float32), ()
     scale, zero_point = range_parameters(low, high, Scheme(symmetric=False))
     return np.array([scale, zero_point + 128], np.float32), ()
 
