@@ -1,8 +1,12 @@
-"""What can be seen of a process that has no stack of its own yet."""
+"""What can be seen of the stacks of a process, however often they change, and of one that has none yet."""
 
 import ctypes
 import os
 import signal
+import subprocess
+import sys
+import time
+from itertools import pairwise
 
 import pytest
 
@@ -24,3 +28,61 @@ def test_a_process_that_still_shows_its_parents_memory_has_no_stack() -> None:
     finally:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
+
+
+#: Programs whose stacks change all the time, and what the callers of each of their functions can be.
+CHANGING = {
+    "generators": (
+        """
+def numbers():
+    for number in range(10_000):
+        yield number
+def read():
+    for _ in numbers():
+        pass
+while True:
+    read()
+""",
+        {"numbers": {"read"}, "read": {"<module>"}},
+    ),
+    "depth": (
+        """
+def deep(left=100):
+    if left:
+        return deep(left - 1)
+    for _ in range(20_000):
+        pass
+def flat():
+    for _ in range(5_000):
+        pass
+while True:
+    deep()
+    flat()
+""",
+        {"deep": {"deep", "<module>"}, "flat": {"<module>"}},
+    ),
+}
+
+
+@pytest.mark.looks_into_processes
+@pytest.mark.parametrize("name", CHANGING)
+def test_no_function_is_seen_below_one_that_does_not_call_it(name: str) -> None:
+    """Of a stack that changes while it is read, no part is joined with one that was there before or after."""
+    text, callers = CHANGING[name]
+    process = subprocess.Popen([sys.executable, "-c", f"print('on', flush=True){text}"], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    remote, stacks = RemoteStacks(process.pid), list[list[str]]()
+    try:
+        process.stdout.readline()
+        while len(stacks) < 400:
+            assert process.poll() is None
+            seen = remote.look(time.monotonic())
+            stacks += [[place.function for place in remote.places(one.stack)] for one in seen]
+            time.sleep(5e-3)  # as long as a profiler waits, in which caches forget what it reads
+    finally:
+        remote.close()
+        process.kill()
+        process.communicate()
+    callers = {"<module>": {""}, **callers}
+    wrong = [stack for stack in stacks if any(outer not in callers[inner] for outer, inner in pairwise(["", *stack]))]
+    assert len(wrong) <= len(stacks) // 100, wrong[:3]

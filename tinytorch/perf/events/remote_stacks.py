@@ -2,8 +2,9 @@
 
 The process is neither stopped nor changed: Linux shows its memory as the file ``/proc/PID/mem`` to whoever may debug
 it, which includes the process that started it. A look costs some microseconds for each thread and page of frames, and
-none of the program's time unless all cores are busy. What is read may change meanwhile: a call that is shorter than
-some microseconds can be taken for its neighbour.
+none of the program's time unless all cores are busy. What is read may change meanwhile, so that a look reads in one
+call of the system what it read the last time, within about a microsecond, and reads again if the frames do not end
+where those of this thread do: a call that is shorter than that can be taken for its neighbour.
 
 CPython keeps the frame of each call, with the instruction that it executes, in structures whose layout differs between
 versions. `layout` finds the offsets by looking for known values in this process, so that no version is written down.
@@ -19,14 +20,20 @@ import struct
 import sys
 import threading
 import types
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import islice
 from typing import Any, Final, NamedTuple
 
-#: Bytes that are read at once of frames, and how far a frame may reach beyond them.
-_PAGE, _FRAME = 4096, 128
+#: Bytes that are read at once of frames.
+_PAGE = 4096
+#: Pages of frames that are read at once, and how often a stack is read that changes meanwhile.
+_MOST_PAGES, _TRIES = 64, 6
+#: Readings in a row that must end in the same outermost frame before one is taken for that of the thread, and the part
+#: of its looks from which on one reading will do.
+_IN_A_ROW, _USUAL = 3, 1 / 8
 #: Bytes that are read at once of a text or a table, most of which are shorter.
 _PART = 320
 #: Words of a thread's state, and of the larger structures that lead to it, that are searched for known values.
@@ -280,6 +287,66 @@ class Seen(NamedTuple):
     stack: int
 
 
+class _ChangedError(Exception):
+    """What was read changed meanwhile."""
+
+
+class _Range(ctypes.Structure):
+    """A range of memory, as ``struct iovec`` of the system has it."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+_read_ranges = ctypes.CDLL(None).process_vm_readv
+_read_ranges.restype = ctypes.c_ssize_t
+
+
+class _Window:
+    """What is read of a thread in one call: its state, what holds its innermost frame, and pages of frames.
+
+    Attributes:
+        data: what the last `read` got.
+        holder: address of what holds the innermost frame, which ``data`` has at ``held``; 0 if it is not read.
+        pages: where ``data`` has a page of frames, by the page's address.
+    """
+
+    def __init__(self, process: int, thread: int, holder: int = 0, pages: Iterable[int] = ()) -> None:
+        self.holder, self._process = holder, process
+        ranges = [(thread, 8 * _THREAD_WORDS), *([(holder, 8)] if holder else [])]
+        self.held = 8 * _THREAD_WORDS
+        size = sum(length for _, length in ranges)
+        self.pages: dict[int, int] = {}
+        for page in sorted(pages)[:_MOST_PAGES]:
+            self.pages[page] = size
+            size += _PAGE
+            ranges.append((page, _PAGE))
+        self.data = ctypes.create_string_buffer(size)
+        self._local = _Range(ctypes.addressof(self.data), size)
+        self._remote = (_Range * len(ranges))(*(_Range(*each) for each in ranges))
+        self._size = size
+
+    def read(self) -> bool:
+        """Read it all; return whether it was there."""
+        local, remote = ctypes.byref(self._local), self._remote
+        return bool(_read_ranges(self._process, local, 1, remote, len(remote), 0) == self._size)
+
+
+class _Bottoms:
+    """Outermost frames in which the stacks of a thread ended."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        self._last = self._row = 0
+
+    def is_one(self, frame: int) -> bool:
+        """Return whether a reading that ends in this frame is whole: most did, or the last ones all do."""
+        self._row = self._row + 1 if frame == self._last else 1
+        self._last = frame
+        whole = self._counts[frame] > _USUAL * self._counts.total() or self._row >= _IN_A_ROW
+        self._counts[frame] += whole
+        return whole
+
+
 class RemoteStacks:
     """Reads the stacks of a process, which may not have begun with Python yet.
 
@@ -299,6 +366,8 @@ class RemoteStacks:
         # Address of a code object: its number, until when it is taken to be there, and where its instructions lie.
         self._at: dict[int, tuple[int, float, int, int]] = {}
         self._names: dict[int, str] = {}
+        self._windows: dict[int, _Window] = {}  # by the address of the thread's state, as are the outermost frames
+        self._bottoms: defaultdict[int, _Bottoms] = defaultdict(_Bottoms)
         words = self._layout.code, self._layout.previous, self._layout.instruction
         self._words = struct.Struct(f"{max(words) // 8 + 1}Q")
         self._memory = -1
@@ -308,8 +377,8 @@ class RemoteStacks:
     def _open(self) -> None:
         self.close()
         self._base = self._interpreter = self._tries = 0
-        self._at.clear()
-        self._names.clear()
+        for known in (self._at, self._names, self._windows, self._bottoms):
+            known.clear()
         try:
             self._memory = os.open(f"/proc/{self.process}/mem", os.O_RDONLY)
         except PermissionError:
@@ -357,12 +426,10 @@ class RemoteStacks:
             for _ in range(_MOST_THREADS):
                 if not 0 < thread < _TOP:
                     break
-                state = os.pread(self._memory, 8 * _THREAD_WORDS, thread)
-                (native,) = struct.unpack_from("Q", state, where.native)
-                (owner,) = struct.unpack_from("Q", state, where.owner)
-                if owner != self._interpreter:
+                state, stack = self._read(thread, now)
+                if struct.unpack_from("Q", state, where.owner)[0] != self._interpreter:
                     break  # it ended meanwhile
-                stack = self._stack(state, now)
+                (native,) = struct.unpack_from("Q", state, where.native)
                 if native and stack is not None:
                     found.append(Seen(native, self._names.get(native, ""), stack))
                 (thread,) = struct.unpack_from("Q", state, where.next)
@@ -380,56 +447,100 @@ class RemoteStacks:
     def _is_thread(self, seen: Seen) -> bool:
         return seen.thread == self.process or os.path.exists(f"/proc/{self.process}/task/{seen.thread}")
 
-    def _stack(self, state: bytes, now: float) -> int | None:
-        """Return the number of the stack of a thread; None if it changed while it was read."""
-        where, memory = self._layout, self._memory
-        try:
-            (frame,) = struct.unpack_from("Q", state, where.frame)
-            if where.within is not None:
-                frame = self._word(frame + where.within)
-            pages: dict[int, bytes] = {}
-            raw: list[tuple[int, int, int]] = []
-            while 0 < frame < _TOP and len(raw) < DEEPEST:
-                begin = frame & ~(_PAGE - 1)
-                page = pages.get(begin)
-                if page is None:
-                    page = pages[begin] = os.pread(memory, _PAGE + _FRAME, begin)
-                words = self._words.unpack_from(page, frame - begin)
-                raw.append((words[where.code // 8] & ~_TAGS, words[where.instruction // 8], frame))
-                frame = words[where.previous // 8]
-            stack, outermost = [0], 0
-            for address, instruction, frame in raw:
-                kept = self._at.get(address)
-                if kept is not None and kept[1] > now and kept[2] <= instruction < kept[3]:
-                    number: int | None = kept[0]
-                else:
-                    number = self._code(address, instruction, now)
-                if number is None:
-                    return None
-                if number:
-                    if not outermost:
-                        stack[0] = self._calls(instruction)
-                    stack += (number, instruction - address - where.body)
-                    outermost = frame
-        except (OSError, struct.error, OverflowError, IndexError):  # the process may be over
-            return None
+    def _read(self, thread: int, now: float) -> tuple[bytes, int | None]:
+        """Return the state of a thread and the number of its stack, None if that changed whenever it was read."""
+        state = b""
+        for _ in range(_TRIES):
+            window = self._windows.get(thread)
+            if window is None or not window.read():
+                window = self._windows[thread] = _Window(self.process, thread)
+                if not window.read():
+                    raise OSError(f"thread at {thread:x} is over")
+            state = window.data.raw[: 8 * _THREAD_WORDS]
+            try:
+                frames = self._frames(thread, window)
+                if len(frames) == DEEPEST or self._bottoms[thread].is_one(frames[-1][2] if frames else 0):
+                    return state, self._stack(state, frames, now)
+            except (OSError, struct.error, OverflowError, IndexError, _ChangedError):
+                continue
+        return state, None
+
+    def _frames(self, thread: int, window: _Window) -> list[tuple[int, int, int]]:
+        """Return code, instruction and address of each frame, from the innermost outwards.
+
+        Sees to it that the next reading has what this one had not.
+
+        Raises:
+            _ChangedError: if what was read leads nowhere.
+        """
+        where, data, known = self._layout, window.data, window.pages
+        (frame,) = struct.unpack_from("Q", data, where.frame)
+        holder, size = 0, self._words.size
+        if where.within is not None:
+            holder = frame + where.within
+            (frame,) = struct.unpack_from("Q", data, window.held) if holder == window.holder else (self._word(holder),)
+        pages: dict[int, None] = {}
+        frames: list[tuple[int, int, int]] = []
+        missing = holder != window.holder
+        while 0 < frame < _TOP and len(frames) < DEEPEST:
+            page = frame & ~(_PAGE - 1)
+            pages[page] = None
+            at = known.get(page)
+            within = frame - page
+            if within > _PAGE - size:
+                pages[page + _PAGE] = None
+                at = at if at is not None and known.get(page + _PAGE) == at + _PAGE else None
+            if at is None:
+                missing = True
+                words = self._words.unpack(os.pread(self._memory, size, frame))
+            else:
+                words = self._words.unpack_from(data, at + within)
+            frames.append((words[where.code // 8] & ~_TAGS, words[where.instruction // 8], frame))
+            frame = words[where.previous // 8]
+        if missing or len(known) > 2 * len(pages) + 2:
+            # What another reading needed is kept for a while: a stack that changes comes back to it.
+            kept = known if missing and len(known) + len(pages) <= _MOST_PAGES else ()
+            self._windows[thread] = _Window(self.process, thread, holder, {*pages, *kept})
+        if frame and len(frames) < DEEPEST:
+            raise _ChangedError
+        return frames
+
+    def _stack(self, state: bytes, frames: Sequence[tuple[int, int, int]], now: float) -> int:
+        """Return the number of the stack of these frames."""
+        where = self._layout
+        stack, outermost = [0], 0
+        for address, instruction, frame in frames:
+            kept = self._at.get(address)
+            if kept is not None and kept[1] > now and kept[2] <= instruction < kept[3]:
+                number = kept[0]
+            else:
+                number = self._code(address, instruction, now)
+            if number:
+                if not outermost:
+                    stack[0] = self._calls(instruction)
+                stack += (number, instruction - address - where.body)
+                outermost = frame
         (native,) = struct.unpack_from("Q", state, where.native)
         if native not in self._names and len(stack) > 1:
             self._names[native] = self._thread_name(native, stack[-2], outermost)
         key = tuple(stack)
-        number = self._known.get(key)
-        if number is None:
-            number = self._known[key] = len(self.stacks)
+        place = self._known.get(key)
+        if place is None:
+            place = self._known[key] = len(self.stacks)
             self.stacks.append(key)
-        return number
+        return place
 
     def _calls(self, instruction: int) -> int:
         """Return 1 if the instruction at an address calls compiled code or an operator of a type, else 0."""
         name = _NAMES[os.pread(self._memory, 1, instruction)[0]]
         return int("CALL" in name or name in _OPERATORS)
 
-    def _code(self, address: int, instruction: int, now: float) -> int | None:
-        """Return the number of the code at an address, 0 for frames without any; None if it cannot be that."""
+    def _code(self, address: int, instruction: int, now: float) -> int:
+        """Return the number of the code at an address, 0 for frames without any.
+
+        Raises:
+            _ChangedError: if it is none that has this instruction.
+        """
         where = self._layout
         head = os.pread(self._memory, where.body, address) if 0 < address < _TOP else b""
         if len(head) < where.body or struct.unpack_from("Q", head, 8)[0] != self._base + where.code_type:
@@ -444,7 +555,7 @@ class RemoteStacks:
             (first,) = struct.unpack_from("i", head, where.line)
             texts = self._text(file), self._text(name)
             if None in texts or not 0 < length < _LONGEST:
-                return None
+                raise _ChangedError
             if texts[1] == _TRAMPOLINE:
                 self._at[address] = 0, now + _FRESH, 0, _TOP
                 return 0
@@ -453,7 +564,9 @@ class RemoteStacks:
         code, begin = self._codes[number], address + where.body
         # Code of a module is freed when it has run, and other code comes to lie there.
         self._at[address] = number, now + _FRESH * ("<module>" not in code.function), begin, begin + code.length
-        return number if begin - 2 <= instruction < begin + code.length else None
+        if not begin - 2 <= instruction < begin + code.length:
+            raise _ChangedError
+        return number
 
     def _bytes(self, address: int) -> bytes:
         data = os.pread(self._memory, _PART, address)
