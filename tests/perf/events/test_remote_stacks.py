@@ -86,3 +86,25 @@ def test_no_function_is_seen_below_one_that_does_not_call_it(name: str) -> None:
     callers = {"<module>": {""}, **callers}
     wrong = [stack for stack in stacks if any(outer not in callers[inner] for outer, inner in pairwise(["", *stack]))]
     assert len(wrong) <= len(stacks) // 100, wrong[:3]
+
+
+@pytest.mark.looks_into_processes
+def test_a_process_that_becomes_a_program_of_python_is_seen() -> None:
+    """It was first looked at when it ran another program, as a child is that was just made."""
+    program = "read line; exec \"$0\" -c 'print(1, flush=True)\nwhile True: pass'"
+    process = subprocess.Popen(["sh", "-c", program, sys.executable], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    remote = RemoteStacks(process.pid)
+    try:
+        assert remote.look(0.0) == []
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        # A process that has not begun with Python is asked for it more and more rarely.
+        (seen,) = next(found for found in (remote.look(0.0) for _ in range(200)) if found)
+        assert [place.function for place in remote.places(seen.stack)] == ["<module>"]
+    finally:
+        remote.close()
+        process.kill()
+        process.communicate()

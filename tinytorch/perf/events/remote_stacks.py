@@ -408,8 +408,11 @@ class RemoteStacks:
             with suppress(OSError):
                 _, self._base = _library(-1, self.process, self._layout.library)
         if self._base and not self._interpreter:
-            with suppress(OSError, struct.error):
+            try:
                 self._interpreter = self._word(self._base + self._layout.runtime + self._layout.interpreter)
+            except (OSError, struct.error):  # the memory that was opened is that of the program before
+                with suppress(UnreadableError):
+                    self._open()
         return bool(self._interpreter)
 
     def look(self, now: float) -> list[Seen]:
@@ -418,6 +421,9 @@ class RemoteStacks:
         Args:
             now: seconds on any clock.
         """
+        if self._memory < 0:  # it is over, or began another program when it was last opened
+            with suppress(UnreadableError):
+                self._open()
         if self._memory < 0 or not self._begun():
             return []
         where, found = self._layout, []

@@ -316,10 +316,11 @@ class Watch:
             for child in _children(waiting.pop()):
                 alive.add(child)
                 waiting.append(child)
-        for child in alive - self._watched.keys() - self._unseen.keys():
+        for child in alive - self._watched.keys():
             try:
                 self._watched[child] = _Watched(child, now)
-            except (UnreadableError, OSError):
+                self._unseen.pop(child, None)
+            except (UnreadableError, OSError):  # for a moment also while it begins another program
                 self._unseen[child] = _command(child)
         for process in self._watched.keys() - alive:
             self._watched[process].close(now)
