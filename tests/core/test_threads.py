@@ -28,7 +28,7 @@ OTHER = Implementation("other", ops.add.reference.forward, ops.add.reference.bac
 Body = Callable[[], AbstractContextManager[Any]]
 #: What is switched, and how it looks from where one stands.
 SWITCHES: dict[str, tuple[Body, Callable[[], Any]]] = {
-    "no_grad": (dispatch.no_grad, dispatch.gradients_enabled),
+    "no_grad": (dispatch.no_grad, lambda: (Tensor([1.0], requires_grad=True) * 1).requires_grad),
     "observers": (lambda: dispatch.observed_by(Recorder()), dispatch.is_observed),
     "implementations": (lambda: dispatch.implementations({ops.add: OTHER}), lambda: ops.add.selected),
     "step rules": (lambda: optimizers.step_rules(optimizers.StepRules(print, print)), optimizers._selected.get),

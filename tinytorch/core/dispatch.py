@@ -76,11 +76,8 @@ class _State(threading.local):
 
 
 _state = _State()
-_lock = threading.Lock()
-#: How many bodies switch or observe something, in any context: while there is none an op need not look at its own.
-_bodies = 0
 #: The observers of all contexts.
-_everywhere: tuple[Observer, ...] = ()
+_everywhere: list[Observer] = []
 
 
 def apply(op: Op, *inputs: Any, **params: Any) -> Tensor:
@@ -88,16 +85,12 @@ def apply(op: Op, *inputs: Any, **params: Any) -> Tensor:
 
     With gradients on, and an input that requires one, the call is recorded for `Tensor.backward`.
     """
-    implementation, gradients = op.default, True
-    if _bodies:
-        here = switches.get()
-        if _everywhere and _observers_of(here):
-            return _apply_observed(op, inputs, params, here)
-        gradients = here.gradients
-        if here.chosen is not None:
-            implementation = here.chosen.get(op, implementation)
+    here = switches.get()
+    if _everywhere and _observers_of(here):
+        return _apply_observed(op, inputs, params, here)
+    implementation = op.default if here.chosen is None else here.chosen.get(op, op.default)
     arrays, needs = _unwrapped(inputs)
-    keep = gradients and True in needs
+    keep = here.gradients and True in needs
     output, saved = implementation.forward(keep, *arrays, **params)
     if not keep:
         return Tensor._made(output, None)
@@ -158,7 +151,7 @@ def _observers_of(here: Switches) -> tuple[Observer, ...]:
     """Return the observers of an op that runs here, and tell those of other contexts that it does."""
     observers: tuple[Observer, ...] = here.observers if here.thread == threading.get_ident() else ()
     if len(observers) != len(_everywhere):
-        for other in _everywhere:
+        for other in tuple(_everywhere):
             if not any(other is mine for mine in (*observers, *here.hidden)):
                 other.elsewhere()
     return observers
@@ -188,26 +181,17 @@ def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any], her
     return Tensor._made(output, node)
 
 
-def gradients_enabled() -> bool:
-    """Return whether ops are recorded for backward now."""
-    return switches.get().gradients
-
-
 @contextmanager
 def _switched(switch: Switch) -> Iterator[None]:
     """Run the body with ``switch`` as the last one of this context; bodies may end in any order."""
-    global _bodies, _everywhere
-    with _lock:
-        _bodies += 1
-        _everywhere = (*_everywhere, *switch.observers)
+    _everywhere.extend(switch.observers)
     switches.set(switches.get().plus(switch))
     try:
         yield
     finally:
         switches.set(switches.get().minus(switch))
-        with _lock:
-            _bodies -= 1
-            _everywhere = tuple([o for o in _everywhere if not any(o is mine for mine in switch.observers)])
+        for observer in switch.observers:
+            _everywhere.remove(observer)
 
 
 _NO_GRAD = Switch(gradients=False)
@@ -227,20 +211,14 @@ class no_grad(ContextDecorator):  # noqa: N801 - called as the function that it 
         return no_grad()
 
     def __enter__(self) -> None:
-        global _bodies
-        with _lock:
-            _bodies += 1
         self._before = here = switches.get()
         if here.ungraded is None:
             here.ungraded = here.plus(_NO_GRAD)
         switches.set(here.ungraded)
 
     def __exit__(self, *raised: object) -> None:
-        global _bodies
         now, before = switches.get(), self._before
         switches.set(before if now is before.ungraded else now.minus(_NO_GRAD))
-        with _lock:
-            _bodies -= 1
 
 
 @contextmanager

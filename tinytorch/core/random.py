@@ -14,8 +14,7 @@ _shared = np.random.default_rng(0)
 
 def manual_seed(seed: int) -> None:
     """Restart the generator that is used where no seed is given."""
-    global _shared
-    _shared = np.random.default_rng(seed)
+    _shared.bit_generator.state = np.random.default_rng(seed).bit_generator.state
 
 
 def uniform(generator: np.random.Generator, bound: float, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
