@@ -33,12 +33,9 @@ from scripts.building.full_disk import full_disk
 from scripts.building.settings import build_settings, write_startup
 from scripts.building.sources import source_faults
 from scripts.building.story import Story, counted, display_of, duration, sentence_of
+from tinytorch.settings import variables
 
 ROOT = Path(__file__).resolve().parent.parent
-EVENTS = "TINYTORCH_BUILD_EVENTS"
-SELECTED = "TINYTORCH_BUILD_PAGES"
-OUTCOME = "TINYTORCH_BUILD_OUTCOME"
-PREPARATION = "TINYTORCH_BUILD_PREPARATION"
 LOG = "build.log"
 #: What the mark says after a failed build that left nothing wrong.
 _KEPT = "kept"
@@ -94,7 +91,7 @@ def run_and_show(
 ) -> int:
     """Run a command that builds, show the events that it tells, and return its exit code."""
     reading, writing = os.pipe()
-    settings = {**settings, EVENTS: str(writing)}
+    settings = {**settings, **variables(build_events=str(writing))}
     with (output / LOG).open("wb") as log, os.fdopen(reading, encoding="utf-8") as events:
         said: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
         try:
@@ -170,12 +167,13 @@ def build(root: Path, console: Console, command: Command, check: Check, wanted: 
         raise ValueError(f"PAGES must name pages such as {near[0]}, but there is no book/{missing[0]}.md")
     output = wanted.output(root)
     settings = build_settings(output, wanted.cpu)
+    settings |= variables(
+        build_pages=" ".join(wanted.pages),
+        build_outcome=wanted.outcome or "",
+        build_preparation=json.dumps(preparation_command(output)),
+    )
     if wanted.rough:
-        from tinytorch.perf.measuring.planning import ROUGH  # loads NumPy, which a build needs not
-
-        settings[ROUGH] = "1"
-    settings |= {SELECTED: " ".join(wanted.pages), OUTCOME: wanted.outcome or ""}
-    settings[PREPARATION] = json.dumps(preparation_command(output))
+        settings |= variables(rough="1")
 
     def say(text: str) -> None:
         console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from scripts.blas_settings import ignored_warnings
+from tests.chosen_settings import choose_settings
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.machine import Ceilings, store
 from tinytorch.perf.measuring import blas_threads
-from tinytorch.perf.measuring.between_run_variance import LOOKS
 from tinytorch.perf.profiling.program import why_unreadable
 from tinytorch.report.provenance import package_provenance
 from tinytorch.report.records import Json
@@ -141,7 +141,7 @@ def _take_machine_as_quiet() -> None:
     patch.setattr("tinytorch.perf.machine.store.BackgroundLoad", QuietLoad)
     patch.setattr("tinytorch.perf.machine.measured_ceilings.measured_ceilings", _refuse)
     patch.setattr("tinytorch.report.provenance.package_provenance", _provenance)
-    patch.setenv(LOOKS, "0")
+    choose_settings(patch, repeats="0")
     patch.setattr("tinytorch.perf.measuring.between_run_variance.KEPT", Path(os.devnull) / "no-repeats")
 
 

@@ -18,6 +18,8 @@ from chromium import launched
 from notebook_lab import ROOT, Lab, make, running
 from playwright.sync_api import Page, TimeoutError
 
+from tinytorch.settings import variable
+
 FOLDER = ROOT / "_build" / "binder"
 THEMES = ("JupyterLab Light", "JupyterLab Dark")
 #: Milliseconds for a page to open on a busy machine.
@@ -183,7 +185,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"No page with cells is named {', '.join(unknown)}: there are {', '.join(known)}.", file=sys.stderr)
         return 1
-    os.environ.pop("TINYTORCH_BUILDING_BOOK", None)
+    os.environ.pop(variable("building_book"), None)
     try:
         return 1 if check(names, FOLDER) else 0
     except (FileNotFoundError, RuntimeError) as error:

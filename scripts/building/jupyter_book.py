@@ -7,10 +7,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tinytorch import settings
+
 # A parser of international addresses, which jsonschema loads where it is installed, in a second of each build, for a
 # format that nothing here has.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
-EVENTS = "TINYTORCH_BUILD_EVENTS"
 
 
 def cause_of(error: BaseException) -> BaseException:
@@ -71,10 +72,10 @@ def _below(file: object, root: Path) -> str:
 
 def tell(error: BaseException) -> None:
     """Tell the process that started the build, if there is one."""
-    if EVENTS in os.environ:
+    if events := settings.SETTINGS.build_events:
         root = Path(sys.argv[2]).parent
         event = {"event": "failed", "error": sentence(error, root)}
-        os.write(int(os.environ[EVENTS]), (json.dumps(event) + "\n").encode())
+        os.write(int(events), (json.dumps(event) + "\n").encode())
 
 
 def main() -> None:

@@ -11,7 +11,8 @@ import sys
 from llvmlite.binding import get_host_cpu_features
 from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__  # type: ignore[import-not-found]
 
-from tinytorch.perf.host.identity import HELD_TO, LATER_THAN_AVX2
+from tinytorch.perf.host.identity import LATER_THAN_AVX2
+from tinytorch.settings import variables
 
 CPUS = ("avx2",)
 
@@ -29,7 +30,7 @@ def older_cpu_settings(cpu: str) -> dict[str, str]:
         raise ValueError("CPU=avx2 needs an x86-64 processor with AVX2, which this one is not")
     kept = {name: has and not name.startswith(LATER_THAN_AVX2) for name, has in features.items()}
     return {
-        HELD_TO: cpu,
+        **variables(cpu=cpu),
         # The name alone is not enough: Numba takes this machine's features along.
         "NUMBA_CPU_NAME": "haswell",
         "NUMBA_CPU_FEATURES": ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(kept.items())),

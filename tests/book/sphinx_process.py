@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.patience import PATIENCE
+from tinytorch import settings
 
 EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"
 OPTIONS = ("-b", "html", "-W", "--keep-going", "-n")
@@ -83,6 +84,7 @@ def run(arguments: list[str], folder: str, said: str, environment: dict[str, str
     signal.alarm(PATIENCE)  # ends a build that hangs
     os.environ.clear()
     os.environ.update(environment)
+    settings.SETTINGS = settings.read_settings(environment)
     os.chdir(folder)
     for descriptor, path, flags in ((0, os.devnull, os.O_RDONLY), (1, said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)):
         os.dup2(os.open(path, flags), descriptor)

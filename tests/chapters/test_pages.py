@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tinytorch.cli.page_runs import measuring_pages, run_page
-from tinytorch.perf.measuring.planning import ROUGH
 from tinytorch.prose import Number, parts
+from tinytorch.settings import variables
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = measuring_pages(ROOT)
@@ -22,7 +22,7 @@ def prepared() -> None:
     folder = ROOT / "_build" / "tests"
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "scripts/building/preparation.py", str(folder), "the machine of the tests", *PAGES]
-    settings = {**os.environ, ROUGH: "1", "PYTHONPATH": str(ROOT)}
+    settings = {**os.environ, **variables(rough="1"), "PYTHONPATH": str(ROOT)}
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         done = subprocess.run(command, cwd=ROOT, env=settings, capture_output=True, text=True, check=False)

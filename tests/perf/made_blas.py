@@ -81,7 +81,7 @@ def load(
     monkeypatch.setattr(np, "show_config", lambda mode: {"Build Dependencies": {"blas": noted}})
     monkeypatch.setattr(blas, "_framework", lambda: framework)
     monkeypatch.setattr(blas, "_AT_START", at_start)
-    monkeypatch.setattr(blas, "_asked", None)
+    monkeypatch.setattr(blas.ThreadSwitch, "asked", None)
     monkeypatch.setattr(blas, "usable_cores", lambda: list(range(cores)))
     monkeypatch.setattr(threads, "usable_cores", lambda: list(range(cores)))
     monkeypatch.setattr(threads, "_switch", blas.ThreadSwitch)

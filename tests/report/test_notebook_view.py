@@ -8,6 +8,7 @@ import pytest
 from bs4 import BeautifulSoup
 from PIL import Image
 
+from tests.chosen_settings import choose_settings
 from tests.report.made_numbers import bounded
 from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, derived
 from tinytorch.report import Page
@@ -15,14 +16,13 @@ from tinytorch.report.figures import draw_bars, subplots
 from tinytorch.report.layouts import WIDE
 from tinytorch.report.notebook_view import view
 from tinytorch.report.page import Shown
-from tinytorch.report.records import BUILDING
 
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s", name="a <run>")
 
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Page:
-    monkeypatch.delenv(BUILDING, raising=False)
+    choose_settings(monkeypatch, building_book="")
     made = Page("sample")
     made.number("latency", RUN)
     return made
@@ -111,7 +111,7 @@ def test_tables_and_figures_bring_their_style_and_name_no_colour(page: Page) -> 
 
 
 def test_a_build_keeps_a_bitmap_of_a_figure_for_the_notebook(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(BUILDING, "1")
+    choose_settings(monkeypatch, building_book="1")
     drawn = one_bar(page)
     assert drawn.png is not None
     image = Image.open(io.BytesIO(drawn.png)).convert("RGB")

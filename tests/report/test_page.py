@@ -7,6 +7,7 @@ from dataclasses import astuple
 
 import pytest
 
+from tests.chosen_settings import choose_settings
 from tests.report.made_numbers import bounded
 from tinytorch.perf.engines.snippets import Printed
 from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
@@ -14,7 +15,7 @@ from tinytorch.perf.measuring.comparison import Comparison, compare_paired, judg
 from tinytorch.prose import Ends
 from tinytorch.report import Page
 from tinytorch.report.page import PROVENANCE_KEY
-from tinytorch.report.records import BUILDING, RECORD_MIME, measurement_from_record
+from tinytorch.report.records import RECORD_MIME, measurement_from_record
 
 RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
 
@@ -46,7 +47,7 @@ def test_nothing_is_recorded_when_something_is_wrong(page: Page) -> None:
 def test_the_bundle_has_the_record_and_words_and_nothing_is_printed(
     page: Page, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv(BUILDING, raising=False)
+    choose_settings(monkeypatch, building_book="")
     bundle = page.number("latency", RUN)._repr_mimebundle_()
     assert capsys.readouterr().out == ""
     assert bundle[RECORD_MIME]["key"] == "latency"
@@ -54,7 +55,7 @@ def test_the_bundle_has_the_record_and_words_and_nothing_is_printed(
 
 
 def test_a_build_takes_all_but_drawings_and_notes_from_records(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(BUILDING, "1")
+    choose_settings(monkeypatch, building_book="1")
     assert set(page.number("latency", RUN)._repr_mimebundle_()) == {RECORD_MIME}
     table = page.table("ops", [{"op": "linear"}], [("op", "Op")], caption="c")
     assert set(table._repr_mimebundle_()) == {RECORD_MIME}
@@ -130,9 +131,9 @@ def test_what_was_imported_is_not_searched_for_garbage_by_each_measurement_of_a_
 ) -> None:
     gc.unfreeze()
     if building:
-        monkeypatch.setenv(BUILDING, "1")
+        choose_settings(monkeypatch, building_book="1")
     else:
-        monkeypatch.delenv(BUILDING, raising=False)
+        choose_settings(monkeypatch, building_book="")
     try:
         Page("frozen")
         assert (gc.get_freeze_count() > 10_000) is building

@@ -9,7 +9,6 @@ import psutil
 import pytest
 
 from tinytorch.perf.machine import identity
-from tinytorch.perf.measuring.planning import ROUGH
 from tinytorch.report.provenance import (
     bytes_text,
     cautions,
@@ -21,6 +20,7 @@ from tinytorch.report.provenance import (
     provenance,
     shared_host,
 )
+from tinytorch.settings import variables
 
 
 def machine(cpu: str | None, *blas: tuple[str, str | None]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def test_cautions_are_of_kernels_and_host() -> None:
     assert "Haswell" in kernels
     assert "Binder" in host
     assert cautions(machine("AVX2", ("Haswell", "AVX2"))) == []
-    (tiny,) = cautions(machine("AVX2", ("Haswell", "AVX2")) | {"environment": {ROUGH: "1"}})
+    (tiny,) = cautions(machine("AVX2", ("Haswell", "AVX2")) | {"environment": variables(rough="1")})
     assert "tiny budget" in tiny
 
 

@@ -376,12 +376,13 @@ RUN_ALL = """
 import json, os, sys
 from importlib import import_module
 from scripts.building import jupyter_book as own
+from tinytorch import settings
 for name in ("jupyter_book.cli.main", "myst_nb.sphinx_ext", "sphinx_book_theme", "sphinx_thebe", "sphinx_comments"):
     import_module(name)
 for arguments in json.loads(sys.argv[1]):
     reading, writing = os.pipe()
     if os.fork() == 0:
-        os.environ[own.EVENTS] = str(writing)
+        settings.SETTINGS = settings.Settings(build_events=str(writing))
         sys.argv[1:] = arguments
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         own.main()

@@ -11,12 +11,12 @@ from statistics import median
 from typing import Any
 
 from tinytorch.perf.host.identity import steering_variables
-from tinytorch.perf.measuring.planning import ROUGH
 from tinytorch.prose import with_cells
 from tinytorch.report.measurements import read_measurements
 from tinytorch.report.provenance import package_folder, package_hash
 from tinytorch.report.records import RECORD_MIME, Json, Record, page_file
 from tinytorch.report.verdicts import claim_parts
+from tinytorch.settings import variables
 
 #: Seconds that a cell may take, as in the book.
 _CELL_SECONDS = 600
@@ -104,7 +104,7 @@ def run_page(root: Path, name: str, on_cell: Callable[[int, int], None], *, roug
     with (
         tempfile.TemporaryDirectory() as user,
         Path(user, "stderr").open("w+", encoding="utf-8") as said,
-        client.setup_kernel(env=_environment(user) | ({ROUGH: "1"} if rough else {}), stderr=said),
+        client.setup_kernel(env=_environment(user) | (variables(rough="1") if rough else {}), stderr=said),
     ):
         for done, index in enumerate(cells):
             on_cell(done, len(cells))

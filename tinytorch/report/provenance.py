@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from tinytorch.perf.host.identity import Identity, identity, is_narrower, reported_capacities
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring.judge import WHOLE_CORE, had_less_than_a_core
-from tinytorch.perf.measuring.planning import ROUGH
 from tinytorch.report.numbers import format_number
 from tinytorch.report.records import Json, conditions_of_record
+from tinytorch.settings import variable
 from tinytorch.sources import package_files
 
 PACKAGE = "tinytorch"
@@ -192,7 +192,7 @@ def cautions(provenance: Json) -> list[str]:
 
 
 def _rough(provenance: Json) -> str | None:
-    if provenance["environment"].get(ROUGH) != "1":
+    if provenance["environment"].get(variable("rough")) != "1":
         return None
     return "Each measurement of this page had a tiny budget: its numbers show that the code runs, and nothing else."
 

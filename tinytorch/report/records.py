@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
+from tinytorch import settings
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted
 from tinytorch.perf.measuring.codec import from_json, measured, to_json
 from tinytorch.perf.measuring.conditions import Conditions
@@ -31,15 +31,13 @@ ABSENT = "absent"
 RECORD_MIME = "application/vnd.tinytorch.record+json"
 #: The MIME type of what a page's text names and its cells do not give: ``name`` and ``said``.
 FAULT_MIME = "application/vnd.tinytorch.fault+json"
-#: Set while the book is built: numbers and words then show nothing below their cell, prose takes them by key.
-BUILDING = "TINYTORCH_BUILDING_BOOK"
 
 Json = dict[str, Any]
 
 
 def is_building() -> bool:
     """Return whether the cells run for the book's build, not for a reader."""
-    return BUILDING in os.environ
+    return bool(settings.SETTINGS.building_book)
 
 
 @dataclass(frozen=True, slots=True)

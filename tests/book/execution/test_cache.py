@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from measured_book.execution.cache import CACHE_FOLDER, KEPT, PREPARATION, order_pages, prepare_pages
-from measured_book.execution.events import EVENTS
+from measured_book.execution.cache import CACHE_FOLDER, KEPT, order_pages, prepare_pages
 from measured_book.execution.key import Surroundings
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -19,6 +18,7 @@ from sphinx_external_toc.parsing import parse_toc_yaml
 
 from tests.book.small_book import HEADER, Book
 from tests.book.sphinx_process import SphinxProcess
+from tests.chosen_settings import choose_settings
 
 
 def test_pages_run_in_the_order_of_the_contents(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ PREPARES = "import json, sys; print(json.dumps({'event': 'given', 'words': sys.a
 
 def told_by_preparation(monkeypatch: pytest.MonkeyPatch, pages: list[str], around: Surroundings, code: int = 0) -> Any:
     reading, writing = os.pipe()
-    monkeypatch.setenv(EVENTS, str(writing))
-    monkeypatch.setenv(PREPARATION, json.dumps([sys.executable, "-I", "-S", "-c", PREPARES % code]))
+    command = json.dumps([sys.executable, "-I", "-S", "-c", PREPARES % code])
+    choose_settings(monkeypatch, build_events=str(writing), build_preparation=command)
     try:
         prepare_pages(pages, around)
     finally:
@@ -171,5 +171,5 @@ def test_a_preparation_that_fails_ends_the_build(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_build_by_hand_prepares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PREPARATION, raising=False)
+    choose_settings(monkeypatch, build_preparation="")
     prepare_pages(["roofline"], HERE)

@@ -4,8 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from measured_book.execution.events import EVENTS, failing_cell, tell
+from measured_book.execution.events import failing_cell, tell
 from nbclient.exceptions import CellExecutionError, CellTimeoutError
+
+from tests.chosen_settings import choose_settings
 
 BYTE_ORDER_MARK = "\ufeff"
 PAGE = "# Title\n\n```{code-cell}\nx = 1\n```\n\n```{code-cell}\ny = 0\nx / y\n```\n\nAs in\n\n    x = 1\n"
@@ -82,8 +84,7 @@ def test_a_failing_module_is_named_with_the_line_of_the_chapter_and_the_line_tha
 def test_a_listener_that_is_gone_does_not_stop_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    monkeypatch.setenv(EVENTS, str(writing))
+    choose_settings(monkeypatch, build_events=str(writing))
     tell("page", page="index")
-    assert EVENTS not in os.environ
     tell("page", page="index")
     os.close(writing)

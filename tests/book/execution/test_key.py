@@ -6,7 +6,7 @@ import pytest
 from measured_book.execution.key import PageHistory, differences, page_parts, surroundings
 from sphinx.errors import ExtensionError
 
-from tinytorch.perf.engines.presence import PEERS
+from tests.chosen_settings import choose_settings
 from tinytorch.perf.host import identity
 from tinytorch.perf.host.pinned_threads import may_pin, pinned_to, usable_cores
 
@@ -67,6 +67,7 @@ def test_each_kind_of_arm_cpu_has_a_key_of_its_own(source: Path, monkeypatch: py
     for part in ("0xd0c", "0xd40", "0xfff", "0xffe"):
         text = f"processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: {part}\n"
         monkeypatch.setattr(identity, "_cpuinfo", lambda text=text: text)
+        monkeypatch.setattr(identity, "_output_of", lambda *_: "")
         keys.add(key(source))
     assert len(keys) == 4
 
@@ -100,7 +101,7 @@ def test_engines_are_in_the_key_of_pages_that_may_look_for_them(
         peers = tmp_path / f"python-{version}"
         peers.write_text(f'#!/bin/sh\necho \'{{"JAX": "{version}"}}\'\n')
         peers.chmod(0o755)
-        monkeypatch.setenv(PEERS, str(peers))
+        choose_settings(monkeypatch, peers=str(peers))
         around = surroundings(book, ["../tinytorch"], [], known)
         keys["racing"].add(page_parts(["from tinytorch.perf.engines.turns import race"], around).key())
         keys["alone"].add(page_parts(["import tinytorch.core.tensor"], around).key())

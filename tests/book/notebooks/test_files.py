@@ -21,11 +21,12 @@ from measured_book.sources.repository import Repository
 from measured_book.state import PageRecords, state_of
 from nbclient import NotebookClient
 
+from tests.chosen_settings import choose_settings
 from tests.report.made_numbers import bounded
 from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, subplots
 from tinytorch.report.page import Shown
-from tinytorch.report.records import BUILDING, RECORD_MIME
+from tinytorch.report.records import RECORD_MIME
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s")
@@ -61,7 +62,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """The page's notebooks, made of cells as MyST-NB leaves them; who changes one copies it."""
     folder = tmp_path_factory.mktemp("book")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(BUILDING, "1")
+        choose_settings(patch, building_book="1")
         page, shown = made()
     new = nbformat.v4
     outputs = [new.new_output("display_data", one._repr_mimebundle_()) for one in shown]

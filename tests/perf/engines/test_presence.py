@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.chosen_settings import choose_settings
 from tinytorch.perf.engines import presence
-from tinytorch.perf.engines.presence import PEERS, available, blas_in, missing, peers_python, pytorch_blas, versions_in
+from tinytorch.perf.engines.presence import available, blas_in, missing, peers_python, pytorch_blas, versions_in
 from tinytorch.perf.measuring import Unmeasured
 
 Python = Callable[[str], str]
@@ -16,7 +17,7 @@ Python = Callable[[str], str]
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     versions_in.cache_clear()
-    monkeypatch.delenv(PEERS, raising=False)
+    choose_settings(monkeypatch, peers="")
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Python:
         path = tmp_path / "python"
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
-        monkeypatch.setenv(PEERS, str(path))
+        choose_settings(monkeypatch, peers=str(path))
         return str(path)
 
     return make
@@ -73,7 +74,7 @@ def test_another_python_that_fails_says_so(python: Python, monkeypatch: pytest.M
     python("exit 3")
     with pytest.raises(RuntimeError, match="exit"):
         pytorch_blas()
-    monkeypatch.setenv(PEERS, "/no/python")
+    choose_settings(monkeypatch, peers="/no/python")
     with pytest.raises(ValueError, match="TINYTORCH_PEERS"):
         available()
 

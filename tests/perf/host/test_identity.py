@@ -11,10 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.chosen_settings import choose_settings
 from tinytorch.perf.host import identity as identity_module
-from tinytorch.perf.host.arm_cpus import arm_cpu_name
 from tinytorch.perf.host.identity import (
-    HELD_TO,
     Cache,
     caches,
     cpu_name,
@@ -29,7 +28,7 @@ from tinytorch.perf.host.identity import (
 @pytest.fixture(autouse=True)
 def _held_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask of this machine's own CPU, also where the tests run as an older one would."""
-    monkeypatch.delenv(HELD_TO, raising=False)
+    choose_settings(monkeypatch, cpu="")
 
 
 def listed_by_lscpu() -> dict[str, str]:
@@ -68,23 +67,24 @@ def cpuinfo(*kinds: tuple[str, str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "name"),
+    ("kinds", "listed", "name"),
     [
-        ([("0x41", "0xd0c")], "Neoverse-N1"),
-        ([("0x43", "0x0af")], "ThunderX2-99xx"),
-        ([("0x46", "0x001")], "A64FX"),
-        ([("0x61", "0x023")], "Firestorm-M1"),
-        ([("0x41", "0xd05")] * 2 + [("0x41", "0xd0b")] * 2, "Cortex-A55 + Cortex-A76"),
-        ([("0x61", "0x000")], "implementer 0x61 part 0x000"),
-        ([("0x99", "0xd0c"), ("0x41", "0xd0b")], "implementer 0x99 part 0xd0c + Cortex-A76"),
+        ([("0x41", "0xd0c")], "Vendor ID: ARM\n  Model name:  Neoverse-N1\n    Model: 1\n", "Neoverse-N1"),
+        (
+            [("0x41", "0xd05")] * 2 + [("0x41", "0xd0b")] * 2,
+            "  Model name:  Cortex-A55\n  Model name:  Cortex-A76\n",
+            "Cortex-A55 + Cortex-A76",
+        ),
+        ([("0x61", "0x000")] * 2, "", "implementer 0x61 part 0x000"),
+        ([("0x99", "0xd0c"), ("0x41", "0xd0b")], "", "implementer 0x99 part 0xd0c + implementer 0x41 part 0xd0b"),
     ],
 )
-def test_each_kind_of_arm_core_is_named_once_as_lscpu_does_and_an_unknown_one_by_its_numbers(
-    kinds: list[tuple[str, str]], name: str, monkeypatch: pytest.MonkeyPatch
+def test_each_kind_of_arm_core_is_named_once_as_lscpu_does_and_without_it_by_its_numbers(
+    kinds: list[tuple[str, str]], listed: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(identity_module, "_cpuinfo", lambda: cpuinfo(*kinds))
+    monkeypatch.setattr(identity_module, "_output_of", lambda *_: listed)
     assert cpu_name() == name
-    assert arm_cpu_name("model name\t: AMD EPYC\n") is None
 
 
 def test_caches_are_those_that_lscpu_lists() -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.chosen_settings import choose_settings
 from tinytorch.perf.host import pinned_threads as team_module
 from tinytorch.perf.host.memory_pages import HUGE_PAGE, Arena, huge_page_policy, minor_page_faults
-from tinytorch.perf.host.pinned_threads import Team, keep_to, may_pin, pinned_to, usable_cores
+from tinytorch.perf.host.pinned_threads import Team, may_pin, pinned_to, usable_cores
 from tinytorch.perf.machine import bandwidth_sweep
 from tinytorch.perf.machine.bandwidth_sweep import (
     LARGEST,
@@ -60,7 +61,6 @@ def test_where_nothing_may_be_pinned_threads_run_unpinned_and_their_conditions_s
     monkeypatch: pytest.MonkeyPatch, machine: str
 ) -> None:
     monkeypatch.setattr(team_module, "allowed_cores", lambda: [3, 5, 6, 9])
-    monkeypatch.setattr(team_module, "_most", None)  # and put back
     if machine == "quota":
         monkeypatch.setattr(team_module, "cpu_quota", lambda: 2.0)
         monkeypatch.setattr(os, "sched_setaffinity", None, raising=False)
@@ -72,10 +72,8 @@ def test_where_nothing_may_be_pinned_threads_run_unpinned_and_their_conditions_s
         assert team_conditions(team, 1, None).cores is None
         with pinned_to([3]):
             pass
-    keep_to(1)
+    choose_settings(monkeypatch, cores="1")
     assert usable_cores() == [3]
-    with pytest.raises(ValueError, match="cores"):
-        keep_to(2)
 
 
 def test_the_time_runs_from_the_first_start_to_the_last_end_and_an_error_arrives() -> None:

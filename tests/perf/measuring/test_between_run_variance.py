@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.chosen_settings import choose_settings
 from tinytorch.perf.measuring import Measurement, between_run_variance, between_run_workloads, interleave
 from tinytorch.perf.measuring.between_run_variance import (
     PRIOR,
@@ -164,7 +165,7 @@ def test_watching_samples_before_measuring_and_shares_samples_with_other_process
     monkeypatch.setattr(between_run_workloads, "kept_path", lambda: kept)
     monkeypatch.setattr(between_run_workloads, "answer_of", answered)
     monkeypatch.setattr(between_run_variance, "_watches", False)
-    monkeypatch.delenv(between_run_variance.LOOKS)
+    choose_settings(monkeypatch, repeats="")
     known_variance.cache_clear()
     try:
         assert measure_once() == 0

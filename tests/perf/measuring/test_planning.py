@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.chosen_settings import choose_settings
 from tests.perf import replicated
 from tinytorch.perf.measuring import Measurement, interleave, processes, ratio
 from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions, Planned, Sample
@@ -16,7 +17,6 @@ from tinytorch.perf.measuring.planning import (
     LONG_ENOUGH,
     PILOT,
     PILOT_PROCESSES,
-    ROUGH,
     ROUGH_SECONDS,
     carried_out,
     planned,
@@ -178,6 +178,6 @@ def test_what_cannot_be_planned_is_refused(function: Callable[[], Any], message:
 
 def test_a_tiny_budget_holds_whatever_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seconds_allowed(5.0) == 5.0
-    monkeypatch.setenv(ROUGH, "1")
+    choose_settings(monkeypatch, rough="1")
     assert (seconds_allowed(5.0), seconds_allowed(0.001)) == (ROUGH_SECONDS, 0.001)
     assert interleave({"pause": lambda: time.sleep(0.005)}, repeats=1000)["pause"].n < 20

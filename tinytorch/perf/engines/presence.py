@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tinytorch import settings
 from tinytorch.perf.engines.protocol import ENGINES, Engine, engine
 from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.processes import output_of
@@ -39,21 +39,19 @@ def blas_in(shown: str) -> str | Unmeasured:
     return f"{named[1]} {version[1]}" if named[1] == "mkl" and version else named[1]
 
 
-#: Names the Python that has the peers, as ``make book PEERS=1`` sets it; each engine runs in a process of its own.
-PEERS = "TINYTORCH_PEERS"
-
-
 def peers_python() -> str:
-    """Return the Python that engines run in: the one that `PEERS` names, or this one.
+    """Return the Python that engines run in: the one that the settings name, or this one.
 
     Raises:
         ValueError: if it names no file.
     """
-    named = os.environ.get(PEERS)
+    named = settings.SETTINGS.peers
     if not named:
         return sys.executable
     if not Path(named).is_file():
-        raise ValueError(f"{PEERS} must name the Python of an environment with the engines, but {named!r} is no file")
+        raise ValueError(
+            f"TINYTORCH_PEERS must name the Python of an environment with the engines, but {named!r} is no file"
+        )
     return named
 
 

@@ -23,6 +23,7 @@ from tinytorch.perf.measuring.between_run_variance import with_between_run_sprea
 from tinytorch.perf.measuring.codec import from_json
 from tinytorch.perf.measuring.conditions import Conditions, of_all
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL, percentile
+from tinytorch.settings import variables
 
 #: Samples of a turn.
 _RUNS = 3
@@ -67,12 +68,12 @@ class Runner:
         self.name = name
         self._errors: IO[bytes] = TemporaryFile()  # noqa: SIM115 - closed by close()
         self._process = subprocess.Popen(
-            [peers_python(), "-m", "tinytorch.perf.engines.worker", name, str(cores)],
+            [peers_python(), "-m", "tinytorch.perf.engines.worker", name],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env=plain_environment(),
+            env=plain_environment() | variables(cores=str(cores)),
         )
 
     def ask(self, **request: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tinytorch.perf.engines import agreement
 from tinytorch.perf.engines.loading import load
 from tinytorch.perf.engines.protocol import AdamWSettings, Engine, engine
 from tinytorch.perf.engines.workloads import Subject, prompt_of, subject
-from tinytorch.perf.host.pinned_threads import keep_to
+from tinytorch.perf.host.pinned_threads import allowed_cores, may_pin, pin, usable_cores
 from tinytorch.perf.measuring import sample
 from tinytorch.perf.measuring.codec import to_json
 
@@ -78,7 +78,8 @@ def serve(made: Engine, requests: TextIO, answers: TextIO) -> None:
 def main(arguments: list[str]) -> int:
     """Keep to the cores, start the engine and serve; what the engine prints goes to standard error."""
     made = engine(arguments[0])
-    keep_to(int(arguments[1]))
+    if may_pin():
+        pin(allowed_cores()[-len(usable_cores()) :])
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     with load(made).scope(made.setting):

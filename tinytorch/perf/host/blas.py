@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -48,8 +48,6 @@ _MULTI_THREADED, _SINGLE_THREADED = 0, 1
 #: What alone limits Accelerate before macOS 15, if it is set before the process starts.
 #: Source: https://github.com/joblib/threadpoolctl/issues/136.
 _AT_START = os.environ.get("VECLIB_MAXIMUM_THREADS")
-#: How many threads were asked for last; None before anybody asked.
-_asked: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +161,9 @@ class ThreadSwitch:
     asked for and multiplies nothing here.
     """
 
+    #: How many threads this process was asked to use last, by any switch; None before anybody asked.
+    asked: ClassVar[int | None] = None
+
     def __init__(self) -> None:
         listed, own = _libraries()
         self._listed = [library for library in listed if _owner(library.filepath) != "scipy"]
@@ -176,19 +177,17 @@ class ThreadSwitch:
         Raises:
             ValueError: if ``count`` is below 1.
         """
-        global _asked
         if count < 1:
             raise ValueError(f"count must be at least 1 thread, not {count}")
-        before, asked = [library.get_num_threads() for library in self._all], _asked
+        before, asked = [library.get_num_threads() for library in self._all], ThreadSwitch.asked
         for library in self._all:
             library.set_num_threads(count)
-        _asked = count
+        ThreadSwitch.asked = count
 
         def give_back() -> None:
-            global _asked
             for library, threads in zip(self._all, before, strict=True):
                 library.set_num_threads(threads)
-            _asked = asked
+            ThreadSwitch.asked = asked
 
         return give_back
 
@@ -205,7 +204,7 @@ class ThreadSwitch:
         """
         if self._listed:
             return max(library.get_num_threads() or 1 for library in self._listed)
-        return len(usable_cores()) if _asked is None else _asked
+        return len(usable_cores()) if self.asked is None else self.asked
 
 
 def current_blas_threads() -> int | None:

@@ -17,20 +17,18 @@ import llvmlite.binding
 import numpy as np
 import psutil
 
-from tinytorch.perf.host.arm_cpus import arm_cpu_name
+from tinytorch import settings
 from tinytorch.perf.host.blas import Blas, loaded_blas, numpy_blas
 from tinytorch.perf.host.cgroup_limits import Hosting, hosting
 from tinytorch.perf.host.memory_pages import huge_page_policy
 from tinytorch.perf.host.pinned_threads import allowed_cores, usable_cores
+from tinytorch.settings import variable
 
 #: Beginnings of the names of the variables that steer threads, kernels and budgets.
 STEERING = (
-    *("TINYTORCH_CPU", "TINYTORCH_ROUGH"),
+    *(variable("cpu"), variable("rough")),
     *("OPENBLAS_", "OMP_", "MKL_", "NUMBA_", "NUMPY_", "NPY_", "BLIS_", "VECLIB_", "GOTO_"),
 )
-#: The variable that names an older CPU, in words for a reader, whose instructions all kernels of this process are held
-#: to. It is set along with those of Numba, OpenBLAS and NumPy that do so: see scripts/building/older_cpu.py.
-HELD_TO = "TINYTORCH_CPU"
 #: Beginnings of the names of what x86-64 has had since AVX2 and vectors of 256 bits, in /proc/cpuinfo and in LLVM.
 LATER_THAN_AVX2 = ("avx512", "avx10", "amx", "avx_", "avxifma", "avxne", "avxvnni", "gfni", "vaes", "vpclmul")
 #: Flags in /proc/cpuinfo and what their vectors are called, widest first.
@@ -113,14 +111,19 @@ def _cpuinfo() -> str:
     return path.read_text("utf-8") if path.is_file() else ""
 
 
-def _sysctl(name: str) -> str:
-    done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False, timeout=20)
+def _output_of(*command: str) -> str:
+    """Return what a program prints, without line ends around it; "" if there is no such program."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20, env=environment)
+    except OSError:
+        return ""
     return done.stdout.strip()
 
 
 def held_to() -> str | None:
     """Return the older CPU that this process is held to, such as "AVX2"; None where it may do all that its CPU can."""
-    return os.environ.get(HELD_TO, "").upper() or None
+    return settings.SETTINGS.cpu.upper() or None
 
 
 def cpu_name() -> str:
@@ -130,15 +133,29 @@ def cpu_name() -> str:
 
 
 def _model_name() -> str:
-    """Return what the system calls the CPU; on Arm under Linux, the names of its parts (`arm_cpu_name`)."""
-    found = re.search(r"^model name\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
-    if found:
-        return found[1].strip()
-    if name := arm_cpu_name(_cpuinfo()):
+    model = re.search(r"^model name\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
+    if model:
+        return model[1].strip()
+    if name := _arm_cpu_name():
         return name
     if platform.system() == "Darwin":
-        return _sysctl("machdep.cpu.brand_string") or platform.machine()
+        return _output_of("sysctl", "-n", "machdep.cpu.brand_string") or platform.machine()
     return platform.processor() or platform.machine() or "unknown"
+
+
+def _arm_cpu_name() -> str:
+    """Return the kinds of cores of an Arm CPU under Linux, each once: "Cortex-A55 + Cortex-A76"; "" of another CPU.
+
+    /proc/cpuinfo has only their numbers there, whose names `lscpu` knows. Without it a kind is named by these numbers:
+    "implementer 0x41 part 0xd0c".
+    """
+    numbers = re.findall(r"^CPU (implementer|part)\s*:\s*(0x[0-9a-f]+)$", _cpuinfo(), re.MULTILINE)
+    if not numbers:
+        return ""
+    names = re.findall(r"^\s*Model name:\s*(.*\w)", _output_of("lscpu"), re.MULTILINE)
+    words = [f"{name} {number}" for name, number in numbers]
+    names = names or [" ".join(pair) for pair in zip(words[::2], words[1::2], strict=True)]
+    return " + ".join(dict.fromkeys(names))
 
 
 def cpu_flags() -> str:
@@ -157,7 +174,7 @@ def _system_flags() -> str:
     if found:
         return found[1].strip()
     if platform.system() == "Darwin":
-        return "asimd" if platform.machine() == "arm64" else _sysctl("machdep.cpu.leaf7_features")
+        return "asimd" if platform.machine() == "arm64" else _output_of("sysctl", "-n", "machdep.cpu.leaf7_features")
     return ""
 
 

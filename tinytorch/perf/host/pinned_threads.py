@@ -13,12 +13,11 @@ from threading import Barrier
 from types import TracebackType
 from typing import Any, Self
 
+from tinytorch import settings
 from tinytorch.perf.host.cgroup_limits import cpu_quota
 
 #: Seconds after which a thread that waits for the others to start gives up.
 _LONGEST_WAIT = 60.0
-#: How many cores `keep_to` left to this process where it cannot be kept on them; None if it was not asked to.
-_most: int | None = None
 
 
 def allowed_cores() -> list[int]:
@@ -31,13 +30,13 @@ def allowed_cores() -> list[int]:
 def usable_cores() -> list[int]:
     """Return the numbers of the logical cores that this process may keep busy, in order.
 
-    A quota of a shared host counts, rounded up to whole cores: more threads would only hold one another up. Which
-    cores it is then used on is not told by their numbers: see `may_pin`.
+    They are as many as the settings allow. A quota of a shared host counts, too, rounded up to whole cores: more
+    threads would only hold one another up. Which cores it is then used on is not told by their numbers: see `may_pin`.
     """
     allowed = allowed_cores()
     quota = cpu_quota()
     most = len(allowed) if quota is None else max(1, math.ceil(quota))
-    return allowed[: most if _most is None else min(most, _most)]
+    return allowed[: min(most, int(settings.SETTINGS.cores or most))]
 
 
 def may_pin() -> bool:
@@ -53,32 +52,13 @@ def may_pin() -> bool:
 def pin(cores: Sequence[int]) -> None:
     """Keep this thread, and the processes that it starts, on ``cores``; nothing where the system lets nobody choose.
 
-    Ask `may_pin` first. `pinned_to` and `keep_to` do.
+    Ask `may_pin` first.
 
     Raises:
         OSError: if it may not run on any of them.
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cores)
-
-
-def keep_to(cores: int) -> None:
-    """Let this process keep no more than ``cores`` of its cores busy from now on.
-
-    It is kept on the last ones where `may_pin` says so. Elsewhere `usable_cores` names so many, for those who start
-    threads to go by.
-
-    Raises:
-        ValueError: if ``cores`` is below 1 or above the number of usable cores.
-    """
-    global _most
-    usable = usable_cores()
-    if not 1 <= cores <= len(usable):
-        raise ValueError(f"cores must be 1 to {len(usable)}, those that this process may use, not {cores}")
-    if may_pin():
-        pin(usable[-cores:])
-    else:
-        _most = cores
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from tinytorch import settings
 from tinytorch.kept import kept_folder
 from tinytorch.perf.host.blas import loaded_blas
 from tinytorch.perf.measuring.conditions import BetweenRuns
@@ -219,8 +219,6 @@ def known_variance() -> BetweenRunVariance | None:
 #: Seconds between two samples of a process that watches, as long as fewer than so many are kept, and how many times as
 #: many from then on: what few show has wide limits, and each sample takes a second or two from what is measured.
 EVERY, FEW, SELDOM = 4.0, 12, 16.0
-#: The environment variable that is 0 where nobody is to watch, as in tests, which run next to each other.
-LOOKS = "TINYTORCH_REPEATS"
 _watches = False
 
 
@@ -231,7 +229,7 @@ def watch_spread() -> None:
     these are spread over all of it.
     """
     global _watches
-    _watches = os.environ.get(LOOKS) != "0"
+    _watches = settings.SETTINGS.repeats != "0"
 
 
 def spread_sample_is_due() -> bool:

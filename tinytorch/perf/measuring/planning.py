@@ -39,13 +39,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from tinytorch import settings
 from tinytorch.perf.measuring.conditions import Planned
 from tinytorch.perf.measuring.measurement import Measurement
 from tinytorch.perf.measuring.statistics import (
@@ -69,9 +69,8 @@ FEWEST_PAIRS = 30
 LONG_ENOUGH = 36
 #: Samples from which on the ends of an interval lie where the formula says.
 _FEW = 100
-#: The variable that is 1 where measurements have a tiny budget, so many seconds each: they then show that code runs,
-#: and nothing else. `make live` and the tests that run pages set it.
-ROUGH, ROUGH_SECONDS = "TINYTORCH_ROUGH", 0.02
+#: Seconds that a measurement may take with a tiny budget, as in `make live` and the tests that run pages.
+ROUGH_SECONDS = 0.02
 #: Robust deviations from the median at which log-ratios are cut off before their spread is taken.
 _CUT = 4.0
 
@@ -88,7 +87,7 @@ def carried_out(plan: Planned, ratios: Sequence[Measurement]) -> Planned:
 
 def has_tiny_budget() -> bool:
     """Return whether measurements have a tiny budget, as in `make live`."""
-    return os.environ.get(ROUGH) == "1"
+    return settings.SETTINGS.rough == "1"
 
 
 def seconds_allowed(asked: float) -> float:

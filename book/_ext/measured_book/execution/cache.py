@@ -38,6 +38,7 @@ from measured_book.execution.key import (
 from measured_book.execution.results import results_of
 from measured_book.execution.runs import PageRunError, execute
 from measured_book.state import state_of
+from tinytorch import settings
 from tinytorch.prose import is_of_text, with_cells
 
 LOGGER = logging.getLogger(__name__)
@@ -47,11 +48,6 @@ PACKAGES = ["../tinytorch"]
 PATHS = ["../requirements.lock"]
 #: Results of this many latest keys stay for each page, so that going back and forth between states runs nothing twice.
 KEPT = 3
-#: The variable that names the pages of a build of some, separated by spaces; unset or empty for all.
-SELECTED = "TINYTORCH_BUILD_PAGES"
-#: The variable that holds a command, as a list in JSON, that makes what pages need and is no measurement. It is given a
-#: word for the machine and the names of the pages, and prints events, a line of JSON each.
-PREPARATION = "TINYTORCH_BUILD_PREPARATION"
 #: The key in a page's head of the seconds that its cells may take; a first build is told so before it begins.
 BUDGET = "budget"
 CACHE_FOLDER = ".jupyter_cache"
@@ -102,7 +98,7 @@ class Execution:
         self.folder = Path(app.outdir).parent.resolve()
         self.history = PageHistory(self.folder / HISTORY_FILE)
         self.parts: dict[str, PageParts] = {}
-        self.selected = frozenset(os.environ.get(SELECTED, "").split())
+        self.selected = frozenset(settings.SETTINGS.build_pages.split())
         self.left_out: set[str] = set()
         #: Pages as they were last asked for: the text of each, and the notebook that it is.
         self.notebooks: dict[str, tuple[str, nbformat.NotebookNode | None]] = {}
@@ -290,8 +286,8 @@ def prepare_pages(pages: list[str], around: Surroundings) -> None:
     Raises:
         ExtensionError: if the command failed.
     """
-    command = os.environ.get(PREPARATION)
-    if command is None or not pages:
+    command = settings.SETTINGS.build_preparation
+    if not command or not pages:
         return
     facts = json.dumps([dict(around.machine), dict(around.variables)], sort_keys=True)
     machine = hashlib.sha256(facts.encode()).hexdigest()[:32]

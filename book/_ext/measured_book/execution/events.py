@@ -8,6 +8,7 @@ import json
 import logging as standard_logging
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,9 @@ from sphinx.util.logging import NAMESPACE, WarningStreamHandler, WarningSuppress
 
 from measured_book.execution.runs import PageRunError
 from measured_book.sources.myst import fences
+from tinytorch import settings
 from tinytorch.prose import code_of, parts
 
-#: The variable that holds the file descriptor.
-EVENTS = "TINYTORCH_BUILD_EVENTS"
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 #: How IPython's tracebacks name the line of a cell, "Cell In[3], line 2", and that of a module, "File ~/a.py:12".
 _PLACE = re.compile(r"^ *Cell In\[(\d+)\], line (\d+)", re.MULTILINE)
@@ -29,13 +29,10 @@ _PACKAGE = "tinytorch"
 
 def tell(event: str, **facts: Any) -> None:
     """Write an event, if somebody listens."""
-    descriptor = os.environ.get(EVENTS)
-    if descriptor is None:
-        return
-    try:
-        os.write(int(descriptor), (json.dumps({"event": event, **facts}) + "\n").encode())
-    except BrokenPipeError:  # whoever listened is gone; the build goes on
-        del os.environ[EVENTS]
+    descriptor = settings.SETTINGS.build_events
+    if descriptor:
+        with suppress(BrokenPipeError):  # whoever listened is gone; the build goes on
+            os.write(int(descriptor), (json.dumps({"event": event, **facts}) + "\n").encode())
 
 
 class _Warnings(WarningStreamHandler):
@@ -129,7 +126,7 @@ def listen(app: Sphinx, handler: standard_logging.Handler) -> None:
 
 def setup(app: Sphinx) -> None:
     """Listen to warnings and to a page that ends the build; of other ends scripts/building/jupyter_book.py tells."""
-    if EVENTS in os.environ:
+    if settings.SETTINGS.build_events:
         listen(app, _Warnings())
     app.connect("env-updated", lambda *_: tell("writing"))
     app.connect("build-finished", _finished)

@@ -4,7 +4,6 @@ Beside each page that was asked for, one is written with every text of its outco
 the verdicts that its tables and claims did not get, with a slash between several. Its numbers stay.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +13,14 @@ from sphinx.application import Sphinx
 from sphinx.builders.html import StandaloneHTMLBuilder
 from sphinx.util.logging import suppress_logging
 
-from measured_book.execution.cache import SELECTED
 from measured_book.state import PageRecords, state_of
+from tinytorch import settings
 from tinytorch.perf.measuring.comparison import Quantity
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.report.records import Json
 
-#: What the build is asked for, and the end of the names of what it then writes.
-ASKED, OTHER = "TINYTORCH_BUILD_OUTCOME", "other"
+#: What a build is asked for as its outcome, and the end of the names of what it then writes.
+OTHER = "other"
 _NOTE = "An author's view: every verdict says what it did not find here. `make book` removes this page."
 _CLAIMED = {Verdict.SUPPORTED.value: Verdict.REFUTED.value, Verdict.REFUTED.value: Verdict.SUPPORTED.value}
 
@@ -66,7 +65,7 @@ def write_others(app: Sphinx, failed: Exception | None) -> None:
     for old in app.outdir.glob(f"**/*.{OTHER}.html"):
         old.unlink()
     builder = app.builder
-    if failed or os.environ.get(ASKED) != OTHER or not isinstance(builder, StandaloneHTMLBuilder):
+    if failed or settings.SETTINGS.build_outcome != OTHER or not isinstance(builder, StandaloneHTMLBuilder):
         return
     # The state is kept no more: what follows is this process's own.
     state_of(app.env).shows_other = True
@@ -75,7 +74,7 @@ def write_others(app: Sphinx, failed: Exception | None) -> None:
     if not hasattr(builder, "docsettings"):  # no page had changed, so nothing has been written
         builder.prepare_writing(set())
     with suppress_logging():  # labels of a page that is read twice, and sentences with holes
-        for docname in os.environ.get(SELECTED, "").split():
+        for docname in settings.SETTINGS.build_pages.split():
             _write_other(app, builder, docname)
 
 

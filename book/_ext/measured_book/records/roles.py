@@ -59,7 +59,8 @@ from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.prose import arms, key_of, outcome_key, record_name, split_words
 from tinytorch.report.expressions import UNMEASURED
 from tinytorch.report.numbers import format_record
-from tinytorch.report.records import ABSENT, BUILDING, NUMBER_KINDS, Json
+from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
+from tinytorch.settings import variables
 
 LOGGER = logging.getLogger(__name__)
 
@@ -524,7 +525,7 @@ def _write_slot(self: Any, node: Slot) -> None:
 
 def setup(app: Sphinx) -> None:
     """Register roles, directives and transforms."""
-    os.environ[BUILDING] = "1"  # inherited by the kernels that execute the pages
+    os.environ |= variables(building_book="1")  # inherited by the kernels that execute the pages
     app.add_node(Told)
     app.add_directive("outcome", OutcomeDirective)
     app.add_node(Pending, html=(_unresolved, None), text=(_unresolved, None), latex=(_unresolved, None))

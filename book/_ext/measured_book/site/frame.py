@@ -21,6 +21,7 @@ from sphinx.util import logging
 from sphinx.writers.html5 import HTML5Translator
 
 from measured_book.elements import drawings
+from tinytorch import settings
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report.colors import HUES
 from tinytorch.report.flame_graph import SCRIPT, STYLE
@@ -171,7 +172,7 @@ def digest(source: Path) -> str:
 def prepare(app: Sphinx, config: Config) -> None:
     """Note the digest, whose change makes Sphinx write all pages again, and add no file for its folder alone."""
     config.site_digest = digest(Path(app.srcdir))
-    config.book_pdf = PDF if os.environ.get("TINYTORCH_PDF") else ""
+    config.book_pdf = PDF if settings.SETTINGS.pdf else ""
     # Jupyter Book lists every file of _static here, for all pages.
     config.html_css_files = []
     config.html_js_files = []

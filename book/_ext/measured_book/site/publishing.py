@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 from sphinx.application import Sphinx
 
-from measured_book.execution.cache import SELECTED
 from measured_book.execution.events import succeeded
 from measured_book.machines.explorers import FOLDER as MEASUREMENTS
 from measured_book.notebooks.downloads import SOURCES_FOLDER
@@ -18,6 +17,7 @@ from measured_book.records.other_outcome import OTHER
 from measured_book.site.frame import PDF
 from measured_book.site.search import GENERATED
 from measured_book.state import state_of
+from tinytorch import settings
 from tinytorch.perf.measuring.atomic_io import write_whole
 
 IMAGES, DOWNLOADS = "_images", "_downloads"
@@ -49,7 +49,7 @@ def _of_earlier_builds(app: Sphinx) -> Iterator[Path]:
 
 def remove_earlier(app: Sphinx, exception: Exception | None) -> None:
     """Remove what earlier builds left and this one did not write; a build of some pages leaves all."""
-    if not succeeded(app, exception) or app.builder.format != "html" or os.environ.get(SELECTED):
+    if not succeeded(app, exception) or app.builder.format != "html" or settings.SETTINGS.build_pages:
         return
     for path in list(_of_earlier_builds(app)):
         path.unlink(missing_ok=True)

@@ -21,8 +21,9 @@ from sphinx.config import Config
 from sphinx.errors import ConfigError
 from sphinx.util import logging
 
+from tinytorch.settings import read_settings
+
 LOGGER = logging.getLogger(__name__)
-VARIABLE = "TINYTORCH_SITE_URL"
 #: Pages that nobody should find by a search engine.
 UNLISTED = ["search.html", "404.html"]
 #: How cards look. Their font lies beside the extension that draws them, so they are the same on every machine.
@@ -45,11 +46,12 @@ def site_address(environment: Mapping[str, str]) -> str | None:
     Raises:
         ConfigError: if TINYTORCH_SITE_URL is no web address.
     """
-    if given := environment.get(VARIABLE, "").strip():
+    if given := read_settings(environment).site_url.strip():
         parts = urlsplit(given)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise ConfigError(
-                f"{VARIABLE} must be the address of the site's root, such as https://example.org/book/, not {given!r}"
+                "TINYTORCH_SITE_URL must be the address of the site's root, such as https://example.org/book/, "
+                f"not {given!r}"
             )
         return given.rstrip("/") + "/"
     repository = environment.get("GITHUB_REPOSITORY", "")
