@@ -5,6 +5,7 @@ also makes the logits, learned positions and blocks that normalize first are tho
 are unsupervised multitask learners, 2019.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,7 +134,7 @@ class Shape:
 GPT2 = Shape(layers=12, width=768, heads=12, positions=1024, vocabulary=50_257)
 
 
-def step_calls() -> tuple[Event, ...]:
+def step_calls() -> Sequence[Event]:
     """Return the ops of GPT-2's step, which depend on its layers alone: as they ran in the narrowest GPT as deep."""
     narrow = GPT(GPT2.heads, GPT2.heads, GPT2.layers, GPT2.heads, 1, seed=0).eval()
     with no_grad(), recording() as recorded:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinytorch.core import dispatch
 from tinytorch.core.contexts import contextmanager
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, arrays_in, owner_of
 from tinytorch.core.tensor import USED, Node, Tensor, changes_after, forget_lent
 
 
@@ -97,15 +97,15 @@ def _check_unchanged(order: list[Node], changes: list[tuple[Array, int]]) -> Non
     """Raise RuntimeError if elements that the backward of one of the ops needs were changed since its forward."""
     by_buffer: dict[int, list[tuple[Array, int]]] = {}
     for array, when in changes:
-        by_buffer.setdefault(id(_buffer(array)), []).append((array, when))
+        by_buffer.setdefault(id(owner_of(array)), []).append((array, when))
     for node in order:
         unneeded = [
             leaf._data
             for index, leaf in enumerate(node.sources[:2] if node.op.name in _BILINEAR else ())
             if isinstance(leaf, Tensor) and not node.needs[1 - index]
         ]
-        for saved in _arrays_in(node.saved):
-            for array, when in by_buffer.get(id(_buffer(saved)), ()):
+        for saved in arrays_in(node.saved):
+            for array, when in by_buffer.get(id(owner_of(saved)), ()):
                 if when < node.number or not np.may_share_memory(saved, array):
                     continue
                 if not any(np.may_share_memory(saved, each) for each in unneeded):
@@ -114,15 +114,6 @@ def _check_unchanged(order: list[Node], changes: list[tuple[Array, int]]) -> Non
                         "but it was changed in place since, by an optimizer's step or by writing into it: run the "
                         "forward again"
                     )
-
-
-def _arrays_in(saved: Any) -> Iterator[Array]:
-    """Yield the arrays among what an op saved, in tuples and lists of any depth."""
-    if isinstance(saved, np.ndarray):
-        yield saved
-    elif isinstance(saved, (tuple, list)):
-        for each in saved:
-            yield from _arrays_in(each)
 
 
 #: Those of the running thread or task.
@@ -214,9 +205,9 @@ def _hand_on(node: Node, gradients: tuple[Array | None, ...], arrived: _Pending,
             owned = gradient.flags.writeable
         else:
             if buffer is None:
-                buffer = _buffer(arrived.array)
+                buffer = owner_of(arrived.array)
                 shared = _count_on(buffer, node, gradients)
-            owned = gradient.flags.writeable and (_buffer(gradient) is not buffer or (arrived.owned and shared == 1))
+            owned = gradient.flags.writeable and (owner_of(gradient) is not buffer or (arrived.owned and shared == 1))
         if isinstance(source, Tensor):
             _accumulate(source, gradient, owned)
         elif id(source) in pending:
@@ -228,7 +219,7 @@ def _hand_on(node: Node, gradients: tuple[Array | None, ...], arrived: _Pending,
 def _count_on(buffer: Array, node: Node, gradients: tuple[Array | None, ...]) -> int:
     """Return how many of the gradients that are handed on look at ``buffer``."""
     pairs = zip(node.sources, gradients, strict=True)
-    return sum(source is not None and g is not None and _buffer(g) is buffer for source, g in pairs)
+    return sum(source is not None and g is not None and owner_of(g) is buffer for source, g in pairs)
 
 
 def _accumulate(leaf: Tensor, gradient: Array, owned: bool) -> None:
@@ -238,10 +229,3 @@ def _accumulate(leaf: Tensor, gradient: Array, owned: bool) -> None:
         leaf.grad = gradient if whole else np.array(gradient, copy=True)
     else:
         leaf.grad += gradient
-
-
-def _buffer(array: Array) -> Array:
-    """Return the array that owns the memory that ``array`` looks at."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar, cast
@@ -37,6 +37,29 @@ def as_floating(x: Array, dtype: npt.DTypeLike = np.float32) -> Array:
     For ops whose results integers cannot hold: layers, losses and transcendental functions.
     """
     return x if x.dtype.kind == "f" else x.astype(dtype)
+
+
+def arrays_in(saved: Any) -> Iterator[Array]:
+    """Yield the arrays in ``saved``, also those in tuples and lists of any depth."""
+    if isinstance(saved, np.ndarray):
+        yield saved
+    elif isinstance(saved, (tuple, list)):
+        for part in saved:
+            yield from arrays_in(part)
+
+
+def owner_of(array: Array) -> Array:
+    """Return the array that owns the memory that ``array`` looks at.
+
+    Where NumPy does not own it (a file's map, another library's buffer), it is the last array on the way there.
+    """
+    base = array.base
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            array = base
+        # as_strided puts an object of its own between a view and its array, which leads on by its own base.
+        base = getattr(base, "base", None)
+    return array
 
 
 class Spec(NamedTuple):
@@ -144,6 +167,36 @@ def no_traffic(call: Call) -> int:
     return 0
 
 
+def no_work(call: Call) -> Work:
+    """Return the work of an op that only moves elements."""
+    del call
+    return Work()
+
+
+def additions_back(call: Call) -> Work:
+    """Return no work forward, and backward one addition for each element of the gradient."""
+    return Work(elementwise=0 if call.phase == "forward" else call.output.size)
+
+
+def picked_traffic(call: Call, table: int = 0) -> int:
+    """Return the bytes of an op that picks elements of the operand at ``table`` by what the other operands name.
+
+    Forward: the others, and the elements picked, read and written. Backward fills the whole table.
+    """
+    others = sum(spec.nbytes for index, spec in enumerate(call.inputs) if index != table)
+    written = call.output.nbytes if call.phase == "forward" else call.inputs[table].nbytes
+    return others + call.output.nbytes + written
+
+
+def no_gradient(reason: str) -> Backward:
+    """Return the backward of an op that has none: it raises TypeError, which gives the reason and what to do."""
+
+    def backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+        raise TypeError(reason)
+
+    return backward
+
+
 def per_element(forward: int, backward: int | None = None) -> Callable[[Call], Work]:
     """Return a formula of ``forward`` operations an output element, and ``backward`` a wanted gradient's.
 
@@ -161,16 +214,20 @@ def per_element(forward: int, backward: int | None = None) -> Callable[[Call], W
     return work
 
 
-def contraction(macs: Callable[[Call], int]) -> Callable[[Call], Work]:
-    """Return a formula of ``macs`` forward, and the same again for each gradient that is wanted.
+def contraction(macs: Callable[[Call], int], bias: int | None = None) -> Callable[[Call], Work]:
+    """Return a formula of ``macs`` forward, and the same again for each operand whose gradient is wanted.
 
     This holds for anything linear in each operand: the adjoint with respect to one of them takes as many
-    multiply-accumulates as the product itself.
+    multiply-accumulates as the product itself. An operand at position ``bias``, if there is one, costs one elementwise
+    addition for each output, and as many for its gradient.
     """
 
     def work(call: Call) -> Work:
-        forward = macs(call)
-        return Work(macs=forward if call.phase == "forward" else forward * sum(call.needs))
+        forward, has_bias = macs(call), bias is not None and len(call.inputs) > bias
+        if call.phase == "forward":
+            return Work(forward, call.output.size * has_bias)
+        wanted = has_bias and bias is not None and call.needs[bias]
+        return Work(forward * sum(call.needs[:bias]), call.output.size * wanted)
 
     return work
 

@@ -30,7 +30,7 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.plan_ops import rows
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.ops import gather_pad, pointwise
-from tinytorch.perf.ops.transposed import conv2d_transposed
+from tinytorch.perf.ops.images import conv2d_transposed
 from tinytorch.perf.quantization import quantize_model
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, as_floating, contraction
+from tinytorch.core.op import Array, Gradients, Op, Saved, Shape, as_floating, contraction
 from tinytorch.core.ops.elementwise import column_sums, outer_sum, unbroadcast
 
 
@@ -47,10 +47,6 @@ def _matmul_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
     return down_a, down_b
 
 
-def _matmul_macs(call: Call) -> int:
-    return call.output.size * call.inputs[0].shape[-1]
-
-
 def _linear_forward(keep: bool, x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Saved]:
     if x.ndim == 0 or x.shape[-1] != weight.shape[0]:
         raise ValueError(f"linear needs an input that ends in {weight.shape[0]} features, not one of shape {x.shape}")
@@ -76,14 +72,15 @@ def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
     return down_x, down_weight, down_bias
 
 
-def _linear_work(call: Call) -> Work:
-    """Products at one MAC each; the bias is one elementwise addition an output, or its gradient's sum."""
-    macs = call.output.size * call.inputs[1].shape[0]
-    has_bias = len(call.inputs) == 3
-    if call.phase == "forward":
-        return Work(macs, call.output.size if has_bias else 0)
-    return Work(macs * sum(call.needs[:2]), call.output.size if has_bias and call.needs[2] else 0)
-
-
-matmul = Op("matmul", _matmul_forward, _matmul_backward, contraction(_matmul_macs))
-linear = Op("linear", _linear_forward, _linear_backward, _linear_work)
+matmul = Op(
+    "matmul",
+    _matmul_forward,
+    _matmul_backward,
+    contraction(lambda call: call.output.size * call.inputs[0].shape[-1]),
+)
+linear = Op(
+    "linear",
+    _linear_forward,
+    _linear_backward,
+    contraction(lambda call: call.output.size * call.inputs[1].shape[0], bias=2),
+)

@@ -33,7 +33,7 @@ ADDENDS = 512
 def column_sums(rows: Array, others: Array | None = None) -> Array:
     """Return the sum of each column of ``rows`` (n, m), or of its product with ``others``; shape (m,), of their dtype.
 
-    However many rows there are: a float32 that only ever takes one row more stops growing at 2^24 ones.
+    A float32 sum that adds one row at a time stops growing at 2^24 ones, so blocks of rows are summed first.
     """
     dtype = rows.dtype if others is None else np.result_type(rows, others)
     rows, others = widened(rows), None if others is None else widened(others)
@@ -116,6 +116,11 @@ def unbroadcast(gradient: Array, shape: Shape) -> Array:
         if matrix.dtype.kind == "f":
             return column_sums(matrix).reshape(shape)
     return sums_along(gradient, repeated).reshape(shape)
+
+
+def factor_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+    """Multiply the gradient by the factor that the forward saved: the slope of each element."""
+    return (np.multiply(gradient, saved[0], out=gradient if owned else None),)
 
 
 def _add_forward(keep: bool, a: Any, b: Any) -> tuple[Array, Saved]:
@@ -201,10 +206,6 @@ def _exp_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     return output, (output,) if keep else ()
 
 
-def _exp_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    return (np.multiply(gradient, saved[0], out=gradient if owned else None),)
-
-
 def _log_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     x = as_floating(x)
     return np.log(x), (x,) if keep else ()
@@ -284,10 +285,6 @@ def _leaky_relu_forward(keep: bool, x: Array, *, slope: float) -> tuple[Array, S
     return x * factor, (factor,) if keep else ()
 
 
-def _factor_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    return (np.multiply(gradient, saved[0], out=gradient if owned else None),)
-
-
 def _silu_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     x = as_floating(x)
     gate = _sigmoid(x)
@@ -345,18 +342,21 @@ def _gelu_block(x: Array, output: Array, slope: Array | None, scratch: Array) ->
         slope *= scratch
 
 
-def _maximum_forward(keep: bool, a: Any, b: Any) -> tuple[Array, Saved]:
-    return np.maximum(a, b), (a, b) if keep else ()
+def extreme(name: str, choose: np.ufunc, comes_first: np.ufunc) -> Op:
+    """Return the op of the larger or the smaller of two elements; of equal ones each gets half of the gradient."""
 
+    def forward(keep: bool, a: Any, b: Any) -> tuple[Array, Saved]:
+        return choose(a, b), (a, b) if keep else ()
 
-def _maximum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    a, b = saved
-    # Where both are equal each gets half.
-    share = (np.greater(a, b) + 0.5 * np.equal(a, b)).astype(gradient.dtype)
-    return (
-        unbroadcast(gradient * share, np.shape(a)) if needs[0] else None,
-        unbroadcast(gradient * (1 - share), np.shape(b)) if needs[1] else None,
-    )
+    def backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
+        a, b = saved
+        share = (comes_first(a, b) + 0.5 * np.equal(a, b)).astype(gradient.dtype)
+        return (
+            unbroadcast(gradient * share, np.shape(a)) if needs[0] else None,
+            unbroadcast(gradient * (1 - share), np.shape(b)) if needs[1] else None,
+        )
+
+    return Op(name, forward, backward, per_element(1, 2))
 
 
 def _where_forward(keep: bool, condition: Array, a: Any, b: Any) -> tuple[Array, Saved]:
@@ -397,17 +397,17 @@ negative = Op("negative", _negative_forward, _negative_backward, per_element(1),
 power = Op("power", _power_forward, _power_backward, per_element(1, 3))
 #: x to the power of each of ``exponents``; `power` has one exponent.
 powers = Op("powers", _powers_forward, _powers_backward, per_element(1, 3))
-exp = Op("exp", _exp_forward, _exp_backward, per_element(1))
+exp = Op("exp", _exp_forward, factor_backward, per_element(1))
 log = Op("log", _log_forward, _log_backward, per_element(1))
 sqrt = Op("sqrt", _sqrt_forward, _sqrt_backward, per_element(1, 2))
 absolute = Op("absolute", _absolute_forward, _absolute_backward, per_element(1, 2))
 tanh = Op("tanh", _tanh_forward, _tanh_backward, per_element(1, 3))
 sigmoid = Op("sigmoid", _sigmoid_forward, _sigmoid_backward, per_element(4, 3))
 relu = Op("relu", _relu_forward, _relu_backward, per_element(1, 2))
-leaky_relu = Op("leaky_relu", _leaky_relu_forward, _factor_backward, per_element(2, 1))
-silu = Op("silu", _silu_forward, _factor_backward, per_element(5, 1))
-gelu = Op("gelu", _gelu_forward, _factor_backward, per_element(8, 1))
-maximum = Op("maximum", _maximum_forward, _maximum_backward, per_element(1, 2))
+leaky_relu = Op("leaky_relu", _leaky_relu_forward, factor_backward, per_element(2, 1))
+silu = Op("silu", _silu_forward, factor_backward, per_element(5, 1))
+gelu = Op("gelu", _gelu_forward, factor_backward, per_element(8, 1))
+maximum = extreme("maximum", np.maximum, np.greater)
 where = Op("where", _where_forward, _where_backward, per_element(1))
 cast = Op("cast", _cast_forward, _cast_backward, per_element(0), operands_once)
-dropout = Op("dropout", _dropout_forward, _factor_backward, per_element(2, 1))
+dropout = Op("dropout", _dropout_forward, factor_backward, per_element(2, 1))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from tinytorch.core.op import (
@@ -114,8 +112,7 @@ def _reduction_work(call: Call) -> Work:
 
 
 def _mean_work(call: Call) -> Work:
-    outputs = math.prod(call.output.shape)
-    return Work(elementwise=call.inputs[0].size + outputs if call.phase == "forward" else outputs)
+    return Work(elementwise=call.output.size + (call.inputs[0].size if call.phase == "forward" else 0))
 
 
 sum_ = Op("sum", _sum_forward, _sum_backward, _reduction_work, gradient_only)

@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, no_traffic
+from tinytorch.core.op import (
+    Array,
+    Call,
+    Gradients,
+    Op,
+    Saved,
+    Shape,
+    additions_back,
+    no_traffic,
+    no_work,
+    picked_traffic,
+)
 from tinytorch.core.ops.elementwise import ADDENDS, column_sums
 
 
@@ -67,27 +78,9 @@ def _concatenate_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...]
     return tuple(part if needed else None for part, needed in zip(parts, needs, strict=True))
 
 
-def _no_work(call: Call) -> Work:
-    del call
-    return Work()
-
-
-def _picked_traffic(call: Call) -> int:
-    """Bytes of the elements that are picked, read and written; backward fills the whole operand."""
-    if call.phase == "forward":
-        return 2 * call.output.nbytes
-    return call.output.nbytes + call.inputs[0].nbytes
-
-
 def _joined_traffic(call: Call) -> int:
     """Bytes of all parts, read and written; backward hands out views."""
     return 2 * call.output.nbytes if call.phase == "forward" else 0
-
-
-reshape = Op("reshape", _reshape_forward, _reshape_backward, _no_work, no_traffic)
-transpose = Op("transpose", _transpose_forward, _transpose_backward, _no_work, no_traffic)
-getitem = Op("getitem", _getitem_forward, _getitem_backward, _no_work, _picked_traffic)
-concatenate = Op("concatenate", _concatenate_forward, _concatenate_backward, _no_work, _joined_traffic)
 
 
 def _embedding_forward(keep: bool, indices: Array, table: Array) -> tuple[Array, Saved]:
@@ -117,17 +110,10 @@ def _embedding_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], 
     return None, down
 
 
-def _embedding_work(call: Call) -> Work:
-    """No arithmetic forward; backward one addition for each element of the gradient."""
-    return Work(elementwise=0 if call.phase == "forward" else call.output.size)
-
-
-def _embedding_traffic(call: Call) -> int:
-    """Bytes of the indices and of the rows picked, read and written; backward fills the whole table."""
-    picked = call.output.nbytes
-    if call.phase == "forward":
-        return call.inputs[0].nbytes + 2 * picked
-    return call.inputs[0].nbytes + picked + call.inputs[1].nbytes
-
-
-embedding = Op("embedding", _embedding_forward, _embedding_backward, _embedding_work, _embedding_traffic)
+reshape = Op("reshape", _reshape_forward, _reshape_backward, no_work, no_traffic)
+transpose = Op("transpose", _transpose_forward, _transpose_backward, no_work, no_traffic)
+getitem = Op("getitem", _getitem_forward, _getitem_backward, no_work, picked_traffic)
+concatenate = Op("concatenate", _concatenate_forward, _concatenate_backward, no_work, _joined_traffic)
+embedding = Op(
+    "embedding", _embedding_forward, _embedding_backward, additions_back, lambda call: picked_traffic(call, table=1)
+)

@@ -6,12 +6,13 @@ copies to change it.
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, as_floating
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, as_floating, contraction
 from tinytorch.core.ops.elementwise import column_sums, widened
 
 Pair = tuple[int, int]
@@ -298,14 +299,9 @@ def _both_ways(maps: Array, rows: Array, columns: Array) -> Array:
     return np.matmul(columns, across.reshape(count, len(rows), width, channels))
 
 
-def _conv2d_work(call: Call) -> Work:
-    """Window times channels of a group, for each output; zeros of the padding are multiplied like the rest."""
-    _, each, high, wide = call.inputs[1].shape
-    macs = call.output.size * each * high * wide
-    has_bias = len(call.inputs) == 3
-    if call.phase == "forward":
-        return Work(macs, call.output.size if has_bias else 0)
-    return Work(macs * sum(call.needs[:2]), call.output.size if has_bias and call.needs[2] else 0)
+def _conv2d_macs(call: Call) -> int:
+    """Return window times channels of a group, for each output; zeros of the padding are multiplied like the rest."""
+    return call.output.size * math.prod(call.inputs[1].shape[1:])
 
 
 def _pool_work(call: Call) -> Work:
@@ -318,7 +314,7 @@ def _adaptive_work(call: Call) -> Work:
     return Work(elementwise=call.inputs[0].size + call.output.size)
 
 
-conv2d = Op("conv2d", _conv2d_forward, _conv2d_backward, _conv2d_work)
+conv2d = Op("conv2d", _conv2d_forward, _conv2d_backward, contraction(_conv2d_macs, bias=2))
 max_pool2d = Op("max_pool2d", _max_pool2d_forward, _max_pool2d_backward, _pool_work)
 avg_pool2d = Op("avg_pool2d", _avg_pool2d_forward, _avg_pool2d_backward, _pool_work)
 adaptive_avg_pool2d = Op(

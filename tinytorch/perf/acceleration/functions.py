@@ -13,7 +13,7 @@ from tinytorch.core.spatial import Size, pair
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring.memory import uncounted
-from tinytorch.perf.ops import windows
+from tinytorch.perf.ops import images
 from tinytorch.perf.ops.fused import bias_gelu, causal_softmax
 
 #: An array or a Tensor; the result is of the same kind.
@@ -279,7 +279,7 @@ def im2col(x: Values, kernel_size: Size, stride: Size = 1, padding: Size = 0) ->
                [5., 6., 8., 9.]], dtype=float32)
     """
     check_values("x", x)
-    return _run(windows.im2col, x, **_window(kernel_size, stride, padding))
+    return _run(images.im2col, x, **_window(kernel_size, stride, padding))
 
 
 def col2im(cols: Values, x_shape: Shape, kernel_size: Size, stride: Size = 1, padding: Size = 0) -> Values:
@@ -309,7 +309,7 @@ def col2im(cols: Values, x_shape: Shape, kernel_size: Size, stride: Size = 1, pa
     shape = tuple(x_shape)
     if len(shape) != 4:
         raise ValueError(f"x_shape must be (N, C, H, W), not {x_shape!r}")
-    return _run(windows.col2im, cols, shape=shape, **_window(kernel_size, stride, padding))
+    return _run(images.col2im, cols, shape=shape, **_window(kernel_size, stride, padding))
 
 
 def _window(kernel_size: Size, stride: Size, padding: Size) -> dict[str, tuple[int, int]]:

@@ -18,11 +18,11 @@ import numpy as np
 
 from tinytorch.core.dispatch import Observer, observed_by
 from tinytorch.core.module import Module, Parameter
-from tinytorch.core.op import Array, Call, Saved
+from tinytorch.core.op import Array, Call, Saved, arrays_in, owner_of
 from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import Arranging
-from tinytorch.perf.events.stream import NUMBER, Profile, Recorder
+from tinytorch.perf.events.stream import NUMBER, Profile, Recorder, rows_of
 from tinytorch.perf.measuring import collector_off
 from tinytorch.perf.measuring.memory import Tracing
 
@@ -85,11 +85,6 @@ class MemoryProfile:
         """Most bytes that one op allocated and freed again."""
         return max((step.temporary for step in self.steps), default=0)
 
-    @property
-    def unattributed(self) -> int:
-        """Bytes of `peak` that belong to no known buffer or op: Python objects, arrays made between ops."""
-        return self.peak - self.array_peak
-
 
 class _Buffer(weakref.ref[Array]):
     """A weak reference to an array that owns memory, under the key by which it is found when the array dies."""
@@ -103,29 +98,6 @@ class _Buffer(weakref.ref[Array]):
 
 #: Bytes of one buffer that is followed: the reference, its key and its size.
 _BUFFER = sys.getsizeof(_Buffer(np.empty(0))) + 2 * NUMBER
-
-
-def owner_of(array: Array) -> Array:
-    """Return the array that owns the memory that ``array`` looks at.
-
-    Where NumPy does not own it (a file's map, another library's buffer), it is the last array on the way there.
-    """
-    base = array.base
-    while base is not None:
-        if isinstance(base, np.ndarray):
-            array = base
-        # as_strided puts an object of its own between a view and its array, which leads on by its own base.
-        base = getattr(base, "base", None)
-    return array
-
-
-def arrays_in(saved: Any) -> Iterator[Array]:
-    """Yield the arrays in ``saved``, also those in tuples and lists."""
-    if isinstance(saved, np.ndarray):
-        yield saved
-    elif isinstance(saved, (tuple, list)):
-        for part in saved:
-            yield from arrays_in(part)
 
 
 #: CPython makes room for one item more in a named tuple than its size says.
@@ -297,7 +269,7 @@ class ArrayLife(Observer):
         owner = owner_of(array)
         known = self._live.get(id(owner))
         if known is not None:
-            if _comes_first(category, known.category):
+            if _ORDER.index(category) < _ORDER.index(known.category):
                 self._bytes[known.category] -= known.nbytes
                 known.category = category
                 self._add(category, known.nbytes)
@@ -326,17 +298,18 @@ class ArrayLife(Observer):
         self._array_peak = max(self._array_peak, sum(self._bytes.values()))
         final = dict(self._bytes)
         self._live.clear()
-        fields = 3 + len(CATEGORIES)
-        rows = [self._steps[start : start + fields] for start in range(0, len(self._steps), fields)]
         return MemoryProfile(
-            self._recorder.profile(self._start, time.perf_counter_ns()),
-            tuple(Step(row[0], row[1], row[2], tuple(row[3:])) for row in rows),
-            dict(self._highest),
-            final,
-            self._standing,
-            max(self._traced_peak, 0),
-            self._array_peak,
-            self._tracing.own_session,
+            run=self._recorder.profile(self._start, time.perf_counter_ns()),
+            steps=tuple(
+                Step(allocated, temporary, peak, tuple(live))
+                for allocated, temporary, peak, *live in rows_of(self._steps, 3 + len(CATEGORIES))
+            ),
+            highest=dict(self._highest),
+            final=final,
+            standing=self._standing,
+            traced_peak=max(self._traced_peak, 0),
+            array_peak=self._array_peak,
+            exact_origin=self._tracing.own_session,
         )
 
 
@@ -349,10 +322,6 @@ def _died(live: dict[int, _Buffer], of_category: dict[Category, int], buffer: we
 
 #: A buffer that is several things is counted as the first of these.
 _ORDER: tuple[Category, ...] = ("parameters", "buffers", "optimizer", "gradients", "inputs", "activations", "outputs")
-
-
-def _comes_first(one: Category, other: Category) -> bool:
-    return _ORDER.index(one) < _ORDER.index(other)
 
 
 class MemoryRecording:

@@ -45,8 +45,8 @@ class NotCounted(float):
 class CountRow:
     """The arithmetic of one layer or of one op of one module.
 
-    ``macs`` are multiply-accumulates of contractions, ``flops`` is twice that, ``elementwise`` is every other
-    arithmetic operation. All are None for an op without a formula.
+    ``macs`` are multiply-accumulates of contractions, ``elementwise`` every other arithmetic operation. Both are None
+    for an op without a formula.
     """
 
     name: str
@@ -54,8 +54,12 @@ class CountRow:
     phase: str
     calls: int
     macs: int | None
-    flops: int | None
     elementwise: int | None
+
+    @property
+    def flops(self) -> int | None:
+        """Twice the multiply-accumulates."""
+        return None if self.macs is None else 2 * self.macs
 
 
 COLUMNS = (
@@ -82,7 +86,7 @@ def record_forward(model: Any, value: Tensor, timed: bool = False) -> Profile:
     with undisturbed(model), no_grad(), recording(timed) as done:
         run(value)
     if isinstance(model, Module):
-        _checked_ran(done.profile, model)
+        _check_ran(done.profile, model)
     return done.profile
 
 
@@ -98,7 +102,7 @@ def record_training(
     run = callable_of(model)
     with undisturbed(model), recording(timed) as done:
         loss_of(run(value), loss_fn).backward()
-    _checked_ran(done.profile, model)
+    _check_ran(done.profile, model)
     return done.profile
 
 
@@ -118,12 +122,12 @@ def loss_of(output: Any, loss_fn: Callable[[Any], Tensor] | None) -> Tensor:
     return loss
 
 
-def _checked_ran(profile: Profile, model: Any) -> None:
+def _check_ran(profile: Profile, model: Any) -> None:
     if not profile.events:
         raise ValueError(f"{type(model).__name__} ran no op of the framework, so nothing of it can be counted")
 
 
-def checked_counted(profile: Profile) -> None:
+def check_counted(profile: Profile) -> None:
     """Raise UncountedError, naming the ops, if one of them declares no formula."""
     if profile.uncounted:
         names = ", ".join(profile.uncounted)
@@ -136,7 +140,7 @@ def flops_of(profile: Profile, phase: str | None = None) -> int:
     Raises:
         UncountedError: if an op declares no formula.
     """
-    checked_counted(profile)
+    check_counted(profile)
     return sum(event.flops or 0 for event in profile.events if phase is None or event.phase == phase)
 
 
@@ -353,7 +357,7 @@ class FLOPCounter:
         profile = record_forward(model, input_for(model, input_shape))
         if not profile.events:
             name = getattr(model, "__name__", type(model).__name__)
-            self._rows.append(CountRow(name, name, "forward", 1, None, None, None))
+            self._rows.append(CountRow(name, name, "forward", 1, None, None))
             return NotCounted()
         return self.count_run(profile)
 
@@ -374,7 +378,7 @@ class FLOPCounter:
             UncountedError: if an op has no formula, unless the counter lists these.
         """
         if self._uncounted == "raise":
-            checked_counted(profile)
+            check_counted(profile)
         rows = counted_rows(profile, phase)
         self._rows += rows
         return sum(row.flops or 0 for row in rows)
@@ -390,7 +394,7 @@ class FLOPCounter:
         print_table(self.rows, COLUMNS, notes)
 
     def _add(self, name: str, op: str, macs: int, elementwise: int) -> int:
-        self._rows.append(CountRow(name, op, "forward", 1, macs, 2 * macs, elementwise))
+        self._rows.append(CountRow(name, op, "forward", 1, macs, elementwise))
         return 2 * macs
 
 
@@ -400,14 +404,11 @@ def counted_rows(profile: Profile, phase: str | None = None) -> list[CountRow]:
     for event in profile.events:
         if phase is None or event.phase == phase:
             groups.setdefault((event.path, event.op, event.phase), []).append(event)
-    return [_counted_row(events) for events in groups.values()]
-
-
-def _counted_row(events: list[Event]) -> CountRow:
-    first = events[0]
-    works = [event.work for event in events if event.work is not None]
-    if len(works) < len(events):
-        return CountRow(first.path, first.op, first.phase, len(events), None, None, None)
-    macs = sum(work.macs for work in works)
-    elementwise = sum(work.elementwise for work in works)
-    return CountRow(first.path, first.op, first.phase, len(events), macs, 2 * macs, elementwise)
+    rows = []
+    for (path, op, named_phase), events in groups.items():
+        works = [event.work for event in events if event.work is not None]
+        known = len(works) == len(events)
+        macs = sum(work.macs for work in works) if known else None
+        elementwise = sum(work.elementwise for work in works) if known else None
+        rows.append(CountRow(path, op, named_phase, len(events), macs, elementwise))
+    return rows

@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar, cast, overload
+from operator import attrgetter
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from tinytorch.core import ops
 from tinytorch.core.dispatch import Observer, apply, is_observed, no_grad, observed_by
-from tinytorch.core.module import Module
+from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array, Call, Phase, Saved, Spec, UncountedError, Work
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.measuring import Measurement, collector_off, current_blas_threads, difference, interleave
@@ -110,6 +111,10 @@ class Region:
     waited: int
 
 
+#: All of an event but its times.
+_same = attrgetter("op", "implementation", "phase", "path", "inputs", "output", "work", "traffic")
+
+
 class Columns(Sequence[Event]):
     """Events in columns: what they have in common once, and of each its kind, start, end and own time, 32 bytes.
 
@@ -129,20 +134,7 @@ class Columns(Sequence[Event]):
         return len(self.kind)
 
     def _event(self, kind: int, start: int, end: int, self_ns: int) -> Event:
-        same = self.kinds[kind]
-        return Event(
-            same.op,
-            same.implementation,
-            same.phase,
-            same.path,
-            same.inputs,
-            same.output,
-            same.work,
-            same.traffic,
-            start,
-            end,
-            self_ns,
-        )
+        return Event(*(*_same(self.kinds[kind]), start, end, self_ns))
 
     def __iter__(self) -> Iterator[Event]:
         rows = zip(self.kind.tolist(), self.start.tolist(), self.end.tolist(), self.self_ns.tolist(), strict=True)
@@ -174,8 +166,7 @@ class Columns(Sequence[Event]):
         kinds: list[Event] = []
         rows = np.empty((len(events), 4), np.int64)
         for index, event in enumerate(events):
-            key = (event.op, event.implementation, event.phase, event.path, event.inputs, event.output, event.work)
-            kind = known.setdefault((*key, event.traffic), len(kinds))
+            kind = known.setdefault(_same(event), len(kinds))
             if kind == len(kinds):
                 kinds.append(event)
             rows[index] = kind, event.start, event.end, event.self_ns
@@ -186,13 +177,12 @@ class Columns(Sequence[Event]):
 class Profile:
     """One recorded run: what every read-out is made of.
 
-    ``events`` of a recording are `Columns`, which read as the tuple that they stand for and make its items as they are
-    asked for. ``start`` and ``end`` are those of the whole run, in ns; ``blas_threads`` is how many BLAS might use at
-    its end, None if that is not known. ``waited`` is that of `Region` for the whole run, None if nobody looked.
-    ``unseen`` are names of other threads that ran ops meanwhile, of which nothing is recorded.
+    ``events`` of a recording are `Columns`. ``start`` and ``end`` are those of the whole run, in ns; ``blas_threads``
+    is how many BLAS might use at its end, None if that is not known. ``waited`` is that of `Region` for the whole run,
+    None if nobody looked. ``unseen`` are names of other threads that ran ops meanwhile, of which nothing is recorded.
     """
 
-    events: tuple[Event, ...]
+    events: Sequence[Event]
     spans: tuple[Span, ...]
     start: int
     end: int
@@ -363,22 +353,22 @@ class Recorder(Observer):
         names, regions = list(self._names), list(self._region_names)
         spans = tuple(
             Span(*names[name], depth, first, end if last < 0 else last)
-            for name, depth, first, last in _rows(self._spans, 4)
+            for name, depth, first, last in rows_of(self._spans, 4)
         )
         # A region without an end was left by the end of the recording, whose own time nobody read.
         named = tuple(
             Region(regions[name], first, end if last < 0 else last, max(last - first - ran, 0) if last >= 0 else 0)
-            for name, first, last, ran in _rows(self._regions, 4)
+            for name, first, last, ran in rows_of(self._regions, 4)
         )
         kind, first, last = np.array(self._ops, np.int64).reshape(-1, 3).T
         own = _self_times(first, last, [*spans, *named])
         events = Columns([_event(path, call) for path, call in self._calls], kind, first, last, own)
-        as_tuple = cast("tuple[Event, ...]", events)
         threads, unseen = current_blas_threads(), tuple(sorted(self._elsewhere))
-        return Profile(as_tuple, spans, start, end, os.getpid(), self._thread, threads, named, waited, unseen)
+        return Profile(events, spans, start, end, os.getpid(), self._thread, threads, named, waited, unseen)
 
 
-def _rows(flat: Sequence[int], width: int) -> Iterator[Sequence[int]]:
+def rows_of(flat: Sequence[int], width: int) -> Iterator[Sequence[int]]:
+    """Yield the rows of a table that lie one after the other in ``flat``."""
     return (flat[at : at + width] for at in range(0, len(flat), width))
 
 
@@ -396,18 +386,16 @@ def without_arrays(call: Call) -> Call:
     return Call(op, how, phase, path, call.inputs, call.output, params, needs, call.start, call.end)
 
 
-def _holds_no_array(value: Any) -> bool:
-    """Return whether a parameter that is no scalar may be kept."""
+def _may_be_kept(value: Any) -> bool:
+    """Return whether a parameter surely holds no array."""
     kind = type(value)
+    if kind in _SCALARS:
+        return True
     if kind is tuple:
         return _SCALARS.issuperset(map(type, value)) or all(map(_may_be_kept, value))
     if kind is slice:
         return _SCALARS.issuperset((type(value.start), type(value.stop), type(value.step)))
     return isinstance(value, (np.dtype, np.random.Generator))
-
-
-def _may_be_kept(value: Any) -> bool:
-    return type(value) in _SCALARS or _holds_no_array(value)
 
 
 def _keyed(param: tuple[str, Any]) -> tuple[Any, ...]:
@@ -496,9 +484,8 @@ def median_profile(runs: Sequence[Profile]) -> Profile:
     own = _self_times(start, end, [*spans, *regions])
     events = Columns(middle.columns.kinds, middle.columns.kind, start, end, own)
     begun, over = made[:2].tolist()
-    as_tuple = cast("tuple[Event, ...]", events)
     waited = None if any(run.waited is None for run in runs) else _waited(runs, over - begun)
-    return replace(middle, events=as_tuple, spans=spans, regions=regions, start=begun, end=over, waited=waited)
+    return replace(middle, events=events, spans=spans, regions=regions, start=begun, end=over, waited=waited)
 
 
 def _waited(alike: Sequence[Profile] | Sequence[Region], lasted: int) -> int:
@@ -510,9 +497,8 @@ def _waited(alike: Sequence[Profile] | Sequence[Region], lasted: int) -> int:
 def _structure(run: Profile) -> tuple[Any, ...]:
     """Return what ran, without its times."""
     columns = run.columns
-    kinds = tuple((one.op, one.phase, one.implementation, one.path, one.inputs, one.output) for one in columns.kinds)
     spans = tuple((span.path, span.depth) for span in run.spans)
-    return kinds, columns.kind.tobytes(), spans, tuple(region.name for region in run.regions)
+    return tuple(map(_same, columns.kinds)), columns.kind.tobytes(), spans, tuple(region.name for region in run.regions)
 
 
 def _moments(run: Profile) -> Integers:
@@ -580,13 +566,6 @@ def profiler_overhead() -> Measurement:
     )
 
 
-class _Nothing(Module):
-    """Does nothing, so that a call of it costs what a call costs."""
-
-    def forward(self, value: int) -> int:  # type: ignore[override, unused-ignore]
-        return value
-
-
 _CALLS_OF_A_SAMPLE = 50
 
 
@@ -598,7 +577,7 @@ def module_overhead() -> float | None:
     """
     if is_observed():
         return None
-    module = _Nothing()
+    module = Sequential()  # which does nothing, so that a call of it costs what a call costs
 
     def taken() -> int:
         start = time.perf_counter_ns()

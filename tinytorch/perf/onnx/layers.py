@@ -21,7 +21,7 @@ from tinytorch.perf.onnx.node import Node, Operand, Runner, Translation, Untrans
 from tinytorch.perf.onnx.recurrent import gated, long_short_term, plain_recurrent
 from tinytorch.perf.onnx.shapes import gather, reshaped, sum_of_squares
 from tinytorch.perf.ops import gather_pad
-from tinytorch.perf.ops.transposed import conv2d_transposed
+from tinytorch.perf.ops.images import conv2d_transposed
 
 Widths = tuple[tuple[int, int], ...]
 

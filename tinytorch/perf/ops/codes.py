@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Spec, Work, per_element
-from tinytorch.core.ops.spatial import Pair
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Spec, Work, no_gradient, per_element
 from tinytorch.perf.ops.affine import Scheme, check_finite, range_parameters
 
 
@@ -87,10 +87,6 @@ def _dequantize_forward(
     return decoded(codes, scale, zero_point, axis, block), ()
 
 
-def _no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    raise TypeError("codes are integers and have no gradient: train the model that they were made of")
-
-
 def _fake_quantize_forward(
     keep: bool, x: Array, scale: Array, zero_point: Array, *, low: int, high: int
 ) -> tuple[Array, Saved]:
@@ -141,19 +137,16 @@ def _integer_conv2d_forward(
     weight: Array,
     x_zero: Array | None,
     weight_zero: Array | None,
-    *,
-    stride: Pair,
-    padding: Pair,
-    dilation: Pair,
-    groups: int,
+    **geometry: Any,
 ) -> tuple[Array, Saved]:
     zero = None if weight_zero is None else along(weight_zero, weight.shape, 0)
-    how = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    sums, _ = ops.conv2d.reference.forward(False, _exact(x, x_zero), _exact(weight, zero), None, **how)
+    sums, _ = ops.conv2d.reference.forward(False, _exact(x, x_zero), _exact(weight, zero), None, **geometry)
     return sums.astype(np.int64).astype(np.int32), ()
 
 
-def _depth_work(depth: Any) -> Any:
+def _work(depth: Callable[[tuple[Spec, ...]], int]) -> Callable[[Call], Work]:
+    """Return the formula of integer products with ``depth`` terms for each output, and of subtracting zero points."""
+
     def work(call: Call) -> Work:
         macs = call.output.size * depth(call.inputs)
         zeros = sum(call.inputs[at].size for at in (0, 1) if call.inputs[at + 2].dtype is not None)
@@ -162,24 +155,23 @@ def _depth_work(depth: Any) -> Any:
     return work
 
 
-def _inner(inputs: tuple[Spec, ...]) -> int:
-    return inputs[0].shape[-1]
-
-
-def _window(inputs: tuple[Spec, ...]) -> int:
-    return inputs[1].size // inputs[1].shape[0]
-
+_CODES = no_gradient("codes are integers and have no gradient: train the model that they were made of")
 
 #: Codes of x: operands x, scale and zero point (or None), one, along ``axis``, or of each ``block`` along it; ``dtype``
 #: is the codes', by name.
-quantize_linear = Op("quantize_linear", _quantize_forward, _no_backward, per_element(4, 0))
+quantize_linear = Op("quantize_linear", _quantize_forward, _CODES, per_element(4, 0))
 #: The numbers that codes stand for, with the same operands.
-dequantize_linear = Op("dequantize_linear", _dequantize_forward, _no_backward, per_element(2, 0))
+dequantize_linear = Op("dequantize_linear", _dequantize_forward, _CODES, per_element(2, 0))
 #: Both in one: operands x, scale and zero point that broadcast with it; ``low`` and ``high`` bound the codes.
 fake_quantize = Op("fake_quantize", _fake_quantize_forward, _fake_quantize_backward, per_element(5, 1))
 #: float32 (2,): scale and zero point of the uint8 codes of all of x, by its range.
-dynamic_parameters = Op("dynamic_parameters", _dynamic_forward, _no_backward, per_element(2, 0))
+dynamic_parameters = Op("dynamic_parameters", _dynamic_forward, _CODES, per_element(2, 0))
 #: int32 sums of products of codes less their zero points: a, b, and a zero point of each (of b one a column) or None.
-integer_matmul = Op("integer_matmul", _integer_matmul_forward, _no_backward, _depth_work(_inner))
+integer_matmul = Op("integer_matmul", _integer_matmul_forward, _CODES, _work(lambda inputs: inputs[0].shape[-1]))
 #: The same of images (N, C, H, W) and weights (O, C / groups, kh, kw); a zero point of the weight may be one an output.
-integer_conv2d = Op("integer_conv2d", _integer_conv2d_forward, _no_backward, _depth_work(_window))
+integer_conv2d = Op(
+    "integer_conv2d",
+    _integer_conv2d_forward,
+    _CODES,
+    _work(lambda inputs: inputs[1].size // inputs[1].shape[0]),
+)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work
+from tinytorch.core.op import Array, Gradients, Op, Saved, Shape, contraction
 
 
 def lettered(equation: str, shapes: Sequence[Shape]) -> tuple[list[str], str]:
@@ -17,10 +17,8 @@ def lettered(equation: str, shapes: Sequence[Shape]) -> tuple[list[str], str]:
         ValueError: if there are not as many terms as operands, or not as many letters as axes.
     """
     given, arrow, result = equation.replace(" ", "").partition("->")
-    terms, spare = (
-        given.split(","),
-        [each for each in map(chr, range(65, 123)) if each.isalpha() and each not in equation],
-    )
+    terms = given.split(",")
+    spare = [each for each in map(chr, range(65, 123)) if each.isalpha() and each not in equation]
     if len(terms) != len(shapes):
         raise ValueError(f"equation {equation!r} must have a term for each of {len(shapes)} operands")
     most = max((len(s) - len(t) + 3 for t, s in zip(terms, shapes, strict=True) if "..." in t), default=0)
@@ -78,10 +76,10 @@ def _one_gradient(gradient: Array, operands: Sequence[Array], terms: list[str], 
     return np.array(np.broadcast_to(wide.sum(axis=repeated, keepdims=True) if repeated else wide, shape))
 
 
-def _work(call: Call) -> Work:
-    forward = macs(call.params["equation"], [each.shape for each in call.inputs])
-    return Work(macs=forward if call.phase == "forward" else forward * sum(call.needs))
-
-
 #: Operands by an ``equation`` such as ``bij,bjk->bik``, as NumPy reads it.
-einsum = Op("einsum", _forward, _backward, _work)
+einsum = Op(
+    "einsum",
+    _forward,
+    _backward,
+    contraction(lambda call: macs(call.params["equation"], [each.shape for each in call.inputs])),
+)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Spec, Work, operands_once
+from tinytorch.core.op import Array, Call, Op, Saved, Spec, Work, no_gradient, operands_once
 from tinytorch.perf.ops.affine import check_finite
 from tinytorch.perf.ops.weight_only import quantized_embedding, weight_only_linear, weight_only_projection
 
@@ -169,10 +169,6 @@ def _run(op: Op, *arrays: Any, **params: Any) -> Array:
     return op.reference.forward(False, *arrays, **params)[0]
 
 
-def _no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    raise TypeError("decode_token is for generation and has no gradient: train the model itself")
-
-
 def _parts_of_call(call: Call) -> Parts:
     return parts_of(call.inputs[1:], len(call.params["epsilons"]) // 2, call.params["bits"])
 
@@ -214,7 +210,13 @@ def _share(spec: Spec, rows: int) -> int:
 
 
 #: One new token of each sequence: see `_forward`.
-decode_token = Op("decode_token", _forward, _no_backward, _work, _traffic)
+decode_token = Op(
+    "decode_token",
+    _forward,
+    no_gradient("decode_token is for generation and has no gradient: train the model itself"),
+    _work,
+    _traffic,
+)
 
 
 def quantized_rows(numbers: Array, name: str = "numbers") -> tuple[Array, Array]:
@@ -237,10 +239,6 @@ def _attention_forward(
     return ops.attention.reference.forward(False, q, key_codes * key_scale, value_codes * value_scale, causal=causal)
 
 
-def _no_attention_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    raise TypeError("codes are integers and have no gradient: attend to float keys and values instead")
-
-
 def _attention_work(call: Call) -> Work:
     """That of attention, and a multiplication for each code."""
     assert ops.attention.work is not None
@@ -249,4 +247,9 @@ def _attention_work(call: Call) -> Work:
 
 
 #: q (B, H, T, D) over int8 keys and values (B, H, S, D) with scales (B, H, S, 1): as `attention`.
-quantized_attention = Op("quantized_attention", _attention_forward, _no_attention_backward, _attention_work)
+quantized_attention = Op(
+    "quantized_attention",
+    _attention_forward,
+    no_gradient("codes are integers and have no gradient: attend to float keys and values instead"),
+    _attention_work,
+)

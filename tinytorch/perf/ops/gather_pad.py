@@ -6,26 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Shape, Work, gradient_only, no_traffic, per_element
+from tinytorch.core.op import (
+    Array,
+    Call,
+    Gradients,
+    Op,
+    Saved,
+    Shape,
+    Work,
+    additions_back,
+    gradient_only,
+    no_gradient,
+    no_traffic,
+    no_work,
+    per_element,
+    picked_traffic,
+)
 from tinytorch.core.ops.elementwise import unbroadcast
 from tinytorch.core.ops.shape import kept_index
-
-
-def _nothing(call: Call) -> Work:
-    del call
-    return Work()
-
-
-def _added_back(call: Call) -> Work:
-    """No arithmetic forward; backward one addition for each element of the gradient."""
-    return Work(elementwise=0 if call.phase == "forward" else call.output.size)
-
-
-def _picked_traffic(call: Call) -> int:
-    """Bytes of the indices and of the elements picked, read and written; backward fills the whole operand."""
-    if call.phase == "forward":
-        return call.inputs[1].nbytes + 2 * call.output.nbytes
-    return call.inputs[1].nbytes + call.output.nbytes + call.inputs[0].nbytes
 
 
 def _copied_traffic(call: Call) -> int:
@@ -167,10 +165,6 @@ def _argsort_forward(keep: bool, x: Array, *, axis: int, largest: bool) -> tuple
     return np.argsort(-x if largest else x, axis=axis, kind="stable"), ()
 
 
-def _no_gradient(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    raise TypeError("indices have no gradient: give the op an operand that requires none")
-
-
 def _sorting_work(call: Call) -> Work:
     """One comparison for each element and level of a merge sort along the axis."""
     length = max(call.output.shape[call.params["axis"]], 2) if call.output.shape else 2
@@ -194,23 +188,25 @@ def _blend_work(call: Call) -> Work:
     return Work(elementwise=3 * call.output.size)
 
 
+_INDICES = no_gradient("indices have no gradient: give the op an operand that requires none")
+
 #: Elements of x at ``indices``, whole numbers of any shape, along one axis.
-gather = Op("gather", _gather_forward, _picked_backward, _added_back, _picked_traffic)
+gather = Op("gather", _gather_forward, _picked_backward, additions_back, picked_traffic)
 #: For each of ``indices``, as many axes as x, the element of x at this place along the axis.
-gather_along = Op("gather_along", _along_forward, _picked_backward, _added_back, _picked_traffic)
+gather_along = Op("gather_along", _along_forward, _picked_backward, additions_back, picked_traffic)
 #: Parts of x: each tuple in the last axis of ``indices`` says where, behind the first ``batch_dims`` axes of both.
-gather_tuples = Op("gather_tuples", _gather_tuples_forward, _picked_backward, _added_back, _picked_traffic)
+gather_tuples = Op("gather_tuples", _gather_tuples_forward, _picked_backward, additions_back, picked_traffic)
 #: x with parts replaced by ``updates``, or joined to them by ``how``, where `gather_tuples` would pick them.
 scatter_tuples = Op("scatter_tuples", _scatter_tuples_forward, _scatter_backward, _scattered_work, _scattered_traffic)
 #: x with elements replaced by ``updates``, or joined to them by ``how``, where `gather_along` would pick them.
 scatter_along = Op("scatter_along", _scatter_along_forward, _scatter_backward, _scattered_work, _scattered_traffic)
 #: A view of x repeated to a shape, without copying.
-broadcast = Op("broadcast", _broadcast_forward, _broadcast_backward, _added_back, no_traffic)
-tile = Op("tile", _tile_forward, _tile_backward, _added_back, _copied_traffic)
+broadcast = Op("broadcast", _broadcast_forward, _broadcast_backward, additions_back, no_traffic)
+tile = Op("tile", _tile_forward, _tile_backward, additions_back, _copied_traffic)
 #: x with so many elements before and behind it along each axis: a constant, or as NumPy's ``mode`` makes them.
-pad = Op("pad", _pad_forward, _pad_backward, _nothing, _copied_traffic)
-argmax = Op("argmax", _argmax_forward, _no_gradient, per_element(1), gradient_only)
+pad = Op("pad", _pad_forward, _pad_backward, no_work, _copied_traffic)
+argmax = Op("argmax", _argmax_forward, _INDICES, per_element(1), gradient_only)
 #: Places of the elements in order; the first of equals is first.
-argsort = Op("argsort", _argsort_forward, _no_gradient, _sorting_work, gradient_only)
+argsort = Op("argsort", _argsort_forward, _INDICES, _sorting_work, gradient_only)
 #: Linear interpolation along an axis: x times a constant matrix (length, new length) with two weights a column.
 blend = Op("blend", _blend_forward, _blend_backward, _blend_work)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Gradients, Op, Saved, gradient_only, per_element
-from tinytorch.core.ops.elementwise import unbroadcast
+from tinytorch.core.op import Array, Backward, Gradients, Op, Saved, gradient_only, no_gradient, per_element
+from tinytorch.core.ops.elementwise import extreme, factor_backward
 
 
 def _erf_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
@@ -65,56 +63,19 @@ def _cos_forward(keep: bool, x: Array) -> tuple[Array, Saved]:
     return np.cos(x), (-np.sin(x),) if keep else ()
 
 
-def _times_slope(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    return (gradient * saved[0],)
-
-
-def _minimum_forward(keep: bool, a: Any, b: Any) -> tuple[Array, Saved]:
-    return np.minimum(a, b), (a, b) if keep else ()
-
-
-def _minimum_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    a, b = saved
-    # Where both are equal each gets half, as for the maximum.
-    share = (np.less(a, b) + 0.5 * np.equal(a, b)).astype(gradient.dtype)
-    return (
-        unbroadcast(gradient * share, np.shape(a)) if needs[0] else None,
-        unbroadcast(gradient * (1 - share), np.shape(b)) if needs[1] else None,
-    )
-
-
-def _step_forward(keep: bool, x: Array, *, function: Callable[[Array], Array]) -> tuple[Array, Saved]:
-    return function(x), ()
-
-
 def _flat(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     """Return 0: the function is constant between its steps."""
     return (np.zeros_like(gradient),)
 
 
-def _without_gradient(name: str, gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    raise TypeError(f"{name} has no gradient: give it operands that require none")
+def _function(name: str, function: Callable[..., Array], backward: Backward | None = None) -> Op:
+    """Return an op that is a function of NumPy; without a ``backward`` its result, such as a truth value, has none."""
 
+    def forward(keep: bool, *operands: Array) -> tuple[Array, Saved]:
+        return function(*operands), ()
 
-def _step(name: str, function: Callable[..., Array]) -> Op:
-    """Return an op of one operand that is constant between steps."""
-    return Op(name, partial(_step_forward, function=function), _flat, per_element(1), gradient_only)
-
-
-def _two_forward(keep: bool, a: Array, b: Array, *, function: Callable[..., Array]) -> tuple[Array, Saved]:
-    return function(a, b), ()
-
-
-def _judged(name: str, function: Callable[..., Array]) -> Op:
-    """Return an op of two operands whose answer, a truth value or whole number, has no gradient."""
-    forward = partial(_two_forward, function=function)
-    return Op(name, forward, partial(_without_gradient, name), per_element(1), gradient_only)
-
-
-def _told(name: str, function: Callable[[Array], Array]) -> Op:
-    """Return an op of one operand whose answer is a truth value."""
-    forward = partial(_step_forward, function=function)
-    return Op(name, forward, partial(_without_gradient, name), per_element(1), gradient_only)
+    none = no_gradient(f"{name} has no gradient: give it operands that require none")
+    return Op(name, forward, backward or none, per_element(1), gradient_only)
 
 
 def _whole_quotient(a: Array, b: Array) -> Array:
@@ -125,35 +86,35 @@ def _whole_quotient(a: Array, b: Array) -> Array:
 #: The error function, 2 / sqrt(pi) times the integral of exp(-t²) from 0 to x.
 erf = Op("erf", _erf_forward, _erf_backward, per_element(1, 4))
 #: x times the normal distribution's share below x. Source: D. Hendrycks and K. Gimpel, arXiv:1606.08415.
-exact_gelu = Op("exact_gelu", _exact_gelu_forward, _times_slope, per_element(5, 1))
+exact_gelu = Op("exact_gelu", _exact_gelu_forward, factor_backward, per_element(5, 1))
 #: x, or ``value`` where it is not a number.
-without_nan = Op("without_nan", _without_nan_forward, _times_slope, per_element(1))
+without_nan = Op("without_nan", _without_nan_forward, factor_backward, per_element(1))
 #: min(max(x, low), high); the gradient passes at the ends, too.
-clip = Op("clip", _clip_forward, _times_slope, per_element(2, 1))
+clip = Op("clip", _clip_forward, factor_backward, per_element(2, 1))
 #: min(max(slope x + shift, 0), 1). Source: A. Howard et al., arXiv:1905.02244.
-hard_sigmoid = Op("hard_sigmoid", _hard_sigmoid_forward, _times_slope, per_element(4, 1))
+hard_sigmoid = Op("hard_sigmoid", _hard_sigmoid_forward, factor_backward, per_element(4, 1))
 #: x above 0, alpha (exp(x) - 1) below. Source: D.-A. Clevert, T. Unterthiner and S. Hochreiter, arXiv:1511.07289.
-elu = Op("elu", _elu_forward, _times_slope, per_element(3, 1))
+elu = Op("elu", _elu_forward, factor_backward, per_element(3, 1))
 #: log(1 + exp(x)), without overflow.
-softplus = Op("softplus", _softplus_forward, _times_slope, per_element(4, 1))
-sin = Op("sin", _sin_forward, _times_slope, per_element(1))
-cos = Op("cos", _cos_forward, _times_slope, per_element(1))
-minimum = Op("minimum", _minimum_forward, _minimum_backward, per_element(1, 2))
+softplus = Op("softplus", _softplus_forward, factor_backward, per_element(4, 1))
+sin = Op("sin", _sin_forward, factor_backward, per_element(1))
+cos = Op("cos", _cos_forward, factor_backward, per_element(1))
+minimum = extreme("minimum", np.minimum, np.less)
 
-floor = _step("floor", np.floor)
-ceil = _step("ceil", np.ceil)
+floor = _function("floor", np.floor, _flat)
+ceil = _function("ceil", np.ceil, _flat)
 #: To the nearest whole number, halves to the even one.
-round_ = _step("round", np.rint)
-sign = _step("sign", np.sign)
+round_ = _function("round", np.rint, _flat)
+sign = _function("sign", np.sign, _flat)
 
-equal = _judged("equal", np.equal)
-less = _judged("less", np.less)
-less_equal = _judged("less_equal", np.less_equal)
-greater = _judged("greater", np.greater)
-greater_equal = _judged("greater_equal", np.greater_equal)
-logical_and = _judged("logical_and", np.logical_and)
-logical_or = _judged("logical_or", np.logical_or)
-logical_not = _told("logical_not", np.logical_not)
-is_nan = _told("is_nan", np.isnan)
+equal = _function("equal", np.equal)
+less = _function("less", np.less)
+less_equal = _function("less_equal", np.less_equal)
+greater = _function("greater", np.greater)
+greater_equal = _function("greater_equal", np.greater_equal)
+logical_and = _function("logical_and", np.logical_and)
+logical_or = _function("logical_or", np.logical_or)
+logical_not = _function("logical_not", np.logical_not)
+is_nan = _function("is_nan", np.isnan)
 #: Of whole numbers, towards 0.
-whole_quotient = _judged("whole_quotient", _whole_quotient)
+whole_quotient = _function("whole_quotient", _whole_quotient)

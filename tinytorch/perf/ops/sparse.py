@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, contraction
 from tinytorch.core.ops.elementwise import column_sums
 
 #: Products of gradients and inputs that are held at a time for the gradients of values.
@@ -68,15 +68,11 @@ def _values_gradient(down: Array, rows: Array, indices: Array, starts: Array, dt
     return found
 
 
-def _work(call: Call) -> Work:
-    """A multiply-accumulate for each stored weight and row; the bias is one addition an output, or a sum."""
-    macs = call.inputs[1].size * (call.inputs[0].size // max(call.params["in_features"], 1))
-    has_bias = len(call.inputs) == 5
-    if call.phase == "forward":
-        return Work(macs, call.output.size if has_bias else 0)
-    return Work(macs * sum(call.needs[:2]), call.output.size if has_bias and call.needs[4] else 0)
+def _macs(call: Call) -> int:
+    """Return a multiply-accumulate for each stored weight and row."""
+    return call.inputs[1].size * (call.inputs[0].size // max(call.params["in_features"], 1))
 
 
 #: x W + b: operands x (..., in_features), values, indices and starts as `csr.SparseLinear` holds them, bias if there is
 #: one; param in_features.
-sparse_linear = Op("sparse_linear", _forward, _backward, _work)
+sparse_linear = Op("sparse_linear", _forward, _backward, contraction(_macs, bias=4))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, operands_once
+from tinytorch.core.op import Array, Call, Gradients, Op, Saved, Work, no_gradient, operands_once
 from tinytorch.core.ops.elementwise import column_sums
 from tinytorch.perf.ops.affine import decode, decode_in_place
 from tinytorch.perf.ops.packed_codes import PANEL, TILE, as_matrix, by_group, in_rows, unpack
@@ -93,10 +93,6 @@ def _dequantize_forward(
     axis: int,
 ) -> tuple[Array, Saved]:
     return matrix_of(codes, scale, zero_point, bits, group, length, axis), ()
-
-
-def _no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
-    raise TypeError("codes are integers and have no gradient: train with prepare_training instead")
 
 
 def _dequantize_work(call: Call) -> Work:
@@ -243,8 +239,10 @@ def _projection_work(call: Call) -> Work:
     return Work(linear_macs(call), numbers)
 
 
-dequantize = Op("dequantize", _dequantize_forward, _no_backward, _dequantize_work)
-quantized_embedding = Op("quantized_embedding", _embedding_forward, _no_backward, _dequantize_work, _embedding_traffic)
+_CODES = no_gradient("codes are integers and have no gradient: train with prepare_training instead")
+
+dequantize = Op("dequantize", _dequantize_forward, _CODES, _dequantize_work)
+quantized_embedding = Op("quantized_embedding", _embedding_forward, _CODES, _dequantize_work, _embedding_traffic)
 #: x W + b with float32 x: operands x, codes (a matrix, or `in_tiles`), scale (a matrix, or with tiled codes in
 #: `TileLayout`), zero_point like scale or None, bias or None; params bits, group or None, length (features), and
 #: ``packed``, a kernel's memory (`Codes.packed`).

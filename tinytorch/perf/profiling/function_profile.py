@@ -15,8 +15,8 @@ from typing import Any, ParamSpec, Protocol, Self, TypeVar, cast, overload
 import numpy as np
 
 from tinytorch.core.contexts import checked_prompt
+from tinytorch.core.op import owner_of
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.events.array_life import owner_of
 from tinytorch.perf.events.flops import FLOPCounter
 from tinytorch.perf.events.stream import Profile, recording
 from tinytorch.perf.machine import store
