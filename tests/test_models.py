@@ -1,11 +1,12 @@
-"""The zoo: what its models reach on their whole test sets, and when their weights are made again."""
+"""The zoo and its data: shapes, scores on whole test sets, and weights that are kept and made again."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
-from tinytorch import core, datasets, models
+from tinytorch import core, datasets, kept, models
 from tinytorch.core.module import Module
 from tinytorch.models import weights
 
@@ -102,3 +103,73 @@ def test_the_learning_rate_rises_then_falls() -> None:
     assert np.all(np.diff(factors[: top + 1]) > 0)
     assert np.all(np.diff(factors[top:]) < 0)
     assert factors[-1] == pytest.approx(0, abs=1e-9)
+
+
+def test_an_installed_package_keeps_in_the_users_cache_and_a_checkout_in_its_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert kept.kept_folder("models") == Path(kept.__file__).parents[1] / "_build" / "models"
+    monkeypatch.setattr(kept, "__file__", str(tmp_path / "site-packages" / "tinytorch" / "kept.py"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
+    found = kept.kept_folder("models")
+    assert found.is_relative_to(tmp_path)
+    assert not found.is_relative_to(tmp_path / "site-packages")
+
+
+def test_a_place_that_cannot_be_written_costs_no_result_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(weights, "WEIGHTS", tmp_path / "file" / "models")
+    monkeypatch.setattr(models, "train", lambda name, seed=0: models.entry(name).make(seed))
+    with pytest.warns(UserWarning, match="directory"):
+        assert models.trained("mlp").parameters()
+
+
+def test_digits_are_scikit_learns_split_once_and_for_all() -> None:
+    data, bunch = datasets.digits(), load_digits()
+    images = np.concatenate([data.train_inputs, data.test_inputs])
+    labels = np.concatenate([data.train_targets, data.test_targets])
+    assert images.shape == (1797, 1, 8, 8)
+    assert images.dtype == np.float32
+    # The same multiset of images with their labels, in another order.
+    ours, theirs = np.column_stack([labels, images.reshape(-1, 64) * 16]), np.column_stack([bunch.target, bunch.data])
+    np.testing.assert_array_equal(ours[np.lexsort(ours.T)], theirs[np.lexsort(theirs.T)])
+    test = np.bincount(data.test_targets, minlength=10)
+    np.testing.assert_allclose(test / np.bincount(labels), 0.2, atol=0.005)
+    with pytest.raises(ValueError, match="read-only"):
+        data.test_inputs[0] = 0
+
+
+def test_shifted_digits_move_by_one_pixel_and_let_nothing_in() -> None:
+    images, labels = datasets.shifted_digits()
+    original = datasets.digits().train_inputs
+    np.testing.assert_array_equal(labels, np.tile(datasets.digits().train_targets, 5))
+    framed = np.pad(original, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    parts = np.split(images, 5)
+    for part, (down, right) in zip(parts, ((1, 1), (2, 1), (0, 1), (1, 2), (1, 0)), strict=True):
+        np.testing.assert_array_equal(part, framed[:, :, down : down + 8, right : right + 8])
+
+
+def test_sorting_asks_for_the_sorted_digits_behind_the_separator() -> None:
+    inputs, targets = datasets.sorting_examples(50, seed=3, length=4)
+    assert inputs.shape == targets.shape == (50, 8)
+    for tokens, wanted in zip(inputs, targets, strict=True):
+        assert tokens[4] == datasets.SEPARATOR
+        assert list(wanted[:4]) == [datasets.IGNORED] * 4
+        assert list(wanted[4:]) == sorted(tokens[:4])
+        assert list(tokens[5:]) == sorted(tokens[:4])[:-1]
+
+
+def test_no_question_of_the_test_part_was_trained_on() -> None:
+    data = datasets.sorting()
+    trained = {row.tobytes() for row in np.asarray(data.train_inputs)[:, : datasets.SORT_LENGTH]}
+    asked = [row.tobytes() for row in np.asarray(data.test_inputs)[:, : datasets.SORT_LENGTH]]
+    assert len(asked) == 2000
+    assert not trained.intersection(asked)
+
+
+def test_nothing_to_make_is_refused() -> None:
+    with pytest.raises(ValueError, match="length"):
+        datasets.sorting_examples(0, seed=0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.core.gradients import gradient_of
-from tinytorch.core import ops, tensor
+from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Embedding, Linear
 from tinytorch.core.losses import CrossEntropyLoss
@@ -124,17 +124,6 @@ def test_a_write_is_of_the_forward_that_came_before_it() -> None:
     for stale in (again, before):
         with pytest.raises(RuntimeError, match="forward"):
             stale.backward()
-
-
-def test_what_is_read_after_all_backwards_is_not_looked_at_any_more() -> None:
-    x = Tensor([2.0], requires_grad=True)
-    y = x * x
-    assert x.data[0] == 2
-    assert tensor._lent
-    y.backward()
-    assert not tensor._lent
-    assert x.data[0] == 2
-    assert not tensor._lent
 
 
 INDICES: dict[str, tuple[Any, Callable[[Tensor, Any], Tensor]]] = {

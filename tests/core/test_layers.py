@@ -1,14 +1,21 @@
-"""Layers of vectors and activations: what they start from, what they return, and the arguments they refuse."""
+"""Layers, losses and batches: what they start from, what they return, and running statistics, against closed forms."""
 
 import math
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.core.cases import normal
+from tests.core.gradients import gradient_of
+from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.layers import Dropout, Embedding, Flatten, Linear
+from tinytorch.core.losses import CrossEntropyLoss, MSELoss
 from tinytorch.core.random import generator_from, manual_seed
-from tinytorch.core.spatial import Conv2d
+from tinytorch.core.spatial import AdaptiveAvgPool2d, AvgPool2d, BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 
 
@@ -54,8 +61,8 @@ def test_embedding() -> None:
     # Six standard errors of the standard deviation of 20,000 normal numbers.
     assert abs(layer.weight.data.std() / 0.02 - 1) < 6 / math.sqrt(40_000)
     indices = np.array([[3, 3], [0, 499]])
-    for given in (indices, Tensor(indices), indices.tolist()):
-        np.testing.assert_array_equal(layer(given).data, layer.weight.data[indices])
+    for rows in (indices, Tensor(indices), indices.tolist()):
+        np.testing.assert_array_equal(layer(rows).data, layer.weight.data[indices])
 
 
 def test_dropout_drops_in_train_mode_only_and_by_its_seed() -> None:
@@ -73,3 +80,102 @@ def test_dropout_drops_in_train_mode_only_and_by_its_seed() -> None:
 
 def test_flatten() -> None:
     assert Flatten()(Tensor(np.zeros((2, 3, 4, 5)))).shape == (2, 60)
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (Conv2d(4, 6, 3, seed=0), (2, 6, 7, 6)),
+        (Conv2d(4, 6, (3, 1), stride=(2, 1), padding=(1, 0), seed=0), (2, 6, 5, 8)),
+        (Conv2d(4, 8, 3, dilation=(2, 3), groups=4, seed=0), (2, 8, 5, 2)),
+        (MaxPool2d(2), (2, 4, 4, 4)),
+        (MaxPool2d((3, 2), stride=1, padding=(1, 1)), (2, 4, 9, 9)),
+        (AvgPool2d(np.int64(3)), (2, 4, 3, 2)),  # type: ignore[arg-type]
+        (AdaptiveAvgPool2d((3, 5)), (2, 4, 3, 5)),
+        (BatchNorm2d(4), (2, 4, 9, 8)),
+    ],
+    ids=repr,
+)
+def test_output_shapes(layer: Any, expected: tuple[int, ...]) -> None:
+    made = layer(Tensor(normal(2, 4, 9, 8).astype(np.float32)))
+    assert made.shape == expected
+    assert made.dtype == np.float32
+
+
+def test_running_statistics_are_the_exponential_average() -> None:
+    layer = BatchNorm2d(3, momentum=0.2)
+    batches = [normal(4, 3, 2, 2, seed=seed) * (seed + 1) + seed for seed in range(5)]
+    for batch in batches:
+        layer(Tensor(batch.astype(np.float32)))
+    shares = [0.2 * 0.8 ** (4 - index) for index in range(5)]
+    mean = sum(share * batch.mean(axis=(0, 2, 3)) for share, batch in zip(shares, batches, strict=True))
+    variance = sum(share * batch.var(axis=(0, 2, 3), ddof=1) for share, batch in zip(shares, batches, strict=True))
+    np.testing.assert_allclose(layer.running_mean.data, mean, rtol=1e-5)
+    np.testing.assert_allclose(layer.running_var.data, variance + 0.8**5, rtol=1e-5)
+    assert layer.running_mean.dtype == layer.running_var.dtype == np.float32
+    layer.eval()
+    kept = layer.running_mean.data.copy()
+    x = normal(2, 3, 2, 2, seed=9)
+    shape = (1, 3, 1, 1)
+    expected = (x - layer.running_mean.data.reshape(shape)) / np.sqrt(layer.running_var.data.reshape(shape) + 1e-5)
+    np.testing.assert_allclose(layer(Tensor(x.astype(np.float32))).data, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(layer.running_mean.data, kept)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 4), (2, 3, 4)])
+def test_mean_squared_error(shape: tuple[int, ...]) -> None:
+    a, b = normal(*shape).astype(np.float32), normal(*shape, seed=1)
+    for target in (Tensor(b), b, b.tolist()):
+        prediction = Tensor(a, requires_grad=True)
+        loss = MSELoss()(prediction, target)
+        loss.backward()
+        assert loss.shape == ()
+        np.testing.assert_allclose(loss.item(), np.sum((a - b) ** 2) / a.size, rtol=1e-6)
+        np.testing.assert_allclose(gradient_of(prediction), 2 * (a - b) / a.size, rtol=1e-5)
+        assert gradient_of(prediction).dtype == np.float32
+
+
+@pytest.mark.parametrize("scale", [1, 1000])
+@pytest.mark.parametrize("ignored", [None, 2, -100])
+def test_cross_entropy(ignored: int | None, scale: int) -> None:
+    logits, labels = scale * normal(2, 3, 4), np.array([[0, 2, 3], [1, 2, -100 if ignored == -100 else 3]])
+    counted = labels != ignored
+    rows = scipy.special.log_softmax(logits[counted], axis=-1)
+    expected = -np.mean([row[label] for row, label in zip(rows, labels[counted], strict=True)])
+    for target in (labels, Tensor(labels), labels.tolist(), labels.astype(np.int16), Tensor(labels.tolist())):
+        loss = CrossEntropyLoss(ignore_index=ignored)(Tensor(logits), target)
+        np.testing.assert_allclose(loss.item(), expected, rtol=1e-12)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(count=st.integers(1, 40), batch_size=st.integers(1, 50), shuffle=st.booleans())
+def test_an_epoch_has_each_example_once_with_its_target(count: int, batch_size: int, shuffle: bool) -> None:
+    inputs = np.arange(count, dtype=np.float32)[:, None]
+    loader = DataLoader(inputs, Tensor(np.arange(count) * 10), batch_size=batch_size, shuffle=shuffle, seed=0)
+    for _ in range(2):
+        batches = list(loader)
+        assert len(batches) == len(loader) == int(np.ceil(count / batch_size))
+        assert {len(x) for x, _ in batches[:-1]} <= {batch_size}
+        x = np.concatenate([x.data for x, _ in batches])
+        y = np.concatenate([y.data for _, y in batches])
+        assert (x.dtype, y.dtype) == (np.dtype(np.float32), np.dtype(np.int64))
+        np.testing.assert_array_equal(y, x[:, 0] * 10)
+        np.testing.assert_array_equal(np.sort(y), np.arange(count) * 10)
+        if not shuffle:
+            np.testing.assert_array_equal(x, inputs)
+
+
+def _order(loader: DataLoader) -> list[Any]:
+    return [value for (batch,) in loader for value in batch.data.tolist()]
+
+
+def test_seeds_reproduce_and_each_epoch_has_a_new_order() -> None:
+    data = np.arange(50)
+    one, same, other = (DataLoader(data, batch_size=8, shuffle=True, seed=seed) for seed in (1, 1, 2))
+    first = _order(one)
+    assert first == _order(same)
+    assert first != _order(other)
+    assert first != list(range(50))
+    second = _order(one)
+    assert second != first
+    assert second == _order(same)

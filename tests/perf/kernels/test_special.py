@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.cases import Case, convolution, normal
-from tests.core.ops.test_spatial import convolutions
 from tests.core.recording import Recorder
+from tests.core.test_values import convolutions
 from tests.perf.kernels.test_registry import assert_near, run, widened
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, implementations, observed_by

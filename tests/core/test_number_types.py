@@ -1,4 +1,4 @@
-"""Integers and halves in float layers and losses, against the same layers on the same numbers in float64."""
+"""Integers, halves, and sums of more addends than float32 can add up one after the other, in layers, losses and ops."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.core.gradients import gradient_of
 from tinytorch.core import activations, ops
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import apply
-from tinytorch.core.layers import Dropout, LayerNorm, Linear
+from tinytorch.core.layers import Dropout, Embedding, LayerNorm, Linear
 from tinytorch.core.losses import CrossEntropyLoss, MSELoss
 from tinytorch.core.op import Array
 from tinytorch.core.spatial import AdaptiveAvgPool2d, AvgPool2d, BatchNorm2d, Conv2d, MaxPool2d
@@ -102,3 +103,58 @@ def test_squared_errors_of_narrow_numbers_are_exact(dtype: str, pair: tuple[floa
     one, other = (np.array([each]).astype(dtype) for each in pair)
     exact = (float(one[0]) - float(other[0])) ** 2
     np.testing.assert_allclose(MSELoss()(Tensor(one), Tensor(other)).item(), exact, rtol=1e-6)
+
+
+#: Ones that float32 cannot count one by one: it stops at 2**24.
+ADDENDS = 2**24 + 2**20
+
+
+def ones(*shape: int) -> Tensor:
+    return Tensor(np.ones(shape, np.float32))
+
+
+def slope(operand: Tensor, make: Callable[[Tensor], Tensor]) -> Array:
+    operand.requires_grad = True
+    make(operand).sum().backward()
+    return gradient_of(operand)
+
+
+def weight_gradient(layer: Any, x: Any, name: str = "weight") -> Array:
+    layer(x).sum().backward()
+    return gradient_of(getattr(layer, name))
+
+
+def running_variance() -> Array:
+    layer, x = BatchNorm2d(2, momentum=1.0), np.random.default_rng(0).random((1, 2, 2048, 2048), dtype=np.float32)
+    layer(Tensor(x))
+    return layer.running_var.data / x.astype(np.float64).var(axis=(0, 2, 3))
+
+
+WIDE = np.where(np.arange(2**20) % 2, 3.1, 1.1).astype(np.float32)[None]
+SUMS: dict[str, tuple[Callable[[], Any], float]] = {
+    "sum of rows": (lambda: ones(ADDENDS, 1).sum(axis=0), ADDENDS),
+    "sum of rows and columns": (lambda: ones(2, ADDENDS // 4, 2).sum(axis=(1, 2)), ADDENDS // 2),
+    "sum of a part of each row": (lambda: Tensor(np.ones((ADDENDS, 2), np.float32)[:, :1]).sum(), ADDENDS),
+    "mean of rows": (lambda: ones(ADDENDS, 1).mean(axis=0), 1),
+    "mean of halves": (lambda: Tensor(np.full((70_000, 1), 2, np.float16)).mean(axis=0), 2),
+    "sum of halves": (lambda: Tensor(np.ones((30_000, 1), np.float16)).sum(axis=0), 30_000),
+    "row added to each": (lambda: slope(ones(1), lambda row: ones(ADDENDS, 1) + row), ADDENDS),
+    "number times each": (lambda: slope(Tensor(np.float32(1)), lambda one: ones(ADDENDS, 1) * one), ADDENDS),
+    "bias": (lambda: weight_gradient(Linear(1, 2), ones(ADDENDS, 1), "bias"), ADDENDS),
+    "weight of one output": (lambda: weight_gradient(Linear(2, 1), ones(ADDENDS, 2)), ADDENDS),
+    "matmul with a column": (lambda: slope(ones(2, 1), lambda column: ones(ADDENDS, 2) @ column), ADDENDS),
+    "bias of a convolution": (lambda: weight_gradient(Conv2d(1, 2, 1), ones(17, 1, 1024, 1024), "bias"), 17 * 2**20),
+    "row of a table": (lambda: weight_gradient(Embedding(1, 1), np.zeros(ADDENDS, np.int64)), ADDENDS),
+    "element picked often": (lambda: slope(ones(1), lambda row: row[np.zeros(ADDENDS, np.int64)]), ADDENDS),
+    "bias of a normalization": (lambda: weight_gradient(LayerNorm(1), ones(ADDENDS, 1), "bias"), ADDENDS),
+    "ties of a maximum": (lambda: slope(ones(ADDENDS, 1), lambda x: x.max(axis=0))[:1], 1 / ADDENDS),
+    "softmax along rows": (lambda: apply(ops.softmax, ones(ADDENDS, 1), axis=0).data[:1], 1 / ADDENDS),
+    "squared error": (lambda: MSELoss()(Tensor(np.full(ADDENDS, 1.1, np.float32)), np.zeros(ADDENDS)).item(), 1.1**2),
+    "variance of channels": (running_variance, 1),
+    "variance of a wide row": (lambda: LayerNorm(2**20)(Tensor(WIDE)).data[0, 1], 1 / np.sqrt(1 + 1e-5)),
+}
+
+
+@pytest.mark.parametrize(("make", "expected"), SUMS.values(), ids=[*SUMS])
+def test_sums_of_many_addends(make: Callable[[], Any], expected: float) -> None:
+    np.testing.assert_allclose(np.asarray(make()), expected, rtol=1e-5)

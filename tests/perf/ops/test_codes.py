@@ -1,4 +1,4 @@
-"""Scales, zero points and codes: bounds for all float32 numbers, and the cases that break naive quantizers."""
+"""Codes: scales, zero points, several codes to a byte, and exact integer products."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +12,19 @@ from hypothesis.extra import numpy as hnp
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.ops.affine import spread
+from tinytorch.perf.ops.packed_codes import PanelLayout, packed_length
+from tinytorch.perf.ops.quantized import EXACT_DEPTH, GREATEST_DEPTH
 from tinytorch.perf.quantization import (
     Scheme,
     decode,
     dequantize_int8,
     encode,
+    integer_product,
+    pack,
     quantize,
     quantize_int8,
     range_parameters,
+    unpack,
 )
 
 LARGEST, SMALLEST = float(np.finfo(np.float32).max), 2.0**-149
@@ -193,6 +198,12 @@ def test_bad_input_is_named(x: object, says: str) -> None:
 
 
 CODES = Tensor(np.zeros(2, np.int8))
+
+
+def zeros(*shape: int) -> Array:
+    return np.zeros(shape, np.int8)
+
+
 ARGUMENTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Scheme(bits=3), "bits"),
     (lambda: Scheme(per="row"), "per"),  # type: ignore[arg-type]
@@ -205,6 +216,14 @@ ARGUMENTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: dequantize_int8(CODES, float("nan"), 0), "^scale must"),
     (lambda: dequantize_int8(CODES, float("inf"), 0), "^scale must"),
     (lambda: dequantize_int8(CODES, 1.0, 200), "^zero_point must"),
+    (lambda: pack(np.zeros(2, np.int8), 3), "bits"),
+    (lambda: pack(np.zeros(2, np.int16), 4), "int8"),
+    (lambda: pack(np.array([8], np.int8), 4), r"-8\.\.7"),
+    (lambda: unpack(np.zeros(3, np.uint8), 4, 4), "2 bytes"),
+    (lambda: integer_product(zeros(2, 3).astype(np.int16), zeros(3, 4)), "^a must be an int8"),
+    (lambda: integer_product(zeros(2, 3), zeros(3, 4)[0]), "^b must be an int8"),
+    (lambda: integer_product(zeros(2, 3), zeros(2, 4)), "^b must have 3 rows"),
+    (lambda: integer_product(zeros(1, GREATEST_DEPTH + 1), zeros(GREATEST_DEPTH + 1, 1)), "131,071"),
 ]
 
 
@@ -222,3 +241,83 @@ def test_tensors_and_float64_are_taken_and_the_input_is_left_alone() -> None:
     assert made.dequantize().dtype == made.scale.dtype == np.float32
     np.testing.assert_array_equal(values, kept)
     assert quantize(values.astype(np.float16)).codes.shape == (4, 5)
+
+
+@given(data=st.data(), bits=st.sampled_from([8, 4, 2]), axis=st.sampled_from([0, 1, -1]))
+@settings(max_examples=100, deadline=None)
+def test_a_round_trip_is_exact(data: st.DataObject, bits: int, axis: int) -> None:
+    half = 2 ** (bits - 1)
+    shape = hnp.array_shapes(min_dims=2, max_dims=3, min_side=0, max_side=9)
+    codes = data.draw(hnp.arrays(np.int8, shape, elements=st.integers(-half, half - 1)))
+    packed = pack(codes, bits, axis)
+    length = codes.shape[axis]
+    assert packed.shape[axis] == -(-length * bits // 8) == packed_length(length, bits)
+    assert packed.nbytes * (8 // bits) >= codes.nbytes
+    np.testing.assert_array_equal(unpack(packed, bits, length, axis), codes)
+
+
+def test_the_first_code_is_in_the_lowest_bits_without_a_sign() -> None:
+    assert pack(np.array([-8, 7, 0], np.int8), 4).tolist() == [0xF0, 0x88]
+    assert pack(np.array([-2, -1, 0, 1, 1], np.int8), 2).tolist() == [0b11_10_01_00, 0b10_10_10_11]
+
+
+@given(
+    st.sampled_from([8, 4, 2]),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.none() | st.integers(1, 45),
+    st.integers(0, 9),
+)
+def test_panels_hold_each_code_where_the_product_looks_for_it(
+    bits: int, length: int, columns: int, group: int | None, seed: int
+) -> None:
+    half = 2 ** (bits - 1)
+    codes = np.random.default_rng(seed).integers(-half, half, (length, columns)).astype(np.int8)
+    layout = PanelLayout(bits, length, columns, group)
+    panels = layout.arranged(pack(codes, bits))
+    assert panels.flags.c_contiguous
+    np.testing.assert_array_equal(layout.restored(panels), pack(codes, bits))
+    alone = unpack(panels, bits, 4, axis=-1)
+    segment = min(group or length, length)
+    for row, column in ((0, 0), (length - 1, columns - 1), (length // 2, columns // 2)):
+        part, inner = divmod(row, segment)
+        assert alone[column // 16, part, inner // 4, column % 16, inner % 4] == codes[row, column]
+    assert np.count_nonzero(alone) == np.count_nonzero(codes), "what fills up panels is code 0"
+
+
+def exact(a: Array, b: Array) -> Array:
+    """float64 holds every sum of up to 2^39 products."""
+    return a.astype(np.float64) @ b.astype(np.float64)
+
+
+def drawn(rows: int, depth: int, columns: int, seed: int = 0) -> tuple[Array, Array]:
+    generator = np.random.default_rng(seed)
+    return (
+        generator.integers(-128, 128, (rows, depth)).astype(np.int8),
+        generator.integers(-128, 128, (depth, columns)).astype(np.int8),
+    )
+
+
+@given(
+    rows=st.integers(0, 5), depth=st.integers(0, 2100), columns=st.sampled_from([0, 1, 3, 513]), seed=st.integers(0, 9)
+)
+@settings(max_examples=40, deadline=None)
+def test_equal_to_float64(rows: int, depth: int, columns: int, seed: int) -> None:
+    a, b = drawn(rows, depth, columns, seed)
+    made = integer_product(a, b)
+    assert made.dtype == np.int32
+    np.testing.assert_array_equal(made, exact(a, b))
+
+
+@pytest.mark.parametrize("depth", [1, EXACT_DEPTH, EXACT_DEPTH + 1, 1041, 4099, 20_001])
+@pytest.mark.parametrize(("left", "right"), [(-128, -128), (127, 127), (-128, 127)])
+def test_extremes_at_depths_where_float32_errs(depth: int, left: int, right: int) -> None:
+    a = np.full((2, depth), left, np.int8)
+    b = np.full((depth, 3), right, np.int8)
+    a[0, 0] = b[0, 0] = 1
+    np.testing.assert_array_equal(integer_product(a, b), exact(a, b))
+
+
+def test_views_and_more_rows_than_a_block() -> None:
+    for a, b in (drawn(1030, 1030, 5), (drawn(6, 40, 8)[0][::2, 5:], drawn(6, 40, 8)[1][5:, ::-1])):
+        np.testing.assert_array_equal(integer_product(a, b), exact(a, b))
