@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -211,28 +211,18 @@ class Tensor:
         made._node = node
         return made
 
-    if TYPE_CHECKING:
+    @property
+    def data(self) -> Array:
+        """The array of the elements."""
+        if _waiting:
+            _lend(self._data)
+        return self._data
 
-        @property
-        def data(self) -> Array:
-            """The array of the elements."""
-
-        @data.setter
-        def data(self, array: Array) -> None: ...
-
-    else:
-
-        def _put(self, array: Array) -> None:
-            if array is self._data:  # what ``tensor.data += 1`` does, once it has changed the elements
-                mark_changed((array,))
-            self._data = array
-
-        def _get(self) -> Array:
-            if _waiting:
-                _lend(self._data)
-            return self._data
-
-        data = property(_get, _put, doc="The array of the elements.")
+    @data.setter
+    def data(self, array: Array) -> None:
+        if array is self._data:  # what ``tensor.data += 1`` does, once it has changed the elements
+            mark_changed((array,))
+        self._data = array
 
     @property
     def shape(self) -> Shape:

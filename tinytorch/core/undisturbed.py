@@ -60,21 +60,18 @@ def undisturbed(*models: Any) -> Iterator[None]:
 def evaluating(*models: Module) -> Iterator[None]:
     """Run the body with ``models`` in eval mode, then give each module the mode that it had."""
     with one_at_a_time:
-        yield from _evaluating(models)
-
-
-def _evaluating(models: tuple[Module, ...]) -> Iterator[None]:
-    modes = [(vars(module), vars(module).get("training")) for model in models for _, module in model.named_modules()]
-    for model in models:
-        model.eval()
-    try:
-        yield
-    finally:
-        for own, mode in modes:
-            if mode is None:  # nobody has set one
-                own.pop("training", None)
-            else:
-                own["training"] = mode
+        attributes = [vars(module) for model in models for _, module in model.named_modules()]
+        modes = [own.get("training") for own in attributes]
+        for model in models:
+            model.eval()
+        try:
+            yield
+        finally:
+            for own, mode in zip(attributes, modes, strict=True):
+                if mode is None:  # nobody has set one
+                    own.pop("training", None)
+                else:
+                    own["training"] = mode
 
 
 class _Keeper:
