@@ -29,14 +29,9 @@ MEMBERS = {f"{module}.{name}": members for _, module, name, members in LISTED}
 NAMES = [f"{module}.{name}" for _, module, name, _ in LISTED]
 #: What calls `world` starts MPI in its process, which starts no other process any more: these run in one of their own.
 ON_RANKS = [name for name in NAMES if name.startswith("tinytorch.perf.distributed.")]
-#: Rooms whose names are no reader's: the primitives, each of which a function, a layer or a Tensor's method runs.
-INTERNAL = {"tinytorch.core.ops"}
 PACKAGES = sorted(".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "tinytorch").rglob("__init__.py"))
 EXPORTS = [
-    f"{package}.{name}"
-    for package in PACKAGES
-    if package not in INTERNAL
-    for name in getattr(importlib.import_module(package), "__all__", ())
+    f"{package}.{name}" for package in PACKAGES for name in getattr(importlib.import_module(package), "__all__", ())
 ]
 
 

@@ -184,7 +184,7 @@ def _single() -> list[Case]:
 
 
 EVERY = [*CASES, *_single(), *_rows(), *_maps(), *_products(), *_codes()]
-CORE = [getattr(ops, name) for name in ops.__all__]
+CORE = [op for op in vars(ops).values() if isinstance(op, Op)]
 
 
 def cases_of(op: Op) -> list[Case]:
