@@ -1,10 +1,11 @@
 """Moves from slow to fast: whose turn it is, what is predicted, and that nothing is kept that does not pay.
 
-The clock is one of our own, which only implementations move on, so that nothing here depends on real time.
+The clock of the search is one of our own, which only implementations move on, so that nothing depends on real time.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -16,20 +17,21 @@ from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import greedy_search
 from tinytorch.perf.acceleration.greedy_search import Climb, Move, climb, ways_of
+from tinytorch.perf.acceleration.prediction import Counts, Profile, forecast
+from tinytorch.perf.events.stream import Event
 from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.measuring.comparison import compare_paired
-from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions
+from tinytorch.perf.profiling import shares
 from tinytorch.perf.profiling.breakdown import predicted_speedup
+from tinytorch.perf.roofline.placement import Placed
 
 _X = Tensor(np.ones((2, 3), np.float32))
 
 
 class _Clock:
-    """A clock; ``drift`` is how much slower the last sample of what takes long is than the first."""
-
     def __init__(self) -> None:
         self.now = 0.0
-        self.drift = 0.0
 
     def taking(self, op: Op, name: str, seconds: float) -> Implementation:
         """Return the op's own implementation, which takes ``seconds`` by this clock."""
@@ -55,9 +57,7 @@ class _Clock:
             start = self.now
             function()
             conditions = Conditions(interleaved_with=tuple(other for other in functions if other != name))
-            seconds = self.now - start
-            drifts = self.drift if seconds > 5 else 0.0
-            samples = tuple(seconds * (1 + 1e-6 * n + drifts * n / 24) for n in range(24))
+            samples = tuple((self.now - start) * (1 + 1e-6 * n) for n in range(24))
             found[name] = Measurement(name, samples, "s", conditions)
         return found
 
@@ -104,13 +104,6 @@ def test_what_makes_it_slower_is_not_kept(clock: _Clock) -> None:
     assert [gain.median for gain in climbed.gains] == pytest.approx([14 / 24, 14 / 12])
 
 
-def test_a_gain_that_drifts_is_not_kept_though_every_sample_lies_above_one(clock: _Clock) -> None:
-    clock.drift = 0.5
-    (move,) = climb(_run, clock.ways(tanh={"slow": 2.6, "fast": 2.4}, exp={"free": 0})).moves
-    assert min(move.gained.estimate.samples) > 1
-    assert not move.kept
-
-
 def test_gains_of_kept_moves_multiply_to_the_whole_in_every_round(clock: _Clock) -> None:
     moves = climb(_run, clock.ways(tanh={"slow": 20, "better": 4, "best": 1}, exp={"free": 0})).moves
     beside = Conditions(interleaved_with=("0", "1", "2"))
@@ -155,3 +148,49 @@ def test_a_gain_outside_of_what_the_intervals_allow_is_counted(gained: float, ou
     move = Move("gelu", "numpy", "numba", made(0.5, "%"), made(4.0), predicted, trial)
     stages = tuple(in_turns({"as it began": gained, "after": 1.0}, noise={"after": 1e-6}).values())
     assert Climb((move,), stages).unexplained.value == outside
+
+
+def _counts(ops: int, call_seconds: float, roof_seconds: float) -> Counts:
+    return Counts([cast(Event, None)] * ops, call_seconds, roof_seconds)
+
+
+def _profile(whole: float, ops: dict[str, float], call_seconds: float) -> Profile:
+    times = in_turns({"the whole": whole, **ops}, noise={"the whole": 0.01})
+    seconds = times.pop("the whole")
+    return Profile(seconds, times, cast(Placed, None), _counts(100, call_seconds, 2e-4))
+
+
+def test_the_parts_of_a_profile_sum_to_the_whole() -> None:
+    assert _profile(10e-3, {"linear": 5e-3, "gelu": 1e-3}, 2e-3).parts == pytest.approx((4e-3, 2e-3, 4e-3))
+    crowded = _profile(10e-3, {"linear": 15e-3}, 99e-3)
+    assert crowded.parts == pytest.approx((0, 10e-3, 0))
+
+
+def test_shares_of_a_profile_are_those_of_its_turns_and_carry_the_least_core_of_any_op() -> None:
+    made = _profile(10e-3, {"linear": 6e-3}, 2e-3)
+    (op, seconds), *_ = made.by_op.items()
+    busy = replace(seconds, conditions=replace(seconds.conditions, cpu_per_wall=0.5))
+    found = replace(made, by_op={op: busy}).shares
+    assert found["between"].n == made.seconds.n
+    assert found["between"].median == pytest.approx(0.4, rel=0.01)
+    assert found["work"].median + found["calls"].median == pytest.approx(0.6, rel=0.01)
+    assert found["rest"].samples == pytest.approx([1 - share for share in found["work"].samples])
+    assert {share.conditions.cpu_per_wall for share in found.values()} == {0.5}
+
+
+def test_no_share_is_said_to_be_more_than_all_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def repeated(share: Measurement, block: int | None) -> Measurement:
+        return replace(share, conditions=replace(share.conditions, between_runs=BetweenRuns(0.4)))
+
+    monkeypatch.setattr(shares, "with_between_run_spread", repeated)
+    rest = _profile(10e-3, {"linear": 6e-3}, 5e-3).shares["rest"]
+    assert rest.interval.low < rest.median < rest.interval.high < 1
+
+
+def test_half_of_the_ops_and_a_third_of_the_roof() -> None:
+    profile = _profile(10e-3, {"linear": 6e-3}, 2e-3)
+    by_law, by_roof = forecast(profile, 6e-3, 3e-3, _counts(50, 1e-3, 2e-4 / 3), "a step")
+    # 4 ms between ops and 6 ms in them both halve.
+    assert by_law.value == pytest.approx(2)
+    # 4 + 2 + 4 ms become 2 + 1 + 4/3 ms.
+    assert by_roof.value == pytest.approx(10 / (2 + 1 + 4 / 3))

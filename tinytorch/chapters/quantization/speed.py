@@ -22,6 +22,7 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Un
 from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between, verdict_of_all
 from tinytorch.perf.profiling.breakdown import predicted_speedup
+from tinytorch.perf.profiling.shares import share_in_turns
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
 from tinytorch.perf.quantization.layers import Plan, QuantizedLinear
 from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, verdict
@@ -64,7 +65,7 @@ def replaced_ops(
 
     ways = {"pass": runs[0], "in float": only(floats, codes), "in codes": only(codes, floats)}
     seconds = interleave(ways, repeats=repeats, at_most_seconds=4, warmup_seconds=0.1)
-    share = ratio(seconds["in float"], seconds["pass"], "share of a pass that codes replace").scaled(1, "%")
+    share = share_in_turns(seconds["in float"], seconds["pass"], "share of a pass that codes replace")
     alone = ratio(seconds["in float"], seconds["in codes"], "what codes replace, in float over in codes")
     whole = predicted_speedup(share, alone, "speedup of a pass of which codes replace a share")
     return share, alone, Modelled.by("Amdahl's law", whole)
@@ -85,7 +86,7 @@ def layer_gain(rows: int, depth: int, columns: int, repeats: int = 24) -> dict[s
     layers = {_FLOAT: layer, "whole": coded, "quantize": narrow}
     seconds = in_turns(layers, x, repeats, {"rescale": lambda: shallow(thin)}, warmup_seconds=0.2)
     quantize, rescale = (
-        ratio(seconds[part], seconds["whole"], f"share of {part}").scaled(1.0, "%") for part in ("quantize", "rescale")
+        share_in_turns(seconds[part], seconds["whole"], f"share of {part}") for part in ("quantize", "rescale")
     )
     left = tuple((1 - np.add(quantize.samples, rescale.samples)).tolist())
     product = Measurement("share of product", left, "%", of_all((quantize.conditions, rescale.conditions)))

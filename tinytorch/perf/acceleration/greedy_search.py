@@ -15,6 +15,7 @@ from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Un
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
 from tinytorch.perf.profiling.breakdown import predicted_speedup
+from tinytorch.perf.profiling.shares import share_in_turns
 
 #: Which implementation of some ops runs.
 Chosen = Mapping[Op, Implementation]
@@ -228,7 +229,7 @@ def _shares(
         return {}
     parts = {op.name: replayed(chosen[op], calls[op]) for op in wanted}
     times = interleave({"whole": under(run, chosen), **parts}, **(_PLAN | {"repeats": _SHARES}))
-    return {op: ratio(times[op.name], times["whole"], f"share of {op.name}").scaled(1, "%") for op in wanted}
+    return {op: share_in_turns(times[op.name], times["whole"], f"share of {op.name}") for op in wanted}
 
 
 def _moved(

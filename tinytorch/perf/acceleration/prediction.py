@@ -6,7 +6,7 @@ Whoever calls is in the context that the call belongs in, such as `accelerated` 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,9 +17,9 @@ from tinytorch.perf.events.stream import Event, recording
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import least_call_seconds
 from tinytorch.perf.measuring import Measurement, Modelled, interleave, sample
-from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.profiling.breakdown import amdahl_of_parts
+from tinytorch.perf.profiling.shares import share
 from tinytorch.perf.roofline.bounds import roof_seconds
 from tinytorch.perf.roofline.placement import Placed, place
 
@@ -82,16 +82,12 @@ class Profile:
         in_ops = np.minimum(sum(np.array(one.samples) for one in self.by_op.values()), whole)
         calls = np.minimum(self.counted.call_seconds, in_ops)
         parts = {"between": whole - in_ops, "calls": calls, "work": in_ops - calls, "rest": whole - in_ops + calls}
-        conditions = replace(
-            of_all(one.conditions for one in (self.seconds, *self.by_op.values())), part_of="the time of the call"
-        )
-
-        def share(part: str) -> Measurement:
-            samples = tuple((parts[part] / whole).tolist())
-            plain = Measurement(f"share of the time: {part}", samples, "%", conditions)
-            return with_between_run_spread(plain, self.seconds.conditions.block)
-
-        return {part: share(part) for part in parts}
+        conditions = of_all(one.conditions for one in (self.seconds, *self.by_op.values()))
+        of, block = "the time of the call", self.seconds.conditions.block
+        return {
+            part: share(f"share of the time: {part}", each.tolist(), whole.tolist(), conditions, of, block)
+            for part, each in parts.items()
+        }
 
 
 def counted(call: Callable[[], Any], machine: Ceilings) -> Counts:

@@ -21,13 +21,13 @@ from tinytorch.perf.events.flops import FLOPCounter
 from tinytorch.perf.events.stream import Profile, recording
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring import Measurement, Timer, collector_off, current_blas_threads
-from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.memory import MemoryProfiler, Tracing
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.measuring.timer import milliseconds_of, report_lines
 from tinytorch.perf.profiling.breakdown import attention_seconds
 from tinytorch.perf.profiling.repeated import own_times
+from tinytorch.perf.profiling.shares import share
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -363,9 +363,11 @@ class ProfilerContext:
             return
         runs = [own_times(profile) for profile in profiles]
         largest = max(runs[0], key=lambda name: sum(run.get(name, 0.0) for run in runs))
-        self.part = _share(largest, [run.get(largest, 0.0) for run in runs], profiles)
+        walls, of = [profile.wall_seconds for profile in profiles], "the run's time"
+        conditions = Conditions(blas_threads=profiles[0].blas_threads or "unknown")
+        self.part = share(largest, [run.get(largest, 0.0) for run in runs], walls, conditions, of)
         within = [attention_seconds(profile) for profile in profiles]
-        self.attention = _share("attention", within, profiles) if any(within) else None
+        self.attention = share("attention", within, walls, conditions, of) if any(within) else None
 
     def generate_report(self) -> None:
         """Print time, memory, FLOPs, rate and what follows from them.
@@ -421,13 +423,6 @@ def _why_uncounted(counter: FLOPCounter) -> str:
     if not counter.uncounted_ops:
         return "no op of the framework ran"
     return f"there is no formula for the op {' or the op '.join(counter.uncounted_ops)}"
-
-
-def _share(name: str, seconds: Sequence[float], profiles: Sequence[Profile]) -> Measurement:
-    """Return the share (0 to 1) of each recorded run's time that its ``seconds`` are."""
-    samples = tuple(part / profile.wall_seconds for part, profile in zip(seconds, profiles, strict=True))
-    conditions = Conditions(blas_threads=profiles[0].blas_threads or "unknown", part_of="the run's time")
-    return with_between_run_spread(Measurement(name, samples, "%", conditions))
 
 
 def _of_the_time(share: Measurement) -> str:

@@ -8,12 +8,33 @@ from dataclasses import replace
 from typing import Any
 
 from tinytorch.perf.events.stream import Event, Profile, recording
-from tinytorch.perf.measuring import Measurement, collector_off, own_loop
+from tinytorch.perf.measuring import Measurement, collector_off, own_loop, ratio
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
 
 #: Runs before the first that counts.
 WARM_RUNS = 3
+
+
+def share(
+    name: str,
+    parts: Sequence[float],
+    wholes: Sequence[float],
+    conditions: Conditions,
+    of: str,
+    block: int | None = None,
+) -> Measurement:
+    """Return the share (0 to 1) of each part in its whole; ``of`` says what the whole is, such as "the run's time".
+
+    ``block`` is as in `with_between_run_spread`.
+    """
+    samples = tuple(part / whole for part, whole in zip(parts, wholes, strict=True))
+    return with_between_run_spread(Measurement(name, samples, "%", replace(conditions, part_of=of)), block)
+
+
+def share_in_turns(part: Measurement, whole: Measurement, name: str) -> Measurement:
+    """Return the share (0 to 1) of a part in the whole that it was timed in turns with."""
+    return ratio(part, whole, name).scaled(1, "%")
 
 
 def shares(
@@ -36,17 +57,14 @@ def shares(
         (1.0, 6)
     """
     profiles, conditions = recorded_runs(run, repeats)
-    conditions = replace(conditions, part_of="the time in operations")
     names = {part: f"share of {part}" for part in parts}
+    wholes = [profile.op_seconds for profile in profiles]
     found: dict[str, Measurement] = {}
     for part, accepts in parts.items():
-        samples = [
-            sum(event.self_ns for event in profile.events if accepts(event)) * 1e-9 / profile.op_seconds
-            for profile in profiles
-        ]
+        seconds = [1e-9 * sum(event.self_ns for event in profile.events if accepts(event)) for profile in profiles]
         beside = tuple(name for other, name in names.items() if other != part)
         own = replace(conditions, interleaved_with=beside)
-        found[part] = with_between_run_spread(Measurement(names[part], tuple(samples), "%", own))
+        found[part] = share(names[part], seconds, wholes, own, "the time in operations")
     return found
 
 
@@ -57,9 +75,9 @@ def time_between_ops(run: Callable[[], Any], repeats: int = 15) -> Measurement:
         ValueError: if ``repeats`` is below 1 or the run makes no op.
     """
     profiles, conditions = recorded_runs(run, repeats)
-    samples = [1 - profile.op_seconds / profile.wall_seconds for profile in profiles]
-    conditions = replace(conditions, part_of="the run's time")
-    return with_between_run_spread(Measurement("share of the time between ops", tuple(samples), "%", conditions))
+    walls = [profile.wall_seconds for profile in profiles]
+    between = [profile.wall_seconds - profile.op_seconds for profile in profiles]
+    return share("share of the time between ops", between, walls, conditions, "the run's time")
 
 
 def recorded_runs(run: Callable[[], Any], repeats: int) -> tuple[list[Profile], Conditions]:
