@@ -24,7 +24,7 @@ from tinytorch.core.spatial import AdaptiveAvgPool2d, AvgPool2d, BatchNorm2d, Co
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, TransformerBlock
 from tinytorch.perf.acceleration import array_program, plans
-from tinytorch.perf.acceleration.plans import ModulePlan, plan
+from tinytorch.perf.acceleration.plans import BlockProgram, ModulePlan, plan
 from tinytorch.perf.acceleration.recorded_graph import as_input
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.plan_ops import rows
@@ -64,6 +64,11 @@ def assert_same(model: Module, x: Array, tolerance: float = 5e-6) -> ModulePlan:
         atol = max(tolerance * np.abs(expected).max(), 4 * own)
         np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
     return made
+
+
+def blocks(made: ModulePlan) -> list[Any]:
+    assert isinstance(made.program, BlockProgram)
+    return made.program.blocks
 
 
 class Of(Module):
@@ -121,7 +126,7 @@ def test_results_are_those_of_the_model_in_float64(name: str, batch: int) -> Non
 def test_blocks_of_samples_do_not_change_results() -> None:
     model = settled(models.cnn())
     made = assert_same(model, floats(67, 1, 8, 8))
-    samples = [(program.samples, count) for program, count in made._programs]
+    samples = [(block.samples, count) for block, count in blocks(made)]
     assert len(samples) == 2
     assert sum(count for _, count in samples) == 67
     assert all(count % each == 0 for each, count in samples)
@@ -194,7 +199,7 @@ WRITTEN_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str | None]] = {
 @pytest.mark.parametrize("name", WRITTEN_OUT)
 def test_functions_that_models_write_out(name: str) -> None:
     function, known = WRITTEN_OUT[name]
-    steps = assert_same(Of(function), floats(4, 9), 2e-6)._steps
+    steps = assert_same(Of(function), floats(4, 9), 2e-6).program.steps
     if known is None:
         assert len(steps) > 1
     else:
@@ -242,19 +247,19 @@ def test_transformers_of_any_size(sizes: tuple[int, int, int, int], batch: int, 
 
 
 def test_ops_that_belong_together_are_one_step() -> None:
-    names = [step.name for step in plan(models.cnn(), floats(1, 1, 8, 8))._programs[0][0].steps]
+    names = [step.name for step in plan(models.cnn(), floats(1, 1, 8, 8)).program.steps]
     convolutions = ["conv2d+relu", "conv2d+relu", "max_pool2d", "conv2d+relu", "max_pool2d", "linear"]
     assert [name for name in names if name != "copy"] == convolutions
     block = plan(TransformerBlock(96, 4, seed=0), floats(1, 20, 96))
     half = ["layer_norm", "linear", "self_attention", "linear+add"]
-    names = [step.name for step in block._programs[0][0].steps]
+    names = [step.name for step in block.program.steps]
     assert names == [*half, "layer_norm", "linear+gelu", "linear+add"]
 
 
 def test_arrays_that_are_not_alive_together_share_memory() -> None:
     layers = [Linear(256, 256, seed=number) for number in range(12)]
     made = plan(Sequential(*layers), floats(16, 256))
-    assert made._programs[0][0].floats < 3 * (16 * 256 + 200)
+    assert blocks(made)[0][0].floats < 3 * (16 * 256 + 200)
 
 
 def test_a_plan_is_frozen() -> None:
@@ -302,7 +307,7 @@ def test_what_depends_on_the_input_outside_of_ops_is_found(function: Callable[[T
 
 def test_samples_that_depend_on_one_another_stay_together() -> None:
     made = assert_same(Of(lambda x: x - x.mean(axis=0)), floats(300, 1000), 1e-5)
-    assert [program.samples for program, _ in made._programs] == [300]
+    assert [block.samples for block, _ in blocks(made)] == [300]
 
 
 def four(error: type[Exception]) -> Module:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from tinytorch.core.dispatch import apply
-from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved, Shape
+from tinytorch.core.op import Array, Gradients, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.recorded_graph import Graph
 from tinytorch.perf.kernels.gemm.packed_matmul import FLOPS_PER_NS
@@ -63,7 +64,7 @@ class Stretch:
         return self._tables[1, False][0]
 
     def frames(self, count: int, together: bool = False) -> Array:
-        """Return what so many threads run, (count, FRAME): each a block with an arena of its own, or one together."""
+        """Return what so many threads run, a frame for each: a block with an arena of its own, or one together."""
         key = (count, together)
         if key not in self._frames:
             arenas = [self._arena()] * count if together else [self._arena() for _ in range(count)]
@@ -105,17 +106,8 @@ class Stretch:
         return np.diff(times)
 
 
-class _Read:
-    """What an operand is at each call: an array over its memory, or a copy where a reshape has another order."""
-
-    __slots__ = ("_array", "_shape")
-
-    def __init__(self, array: Any, shape: Shape | None = None) -> None:
-        self._array, self._shape = array, shape
-
-    def __call__(self) -> Any:
-        """Return it."""
-        return self._array if self._shape is None else self._array.reshape(self._shape)
+#: Gives what an operand is at each call: an array over its memory, or a copy where a reshape has another order.
+_Read = Callable[[], Any]
 
 
 @dataclass(eq=False)
@@ -129,9 +121,12 @@ class _ByArrays:
     def __post_init__(self) -> None:
         self._forward = kernel_implementations().get(self.step.op, self.step.op.reference).forward
 
-    def run(self) -> None:
-        """Run it, and keep what it makes."""
-        made, _ = self._forward(False, *[read() for read in self.operands], **self.step.params)
+    def run(self, observed: bool = False) -> None:
+        """Run it, through the seam if it is to be ``observed``, and keep what it makes."""
+        operands, params = [read() for read in self.operands], self.step.params
+        made = (
+            apply(self.step.op, *operands, **params).data if observed else self._forward(False, *operands, **params)[0]
+        )
         np.copyto(self.made, made)
 
 
@@ -171,7 +166,7 @@ class ArrayProgram:
         self.rounds = any("quantize" in step.name or "dynamic_parameters" in step.name for step in self.steps)
         self._given = [self._array(view) for view in self._inputs]
         self._results = [
-            _Read(value.array) if view is None else self._read(view)
+            partial(_itself, value.array) if view is None else self._read(view)
             for value, view in zip(graph.results, results, strict=True)
         ]
         self._parts = [part for is_step, some in groupby(self.steps, _is_bound) for part in self._made(is_step, some)]
@@ -182,50 +177,41 @@ class ArrayProgram:
         return [
             _ByArrays(
                 step,
-                [self._read(each) if isinstance(each, View) else _Read(each) for each in step.operands],
+                [self._read(each) if isinstance(each, View) else partial(_itself, each) for each in step.operands],
                 self._array(step.writes),
             )
             for step in some
         ]
 
     def _read(self, view: View) -> _Read:
-        return _Read(self._array(view)) if view.source is None else _Read(self._array(view.source), view.shape)
+        if view.source is None:
+            return partial(_itself, self._array(view))
+        return partial(self._array(view.source).reshape, view.shape)
 
     def _array(self, view: View) -> Array:
         """Return the memory of a view as an array."""
         flat = memory_of(view.buffer, self._arena)
         return as_strided(flat[view.offset :], view.shape, [stride * flat.itemsize for stride in view.strides])
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
-        """Return the outputs."""
+    def run(self, inputs: Sequence[Array], observed: bool = False) -> list[Array]:
+        """Return the outputs; ``observed`` through the seam, so that observers are told of each step."""
         self._take(inputs)
         for part in self._parts:
             if isinstance(part, _ByArrays):
-                part.run()
+                part.run(observed)
+            elif observed:
+                for number, step in enumerate(part.steps):
+                    part.observed(number, [self._read(view)() for view in step.reads], self._array(step.writes))
             elif not part.meet(self._worth_ns):
                 replay(0, 1, part.frames(1), _NOTHING, _NOTHING, 1)
-        return self._copied()
+        return [np.array(read(), order="C") for read in self._results]
 
     def _take(self, inputs: Sequence[Array]) -> None:
         for memory, given in zip(self._given, inputs, strict=True):
             np.copyto(memory, given)
 
-    def _copied(self) -> list[Array]:
-        return [np.array(read(), order="C") for read in self._results]
-
-    def run_observed(self, inputs: Sequence[Array]) -> list[Array]:
-        """Return the outputs, each step run through the seam, so that observers are told of it."""
-        self._take(inputs)
-        for part in self._parts:
-            if isinstance(part, _ByArrays):
-                np.copyto(part.made, apply(part.step.op, *[read() for read in part.operands], **part.step.params).data)
-                continue
-            for number, step in enumerate(part.steps):
-                part.observed(number, [self._read(view)() for view in step.reads], self._array(step.writes))
-        return self._copied()
-
-    def step_times(self, inputs: Sequence[Array]) -> Array:
-        """Return the nanoseconds of each step."""
+    def step_times(self, inputs: Sequence[Array]) -> list[tuple[EntryStep | ArrayStep, float]]:
+        """Return the steps, and the nanoseconds of each."""
         self._take(inputs)
         found: list[float] = []
         for part in self._parts:
@@ -235,7 +221,11 @@ class ArrayProgram:
                 found.append(time.perf_counter_ns() - start)
             else:
                 found += part.step_times().tolist()
-        return np.array(found)
+        return [*zip(self.steps, found, strict=True)]
+
+
+def _itself(operand: Any) -> Any:
+    return operand
 
 
 def _is_bound(step: EntryStep | ArrayStep) -> bool:

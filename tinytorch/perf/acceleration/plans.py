@@ -85,17 +85,16 @@ def together(steps: Sequence[StepTime], name: str) -> Measurement:
     return with_between_run_spread(Measurement(name, tuple(map(sum, samples)), "s"))
 
 
-class _Program(Stretch):
-    """The steps of a forward of ``samples`` samples."""
+class _Block(Stretch):
+    """The steps of a forward of ``samples`` samples; an index out of range sets ``status``."""
 
-    def __init__(self, graph: Graph, constants: Constants, samples: int) -> None:
+    def __init__(self, graph: Graph, constants: Constants, samples: int, status: Array) -> None:
         self.samples = samples
-        self.status = np.zeros(1, np.int64)
-        binder = Binder(constants, self.status)
+        binder = Binder(constants, status)
         (source,), (result,) = graph.sources, graph.results
-        is_float = source.dtype.kind == "f"
-        whole = (math.prod(source.shape) * (4 if is_float else 8), 4 * math.prod(result.shape))
-        binder.place(source, _whole("input", source.shape, 4 if is_float else 8))
+        itemsize = 4 if source.dtype.kind == "f" else 8
+        whole = (math.prod(source.shape) * itemsize, 4 * math.prod(result.shape))
+        binder.place(source, _whole("input", source.shape, itemsize))
         for node in graph.nodes:
             binder.begin(node)
             binder.place(node.output, _bound(node, binder))
@@ -121,9 +120,44 @@ class _Program(Stretch):
                 *reads, made = (table.array(view, x[here], out[here]) for view in (*step.reads, step.writes))
                 self.observed(number, reads, made, x[here], out[here])
 
-    def all_step_times(self, x: Array, out: Array) -> Array:
-        """Return the nanoseconds of each step, of all blocks together."""
-        return np.sum([self.step_times(x, out, block) for block in range(len(x) // self.samples)], axis=0)
+
+class BlockProgram:
+    """A forward of one input and one output, all of whose ops have an entry point, in blocks of samples.
+
+    Attributes:
+        blocks: programs of a block, and of how many samples each is run; the last is of those that fill no block.
+        steps, rounds: as of an `ArrayProgram`.
+    """
+
+    rounds = False
+
+    def __init__(self, blocks: list[tuple[_Block, int]], shape: Shape) -> None:
+        self.blocks, self.shape = blocks, shape
+        self.steps = blocks[0][0].steps
+
+    def _parts(self, x: Array, out: Array) -> Iterator[tuple[_Block, Array, Array]]:
+        if len(self.blocks) == 1:  # whose output need not have an axis of samples
+            yield self.blocks[0][0], x, out
+            return
+        start = 0
+        for block, samples in self.blocks:
+            yield block, x[start : start + samples], out[start : start + samples]
+            start += samples
+
+    def run(self, inputs: Sequence[Array], observed: bool = False) -> list[Array]:
+        """Return the output; ``observed`` through the seam, so that observers are told of each step."""
+        out = np.empty(self.shape, np.float32)
+        for block, given, made in self._parts(inputs[0], out):
+            (block.run_observed if observed else block.run)(given, made)
+        return [out]
+
+    def step_times(self, inputs: Sequence[Array]) -> list[tuple[EntryStep | ArrayStep, float]]:
+        """Return the steps, and the nanoseconds of each for all samples."""
+        found: list[tuple[EntryStep | ArrayStep, float]] = []
+        for block, given, made in self._parts(inputs[0], np.empty(self.shape, np.float32)):
+            times = np.sum([block.step_times(given, made, n) for n in range(len(given) // block.samples)], axis=0)
+            found += zip(block.steps, times.tolist(), strict=True)
+        return found
 
 
 def _bound(node: RecordedOp, binder: Binder) -> View:
@@ -176,15 +210,16 @@ class ModulePlan(Module):
     `step_times`.
     """
 
-    def __init__(self, programs: list[tuple[_Program, int]], x: Array, shape: Shape) -> None:
+    def __init__(self, program: BlockProgram | ArrayProgram, inputs: Sequence[Array], status: Array) -> None:
         self.training = False
-        self._programs = programs
-        self._input, self._dtype, self._output = x.shape, x.dtype, shape
-        (first, samples), *others = programs
-        # A single block needs no threads, and where a call is short their questions would show.
-        is_short = first.ns <= _WORTH_MEETING_NS
-        self._only = first if not others and samples == first.samples and is_short else None
-        self._frames, self._status = first.frames(1), first.status
+        self.program, self._status = program, status
+        self._specs = [(each.shape, each.dtype) for each in inputs]
+        self._only: tuple[Array, Shape, np.dtype[Any], Shape] | None = None
+        if isinstance(program, BlockProgram) and len(program.blocks) == 1:
+            (block, samples) = program.blocks[0]
+            # A single block needs no threads, and where a call is short their questions would show.
+            if samples == block.samples and block.ns <= _WORTH_MEETING_NS:
+                self._only = (block.frames(1), *self._specs[0], program.shape)
 
     def forward(self, x: Any, *others: Any) -> Any:
         """Return the model's output for inputs of the recorded shapes and dtypes; a tuple if there are several.
@@ -193,52 +228,31 @@ class ModulePlan(Module):
             ValueError: if there are more or fewer inputs, or one has another shape or dtype.
             IndexError: if an index is out of its table's range.
         """
-        if others:
-            raise ValueError(f"this plan was made for 1 input, not {1 + len(others)}: give plan an example of each")
-        array = x.data if x.__class__ is Tensor else np.asarray(x.data if isinstance(x, Tensor) else x)
-        if array.shape != self._input or array.dtype != self._dtype or not array.flags.c_contiguous:
-            array = _fitting(array, self._input, self._dtype)
-        out = np.empty(self._output, np.float32)
-        if self._only is not None and not is_observed():
-            replay(0, 1, self._frames, array, out, 1)
+        if self._only is not None and not others and not is_observed():
+            array = x.data if x.__class__ is Tensor else array_of(x)
+            frames, shape, dtype, output = self._only
+            if array.shape != shape or array.dtype != dtype or not array.flags.c_contiguous:
+                array = _fitting(array, shape, dtype)
+            made = np.empty(output, np.float32)
+            replay(0, 1, frames, array, made, 1)
             if self._status[0]:
                 self._raise_out_of_range()
-        else:
-            self._run(array, out)
-        return Tensor._made(out, None)
+            return Tensor._made(made, None)
+        outputs = self.program.run(self._fitted([x, *others]), is_observed())
+        if self._status[0]:
+            self._raise_out_of_range()
+        return as_outputs(outputs)
 
-    def _parts(self, x: Array, out: Array) -> Iterator[tuple[_Program, Array, Array]]:
-        """Yield each program with the samples that it runs: all of them if there is one."""
-        if len(self._programs) == 1:
-            yield self._programs[0][0], x, out
-            return
-        start = 0
-        for program, samples in self._programs:
-            yield program, x[start : start + samples], out[start : start + samples]
-            start += samples
-
-    def _run(self, x: Array, out: Array) -> None:
-        for program, given, made in self._parts(x, out):
-            if is_observed():
-                program.run_observed(given, made)
-            else:
-                program.run(given, made)
-            if program.status[0]:
-                self._raise_out_of_range()
+    def _fitted(self, inputs: Sequence[Any]) -> list[Array]:
+        count = len(self._specs)
+        if len(inputs) != count:
+            counts = f"{count} input{'' if count == 1 else 's'}, not {len(inputs)}"
+            raise ValueError(f"this plan was made for {counts}: give plan an example of each")
+        return [_fitting(array_of(each), *spec) for each, spec in zip(inputs, self._specs, strict=True)]
 
     def _raise_out_of_range(self) -> None:
-        for program, _ in self._programs:
-            program.status[0] = 0
+        self._status[0] = 0
         raise IndexError("x must hold indices within the rows of the embedding that they pick, and one does not")
-
-    @property
-    def _steps(self) -> Sequence[EntryStep | ArrayStep]:
-        return self._programs[0][0].steps
-
-    @property
-    def rounds(self) -> bool:
-        """Whether a step rounds to codes, where a last digit can move a number by a whole step."""
-        return False
 
     def step_times(self, *inputs: Any, repeats: int = 9) -> list[StepTime]:
         """Return the seconds of each step, run in a row as a call runs them, on one thread.
@@ -250,15 +264,11 @@ class ModulePlan(Module):
         """
         if not HAS_CLOCK:
             raise RuntimeError("step_times needs the POSIX clock, which this system has not: take a profiler instead")
-        return self._timed(inputs, repeats)
-
-    def _timed(self, inputs: Sequence[Any], repeats: int) -> list[StepTime]:
-        array = _fitting(array_of(inputs[0]), self._input, self._dtype)
-        out = np.empty(self._output, np.float32)
-        found: list[StepTime] = []
-        for program, given, made in self._parts(array, out):
-            seconds = 1e-9 * np.array([program.all_step_times(given, made) for _ in range(repeats)])
-            found += _named_times(program.steps, seconds)
+        arrays, found = self._fitted(inputs), []
+        for same in zip(*(self.program.step_times(arrays) for _ in range(repeats)), strict=True):
+            step, samples = same[0][0], tuple(1e-9 * ns for _, ns in same)
+            seconds = with_between_run_spread(Measurement(step.name, samples, "s"))
+            found.append(StepTime(step.name, step.path, seconds))
         return found
 
     def __deepcopy__(self, memo: dict[int, Any]) -> ModulePlan:
@@ -269,53 +279,8 @@ class ModulePlan(Module):
         raise TypeError("a plan holds addresses of this process and cannot be pickled: make one where it is to run")
 
     def _described(self) -> str:
-        steps = ", ".join(step.name for step in self._steps)
-        return f"{self._input} to {self._output}: {steps}"
-
-
-class _ArrayPlan(ModulePlan):
-    """A plan of several inputs or outputs, or with ops that run as they do outside of plans."""
-
-    def __init__(self, program: ArrayProgram, inputs: Sequence[Array], status: Array, outputs: Sequence[Array]) -> None:
-        self.training = False
-        self._program, self._status = program, status
-        self._specs = [(each.shape, each.dtype) for each in inputs]
-        self._input, self._output = inputs[0].shape, outputs[0].shape
-
-    def forward(self, *inputs: Any) -> Any:  # type: ignore[override, unused-ignore]
-        """Return the model's outputs; see `ModulePlan.forward`."""
-        arrays = self._all_fitting(inputs)
-        made = self._program.run_observed(arrays) if is_observed() else self._program.run(arrays)
-        if self._status[0]:
-            self._status[0] = 0
-            raise IndexError("x must hold indices within the rows of the embedding that they pick, and one does not")
-        return as_outputs(made)
-
-    def _all_fitting(self, inputs: Sequence[Any]) -> list[Array]:
-        if len(inputs) != len(self._specs):
-            raise ValueError(f"this plan was made for {len(self._specs)} inputs, not {len(inputs)}: give all of them")
-        return [_fitting(array_of(each), *spec) for each, spec in zip(inputs, self._specs, strict=True)]
-
-    @property
-    def _steps(self) -> Sequence[EntryStep | ArrayStep]:
-        return self._program.steps
-
-    @property
-    def rounds(self) -> bool:
-        """Whether a step rounds to codes, where a last digit can move a number by a whole step."""
-        return self._program.rounds
-
-    def _timed(self, inputs: Sequence[Any], repeats: int) -> list[StepTime]:
-        arrays = self._all_fitting(inputs)
-        seconds = 1e-9 * np.array([self._program.step_times(arrays) for _ in range(repeats)])
-        return _named_times(self._program.steps, seconds)
-
-
-def _named_times(steps: Sequence[EntryStep | ArrayStep], seconds: Array) -> list[StepTime]:
-    return [
-        StepTime(step.name, step.path, with_between_run_spread(Measurement(step.name, tuple(each.tolist()), "s")))
-        for step, each in zip(steps, seconds.T, strict=True)
-    ]
+        shapes = ", ".join(str(shape) for shape, _ in self._specs)
+        return f"{shapes}: {', '.join(step.name for step in self.program.steps)}"
 
 
 def _fitting(array: Array, shape: Shape, dtype: np.dtype[Any]) -> Array:
@@ -434,34 +399,33 @@ def _variants(x: Array) -> tuple[Array, Array, Array]:
 
 
 def _planned(model: Module, inputs: list[Array], constants: Constants) -> ModulePlan:
-    x, expected = inputs[0], _run(model, inputs)
+    x, expected, status = inputs[0], _run(model, inputs), np.zeros(1, np.int64)
     if len(inputs) == len(expected) == 1 and expected[0].dtype == np.float32 and x.dtype in _DTYPES.values():
         try:
-            return _in_blocks(model, x, expected[0], constants)
+            return ModulePlan(_in_blocks(model, x, expected[0], constants, status), inputs, status)
         except UnplannedError:
             pass
-    status = np.zeros(1, np.int64)
     program = ArrayProgram(_recorded(model, inputs), _bound, Binder(constants, status), _WORTH_MEETING_NS)
-    return _ArrayPlan(program, inputs, status, expected)
+    return ModulePlan(program, inputs, status)
 
 
-def _in_blocks(model: Module, x: Array, expected: Array, constants: Constants) -> ModulePlan:
-    """Return a plan of one input and output, all of whose ops have an entry point.
+def _in_blocks(model: Module, x: Array, expected: Array, constants: Constants, status: Array) -> BlockProgram:
+    """Return the program of one input and output, all of whose ops have an entry point.
 
     Raises:
         UnplannedError: if one has none.
     """
+
+    def of(samples: Array) -> _Block:
+        return _Block(_recorded(model, [samples]), constants, len(samples), status)
+
     block = len(x)
     if block > 1 and _is_independent(model, x, expected):
-        floats = _Program(_recorded(model, [x[:1]]), constants, 1).floats
-        most = max(1, _NEAR_FLOATS // max(floats, 1))
+        most = max(1, _NEAR_FLOATS // max(of(x[:1]).floats, 1))
         block = -(-block // -(-block // most))  # blocks of nearly one size
     whole = len(x) // block * block
-    programs = [(_Program(_recorded(model, [x[:block]]), constants, block), whole)]
-    if whole < len(x):
-        rest = len(x) - whole
-        programs.append((_Program(_recorded(model, [x[whole:]]), constants, rest), rest))
-    return ModulePlan(programs, x, expected.shape)
+    rest = [(of(x[whole:]), len(x) - whole)] if whole < len(x) else []
+    return BlockProgram([(of(x[:block]), whole), *rest], expected.shape)
 
 
 def _run(model: Module, inputs: Sequence[Array]) -> list[Array]:
@@ -489,7 +453,7 @@ def _check(made: ModulePlan, model: Module, inputs: Sequence[Array]) -> None:
     with np.errstate(all="ignore"):  # other signs may be outside of what an op is defined for
         expected = _run(model, inputs)
     found = tensors(made(*inputs))
-    most = CODE_TOLERANCE if made.rounds else TOLERANCE
+    most = CODE_TOLERANCE if made.program.rounds else TOLERANCE
     alike = len(found) == len(expected) and all(
         each.shape == other.shape and difference(each.data, other) <= most
         for each, other in zip(found, expected, strict=True)
