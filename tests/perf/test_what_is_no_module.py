@@ -60,7 +60,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "save_quantized": lambda model: quantization.save_quantized(model, Path("never written")),
     "fuse": acceleration.fuse,
     "plan": lambda model: plan(model, X),
-    "plan_step": lambda model: acceleration.plan_step(model, len, SGD(MODEL.parameters()), X, X),  # type: ignore[arg-type]
     "enable_kv_cache": memoization.enable_kv_cache,
     "disable_kv_cache": memoization.disable_kv_cache,
     "fuse_decoding": memoization.fuse_decoding,

@@ -19,7 +19,6 @@ from tinytorch.perf.acceleration.products import tiled_matmul, vectorized_matmul
 from tinytorch.perf.kernels.registry import accelerated
 
 if TYPE_CHECKING:
-    from tinytorch.perf.acceleration.planned_step import plan_step
     from tinytorch.perf.acceleration.plans import plan
     from tinytorch.perf.roofline import arithmetic_intensity
 
@@ -37,7 +36,6 @@ __all__ = [
     "im2col",
     "im2col_conv2d",
     "plan",
-    "plan_step",
     "tiled_matmul",
     "unfused_gelu",
     "vectorized_matmul",
@@ -50,10 +48,6 @@ def __getattr__(name: str) -> Any:
         from tinytorch.perf.acceleration.plans import plan
 
         return plan
-    if name == "plan_step":
-        from tinytorch.perf.acceleration.planned_step import plan_step
-
-        return plan_step
     if name == "arithmetic_intensity":
         from tinytorch.perf.roofline import arithmetic_intensity
 

@@ -1,4 +1,9 @@
-"""Fused functions to call by name on arrays or Tensors: one pass over memory, no temporaries."""
+"""Fused functions to call by name on arrays or Tensors: one pass over memory, no temporaries.
+
+Each returns a Tensor, with its place in the graph, if one of its operands is a Tensor, otherwise an array. float32 is
+compiled; float64 goes to the op's own NumPy. Operands of other kinds and dtypes raise TypeError, shapes that do not fit
+ValueError.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +25,18 @@ from tinytorch.perf.ops.fused import bias_gelu, causal_softmax
 Values = TypeVar("Values", Array, Tensor)
 
 
-def check_values(name: str, values: Any) -> None:
-    """Raise TypeError, which names ``name``, unless ``values`` is a float32 or float64 array or such a Tensor."""
-    if not isinstance(values, (np.ndarray, Tensor)) or values.dtype.char not in "fd":
-        kind = getattr(values, "dtype", None) or type(values).__name__
-        raise TypeError(f"{name} must be a float32 or float64 array or Tensor, not {kind}: use np.asarray(..., dtype)")
+def check_values(**operands: Any) -> None:
+    """Raise TypeError, which names the operand, unless each is a float32 or float64 array or such a Tensor."""
+    for name, values in operands.items():
+        if not isinstance(values, (np.ndarray, Tensor)) or values.dtype.char not in "fd":
+            kind = getattr(values, "dtype", None) or type(values).__name__
+            raise TypeError(
+                f"{name} must be a float32 or float64 array or Tensor, not {kind}: use np.asarray(..., dtype)"
+            )
 
 
 def run_compiled(op: Op, *inputs: Any, **params: Any) -> Any:
-    """Return the output of op's compiled implementation, also outside of `accelerated`.
-
-    It is a Tensor, with its place in the graph, if one of ``inputs`` is; otherwise an array.
-    """
+    """Return the output of op's compiled implementation, also outside of `accelerated`."""
     chosen = kernel_implementations()[op]
     for value in inputs:
         if isinstance(value, Tensor):
@@ -45,16 +50,13 @@ def unfused_gelu(x: Values) -> Values:
 
     The honest expression of it: float32 stays float32, and the cube is two products, not a power.
 
-    Raises:
-        TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
-
     Examples:
         >>> import numpy as np
         >>> from tinytorch.perf.acceleration import unfused_gelu
         >>> unfused_gelu(np.array([-1, 0, 1], np.float32)).round(3)
         array([-0.159,  0.   ,  0.841], dtype=float32)
     """
-    check_values("x", x)
+    check_values(x=x)
     # Python's floats take the array's dtype; NumPy's own float64 would widen it.
     inner = math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))
     if isinstance(x, Tensor):
@@ -63,18 +65,10 @@ def unfused_gelu(x: Values) -> Values:
 
 
 def fused_gelu(x: Values, out: Array | None = None) -> Values:
-    """Return the GELU in its tanh form, of x's shape and dtype, in one pass; float32 is compiled.
+    """Return the GELU in its tanh form in one pass: it takes the memory of the result alone, and none with ``out``.
 
-    The only memory it takes is that of the result, and none with ``out``. Source: D. Hendrycks and K. Gimpel,
-    arXiv:1606.08415.
-
-    Args:
-        x: float32 or float64, any shape and strides.
-        out: contiguous float32 array of x's shape to write to, for a contiguous float32 array ``x``.
-
-    Raises:
-        TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
-        ValueError: if ``out`` does not fit.
+    ``out`` must be a contiguous float32 array of the shape of ``x``, and ``x`` such an array, too. Source: D. Hendrycks
+    and K. Gimpel, arXiv:1606.08415.
 
     Examples:
         >>> import numpy as np
@@ -85,86 +79,13 @@ def fused_gelu(x: Values, out: Array | None = None) -> Values:
         >>> out.round(3)
         array([-0.159,  0.   ,  0.841], dtype=float32)
     """
-    check_values("x", x)
+    check_values(x=x)
     if out is None:
         return run_compiled(ops.gelu, x)
     return _gelu_into(x, out)
 
 
-def fused_bias_gelu(x: Values, bias: Values) -> Values:
-    """Return the GELU of ``x + bias``, shape (..., features), without writing the sum; ``bias`` is (features,).
-
-    Raises:
-        TypeError: if one is neither a float32 or float64 array nor such a Tensor.
-        ValueError: if the bias is not of the length of x's last axis.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.acceleration import fused_bias_gelu, fused_gelu
-        >>> x, bias = np.ones((2, 3), np.float32), np.array([0, 1, 2], np.float32)
-        >>> np.allclose(fused_bias_gelu(x, bias), fused_gelu(x + bias))
-        True
-    """
-    check_values("x", x)
-    check_values("bias", bias)
-    return run_compiled(bias_gelu, x, bias)
-
-
-def fused_softmax(x: Values, axis: int = -1) -> Values:
-    """Return e**x over its sum along ``axis``, of x's shape and dtype; each row is read from memory once.
-
-    Raises:
-        TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.acceleration import fused_softmax
-        >>> fused_softmax(np.zeros((1, 4), np.float32))
-        array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
-    """
-    check_values("x", x)
-    return run_compiled(ops.softmax, x, axis=axis)
-
-
-def fused_causal_softmax(x: Values) -> Values:
-    """Return the softmax of scores (..., T, S) where query t sees keys up to S - T + t; 0 where it does not look.
-
-    Raises:
-        TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
-        ValueError: if there are more queries than keys, or fewer than two axes.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.acceleration import fused_causal_softmax
-        >>> fused_causal_softmax(np.zeros((2, 2), np.float32))  # the first query sees the first key alone
-        array([[1. , 0. ],
-               [0.5, 0.5]], dtype=float32)
-    """
-    check_values("x", x)
-    return run_compiled(causal_softmax, x)
-
-
-def fused_layer_norm(x: Values, weight: Values, bias: Values, epsilon: float = 1e-5) -> Values:
-    """Return (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis, the variance the biased one.
-
-    Raises:
-        TypeError: if one is neither a float32 or float64 array nor such a Tensor.
-        ValueError: if weight or bias are not of the length of x's last axis.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.acceleration import fused_layer_norm
-        >>> x, one, zero = np.array([[1, 3]], np.float32), np.ones(2, np.float32), np.zeros(2, np.float32)
-        >>> fused_layer_norm(x, one, zero).round(3)
-        array([[-1.,  1.]], dtype=float32)
-    """
-    for name, values in (("x", x), ("weight", weight), ("bias", bias)):
-        check_values(name, values)
-    return run_compiled(ops.layer_norm, x, weight, bias, epsilon=epsilon)
-
-
 def _gelu_into(x: Any, out: Array) -> Any:
-    """Fill ``out`` and return it."""
     fits = isinstance(x, np.ndarray) and out.shape == x.shape and out.dtype == x.dtype == np.float32
     if not (fits and out.flags.c_contiguous and x.flags.c_contiguous and out.flags.writeable):
         raise ValueError(f"out must be a contiguous float32 array of shape {x.shape}, and x such an array too")
@@ -175,20 +96,43 @@ def _gelu_into(x: Any, out: Array) -> Any:
     return out
 
 
+def fused_bias_gelu(x: Values, bias: Values) -> Values:
+    """Return the GELU of ``x + bias``, shape (..., features), without writing the sum; ``bias`` is (features,)."""
+    check_values(x=x, bias=bias)
+    return run_compiled(bias_gelu, x, bias)
+
+
+def fused_softmax(x: Values, axis: int = -1) -> Values:
+    """Return e**x over its sum along ``axis``, of x's shape and dtype; each row is read from memory once."""
+    check_values(x=x)
+    return run_compiled(ops.softmax, x, axis=axis)
+
+
+def fused_causal_softmax(x: Values) -> Values:
+    """Return the softmax of scores (..., T, S) where query t sees keys up to S - T + t; 0 where it does not look.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration import fused_causal_softmax
+        >>> fused_causal_softmax(np.zeros((2, 2), np.float32))  # the first query sees the first key alone
+        array([[1. , 0. ],
+               [0.5, 0.5]], dtype=float32)
+    """
+    check_values(x=x)
+    return run_compiled(causal_softmax, x)
+
+
+def fused_layer_norm(x: Values, weight: Values, bias: Values, epsilon: float = 1e-5) -> Values:
+    """Return (x - mean) / sqrt(variance + epsilon) * weight + bias over the last axis, the variance the biased one."""
+    check_values(x=x, weight=weight, bias=bias)
+    return run_compiled(ops.layer_norm, x, weight, bias, epsilon=epsilon)
+
+
 def fused_attention(q: Values, k: Values, v: Values, causal: bool = False) -> Values:
     """Return softmax(q k^T / sqrt(D)) v of shape (B, H, T, D) in blocks, with memory linear in T and S.
 
-    float32 is compiled; float64 goes to the op's own NumPy. Source: T. Dao et al., FlashAttention, arXiv:2205.14135.
-
-    Args:
-        q: queries (B, H, T, D).
-        k: keys (B, H, S, D).
-        v: values (B, H, S, D).
-        causal: hide later keys; the last query sees all of them.
-
-    Raises:
-        TypeError: if one is neither a float32 or float64 array nor such a Tensor.
-        ValueError: if the shapes do not fit, or there are more queries than keys and it is causal.
+    ``q`` is (B, H, T, D), ``k`` and ``v`` are (B, H, S, D). ``causal`` hides later keys, but the last query sees all of
+    them. Source: T. Dao et al., FlashAttention, arXiv:2205.14135.
 
     Examples:
         >>> import numpy as np
@@ -197,8 +141,7 @@ def fused_attention(q: Values, k: Values, v: Values, causal: bool = False) -> Va
         >>> fused_attention(q, k, v, causal=True).shape
         (1, 2, 5, 8)
     """
-    for name, values in (("q", q), ("k", k), ("v", v)):
-        check_values(name, values)
+    check_values(q=q, k=k, v=v)
     return run_compiled(ops.attention, q, k, v, causal=causal)
 
 
@@ -211,45 +154,26 @@ def im2col_conv2d(
     dilation: Size = 1,
     groups: int = 1,
 ) -> Values:
-    """Return the cross-correlation (N, O, oh, ow) as a product of windows with weights.
+    """Return the cross-correlation (N, O, oh, ow) of images (N, C, H, W) with weights (O, C / groups, kh, kw).
 
-    The rows of the im2col matrix are read where they lie in the image, so that the matrix is never made. float32 is
-    compiled; float64 goes to the op's own NumPy.
-
-    Args:
-        x: images (N, C, H, W).
-        weight: windows (O, C / groups, kh, kw).
-        bias: (O,), or None.
-        stride: positions from window to window, for rows and columns.
-        padding: zeros on each side.
-        dilation: positions from tap to tap.
-        groups: parts of the channels that do not mix.
-
-    Raises:
-        TypeError: if one is neither a float32 or float64 array nor such a Tensor.
-        ValueError: if the shapes do not fit, or a number is too small.
+    It is a product of windows with weights. The rows of the im2col matrix are read where they lie in the image, so that
+    the matrix is never made. ``stride`` is from window to window, ``dilation`` from tap to tap, ``padding`` the zeros
+    on each side, for rows and columns.
 
     Examples:
         >>> import numpy as np
         >>> from tinytorch.perf.acceleration import im2col_conv2d
         >>> x, weight = np.ones((1, 3, 8, 8), np.float32), np.ones((4, 3, 3, 3), np.float32)
-        >>> found = im2col_conv2d(x, weight)
-        >>> found.shape, float(found[0, 0, 0, 0])  # 27 products of ones
+        >>> output = im2col_conv2d(x, weight)
+        >>> output.shape, float(output[0, 0, 0, 0])  # 27 products of ones
         ((1, 4, 6, 6), 27.0)
     """
-    inputs = (x, weight) if bias is None else (x, weight, bias)
-    for name, values in zip(("x", "weight", "bias"), inputs, strict=False):
-        check_values(name, values)
+    inputs = {"x": x, "weight": weight} | ({} if bias is None else {"bias": bias})
+    check_values(**inputs)
     if groups < 1:
         raise ValueError(f"groups must be at least 1, not {groups}")
-    return run_compiled(
-        ops.conv2d,
-        *inputs,
-        stride=pair(stride, "stride"),
-        padding=pair(padding, "padding", 0),
-        dilation=pair(dilation, "dilation"),
-        groups=groups,
-    )
+    window = {"stride": pair(stride, "stride"), "padding": pair(padding, "padding", 0)}
+    return run_compiled(ops.conv2d, *inputs.values(), **window, dilation=pair(dilation, "dilation"), groups=groups)
 
 
 def im2col(x: Values, kernel_size: Size, stride: Size = 1, padding: Size = 0) -> Values:
@@ -257,17 +181,7 @@ def im2col(x: Values, kernel_size: Size, stride: Size = 1, padding: Size = 0) ->
 
     Rows follow image, row and column; a row follows channel, row and column of its window, as the weights of a
     convolution lie: the product with ``weight.reshape(O, -1).T`` is the convolution. The matrix takes about kh kw times
-    the memory of the images, which `im2col_conv2d` does not. A Tensor's is recorded for its backward, `col2im`.
-
-    Args:
-        x: images.
-        kernel_size: rows and columns of a window, or one number for both.
-        stride: positions from window to window.
-        padding: zeros on each side.
-
-    Raises:
-        TypeError: if ``x`` is neither a float32 or float64 array nor such a Tensor.
-        ValueError: if it is not 4D, a number is too small, or the window fits nowhere.
+    the memory of the images, which `im2col_conv2d` does not. Its gradient is `col2im`.
 
     Examples:
         >>> import numpy as np
@@ -278,24 +192,15 @@ def im2col(x: Values, kernel_size: Size, stride: Size = 1, padding: Size = 0) ->
                [4., 5., 7., 8.],
                [5., 6., 8., 9.]], dtype=float32)
     """
-    check_values("x", x)
+    check_values(x=x)
     return _run(images.im2col, x, **_window(kernel_size, stride, padding))
 
 
 def col2im(cols: Values, x_shape: Shape, kernel_size: Size, stride: Size = 1, padding: Size = 0) -> Values:
     """Return images of ``x_shape`` (N, C, H, W) whose elements are sums over the windows that hold them.
 
-    It is the transpose of `im2col`, not its inverse: what several windows hold is added up as often. A Tensor's is
-    recorded for its backward.
-
-    Args:
-        cols: rows (N oh ow, C kh kw), as `im2col` lays them out.
-        x_shape: shape of the images.
-        kernel_size, stride, padding: those of `im2col`.
-
-    Raises:
-        TypeError: if ``cols`` is neither a float32 or float64 array nor such a Tensor.
-        ValueError: if ``cols`` has not the shape that the rest gives, or a number is too small.
+    It is the transpose of `im2col`, not its inverse: what several windows hold is added up as often. ``cols`` are rows
+    (N oh ow, C kh kw), as `im2col` lays them out.
 
     Examples:
         >>> import numpy as np
@@ -305,7 +210,7 @@ def col2im(cols: Values, x_shape: Shape, kernel_size: Size, stride: Size = 1, pa
                [2., 4., 2.],
                [1., 2., 1.]], dtype=float32)
     """
-    check_values("cols", cols)
+    check_values(cols=cols)
     shape = tuple(x_shape)
     if len(shape) != 4:
         raise ValueError(f"x_shape must be (N, C, H, W), not {x_shape!r}")
@@ -321,9 +226,7 @@ def _window(kernel_size: Size, stride: Size, padding: Size) -> dict[str, tuple[i
 
 
 def _run(op: Op, values: Any, **params: Any) -> Any:
-    """Return an op's output: a Tensor of a Tensor, an array of an array."""
-    return (
-        dispatch.apply(op, values, **params)
-        if isinstance(values, Tensor)
-        else op.reference.forward(False, values, **params)[0]
-    )
+    """Return an op's output, by NumPy: a Tensor of a Tensor, an array of an array."""
+    if isinstance(values, Tensor):
+        return dispatch.apply(op, values, **params)
+    return op.reference.forward(False, values, **params)[0]

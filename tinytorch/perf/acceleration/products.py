@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -150,60 +149,34 @@ def _tiled_tensors(left: Tensor, right: Tensor, tile_size: int) -> Tensor:
     return apply(ops.concatenate, *(apply(ops.concatenate, *strip, axis=1) for strip in strips), axis=0)
 
 
-def _compiled(name: str, *more: Any) -> Callable[[npt.ArrayLike, npt.ArrayLike], Array]:
-    """Return a function that runs a kernel of `kernels.gemm.loop_orders` on two matrices."""
+def _compiled(name: str, a: npt.ArrayLike, b: npt.ArrayLike, *more: Any) -> Array:
+    """Return the product of two matrices by a kernel of `kernels.gemm.loop_orders`."""
+    with uncounted():
+        from tinytorch.perf.kernels.gemm import loop_orders
 
-    def run(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-        with uncounted():
-            from tinytorch.perf.kernels.gemm import loop_orders
-
-        left, right = _matrices(a, b)
-        out = np.empty((left.shape[0], right.shape[1]), np.float32)
-        getattr(loop_orders, name)(left, right, out, *more)
-        return out
-
-    return run
+    left, right = _matrices(a, b)
+    out = np.empty((left.shape[0], right.shape[1]), np.float32)
+    getattr(loop_orders, name)(left, right, out, *more)
+    return out
 
 
 def compiled_loops(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     """Three compiled loops in the order i, j, k: see `kernels.gemm.loop_orders.rows_columns_inner`."""
-    return _compiled("rows_columns_inner")(a, b)
+    return _compiled("rows_columns_inner", a, b)
 
 
 def compiled_loops_by_rows(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
     """Three compiled loops in the order i, k, j: see `kernels.gemm.loop_orders.rows_inner_columns`."""
-    return _compiled("rows_inner_columns")(a, b)
+    return _compiled("rows_inner_columns", a, b)
 
 
 def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """Tiles whose sums stay in registers, ``b`` read where it lies.
-
-    Raises:
-        ValueError: also if the result is not made of whole tiles.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.acceleration.products import register_tiles
-        >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
-        >>> np.allclose(register_tiles(a, b), a @ b)
-        True
-    """
+    """Tiles whose sums stay in registers, ``b`` read where it lies; the result must be made of whole tiles."""
     return _in_whole_tiles("in_register_tiles", a, b)
 
 
 def cache_tiles(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
-    """The same tiles, ``deep`` rows of ``b`` at a time, so that what they read stays in a near cache.
-
-    Raises:
-        ValueError: also if the result is not made of whole tiles, or ``deep`` is below 1.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.acceleration.products import cache_tiles
-        >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
-        >>> np.allclose(cache_tiles(a, b, deep=8), a @ b)
-        True
-    """
+    """The same tiles, ``deep`` rows of ``b`` at a time, so that what they read stays in a near cache."""
     return _in_whole_tiles("in_cache_tiles", a, b, deep)
 
 
@@ -211,16 +184,6 @@ def packed_blocks(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
     """The same, each ``deep`` rows of ``b`` copied to panels first.
 
     Source: K. Goto and R. van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008.
-
-    Raises:
-        ValueError: also if the result is not made of whole tiles, or ``deep`` is below 1.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.acceleration.products import packed_blocks
-        >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
-        >>> np.allclose(packed_blocks(a, b, deep=8), a @ b)
-        True
     """
     return _in_whole_tiles("in_packed_blocks", a, b, deep)
 
@@ -234,7 +197,7 @@ def _in_whole_tiles(name: str, a: npt.ArrayLike, b: npt.ArrayLike, *more: int) -
     rows, columns = np.shape(a)[0], np.shape(b)[-1]
     if rows % ROWS or columns % WIDTH:
         raise ValueError(f"a @ b must have whole tiles of {ROWS} x {WIDTH}, but has {rows} x {columns}")
-    return _compiled(name, *more)(a, b)
+    return _compiled(name, a, b, *more)
 
 
 def blas(a: Array, b: Array) -> Array:

@@ -1,6 +1,7 @@
 """A transformer's ops as one first writes them, to see what they do: loops over elements, and nothing compiled.
 
-They teach, and are here to be overtaken: the honest baseline is NumPy's implementation. None has a backward.
+They teach, and are here to be overtaken: the honest baseline is NumPy's implementation. None has a backward, so that
+they raise ValueError outside of `no_grad`.
 """
 
 from __future__ import annotations
@@ -23,11 +24,7 @@ def _refused(keep: bool) -> None:
 
 
 def linear_by_dot_products(keep: bool, x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Saved]:
-    """Return x W + b with a call of `numpy.dot` for each number of the result.
-
-    Raises:
-        ValueError: if ``keep`` is true, or the shapes do not fit.
-    """
+    """Return x W + b with a call of `numpy.dot` for each number of the result."""
     _refused(keep)
     output = dot_products(x.reshape(-1, x.shape[-1]), weight)
     if bias is not None:
@@ -38,11 +35,7 @@ def linear_by_dot_products(keep: bool, x: Array, weight: Array, bias: Array | No
 
 
 def gelu_element_by_element(keep: bool, x: Array) -> tuple[Array, Saved]:
-    """Return the GELU in its tanh form, one number after the other.
-
-    Raises:
-        ValueError: if ``keep`` is true.
-    """
+    """Return the GELU in its tanh form, one number after the other."""
     _refused(keep)
     flat = x.reshape(-1)
     output = np.empty_like(flat)
@@ -55,11 +48,7 @@ def gelu_element_by_element(keep: bool, x: Array) -> tuple[Array, Saved]:
 def layer_norm_element_by_element(
     keep: bool, x: Array, weight: Array, bias: Array, *, epsilon: float
 ) -> tuple[Array, Saved]:
-    """Return layer normalization over the last axis: a loop for the mean, one for the variance, one for the result.
-
-    Raises:
-        ValueError: if ``keep`` is true.
-    """
+    """Return layer normalization over the last axis: a loop for the mean, one for the variance, one for the result."""
     _refused(keep)
     width = x.shape[-1]
     rows = x.reshape(-1, width)
@@ -78,11 +67,7 @@ def layer_norm_element_by_element(
 
 
 def self_attention_element_by_element(keep: bool, packed: Array, *, heads: int, causal: bool) -> tuple[Array, Saved]:
-    """Return attention (B, T, H D) of queries, keys and values (B, T, 3 H D), in loops over sequence, head and query.
-
-    Raises:
-        ValueError: if ``keep`` is true.
-    """
+    """Return attention (B, T, H D) of packed (B, T, 3 H D), in loops over sequence, head and query."""
     _refused(keep)
     batch, length, width = packed.shape
     depth = width // (3 * heads)

@@ -32,18 +32,6 @@ CODES = "8-bit layers"
 
 
 @dataclass(frozen=True)
-class Technique:
-    """A technique on a workload beside NumPy, of which alone nothing is gained, wrong or made."""
-
-    workload: str
-    name: str
-    gained: Measurement | None
-    held: Counted
-    error: Counted | None
-    built: Measurement | None
-
-
-@dataclass(frozen=True)
 class Tried:
     """A workload's forward pass, run in every way.
 
@@ -64,17 +52,17 @@ class Tried:
     built: Mapping[str, Measurement]
 
     @property
-    def techniques(self) -> list[Technique]:
-        """Each technique, NumPy first, as a row of a table."""
+    def techniques(self) -> list[dict[str, Any]]:
+        """A row of a table for each technique, NumPy first, of which alone nothing is gained, wrong or built."""
         return [
-            Technique(
-                self.workload,
-                name,
-                None if name == BASELINE else self.gained[name].estimate,
-                self.held[name],
-                None if name == BASELINE else self.errors[name],
-                self.built.get(name),
-            )
+            {
+                "workload": self.workload,
+                "name": name,
+                "gained": None if name == BASELINE else self.gained[name].estimate,
+                "held": self.held[name],
+                "error": None if name == BASELINE else self.errors[name],
+                "built": self.built.get(name),
+            }
             for name in self.times
         ]
 
