@@ -1,12 +1,14 @@
-"""The arithmetic probes: what they compute and how often, against closed forms."""
+"""Probes against closed forms and NumPy: what they compute, what they move and write, and by which instructions."""
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tinytorch.perf.host.pinned_threads import Team
 from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.int8.instructions import Dot, available_dots
-from tinytorch.perf.kernels.probes import BLOCK_ELEMENTS, CHAINS, LANES, MULTIPLY_ADDS
+from tinytorch.perf.kernels.probes import BLOCK_ELEMENTS, CHAINS, LANES, LINE_ELEMENTS, MULTIPLY_ADDS, STREAM_MULTIPLE
 from tinytorch.perf.kernels.runtime.evidence import evidence, function_assembly, spills
 from tinytorch.perf.machine import peaks
 
@@ -78,3 +80,75 @@ def test_the_integer_chain_takes_every_step(rounds: int) -> None:
     for _ in range(rounds):
         x = ((x + addend) % 2**64) ^ mask
     assert int(found) == x
+
+
+N = 3 * STREAM_MULTIPLE
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_a_read_sums_every_element_in_every_round(lanes: int) -> None:
+    source = np.arange(N, dtype=np.float32)
+    assert probes.read(lanes)(source, 4) == 4 * source.sum(dtype=np.float64)
+    source[-1] += 1
+    assert probes.read(lanes)(source, 1) == source.sum(dtype=np.float64)
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_a_copy_and_a_triad_write_every_element_and_no_more(lanes: int) -> None:
+    left, right = np.arange(N, dtype=np.float32), np.arange(N, dtype=np.float32)[::-1].copy()
+    around = np.zeros(N + 2, np.float32)
+    probes.copy(lanes)(around[1:-1], right, 2)
+    assert np.array_equal(around, np.pad(right, 1))
+    probes.triad(lanes)(around[1:-1], left, right, np.float32(0.5), 2)
+    assert np.array_equal(around, np.pad(left + np.float32(0.5) * right, 1))
+
+
+@settings(max_examples=50, deadline=None)
+@given(lines=st.integers(1, 400), seed=st.integers(0, 2**64 - 1))
+def test_the_chase_is_one_cycle_through_all_lines(lines: int, seed: int) -> None:
+    following = np.full(lines * LINE_ELEMENTS, 2**63, np.uint64)
+    probes.random_cycle()(following, np.uint64(seed))
+    at, seen = 0, []
+    for _ in range(lines):
+        seen.append(at)
+        at = int(following[at])
+    assert at == 0, "it comes back after as many steps as there are lines"
+    assert sorted(seen) == list(range(0, lines * LINE_ELEMENTS, LINE_ELEMENTS))
+    assert probes.chase()(following, np.uint64(0), lines // 2) == seen[lines // 2] if lines > 1 else at == 0
+
+
+def test_cycles_of_different_seeds_differ() -> None:
+    cycles = []
+    for seed in (1, 3, 2**40):
+        following = np.zeros(1000 * LINE_ELEMENTS, np.uint64)
+        probes.random_cycle()(following, np.uint64(seed))
+        cycles.append(following)
+    steps = [np.diff(cycle[::LINE_ELEMENTS].astype(np.int64)) for cycle in cycles]
+    assert len({cycle.tobytes() for cycle in cycles}) == 3
+    assert all(len(set(step.tolist())) > 500 for step in steps), "a prefetcher would know a constant stride"
+
+
+MATRIX = np.random.default_rng(0).integers(-1000, 1000, (7, 24), np.int32)
+
+
+@pytest.mark.parametrize("view", [MATRIX, MATRIX.T, MATRIX[:, ::3], MATRIX[:, :5].T], ids=str)
+def test_all_of_a_view_is_added_up(view: np.ndarray) -> None:
+    assert probes.add_up(view) == view.sum()
+
+
+def test_chains_are_followed_side_by_side() -> None:
+    following = np.random.default_rng(1).permutation(50).astype(np.uint64)
+    places = np.array([3, 40], np.uint64)
+    truth = places.copy()
+    for _ in range(9):
+        truth = following[truth.astype(int)]
+    probes.follow(following, places, 9)
+    assert np.array_equal(places, truth)
+
+
+def test_numbers_are_overwritten_and_updated() -> None:
+    numbers = np.arange(5, dtype=np.float32)
+    probes.update(numbers, np.float32(2))
+    assert np.array_equal(numbers, np.arange(2, 7))
+    probes.overwrite(numbers, np.float32(3))
+    assert np.array_equal(numbers, np.full(5, 3))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.host.memory_pages import Arena
-from tinytorch.perf.kernels import probes, walks
+from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.probes import LINE_BYTES, LINE_ELEMENTS
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
@@ -59,7 +59,7 @@ def every(numbers: npt.NDArray[np.int32], strides: Sequence[int], machine: Ceili
         machine: says how fast memory is read.
     """
     views = {stride: numbers[:, ::stride] for stride in strides}
-    times = _in_turns({str(stride): partial(walks.add_up, view) for stride, view in views.items()})
+    times = _in_turns({str(stride): partial(probes.add_up, view) for stride, view in views.items()})
     read = machine.levels[-1].read
     found = {}
     for stride, view in views.items():
@@ -91,13 +91,13 @@ def company(machine: Ceilings, most: int = 8) -> dict[str, Any] | Unmeasured:
 
     def in_turn(count: int) -> None:
         for at in range(most):
-            walks.follow(arrays[at % count], place, lines)
+            probes.follow(arrays[at % count], place, lines)
 
     times = _in_turns(
         {
             "one": partial(in_turn, 1),
             "several": partial(in_turn, most),
-            "large": partial(walks.follow, large, in_large, most * lines),
+            "large": partial(probes.follow, large, in_large, most * lines),
         }
     )
     return {
@@ -131,8 +131,8 @@ def together(counts: Sequence[int], machine: Ceilings, steps: int = 1000) -> dic
     of_count = np.split(starts, np.cumsum(counts)[:-1])
     strided = cycle.view(np.int32).reshape(64, -1)[:, ::IN_A_LINE]
     times = _in_turns(
-        {f"chains: {n}": partial(walks.follow, cycle, at, steps) for n, at in zip(counts, of_count, strict=True)}
-        | {"strided": partial(walks.add_up, strided)}
+        {f"chains: {n}": partial(probes.follow, cycle, at, steps) for n, at in zip(counts, of_count, strict=True)}
+        | {"strided": partial(probes.add_up, strided)}
     )
     loads = {count: times[f"chains: {count}"].scaled(1 / (steps * count), "s") for count in counts}
     one = loads[counts[0]]
@@ -169,7 +169,7 @@ def pages(lines: int, matters: float) -> dict[str, Any] | Unmeasured:
     for name, (arena, places) in arenas.items():
         following = arena.view(0, arena.memory.size // 8, np.uint64)
         following[places] = np.roll(places, -1).astype(np.uint64)
-        passes[name] = partial(walks.follow, following, places[:1].astype(np.uint64), lines)
+        passes[name] = partial(probes.follow, following, places[:1].astype(np.uint64), lines)
     times = _in_turns(passes)
     return {
         "apart": ratio(times["normal"], times["together"], "one line on each page over side by side"),
@@ -195,8 +195,8 @@ def stores(count: int) -> Measurement:
     numbers = np.ones(count, np.float32)
     times = _in_turns(
         {
-            "overwrite": partial(walks.overwrite, numbers, np.float32(1)),
-            "update": partial(walks.update, numbers, np.float32(0)),
+            "overwrite": partial(probes.overwrite, numbers, np.float32(1)),
+            "update": partial(probes.update, numbers, np.float32(0)),
         }
     )
     return ratio(times["overwrite"], times["update"], "overwriting over updating")

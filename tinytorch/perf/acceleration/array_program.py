@@ -72,7 +72,7 @@ class Stretch:
                 Table(self.steps, arena, self._whole, (number, count) if together else (0, 1))
                 for number, arena in enumerate(arenas)
             ]
-            self._frames[key] = np.stack([table.frame for table in self._tables[key]])
+            self._frames[key] = np.concatenate([table.frame for table in self._tables[key]])
         return self._frames[key]
 
     def meet(self, worth_ns: float, x: Array = _NOTHING, out: Array = _NOTHING) -> bool:

@@ -22,49 +22,54 @@ from tinytorch.core.ops.spatial import Pair, channels_first, channels_last, outp
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES, ROWS, tile, transpose
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import FLOAT32, SMALL
+from tinytorch.perf.kernels.runtime.flat import FLOAT32, SMALL, records_of
 
-#: Places in a plan of `correlate`: the source (images, rows, columns, channels, zeros above and left, padded sizes),
-IMAGES, HEIGHT, WIDTH, CHANNELS, TOP, LEFT, PADDED_ROWS, PADDED_COLUMNS = range(8)
-#: the positions (rows, columns, and the first one and the distance of two in the padded source),
-GRID_ROWS, GRID_COLUMNS, FIRST_ROW, FIRST_COLUMN, ROW_STEP, COLUMN_STEP = range(8, 14)
-#: groups, channels of a group in and out, taps of the window, their distance, and images padded at a time,
-GROUPS, EACH, OUTS, TAP_ROWS, TAP_COLUMNS, TAP_ROW_STEP, TAP_COLUMN_STEP, CHUNK = range(14, 22)
-#: and where the target's positions lie, in elements: the first, and the distance of images, rows and columns.
-TARGET, TARGET_IMAGE, TARGET_ROW, TARGET_COLUMN = range(22, 26)
+_NAMES = (
+    *("images", "height", "width", "channels"),  # of the source
+    *("top", "left", "padded_height", "padded_width"),  # zeros before it, and its sizes with zeros around it
+    *("grid_height", "grid_width"),  # positions of the window
+    *("first_row", "first_column", "row_step", "column_step"),  # where the first is in the padded source, and distances
+    *("groups", "each", "outs"),  # and channels of a group, in and out
+    *("tap_rows", "tap_columns", "tap_row_step", "tap_column_step"),  # of the window, and their distance
+    "chunk",  # images padded at a time
+    *("target", "target_image", "target_row", "target_column"),  # where positions lie: the first, and distances
+)
+#: A plan of `correlate`, in elements and positions.
+PLAN = np.dtype([(name, np.int64) for name in _NAMES])
+plans_of = records_of(PLAN, "of_convolution")
 SCRATCH = ROWS * COLUMNS
 
 
 @kernel
 def pad_images(padded: Any, maps: Any, first: Any, count: Any, plan: Any) -> None:
     """Copy ``count`` images from ``first`` on into the middle of their padded places; the borders stay."""
-    row = plan[WIDTH] * plan[CHANNELS]
-    wide = plan[PADDED_COLUMNS] * plan[CHANNELS]
+    row = plan.width * plan.channels
+    wide = plan.padded_width * plan.channels
     for image in range(count):
-        at = (image * plan[PADDED_ROWS] + plan[TOP]) * wide + plan[LEFT] * plan[CHANNELS]
-        begin = (first + image) * plan[HEIGHT] * row
-        for y in range(plan[HEIGHT]):
+        at = (image * plan.padded_height + plan.top) * wide + plan.left * plan.channels
+        begin = (first + image) * plan.height * row
+        for y in range(plan.height):
             padded[at + y * wide : at + y * wide + row] = maps[begin + y * row : begin + y * row + row]
 
 
 @kernel
 def locate(x_rows: Any, target_rows: Any, position: Any, last: Any, first: Any, plan: Any) -> None:
     """Find `ROWS` positions from ``position`` on in the padded images and in the target; ``last`` stands for more."""
-    area = plan[GRID_ROWS] * plan[GRID_COLUMNS]
+    area = plan.grid_height * plan.grid_width
     image, rest = position // area, position % area
-    y, x = rest // plan[GRID_COLUMNS], rest % plan[GRID_COLUMNS]
+    y, x = rest // plan.grid_width, rest % plan.grid_width
     for row in range(ROWS):
-        source_y = image * plan[PADDED_ROWS] + plan[FIRST_ROW] + y * plan[ROW_STEP]
-        source_x = plan[FIRST_COLUMN] + x * plan[COLUMN_STEP]
-        x_rows[row] = (source_y * plan[PADDED_COLUMNS] + source_x) * plan[CHANNELS]
+        source_y = image * plan.padded_height + plan.first_row + y * plan.row_step
+        source_x = plan.first_column + x * plan.column_step
+        x_rows[row] = (source_y * plan.padded_width + source_x) * plan.channels
         target_rows[row] = (
-            plan[TARGET] + (first + image) * plan[TARGET_IMAGE] + y * plan[TARGET_ROW] + x * plan[TARGET_COLUMN]
+            plan.target + (first + image) * plan.target_image + y * plan.target_row + x * plan.target_column
         )
         if position + row < last:
             x += 1
-            if x == plan[GRID_COLUMNS]:
+            if x == plan.grid_width:
                 x, y = 0, y + 1
-                if y == plan[GRID_ROWS]:
+                if y == plan.grid_height:
                     y, image = 0, image + 1
 
 
@@ -73,16 +78,16 @@ def correlate_channels(
     padded: Any, taps: Any, bias: Any, target: Any, x_rows: Any, target_rows: Any, rows: Any, plan: Any
 ) -> None:
     """Make each channel of the first ``rows`` positions from itself alone; ``taps`` is [tap][channel]."""
-    channels = plan[CHANNELS]
-    wide = plan[PADDED_COLUMNS] * channels
+    channels = plan.channels
+    wide = plan.padded_width * channels
     for row in range(rows):
         made = target[target_rows[row] : target_rows[row] + channels]
         for channel in range(channels):
             made[channel] = bias[channel]
-        for i in range(plan[TAP_ROWS]):
-            for j in range(plan[TAP_COLUMNS]):
-                at = x_rows[row] + i * plan[TAP_ROW_STEP] * wide + j * plan[TAP_COLUMN_STEP] * channels
-                first = (i * plan[TAP_COLUMNS] + j) * channels
+        for i in range(plan.tap_rows):
+            for j in range(plan.tap_columns):
+                at = x_rows[row] + i * plan.tap_row_step * wide + j * plan.tap_column_step * channels
+                first = (i * plan.tap_columns + j) * channels
                 x, tap = padded[at : at + channels], taps[first : first + channels]
                 for channel in range(channels):
                     made[channel] += x[channel] * tap[channel]
@@ -93,39 +98,35 @@ def correlate_positions(
     padded: Any, panels: Any, bias: Any, target: Any, x_rows: Any, target_rows: Any, rows: Any, scratch: Any, plan: Any
 ) -> None:
     """Make all channels of the first ``rows`` of `ROWS` positions."""
-    if plan[EACH] == 1 and plan[OUTS] == 1:
+    if plan.each == 1 and plan.outs == 1:
         correlate_channels(padded, panels, bias, target, x_rows, target_rows, rows, plan)
         return
     own_rows, block = scratch
-    each, outs, channels = plan[EACH], plan[OUTS], plan[CHANNELS]
-    wide = plan[PADDED_COLUMNS] * channels
-    taps = plan[TAP_COLUMNS]
-    if plan[TAP_COLUMN_STEP] == 1 and plan[GROUPS] == 1:
-        counts = (plan[TAP_ROWS], 1, taps * each)
+    each, outs, channels = plan.each, plan.outs, plan.channels
+    wide = plan.padded_width * channels
+    taps = plan.tap_columns
+    if plan.tap_column_step == 1 and plan.groups == 1:
+        counts = (plan.tap_rows, 1, taps * each)
     else:
-        counts = (plan[TAP_ROWS], taps, each)
-    steps = (plan[TAP_ROW_STEP] * wide, plan[TAP_COLUMN_STEP] * channels, 1)
+        counts = (plan.tap_rows, taps, each)
+    steps = (plan.tap_row_step * wide, plan.tap_column_step * channels, 1)
     y_steps = (taps * each * COLUMNS, each * COLUMNS, COLUMNS)
-    size = plan[TAP_ROWS] * taps * each * COLUMNS
+    size = plan.tap_rows * taps * each * COLUMNS
     at = 0
-    for group in range(plan[GROUPS]):
+    for group in range(plan.groups):
         begin = group * each
         for column in range(0, outs, COLUMNS):
             count, first = min(COLUMNS, outs - column), group * outs + column
-            if count % LANES == 0:
-                # Of whole vectors, where they belong: positions that stand for missing ones are made twice.
+            width = 1 if count <= LANES else 2
+            if (
+                count % LANES == 0
+            ):  # whole vectors, where they belong: positions that stand for missing ones are made twice
                 for row in range(rows):
                     for lane in range(count):
                         target[target_rows[row] + first + lane] = bias[first + lane]
-                if count == LANES:
-                    tile(1, 1, target, first, target_rows, padded, begin, x_rows, panels, at, counts, steps, y_steps)
-                else:
-                    tile(2, 1, target, first, target_rows, padded, begin, x_rows, panels, at, counts, steps, y_steps)
+                tile(width, 1, target, first, target_rows, padded, begin, x_rows, panels, at, counts, steps, y_steps)
             else:
-                if count < LANES:
-                    tile(1, 0, block, 0, own_rows, padded, begin, x_rows, panels, at, counts, steps, y_steps)
-                else:
-                    tile(2, 0, block, 0, own_rows, padded, begin, x_rows, panels, at, counts, steps, y_steps)
+                tile(width, 0, block, 0, own_rows, padded, begin, x_rows, panels, at, counts, steps, y_steps)
                 for row in range(rows):
                     to = target_rows[row] + first
                     for lane in range(count):
@@ -135,21 +136,22 @@ def correlate_positions(
 
 @kernel
 def correlate(
-    start: Any, stop: Any, shares: Any, maps: Any, panels: Any, bias: Any, target: Any, plan: Any, memory: Any
+    start: Any, stop: Any, shares: Any, maps: Any, panels: Any, bias: Any, target: Any, plans: Any, memory: Any
 ) -> None:
     """Correlate the images of shares ``start`` to ``stop`` of ``shares`` with a window of weights, and add ``bias``.
 
-    ``maps`` and ``target`` are channels-last and flat, ``panels`` is what `pack_weights` or `pack_adjoint` made.
+    ``maps`` and ``target`` are channels-last and flat, ``panels`` is what `pack_weights` or `pack_adjoint` made, and
+    ``plans`` holds a `PLAN`.
     ``memory`` is (shares, chunk of padded images + `SCRATCH`).
     """
-    area = plan[GRID_ROWS] * plan[GRID_COLUMNS]
-    chunk = plan[CHUNK]
+    plan = plans_of(plans)[0]
+    area, chunk = plan.grid_height * plan.grid_width, plan.chunk
     x_rows, target_rows = np.empty(ROWS, np.int64), np.empty(ROWS, np.int64)
     own_rows = np.arange(ROWS) * COLUMNS
     for share in range(start, stop):
         block, padded = memory[share][:SCRATCH], memory[share][SCRATCH:]
         padded[:] = 0
-        first, end = share * plan[IMAGES] // shares, (share + 1) * plan[IMAGES] // shares
+        first, end = share * plan.images // shares, (share + 1) * plan.images // shares
         for image in range(first, end, chunk):
             count = min(chunk, end - image)
             pad_images(padded, maps, image, count, plan)
@@ -225,57 +227,56 @@ def pack_adjoint(
 
 @kernel
 def sum_weights(
-    start: Any, stop: Any, shares: Any, maps: Any, gradient: Any, down: Any, plan: Any, memory: Any
+    start: Any, stop: Any, shares: Any, maps: Any, gradient: Any, down: Any, plans: Any, memory: Any
 ) -> None:
     """Fill the weights' gradient (groups * outs, each, taps), flat, in the rows of shares ``start`` to ``stop``.
 
     ``gradient`` is channels-last and flat, with `COLUMNS` floats behind it that are read and not used. ``memory`` is
     (shares, sums [row][column] of a group's tiles + chunk of padded images).
     """
-    each, outs, channels = plan[EACH], plan[OUTS], plan[CHANNELS]
-    taps = plan[TAP_ROWS] * plan[TAP_COLUMNS]
+    plan = plans_of(plans)[0]
+    each, outs, channels = plan.each, plan.outs, plan.channels
+    taps = plan.tap_rows * plan.tap_columns
     reduction = each * taps
     wide = (outs + COLUMNS - 1) // COLUMNS * COLUMNS
     tiles = (reduction + ROWS - 1) // ROWS
-    out = plan[GROUPS] * outs
-    area = plan[GRID_ROWS] * plan[GRID_COLUMNS]
-    row = plan[PADDED_COLUMNS] * channels
+    out = plan.groups * outs
+    area = plan.grid_height * plan.grid_width
+    row = plan.padded_width * channels
     x_rows, own_rows = np.empty(ROWS, np.int64), np.arange(ROWS) * wide
-    steps = (plan[PADDED_ROWS] * row, plan[ROW_STEP] * row, plan[COLUMN_STEP] * channels)
-    y_steps = (area * out, plan[GRID_COLUMNS] * out, out)
+    steps = (plan.padded_height * row, plan.row_step * row, plan.column_step * channels)
+    y_steps = (area * out, plan.grid_width * out, out)
     for share in range(start, stop):
         first, end = share * tiles // shares, (share + 1) * tiles // shares
         room = (tiles + shares - 1) // shares * ROWS * wide
-        sums, padded = memory[share][: plan[GROUPS] * room], memory[share][plan[GROUPS] * room :]
+        sums, padded = memory[share][: plan.groups * room], memory[share][plan.groups * room :]
         sums[:], padded[:] = 0, 0
-        for image in range(0, plan[IMAGES], plan[CHUNK]):
-            count = min(plan[CHUNK], plan[IMAGES] - image)
+        for image in range(0, plan.images, plan.chunk):
+            count = min(plan.chunk, plan.images - image)
             pad_images(padded, maps, image, count, plan)
-            counts = (count, plan[GRID_ROWS], plan[GRID_COLUMNS])
-            for group in range(plan[GROUPS]):
+            counts = (count, plan.grid_height, plan.grid_width)
+            for group in range(plan.groups):
                 for number in range(first, end):
                     for lane in range(ROWS):
                         place = min(number * ROWS + lane, reduction - 1)
                         channel, tap = place // taps, place % taps
-                        y = tap // plan[TAP_COLUMNS] * plan[TAP_ROW_STEP]
-                        x = tap % plan[TAP_COLUMNS] * plan[TAP_COLUMN_STEP]
+                        y = tap // plan.tap_columns * plan.tap_row_step
+                        x = tap % plan.tap_columns * plan.tap_column_step
                         x_rows[lane] = y * row + x * channels + group * each + channel
                     for column in range(0, outs, COLUMNS):
                         at = group * room + (number - first) * ROWS * wide + column
                         y_at = image * area * out + group * outs + column
-                        if outs - column <= LANES:
-                            tile(1, 1, sums, at, own_rows, padded, 0, x_rows, gradient, y_at, counts, steps, y_steps)
-                        else:
-                            tile(2, 1, sums, at, own_rows, padded, 0, x_rows, gradient, y_at, counts, steps, y_steps)
-        for group in range(plan[GROUPS]):
+                        width = 1 if outs - column <= LANES else 2
+                        tile(width, 1, sums, at, own_rows, padded, 0, x_rows, gradient, y_at, counts, steps, y_steps)
+        for group in range(plan.groups):
             write_weights(down, sums, group * room, wide, group, first * ROWS, min(end * ROWS, reduction), plan)
 
 
 @kernel
 def write_weights(down: Any, sums: Any, at: Any, wide: Any, group: Any, first: Any, end: Any, plan: Any) -> None:
     """Write sums [row][output], whose first row is ``first``, as rows of outputs."""
-    outs = plan[OUTS]
-    reduction = plan[EACH] * plan[TAP_ROWS] * plan[TAP_COLUMNS]
+    outs = plan.outs
+    reduction = plan.each * plan.tap_rows * plan.tap_columns
     places = np.arange(LANES) * reduction
     whole = (end - first) // LANES * LANES if outs % LANES == 0 else 0
     for row in range(0, whole, LANES):
@@ -337,7 +338,9 @@ def forward_pass(geometry: Geometry) -> Pass:
     grid = (rows, columns, 0, 0, *geometry.stride)
     window = (geometry.groups, each, out // geometry.groups, high, wide, far_down, far_right, chunk)
     target = (0, rows * columns * out, columns * out, out)
-    return Pass(np.array([*source, *grid, *window, *target], np.int64), chunk * floats, np.empty(0, np.int64), 0)
+    return Pass(
+        np.array([(*source, *grid, *window, *target)], PLAN).view(np.int64), chunk * floats, np.empty(0, np.int64), 0
+    )
 
 
 def _axis_taps(length: int, taps: int, stride: int, padding: int, dilation: int, phase: int) -> tuple[int, ...]:
@@ -384,7 +387,7 @@ def _adjoint_passes(geometry: Geometry) -> tuple[Pass, ...]:
         window = (geometry.groups, out // geometry.groups, each, down[2], right[2], -down[4], -right[4], chunk)
         first = (phase[0] * width + phase[1]) * channels
         steps = (height * width * channels, geometry.stride[0] * width * channels, geometry.stride[1] * channels)
-        plan = np.array([*source, *grid, *window, first, *steps], np.int64)
+        plan = np.array([(*source, *grid, *window, first, *steps)], PLAN).view(np.int64)
         passes.append(Pass(plan, chunk * floats, order.reshape(-1), chosen))
     return tuple(passes)
 
@@ -398,7 +401,7 @@ def _shares(items: int, macs: int) -> tuple[int, float]:
 
 def _correlated(one: Pass, macs: int, maps: Array, panels: Array, bias: Array, target: Array) -> None:
     ns = macs * _NS
-    shares = threads.shares(int(one.plan[0]), ns) if ns > threads.WORTH_A_THREAD_NS else 1
+    shares = threads.shares(len(maps), ns) if ns > threads.WORTH_A_THREAD_NS else 1
     memory = np.empty((shares, SCRATCH + one.padded), np.float32)
     threads.split(
         correlate, shares, ns / shares, shares, maps.reshape(-1), panels, bias, target.reshape(-1), one.plan, memory

@@ -11,30 +11,35 @@ import numpy as np
 
 from tinytorch.core.op import Array, Implementation, Saved
 from tinytorch.perf.kernels.gemm.packed_matmul import add_line, gelu_line
-from tinytorch.perf.kernels.gemm.row_products import add_codes, affine, dot, long_dot, weighted_sum
+from tinytorch.perf.kernels.gemm.row_products import affine, dot, long_dot, weighted_sum
 from tinytorch.perf.kernels.normalization import layer_norm_share
+from tinytorch.perf.kernels.row_ops import weigh_line
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import bytes_at, floats_at, matrix_at
+from tinytorch.perf.kernels.runtime.flat import bytes_at, floats_at, matrix_at, records_of
 from tinytorch.perf.kernels.runtime.vector_math import multiply_add
-from tinytorch.perf.kernels.softmax import weigh_line
-from tinytorch.perf.kernels.weight_only.rows import row_product
-from tinytorch.perf.kernels.weight_only.tiles import LANES
+from tinytorch.perf.kernels.weight_only import LANES, add_codes, row_product
 from tinytorch.perf.ops.decode import Weight, check_step, decode_token, parts_of
 from tinytorch.perf.ops.packed_codes import TILE, codes_per_byte
 
-#: Places in a table: after vocabulary and width the embeddings, then the blocks, each of so many, and the last norm.
-#: An embedding has numbers and scales; a block the norm's weight and bias and how wide it is inside, then from 4 on
-#: products (numbers, scales, bias, whether in tiles), of which the third comes after the second norm's four.
-TOKEN, POSITION, HEADER, BLOCK = 2, 4, 6, 24
-_FLOAT32 = np.dtype(np.float32)
+_FLOAT32, _ADDRESS = np.dtype(np.float32), np.int64
+#: What the kernel reads of a GPT: addresses of arrays, and in which order and size they are.
+_TABLE = np.dtype([("numbers", _ADDRESS), ("scale", _ADDRESS)])
+_NORM = np.dtype([("weight", _ADDRESS), ("bias", _ADDRESS), ("epsilon", np.float64)])
+_PRODUCT = np.dtype([("numbers", _ADDRESS), ("scale", _ADDRESS), ("bias", _ADDRESS), ("is_tiled", np.int64)])
+_BLOCK = np.dtype(
+    [("norm1", _NORM), ("norm2", _NORM), *((name, _PRODUCT) for name in ("qkv", "projection", "expand", "contract"))]
+)
+_SIZES = [(name, np.int64) for name in ("vocabulary", "width", "inside")]
+_ENDS = np.dtype([*_SIZES, ("token", _TABLE), ("position", _TABLE), ("norm", _NORM)])
+_ends_of, _blocks_of = records_of(_ENDS, "of_ends"), records_of(_BLOCK, "of_blocks")
 
 
 class Table:
     """Addresses of the operands of `decode_token`, kept: changes in place show, and other arrays make it void.
 
     Attributes:
-        places: the table, int64.
-        reason: why the kernel cannot take these operands; empty if it can.
+        ends, blocks: what `step` reads: an `_ENDS`, and a `_BLOCK` for each block, as numbers.
+        is_taken: whether the kernel can read these operands.
         coding: bits and group (0 for none) of codes, None for floats.
     """
 
@@ -45,55 +50,51 @@ class Table:
         parts = parts_of(operands, len(epsilons) // 2, bits)
         # Scales stand without the axis of length 1.
         self.cached = tuple(each if index in (0, 1) else each[..., 0] for index, each in enumerate(parts.cached))
-        self.epsilons = np.array(epsilons, np.float64)
         self.coding = None if bits is None else (bits, group or 0)
         self.vocabulary, self.width = len(parts.token.numbers), parts.norm[0].size
         products = [product for block in parts.blocks for product in block.products]
-        self.reason = _reason(parts, [product.weight for product in products], bits, group)
-        self.places = np.zeros(0, np.int64)
-        if not self.reason:
-            self.places = np.array([self.vocabulary, self.width, *self._places(parts)], np.int64)
+        self.is_taken = _takes(parts, [product.weight for product in products], bits, group)
+        ends, blocks = np.zeros(1, _ENDS), np.zeros(len(parts.blocks), _BLOCK)
+        if self.is_taken:
+            self._fill(ends, blocks, parts, epsilons)
+        self.ends, self.blocks = ends.view(np.int64), blocks.view(np.int64)
 
     def holds(self, operands: Sequence[Array]) -> bool:
         """Return whether these are the very arrays that it was made of."""
         return len(operands) == len(self.operands) and all(map(is_, self.operands, operands))
 
-    @staticmethod
-    def _places(parts: Any) -> list[int]:
-        made = []
-        for table in (parts.token, parts.position):
-            made += [_address(table.numbers), _address(table.scale)]
-        for block in parts.blocks:
-            pairs = (block.products[:2], block.products[2:])
-            inside = block.products[2].bias.size
-            for norm, products, extra in zip((block.norm1, block.norm2), pairs, (inside, 0), strict=True):
-                made += [_address(norm[0]), _address(norm[1]), extra, 0]
-                for weight, bias in products:
-                    tiled = int(weight.numbers.ndim == 3)
-                    made += [_address(weight.numbers), _address(weight.scale), _address(bias), tiled]
-        return [*made, *[_address(each) for each in parts.norm]]
+    def _fill(self, ends: Array, blocks: Array, parts: Any, epsilons: Sequence[float]) -> None:
+        inside = parts.blocks[0].products[2].bias.size if parts.blocks else 0
+        embeddings = (tuple(map(_address, (each.numbers, each.scale))) for each in (parts.token, parts.position))
+        ends[0] = self.vocabulary, self.width, inside, *embeddings, (*map(_address, parts.norm), epsilons[-1])
+        for number, block in enumerate(parts.blocks):
+            norms = zip((block.norm1, block.norm2), epsilons[2 * number :], strict=False)
+            blocks[number] = (
+                *((*map(_address, norm), epsilon) for norm, epsilon in norms),
+                *(
+                    (_address(weight.numbers), _address(weight.scale), _address(bias), weight.numbers.ndim == 3)
+                    for weight, bias in block.products
+                ),
+            )
 
 
 def _address(array: Array | None) -> int:
     return 0 if array is None else int(array.ctypes.data)
 
 
-def _reason(parts: Any, weights: list[Weight], bits: int | None, group: int | None) -> str:
-    """Return why the kernel cannot read these operands; nothing if it can."""
+def _takes(parts: Any, weights: list[Weight], bits: int | None, group: int | None) -> bool:
+    """Return whether the kernel can read these operands."""
     small = [each for block in parts.blocks for each in (*block.norm1, *block.norm2)]
     small += [*parts.norm, *[product.bias for block in parts.blocks for product in block.products]]
-    if bits is None:
-        small += [each.numbers for each in (parts.token, parts.position, *weights)]
-    else:
-        small += [each.scale for each in (parts.token, parts.position, *weights)]
+    tables = (parts.token, parts.position, *weights)
+    small += [each.numbers if bits is None else each.scale for each in tables]
     small += parts.cached[:2] if len(parts.cached) == 2 else parts.cached[2:]
-    if not all(each.flags.c_contiguous for each in parts.cached):
-        return "the cache is not in C order"
-    if not _has_usual_shapes(parts, 1 if bits is None else codes_per_byte(bits)):
-        return "blocks differ in size, or a weight does not fit the width"
-    if not all(each.dtype == _FLOAT32 and each.flags.c_contiguous for each in small):
-        return "an array is not of float32 in C order"
-    return "" if bits is None else _reason_of_codes(parts, weights, bits, group)
+    return (
+        all(each.flags.c_contiguous for each in (*parts.cached, *small))
+        and all(each.dtype == _FLOAT32 for each in small)
+        and _has_usual_shapes(parts, 1 if bits is None else codes_per_byte(bits))
+        and (bits is None or (bits in (8, 4) and _takes_codes(parts, weights, bits, group)))
+    )
 
 
 def _has_usual_shapes(parts: Any, per_byte: int) -> bool:
@@ -119,28 +120,24 @@ def _features(product: Any, per_byte: int) -> tuple[int, int]:
     return (inputs * per_byte, outputs) if numbers.size == inputs * outputs else (0, 0)
 
 
-def _reason_of_codes(parts: Any, weights: list[Weight], bits: int, group: int | None) -> str:
-    """Return why the kernel cannot read these codes."""
-    if bits not in (8, 4):
-        return "codes have neither 8 nor 4 bits"
-    if any(each.zero is not None for each in (parts.token, parts.position, *weights)):
-        return "codes have zero points"
-    width, per_byte = parts.norm[0].size, codes_per_byte(bits)
+def _takes_codes(parts: Any, weights: list[Weight], bits: int, group: int | None) -> bool:
+    """Return whether codes are in whole vectors and groups, with scales of their own and without zero points."""
+    width, per_byte, tables = parts.norm[0].size, codes_per_byte(bits), (parts.token, parts.position)
     whole = group or width
-    if whole % (per_byte * LANES) or width % whole:
-        return "groups are no whole vectors, or a row no whole groups"
-    for table in (parts.token, parts.position):
+    if whole % (per_byte * LANES) or width % whole or any(each.zero is not None for each in (*tables, *weights)):
+        return False
+    for table in tables:
         if table.scale.shape != (len(table.numbers), width // whole) or not table.numbers.flags.c_contiguous:
-            return "an embedding has one scale for all rows, or is not in C order"
+            return False
     for each in weights:
         length, columns = len(each.numbers), each.numbers.size // len(each.numbers)
         groups = length * per_byte // group if group else 1
         if each.scale.shape != (groups, columns) or columns % LANES or (group and length * per_byte % group):
-            return "a weight has one scale for all columns, or columns or groups that are not whole"
+            return False
         tiles = each.numbers.ndim == 3 and each.numbers.shape[2] == TILE
         if not (each.numbers.transpose(1, 0, 2) if tiles else each.numbers).flags.c_contiguous:
-            return "codes are in another order"
-    return ""
+            return False
+    return True
 
 
 #: What the largest code of a cache stands for; see `QuantizedKVCache`.
@@ -149,43 +146,43 @@ _SMALLEST = np.finfo(np.float32).tiny
 
 
 @kernel
-def normalize_rows(x: Any, table: Any, at: Any, epsilon: Any, output: Any) -> None:
-    """Fill ``output`` with the layer norm of each row; weight and bias stand at ``at`` in the table."""
-    width, nothing = x.shape[1], matrix_at(table[at], 0, 2)
-    weight, bias = floats_at(table[at], width), floats_at(table[at + 1], width)
-    layer_norm_share(0, len(x), x, weight, bias, epsilon, output, nothing)
+def normalize_rows(x: Any, norm: Any, output: Any) -> None:
+    """Fill ``output`` with the layer norm of each row."""
+    width, nothing = x.shape[1], matrix_at(norm.weight, 0, 2)
+    weight, bias = floats_at(norm.weight, width), floats_at(norm.bias, width)
+    layer_norm_share(0, len(x), x, weight, bias, norm.epsilon, output, nothing)
 
 
 @kernel
-def multiply(x: Any, table: Any, at: Any, coding: Any, output: Any) -> None:
-    """Fill ``output`` (rows, columns) with x times the weight at ``at`` in the table, plus its bias."""
+def multiply(x: Any, product: Any, coding: Any, output: Any) -> None:
+    """Fill ``output`` (rows, columns) with x times a weight, plus its bias."""
     rows, inner = x.shape
     columns = output.shape[1]
-    bias = floats_at(table[at + 2], columns)
+    bias = floats_at(product.bias, columns)
     if coding is None:
-        affine(x, floats_at(table[at], inner * columns).reshape(inner, columns), bias, output)
+        affine(x, floats_at(product.numbers, inner * columns).reshape(inner, columns), bias, output)
     else:
         for row in range(rows):
             for j in range(columns):
                 output[row, j] = bias[j]
         length = inner * coding[0] // 8
         group = coding[1] * coding[0] // 8 if coding[1] else length
-        codes, scale = bytes_at(table[at], length * columns), floats_at(table[at + 1], length // group * columns)
-        add_codes(x, codes, coding[0], table[at + 3] == 1, group, scale, output)
+        codes, scale = bytes_at(product.numbers, length * columns), floats_at(product.scale, length // group * columns)
+        add_codes(x, codes, coding[0], product.is_tiled == 1, group, scale, output)
 
 
 @kernel
-def pick_row(table: Any, at: Any, row: Any, coding: Any, output: Any) -> None:
-    """Add to ``output`` a row of the embedding at ``at`` in the table."""
+def pick_row(table: Any, row: Any, coding: Any, output: Any) -> None:
+    """Add to ``output`` a row of an embedding's table."""
     width = output.size
     if coding is None:
-        numbers = floats_at(table[at] + 4 * row * width, width)
+        numbers = floats_at(table.numbers + 4 * row * width, width)
         for i in range(width):
             output[i] += numbers[i]
     else:
         bits, group = coding[0], coding[1] if coding[1] else width
-        codes = bytes_at(table[at] + row * width * bits // 8, width * bits // 8)
-        scale = floats_at(table[at + 1] + 4 * row * (width // group), width // group)
+        codes = bytes_at(table.numbers + row * width * bits // 8, width * bits // 8)
+        scale = floats_at(table.scale + 4 * row * (width // group), width // group)
         for i in range(width):
             code = np.int32(codes[i]) if bits == 8 else ((np.int32(codes[i // 2]) >> (i % 2 * 4)) & 15) - 8
             output[i] += np.float32(code) * scale[i // group]
@@ -196,7 +193,7 @@ def project(x: Any, table: Any, coding: Any, vocabulary: Any, logits: Any) -> No
     """Fill flat ``logits`` with the products of rows of x with all rows of the token embedding."""
     rows, width = x.shape
     if coding is None:
-        numbers, flat = floats_at(table[TOKEN], vocabulary * width), x.reshape(-1)
+        numbers, flat = floats_at(table.numbers, vocabulary * width), x.reshape(-1)
         for token in range(vocabulary):
             for row in range(rows):
                 logits[row * vocabulary + token] = long_dot(flat, row * width, numbers, token * width, width)
@@ -204,21 +201,16 @@ def project(x: Any, table: Any, coding: Any, vocabulary: Any, logits: Any) -> No
         bits = coding[0]
         length = width * bits // 8
         groups = width // coding[1] if coding[1] else 1
-        codes, scale = bytes_at(table[TOKEN], vocabulary * length), floats_at(table[TOKEN + 1], vocabulary * groups)
+        codes, scale = bytes_at(table.numbers, vocabulary * length), floats_at(table.scale, vocabulary * groups)
         planes, turns = np.empty(width, np.float32), length // groups // 16
         for row in range(rows):
             for i in range(width):
                 planes[i if bits == 8 else i % 2 * length + i // 2] = x[row, i]
             for token in range(vocabulary):
                 at, to = token * length, row * vocabulary + token
-                if bits == 8:
-                    logits[to] = row_product(
-                        8, 0, codes, at, planes, 0, length, scale, codes, token * groups, groups, turns
-                    )
-                else:
-                    logits[to] = row_product(
-                        4, 0, codes, at, planes, 0, length, scale, codes, token * groups, groups, turns
-                    )
+                logits[to] = row_product(
+                    bits, 0, codes, at, planes, 0, length, scale, codes, token * groups, groups, turns
+                )
 
 
 @kernel
@@ -287,7 +279,7 @@ def attend(packed: Any, count: Any, held: Any, scales: Any, made: Any, made_scal
 
 @kernel
 def step(
-    tokens: Any, count: Any, keys: Any, values: Any, scales: Any, table: Any, epsilons: Any, coding: Any, output: Any
+    tokens: Any, count: Any, keys: Any, values: Any, scales: Any, ends: Any, blocks: Any, coding: Any, output: Any
 ) -> Any:
     """Fill flat ``output`` as `decode_token` does; return whether all tokens have a row in the table.
 
@@ -295,43 +287,44 @@ def step(
         tokens: one of each sequence, which stands at position ``count``.
         keys, values: of earlier positions, (layers, B, H, S, D) each.
         scales: of both, (layers, B, H, S) each in a tuple; None if they are floats.
-        table: where the weights are; see `addresses`.
+        ends, blocks: where the weights are; see `Table`.
         coding: bits and group of codes; None if weights are floats.
     """
-    vocabulary, width = table[0], table[1]
+    outer, inner = _ends_of(ends)[0], _blocks_of(blocks)
+    vocabulary, width = outer.vocabulary, outer.width
     layers, heads, batch = len(keys), keys.shape[2], tokens.size
     for row in range(batch):
         if not 0 <= tokens[row] < vocabulary:
             return False
     x = np.zeros((batch, width), np.float32)
     for row in range(batch):
-        pick_row(table, TOKEN, tokens[row], coding, x[row])
-        pick_row(table, POSITION, count, coding, x[row])
+        pick_row(outer.token, tokens[row], coding, x[row])
+        pick_row(outer.position, count, coding, x[row])
     # One function and not one for a block: Numba optimizes all that a kernel calls again for each that calls it.
-    normal, hidden = np.empty((batch, width), np.float32), np.empty((batch, table[HEADER + 2]), np.float32)
+    normal, hidden = np.empty((batch, width), np.float32), np.empty((batch, outer.inside), np.float32)
     packed, added = np.empty((batch, 3 * width), np.float32), np.empty((batch, width), np.float32)
     logits = batch * vocabulary
     size = layers * batch * width
     new = output[logits : logits + 2 * size].reshape(2, layers, batch, width)
     for layer in range(layers):
-        at, held, made = HEADER + layer * BLOCK, (keys[layer], values[layer]), (new[0, layer], new[1, layer])
-        normalize_rows(x, table, at, epsilons[2 * layer], normal)
-        multiply(normal, table, at + 4, coding, packed)
+        block, held, made = inner[layer], (keys[layer], values[layer]), (new[0, layer], new[1, layer])
+        normalize_rows(x, block.norm1, normal)
+        multiply(normal, block.qkv, coding, packed)
         if scales is None:
             attend(packed, count, held, None, made, None, normal)
         else:
             rest = output[logits + 2 * size :].reshape(2, layers, batch, heads)
             of_held, of_made = (scales[0][layer], scales[1][layer]), (rest[0, layer], rest[1, layer])
             attend(packed, count, held, of_held, made, of_made, normal)
-        multiply(normal, table, at + 8, coding, added)
+        multiply(normal, block.projection, coding, added)
         add_line(x.reshape(-1), added.reshape(-1))
-        normalize_rows(x, table, at + 12, epsilons[2 * layer + 1], normal)
-        multiply(normal, table, at + 16, coding, hidden)
+        normalize_rows(x, block.norm2, normal)
+        multiply(normal, block.expand, coding, hidden)
         gelu_line(hidden.reshape(-1))
-        multiply(hidden, table, at + 20, coding, added)
+        multiply(hidden, block.contract, coding, added)
         add_line(x.reshape(-1), added.reshape(-1))
-    normalize_rows(x, table, HEADER + layers * BLOCK, epsilons[2 * layers], normal)
-    project(normal, table, coding, vocabulary, output[:logits])
+    normalize_rows(x, outer.norm, normal)
+    project(normal, outer.token, coding, vocabulary, output[:logits])
     return True
 
 
@@ -350,14 +343,14 @@ def _forward(
     table = prepared.get("table")
     if table is None or not table.holds(operands):
         table = prepared["table"] = Table(operands, epsilons, bits, group)
-    if table.reason:
+    if not table.is_taken:
         return decode_token.reference.forward(keep, tokens, *operands, **params)
     keys, values, *scales = table.cached
     check_step(tokens, keys, position)
     size = tokens.size * table.vocabulary + 2 * len(keys) * tokens.size * table.width
     output = np.empty(size + (2 * len(keys) * tokens.size * keys.shape[2] if scales else 0), np.float32)
     of_cache = tuple(scales) if scales else None
-    if not step(tokens, position, keys, values, of_cache, table.places, table.epsilons, table.coding, output):
+    if not step(tokens, position, keys, values, of_cache, table.ends, table.blocks, table.coding, output):
         return decode_token.reference.forward(keep, tokens, *operands, **params)
     return output, ()
 

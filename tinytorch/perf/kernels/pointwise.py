@@ -19,12 +19,12 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Implementation, Op, Saved, Work, per_element
 from tinytorch.core.ops.elementwise import sums_along
+from tinytorch.perf.kernels.row_ops import FORWARD_NS, causal_softmax_share, softmax_backward
 from tinytorch.perf.kernels.runtime import threads, vector_math
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.flat import FLOAT32, beside, flat, in_order_of, line, rows_of
 from tinytorch.perf.kernels.runtime.vector_math import gelu, gelu_slope, multiply_add
 from tinytorch.perf.kernels.runtime.vectors import cpu_features
-from tinytorch.perf.kernels.softmax import FORWARD_NS, causal_softmax_share, softmax_backward
 from tinytorch.perf.ops import fused, pointwise
 
 #: About how long an element takes, forward and backward, in nanoseconds.

@@ -1,4 +1,9 @@
-"""Probes: kernels that only move memory or only compute, for the ceilings of the machine."""
+"""Probes: kernels that only move memory or only compute, for the ceilings of the machine and to be read on a page.
+
+`add_up`, `follow`, `overwrite` and `update` are shown on a page: the same few operations, whose places alone differ.
+They add whole numbers, which takes one cycle: what such a loop waits for is memory. They take views of any stride, so
+that a column goes through the code that a row goes through.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from numba.core import cgutils
 
 from tinytorch.perf.kernels.int8.instructions import Dot, emitters
 from tinytorch.perf.kernels.runtime import vectors
+from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.ops.packed_codes import PANEL
 
 #: Vectors that one turn of a loop loads; as many accumulators hide the latency of the additions of `read`.
@@ -53,10 +59,10 @@ def read(lanes: int) -> Any:
                 builder.store(builder.fadd(builder.load(slot), vectors.load(builder, source, place, vector)), slot)
         return vectors.sum_of_lanes(builder, [builder.load(slot) for slot in sums])
 
-    def kernel(source: Any, rounds: Any) -> Any:
+    def probe(source: Any, rounds: Any) -> Any:
         return add_all(source, source.size, rounds)
 
-    return vectors.compiled(kernel, types.float32(_STREAM, types.intp))
+    return vectors.compiled(probe, types.float32(_STREAM, types.intp))
 
 
 @cache
@@ -71,10 +77,10 @@ def copy(lanes: int) -> Any:
             for value, place in zip(values, places, strict=True):
                 vectors.store(builder, value, target, place)
 
-    def kernel(target: Any, source: Any, rounds: Any) -> None:
+    def probe(target: Any, source: Any, rounds: Any) -> None:
         copy_all(target, source, source.size, rounds)
 
-    return vectors.compiled(kernel, types.void(_STREAM, _STREAM, types.intp))
+    return vectors.compiled(probe, types.void(_STREAM, _STREAM, types.intp))
 
 
 @cache
@@ -94,10 +100,10 @@ def triad(lanes: int) -> Any:
                 x, y = (vectors.load(builder, data, place, vector) for data in (left, right))
                 vectors.store(builder, vectors.fused_multiply_add(builder, y, times, x), target, place)
 
-    def kernel(target: Any, left: Any, right: Any, factor: Any, rounds: Any) -> None:
+    def probe(target: Any, left: Any, right: Any, factor: Any, rounds: Any) -> None:
         combine(target, left, right, factor, target.size, rounds)
 
-    return vectors.compiled(kernel, types.void(_STREAM, _STREAM, _STREAM, types.float32, types.intp))
+    return vectors.compiled(probe, types.void(_STREAM, _STREAM, _STREAM, types.float32, types.intp))
 
 
 @cache
@@ -109,7 +115,7 @@ def random_cycle() -> Any:
     cyclic permutation, Information Processing Letters 22 (1986).
     """
 
-    def kernel(following: Any, seed: Any) -> None:
+    def probe(following: Any, seed: Any) -> None:
         line = types.uint64(LINE_ELEMENTS)
         lines = types.uint64(len(following)) // line
         for i in range(lines):
@@ -126,20 +132,20 @@ def random_cycle() -> Any:
             following[last * line] = following[other * line]
             following[other * line] = held
 
-    return vectors.compiled(kernel, types.void(types.uint64[::1], types.uint64))
+    return vectors.compiled(probe, types.void(types.uint64[::1], types.uint64))
 
 
 @cache
 def chase() -> Any:
     """Return the kernel ``f(following, start, steps)``: go from line to line and return the index it ends at."""
 
-    def kernel(following: Any, start: Any, steps: Any) -> Any:
+    def probe(following: Any, start: Any, steps: Any) -> Any:
         at = start
         for _ in range(steps):
             at = following[at]
         return at
 
-    return vectors.compiled(kernel, types.uint64(types.uint64[::1], types.uint64, types.intp))
+    return vectors.compiled(probe, types.uint64(types.uint64[::1], types.uint64, types.intp))
 
 
 #: Independent accumulators: two units with a latency of five cycles need ten; sixteen registers must hold them.
@@ -174,10 +180,10 @@ def multiply_add(lanes: int, per_element: int) -> Any:
             for value, place in zip(values, places, strict=True):
                 vectors.store(builder, value, block, place)
 
-    def kernel(block: Any, rounds: Any, factor: Any, addend: Any) -> None:
+    def probe(block: Any, rounds: Any, factor: Any, addend: Any) -> None:
         sweep_block(block, block.size, rounds, factor, addend)
 
-    return vectors.compiled(kernel, types.void(_STREAM, types.intp, types.float32, types.float32))
+    return vectors.compiled(probe, types.void(_STREAM, types.intp, types.float32, types.float32))
 
 
 @cache
@@ -218,10 +224,10 @@ def int8_dots(dot: Dot) -> Any:
         for slot, place in zip(sums_of, vectors.offsets(builder, zero, dot.lanes, rows * wide), strict=True):
             vectors.store(builder, builder.load(slot), words[2], place)
 
-    def kernel(left: Any, right: Any, sums: Any, rounds: Any) -> None:
+    def probe(left: Any, right: Any, sums: Any, rounds: Any) -> None:
         add_products(left, right, sums, rounds)
 
-    return vectors.compiled(kernel, types.void(types.uint8[::1], types.int8[::1], types.int32[::1], types.intp))
+    return vectors.compiled(probe, types.void(types.uint8[::1], types.int8[::1], types.int32[::1], types.intp))
 
 
 def _ready_in_memory(builder: Any, signed: Any, words: Any, count: int, vector: Any) -> list[Any]:
@@ -262,10 +268,42 @@ def integer_chain() -> Any:
     Two dependent integer operations a round, which no compiler can shorten as it does not know the two numbers.
     """
 
-    def kernel(start: Any, addend: Any, mask: Any, rounds: Any) -> Any:
+    def probe(start: Any, addend: Any, mask: Any, rounds: Any) -> Any:
         x = start
         for _ in range(rounds):
             x = (x + addend) ^ mask
         return x
 
-    return vectors.compiled(kernel, types.uint64(types.uint64, types.uint64, types.uint64, types.intp))
+    return vectors.compiled(probe, types.uint64(types.uint64, types.uint64, types.uint64, types.intp))
+
+
+@kernel
+def add_up(numbers: Any) -> Any:
+    """Return the sum of a matrix, row by row."""
+    total = 0
+    for row in range(numbers.shape[0]):
+        for column in range(numbers.shape[1]):
+            total += numbers[row, column]
+    return total
+
+
+@kernel
+def follow(following: Any, places: Any, steps: int) -> None:
+    """Go ``steps`` steps in each chain: from each of ``places`` to where ``following`` leads from there."""
+    for _ in range(steps):
+        for chain in range(places.size):
+            places[chain] = following[places[chain]]
+
+
+@kernel
+def overwrite(numbers: Any, value: Any) -> None:
+    """Write ``value`` into each number, and read none."""
+    for at in range(numbers.size):
+        numbers[at] = value
+
+
+@kernel
+def update(numbers: Any, value: Any) -> None:
+    """Add ``value`` to each number: read it and write it."""
+    for at in range(numbers.size):
+        numbers[at] += value

@@ -44,17 +44,17 @@ def kernel_implementations() -> dict[Op, Implementation]:
             normalization,
             pointwise,
             pooling,
-            reductions,
-            softmax,
+            row_ops,
             sparse,
+            weight_only,
         )
         from tinytorch.perf.kernels.attention import implementations as attention
-        from tinytorch.perf.kernels.int8 import implementations as int8
-        from tinytorch.perf.kernels.weight_only import products, rows
+        from tinytorch.perf.kernels.int8 import convolution as int8_convolution
+        from tinytorch.perf.kernels.int8 import matmul as int8_matmul
 
-    families = (linear, convolution, pooling, normalization, softmax, reductions, pointwise, attention, decoding)
+    families = (linear, convolution, pooling, normalization, row_ops, pointwise, attention, decoding, sparse)
     found: dict[Op, Implementation] = {}
-    for family in (*families, int8, products, rows, sparse):
+    for family in (*families, int8_matmul, int8_convolution, weight_only):
         found.update(family.IMPLEMENTATIONS)
     return found
 

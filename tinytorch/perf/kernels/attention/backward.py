@@ -7,27 +7,22 @@ from typing import Any
 import numpy as np
 
 from tinytorch.perf.kernels.attention.forward import (
-    CAUSAL,
-    DEPTH,
-    KEY_COUNT,
+    INFINITE_BITS,
     KEYS,
-    OUT,
     QUERIES,
-    QUERY_COUNT,
-    K,
-    Q,
-    V,
     copy_panels,
     copy_queries,
     copy_rows,
     hide,
+    largest_bits,
     place,
+    plans_of,
     rounded,
     row_offsets,
     scores,
+    slope,
     weighted_sum,
 )
-from tinytorch.perf.kernels.attention.vectors import INFINITE_BITS, largest_bits, slope
 from tinytorch.perf.kernels.gemm.register_tiles import COLUMNS, LANES, ROWS, tile
 from tinytorch.perf.kernels.gemm.row_products import long_dot
 from tinytorch.perf.kernels.runtime.compiling import kernel
@@ -59,10 +54,8 @@ def transposed_sum(
             x_at, at = key * COLUMNS, (first + key) * wide + column
             counts, steps = (1, panels, COLUMNS), (0, KEYS * COLUMNS, 1)
             y_steps = (0, COLUMNS * wide, wide)
-            if wide - column < COLUMNS:
-                tile(1, 1, target, at, target_rows, weights, x_at, rows, y, column, counts, steps, y_steps)
-            else:
-                tile(2, 1, target, at, target_rows, weights, x_at, rows, y, column, counts, steps, y_steps)
+            width = 1 if wide - column < COLUMNS else 2
+            tile(width, 1, target, at, target_rows, weights, x_at, rows, y, column, counts, steps, y_steps)
 
 
 @kernel
@@ -80,8 +73,8 @@ def query_statistics(
 ) -> None:
     """Fill ``held`` with each query's largest score, inverse sum, and product of gradient and output; zeros beyond."""
     highest, inverse, along = held
-    half, first = statistics.size // 2, head * plan[QUERY_COUNT] + query
-    at = place(plan, OUT, head) + query * plan[OUT + 3]
+    half, first = statistics.size // 2, head * plan.queries + query
+    at = place(plan, plan.out, head) + query * plan.out.position
     for row in range(QUERIES):
         highest[row], inverse[row], along[row] = 0, 0, 0
     for row in range(rows):
@@ -89,14 +82,14 @@ def query_statistics(
         # As in forward: a query to which every score is minus infinity has no weights to shift.
         highest[row] = np.float32(0) if low == -np.inf else low
         inverse[row] = statistics[half + first + row]
-        begin = at + row * plan[OUT + 3]
-        along[row] = long_dot(gradient, begin, output, begin, plan[DEPTH])
+        begin = at + row * plan.out.position
+        along[row] = long_dot(gradient, begin, output, begin, plan.depth)
 
 
 @kernel
 def query_block(query: Any, rows: Any, finite: Any, keyed: Any, owned: Any, held: Any, offsets: Any, plan: Any) -> None:
     """Add what ``rows`` queries from ``query`` on give to the gradients of keys and values; make their own."""
-    keys, depth = plan[KEY_COUNT], plan[DEPTH]
+    keys, depth = plan.keys, plan.depth
     key_columns, value_columns, key_rows, down_keys, down_values = keyed
     query_panel, gradient_panel, query_rows, gradient_rows, down_queries, weights, slopes = owned
     highest, inverse, along = held
@@ -105,7 +98,7 @@ def query_block(query: Any, rows: Any, finite: Any, keyed: Any, owned: Any, held
     panels = (rows + COLUMNS - 1) // COLUMNS
     few = False
     down_queries[: rounded(rows, ROWS) * wide] = 0
-    begin = keys - plan[QUERY_COUNT] + query if plan[CAUSAL] else keys
+    begin = keys - plan.queries + query if plan.is_causal else keys
     visible = min(keys, begin + rows) if finite else keys
     for first in range(0, visible, KEYS):
         count = min(KEYS, visible - first)
@@ -123,39 +116,13 @@ def query_block(query: Any, rows: Any, finite: Any, keyed: Any, owned: Any, held
 
 
 @kernel
-def key_memory(mine: Any, end: Any) -> Any:
-    """Return what `backward_sizes` says of keys: columns of keys and values, key rows, gradients of keys and values."""
-    return (
-        mine[: end[0]],
-        mine[end[0] : end[1]],
-        mine[end[1] : end[2]],
-        mine[end[2] : end[3]],
-        mine[end[3] : end[4]],
-    )
-
-
-@kernel
-def query_memory(mine: Any, end: Any) -> Any:
-    """Return what `backward_sizes` says of queries: panels, rows, the queries' gradient, two blocks of scores."""
-    return (
-        mine[end[4] : end[5]],
-        mine[end[5] : end[6]],
-        mine[end[6] : end[7]],
-        mine[end[7] : end[8]],
-        mine[end[8] : end[9]],
-        mine[end[9] : end[10]],
-        mine[end[10] : end[11]],
-    )
-
-
-@kernel
 def load_keys(head: Any, k: Any, v: Any, keyed: Any, straight: Any, plan: Any) -> Any:
     """Copy a head's keys and values, empty their gradients, and return whether all are finite."""
-    keys, depth = plan[KEY_COUNT], plan[DEPTH]
-    k_at, v_at = place(plan, K, head), place(plan, V, head)
-    copy_panels(keyed[0], straight, k, k_at, plan[K + 3], keys, depth)
-    copy_panels(keyed[1], straight, v, v_at, plan[V + 3], keys, depth)
-    copy_rows(keyed[2], 0, k, k_at, plan[K + 3], keys, depth, keys)
+    keys, depth = plan.keys, plan.depth
+    k_at, v_at = place(plan, plan.k, head), place(plan, plan.v, head)
+    copy_panels(keyed[0], straight, k, k_at, plan.k.position, keys, depth)
+    copy_panels(keyed[1], straight, v, v_at, plan.v.position, keys, depth)
+    copy_rows(keyed[2], 0, k, k_at, plan.k.position, keys, depth, keys)
     for i in range(rounded(keys, ROWS) * rounded(depth, LANES)):
         keyed[3][i], keyed[4][i] = 0, 0
     packed = rounded(keys, LANES) * rounded(depth, LANES)
@@ -167,46 +134,47 @@ def load_queries(
     query: Any, rows: Any, head: Any, q: Any, gradient: Any, owned: Any, straight: Any, plan: Any, scale: Any
 ) -> Any:
     """Copy ``rows`` scaled queries of a head and their gradients from ``query`` on; return whether all are finite."""
-    depth, padded = plan[DEPTH], rounded(rows, COLUMNS)
-    q_at = place(plan, Q, head) + query * plan[Q + 3]
-    down_at = place(plan, OUT, head) + query * plan[OUT + 3]
-    copy_queries(owned[0], straight, q, q_at, plan[Q + 3], rows, depth, scale)
-    copy_queries(owned[1], straight, gradient, down_at, plan[OUT + 3], rows, depth, np.float32(1))
-    copy_rows(owned[2], 0, q, q_at, plan[Q + 3], rows, depth, padded)
-    copy_rows(owned[3], 0, gradient, down_at, plan[OUT + 3], rows, depth, padded)
+    depth, padded = plan.depth, rounded(rows, COLUMNS)
+    q_at = place(plan, plan.q, head) + query * plan.q.position
+    down_at = place(plan, plan.out, head) + query * plan.out.position
+    copy_queries(owned[0], straight, q, q_at, plan.q.position, rows, depth, scale)
+    copy_queries(owned[1], straight, gradient, down_at, plan.out.position, rows, depth, np.float32(1))
+    copy_rows(owned[2], 0, q, q_at, plan.q.position, rows, depth, padded)
+    copy_rows(owned[3], 0, gradient, down_at, plan.out.position, rows, depth, padded)
     filled = padded * rounded(depth, LANES)
     return max(largest_bits(owned[2], filled), largest_bits(owned[3], filled)) < INFINITE_BITS
 
 
 @kernel
 def attend_backward(
-    start: Any,
-    stop: Any,
-    shares: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    output: Any,
-    gradient: Any,
-    statistics: Any,
-    down_q: Any,
-    down_k: Any,
-    down_v: Any,
-    plan: Any,
-    down_plan: Any,
-    memory: Any,
-) -> None:
+    start: Any, stop: Any, shares: Any, q: Any, k: Any, v: Any, output: Any, gradient: Any, statistics: Any,
+    down_q: Any, down_k: Any, down_v: Any, plans: Any, down_plans: Any, memory: Any,
+) -> None:  # fmt: skip
     """Fill the gradients of the heads of shares ``start`` to ``stop`` of ``shares``.
 
-    ``output`` and ``gradient`` lie as the plan says for the output; the gradients as ``down_plan`` says for q, k, v.
+    ``output`` and ``gradient`` lie as the plan says for the output; the gradients as ``down_plans`` says for q, k, v.
     """
-    queries, keys, depth = plan[QUERY_COUNT], plan[KEY_COUNT], plan[DEPTH]
+    plan, down_plan = plans_of(plans)[0], plans_of(down_plans)[0]
+    queries, keys, depth = plan.queries, plan.keys, plan.depth
     total = output.size // (queries * depth)
     offsets = row_offsets(depth)
     end = np.cumsum(np.array(backward_sizes(keys, depth)))
     scale = np.float32(1 / np.sqrt(depth))
     for share in range(start, stop):
-        keyed, owned = key_memory(memory[share], end), query_memory(memory[share], end)
+        mine = memory[share]
+        # Columns of keys and values, key rows, gradients of keys and values.
+        keyed = (
+            mine[: end[0]],
+            mine[end[0] : end[1]],
+            mine[end[1] : end[2]],
+            mine[end[2] : end[3]],
+            mine[end[3] : end[4]],
+        )
+        # Panels and rows of queries and gradients, the queries' gradient, two blocks of scores.
+        owned = (
+            mine[end[4] : end[5]], mine[end[5] : end[6]], mine[end[6] : end[7]], mine[end[7] : end[8]],
+            mine[end[8] : end[9]], mine[end[9] : end[10]], mine[end[10] : end[11]],
+        )  # fmt: skip
         rest = np.empty(3 * QUERIES, np.float32)
         held = rest[:QUERIES], rest[QUERIES : 2 * QUERIES], rest[2 * QUERIES :]
         for head in range(share * total // shares, (share + 1) * total // shares):
@@ -216,7 +184,9 @@ def attend_backward(
                 clean = load_queries(query, rows, head, q, gradient, owned, offsets[0], plan, scale)
                 query_statistics(query, rows, head, plan, gradient, output, statistics, held)
                 query_block(query, rows, finite and clean, keyed, owned, held, offsets, plan)
-                at = place(down_plan, Q, head) + query * down_plan[Q + 3]
-                write_rows(down_q, at, down_plan[Q + 3], owned[4], rows, depth, scale)
-            write_rows(down_k, place(down_plan, K, head), down_plan[K + 3], keyed[3], keys, depth, scale)
-            write_rows(down_v, place(down_plan, V, head), down_plan[V + 3], keyed[4], keys, depth, np.float32(1))
+                at = place(down_plan, down_plan.q, head) + query * down_plan.q.position
+                write_rows(down_q, at, down_plan.q.position, owned[4], rows, depth, scale)
+            write_rows(down_k, place(down_plan, down_plan.k, head), down_plan.k.position, keyed[3], keys, depth, scale)
+            write_rows(
+                down_v, place(down_plan, down_plan.v, head), down_plan.v.position, keyed[4], keys, depth, np.float32(1)
+            )

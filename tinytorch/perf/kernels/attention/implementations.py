@@ -16,7 +16,7 @@ from numpy.lib.stride_tricks import as_strided
 from tinytorch.core import ops
 from tinytorch.core.op import Array, Call, Gradients, Implementation, Saved, Work
 from tinytorch.perf.kernels.attention.backward import attend_backward, backward_sizes
-from tinytorch.perf.kernels.attention.forward import QUERIES, attend, attend_one, scratch_sizes
+from tinytorch.perf.kernels.attention.forward import QUERIES, Layout, attend, attend_one, plan_of, scratch_sizes
 from tinytorch.perf.kernels.gemm.product_tiles import LANES
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.flat import FLOAT32
@@ -28,14 +28,6 @@ _SHORT, _SHORT_ON_NARROW, _MANY_SCORES = 40, 128, 10_000
 #: About how long a multiply-accumulate of a whole attention takes, in nanoseconds.
 _NS = 0.011
 _NOTHING = np.empty(0, np.float32)
-
-Layout = tuple[int, int, int, int]
-
-
-@lru_cache(maxsize=256)
-def _plan(heads: int, queries: int, keys: int, depth: int, causal: bool, layouts: tuple[Layout, ...]) -> Array:
-    """Return sizes and layouts (offset and steps of batch, head, position, in elements) as the kernels read them."""
-    return np.array([heads, queries, keys, depth, causal, *(step for layout in layouts for step in layout)], np.int64)
 
 
 @lru_cache(maxsize=64)
@@ -109,7 +101,7 @@ def _slopes(
 def _packed_plan(length: int, heads: int, depth: int, causal: bool) -> Array:
     width = heads * depth
     parts = tuple([(part * width, 3 * length * width, depth, 3 * width) for part in range(3)])
-    return _plan(heads, length, length, depth, causal, (*parts, (0, length * width, depth, width)))
+    return plan_of(heads, length, length, depth, causal, (*parts, (0, length * width, depth, width)))
 
 
 def _numpy_trains(rows: int, keys: int, causal: bool) -> bool:
@@ -161,7 +153,7 @@ def _attention_forward(keep: bool, q: Array, k: Array, v: Array, *, causal: bool
     output, keys = np.empty(q.shape, FLOAT32), k.shape[2]
     arrays, layouts = _flat(q, k, v)
     straight = (0, heads * queries * depth, queries * depth, depth)
-    plan = _plan(heads, queries, keys, depth, causal, (*layouts, straight))
+    plan = plan_of(heads, queries, keys, depth, causal, (*layouts, straight))
     statistics = _attended(keep, arrays, output, (batch, heads, queries, keys, depth), plan)
     return output, (arrays, output, statistics, plan, k.shape) if keep else ()
 
@@ -173,7 +165,7 @@ def _attention_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], 
     batch, heads, queries, depth = output.shape
     down_q, down_k, down_v = (np.empty(x, np.float32) for x in (output.shape, shape, shape))
     of_q, of_k = ((0, heads * length * depth, length * depth, depth) for length in (queries, shape[2]))
-    down_plan = _plan(heads, queries, shape[2], depth, False, (of_q, of_k, of_k, of_q))
+    down_plan = plan_of(heads, queries, shape[2], depth, False, (of_q, of_k, of_k, of_q))
     downs = down_q.reshape(-1), down_k.reshape(-1), down_v.reshape(-1)
     _slopes(arrays, output, gradient, statistics, downs, batch, (plan, down_plan))
     return (

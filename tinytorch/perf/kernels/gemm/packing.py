@@ -21,21 +21,17 @@ _AHEAD = 24
 _VECTOR = ir.VectorType(vectors.FLOAT, LANES)
 
 
-def _row_copy(width: int) -> Any:
-    """Return ``f(source, step, target, rows)``, which joins rows of ``width`` vectors, ``step`` apart."""
-
-    @vectors.emitted(takes=[types.intp] * 4)
-    def copy(builder: Any, source: Any, step: Any, target: Any, rows: Any) -> None:
-        data, to = vectors.float_pointers(builder, source, target)
-        with cgutils.for_range(builder, rows, intp=_INDEX) as loop:
-            row = builder.gep(data, [builder.mul(loop.index, step)])
-            vectors.prefetch(builder, builder.gep(row, [builder.mul(step, _INDEX(_AHEAD))]), width * LANES)
-            start = builder.mul(loop.index, _INDEX(width * LANES))
-            for number in range(width):
-                value = vectors.load(builder, row, _INDEX(number * LANES), _VECTOR)
-                vectors.store(builder, value, to, builder.add(start, _INDEX(number * LANES)))
-
-    return copy
+@vectors.emitted(takes=[types.intp] * 4, constants=((3, 2, 1),))
+def copy_rows(builder: Any, width: int, source: Any, step: Any, target: Any, rows: Any) -> None:
+    """Copy ``rows`` rows of ``width`` (1 to 3) vectors, ``step`` floats apart at ``source``, to one after another."""
+    data, to = vectors.float_pointers(builder, source, target)
+    with cgutils.for_range(builder, rows, intp=_INDEX) as loop:
+        row = builder.gep(data, [builder.mul(loop.index, step)])
+        vectors.prefetch(builder, builder.gep(row, [builder.mul(step, _INDEX(_AHEAD))]), width * LANES)
+        start = builder.mul(loop.index, _INDEX(width * LANES))
+        for number in range(width):
+            value = vectors.load(builder, row, _INDEX(number * LANES), _VECTOR)
+            vectors.store(builder, value, to, builder.add(start, _INDEX(number * LANES)))
 
 
 @vectors.emitted(takes=[types.intp] * 4)
@@ -45,27 +41,6 @@ def _transpose_square(builder: Any, source: Any, source_step: Any, target: Any, 
     rows = [vectors.load(builder, data, builder.mul(source_step, _INDEX(number)), _VECTOR) for number in range(LANES)]
     for number, value in enumerate(transposed(builder, rows)):
         vectors.store(builder, value, to, builder.mul(target_step, _INDEX(number)))
-
-
-_copy_1, _copy_2, _copy_3 = _row_copy(1), _row_copy(2), _row_copy(3)
-
-
-@kernel
-def copy_rows(source: int, step: int, target: int, rows: int, width: int) -> None:
-    """Copy ``rows`` rows of ``width`` (1 to 3) vectors, ``step`` floats apart at ``source``, to one after another."""
-    if width == 3:
-        _copy_3(source, step, target, rows)
-    elif width == 2:
-        _copy_2(source, step, target, rows)
-    else:
-        _copy_1(source, step, target, rows)
-
-
-@kernel
-def transpose_rows(source: int, step: int, target: int, target_step: int, columns: int) -> None:
-    """Write the transpose of `LANES` rows of ``columns`` floats; ``columns`` is a multiple of `LANES`."""
-    for start in range(0, columns, LANES):
-        _transpose_square(source + 4 * start, step, target + 4 * start * target_step, target_step)
 
 
 #: Bytes of the widest vector, at whose multiples packed memory begins.
@@ -100,14 +75,15 @@ def pack_panel(matrix: Any, transposed: Any, first: Any, last: Any, packed: Any)
     step = matrix.shape[1]
     real = min(last, columns) - first
     if not transposed and real == width:
-        copy_rows(matrix.ctypes.data + 4 * first, step, packed.ctypes.data, inner, width // LANES)
+        copy_rows(width // LANES, matrix.ctypes.data + 4 * first, step, packed.ctypes.data, inner)
         return
     whole, deep = 0, 0
     if transposed:
         whole, deep = real // LANES * LANES, inner // LANES * LANES
         for column in range(0, whole, LANES):
-            source = matrix.ctypes.data + 4 * (first + column) * step
-            transpose_rows(source, step, packed.ctypes.data + 4 * column, width, deep)
+            source, target = matrix.ctypes.data + 4 * (first + column) * step, packed.ctypes.data + 4 * column
+            for start in range(0, deep, LANES):
+                _transpose_square(source + 4 * start, step, target + 4 * start * width, width)
     for k in range(inner):
         for column in range(whole if k < deep else 0, width):
             value = np.float32(0)

@@ -92,7 +92,7 @@ def _loop(builder: Any, count: Any, pointers: list[Any], steps: list[Any], inner
             builder.store(builder.gep(pointer, [step]), slot)
 
 
-@vectors.emitted(constants=2)
+@vectors.emitted(constants=((2, 1), (1, 0)))
 def tile(
     builder: Any, wide: int, adds: int, target: Any, target_at: Any, target_rows: Any, x: Any, x_at: Any, x_rows: Any,
     y: Any, y_at: Any, counts: Any, x_steps: Any, y_steps: Any,
@@ -158,16 +158,9 @@ def transposed(builder: Any, rows: list[Any]) -> list[Any]:
 
 @vectors.emitted()
 def transpose(
-    builder: Any,
-    target: Any,
-    target_at: Any,
-    target_rows: Any,
-    source: Any,
-    at: Any,
-    step: Any,
-    rows: Any,
+    builder: Any, target: Any, target_at: Any, target_rows: Any, source: Any, at: Any, step: Any, rows: Any,
     columns: Any,
-) -> None:
+) -> None:  # fmt: skip
     """Turn a square of `LANES` rows and columns: ``target[target_at + target_rows[c] + r] = source[at + r step + c]``.
 
     Where r >= rows or c >= columns zeros are written. Arrays are flat float32, ``target_rows`` int64 of at least

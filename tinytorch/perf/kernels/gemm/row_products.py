@@ -15,9 +15,6 @@ from tinytorch.perf.kernels.gemm.register_tiles import TileStep, add_up
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
 from tinytorch.perf.kernels.runtime.vector_math import multiply_add
-from tinytorch.perf.kernels.weight_only.tiles import LANES as CODE_LANES
-from tinytorch.perf.kernels.weight_only.tiles import add_tile
-from tinytorch.perf.ops.packed_codes import TILE
 
 #: Floats of the vectors that heads are read in: they are short.
 _SHORT = 8
@@ -70,52 +67,44 @@ def _dot(stages: tuple[tuple[int, int], ...]) -> Any:
 dot, long_dot = _dot(((_SHORT, 1),)), _dot(((LANES, 4), (_SHORT, 1)))
 
 
-def _columns(rows: int, wide: int, lanes: int, ways: int = 1, ahead: int = 0) -> Any:
-    """Return ``f(x, x_at, x_step, weight, weight_at, weight_step, output, output_at, output_step, count)``.
-
-    It adds to ``rows`` rows of ``wide * lanes`` floats of ``output`` the products of ``count`` numbers of each row of
-    ``x`` with as many rows of ``weight``, float32 or int8. Places and steps from row to row are in elements; all sums
-    stay in registers, in ``ways`` sets. Weights ``ahead`` floats further are asked for, if that is not 0.
-    """
-    vector = ir.VectorType(vectors.FLOAT, lanes)
-
-    @vectors.emitted()
-    def add_products(
-        builder: Any, x: Any, x_at: Any, x_step: Any, weight: Any, weight_at: Any, weight_step: Any, output: Any,
-        output_at: Any, output_step: Any, count: Any,
-    ) -> None:  # fmt: skip
-        left, right, into = vectors.from_on(builder, x, x_at, weight, weight_at, output, output_at)
-        starts = [builder.mul(output_step, output_step.type(row)) for row in range(rows)]
-        places = [place for start in starts for place in vectors.offsets(builder, start, lanes, wide)]
-        lines = [builder.mul(x_step, x_step.type(row)) for row in range(rows)]
-
-        def sweep(step: TileStep) -> None:
-            def take(index: Any, way: int) -> None:
-                here = builder.gep(right, [builder.mul(index, weight_step)])
-                if ahead:
-                    vectors.prefetch(builder, builder.gep(here, [count.type(ahead)]), wide * lanes)
-                step([builder.gep(left, [builder.add(line, index)]) for line in lines], here, way)
-
-            vectors.in_turns(builder, count, ways, take)
-
-        begin = [vectors.load(builder, into, place, vector) for place in places]
-        sums = add_up(builder, (rows, wide, vector), sweep, begin, _floats_at, ways)
-        for value, place in zip(sums, places, strict=True):
-            vectors.store(builder, value, into, place)
-
-    return add_products
-
-
-_row_by_four, _row_by_one = _columns(1, 4, LANES), _columns(1, 1, LANES)
-_rows_by_four, _rows_by_one = _columns(4, 4, LANES), _columns(4, 1, LANES)
-_row_by_eight_floats = _columns(1, 1, _SHORT)
-
-
 #: Bytes of weights above which they come from memory and not from a cache, and floats that are then asked for ahead.
 FAR_BYTES, _AHEAD = 4 << 20, 1536
-#: Of one row, several steps are added up side by side: a sum of one accumulator would wait for the unit that adds.
-_near_1, _near_2, _near_3 = (_columns(1, wide, LANES, 4) for wide in (1, 2, 3))
-_far_1, _far_2, _far_3 = (_columns(1, wide, LANES, 4, _AHEAD) for wide in (1, 2, 3))
+
+
+def _add_products(
+    builder: Any, rows: int, wide: int, lanes: int, ways: int, ahead: int, x: Any, x_at: Any, x_step: Any, weight: Any,
+    weight_at: Any, weight_step: Any, output: Any, output_at: Any, output_step: Any, count: Any,
+) -> None:  # fmt: skip
+    """Add to ``rows`` rows of ``wide`` vectors of ``output`` products of rows of ``x`` and rows of ``weight``.
+
+    A sum is over ``count`` numbers of a row of ``x`` and as many rows of ``weight``, float32 or int8. Places and steps
+    from row to row are in elements. All sums stay in registers, in ``ways`` sets: of one row, a sum in one accumulator
+    would wait for the unit that adds. Weights ``ahead`` floats further are asked for, if that is not 0.
+    """
+    vector = ir.VectorType(vectors.FLOAT, lanes)
+    left, right, into = vectors.from_on(builder, x, x_at, weight, weight_at, output, output_at)
+    starts = [builder.mul(output_step, output_step.type(row)) for row in range(rows)]
+    places = [place for start in starts for place in vectors.offsets(builder, start, lanes, wide)]
+    lines = [builder.mul(x_step, x_step.type(row)) for row in range(rows)]
+
+    def sweep(step: TileStep) -> None:
+        def take(index: Any, way: int) -> None:
+            here = builder.gep(right, [builder.mul(index, weight_step)])
+            if ahead:
+                vectors.prefetch(builder, builder.gep(here, [count.type(ahead)]), wide * lanes)
+            step([builder.gep(left, [builder.add(line, index)]) for line in lines], here, way)
+
+        vectors.in_turns(builder, count, ways, take)
+
+    begin = [vectors.load(builder, into, place, vector) for place in places]
+    sums = add_up(builder, (rows, wide, vector), sweep, begin, _floats_at, ways)
+    for value, place in zip(sums, places, strict=True):
+        vectors.store(builder, value, into, place)
+
+
+#: Of one row and panels, and of rows and a matrix as it lies.
+add_panel = vectors.emitted(constants=((1,), (3, 2, 1), (LANES,), (4,), (_AHEAD, 0)))(_add_products)
+add_products = vectors.emitted(constants=((4, 1), (4, 1), (LANES, _SHORT), (1,), (0,)))(_add_products)
 
 
 @kernel
@@ -127,48 +116,28 @@ def row_product(x: Any, panels: Any, bias: Any, out: Any, columns: Any) -> None:
     inner = x.size
     for j in range(out.size):
         out[j] = bias[j]
+    ahead = _AHEAD if 4 * inner * columns > FAR_BYTES else 0
     for number in range((columns + WIDTH - 1) // WIDTH):
         first = LANES * panel_start(number, columns)
         width = LANES * panel_start(number + 1, columns) - first
-        at = inner * first
-        if 4 * inner * columns > FAR_BYTES:
-            if width == 3 * LANES:
-                _far_3(x, 0, 0, panels, at, width, out, first, 0, inner)
-            elif width == 2 * LANES:
-                _far_2(x, 0, 0, panels, at, width, out, first, 0, inner)
-            else:
-                _far_1(x, 0, 0, panels, at, width, out, first, 0, inner)
-        elif width == 3 * LANES:
-            _near_3(x, 0, 0, panels, at, width, out, first, 0, inner)
-        elif width == 2 * LANES:
-            _near_2(x, 0, 0, panels, at, width, out, first, 0, inner)
-        else:
-            _near_1(x, 0, 0, panels, at, width, out, first, 0, inner)
+        add_panel(1, width // LANES, LANES, 4, ahead, x, 0, 0, panels, inner * first, width, out, first, 0, inner)
 
 
-def _sweep(ways: int) -> Any:
-    """Return ``f(x, weight, step, output, columns)``: add to ``output`` ``ways`` numbers of x times as many rows.
+@vectors.emitted(takes=[types.intp] * 5, constants=((4, 1),))
+def add_rows(builder: Any, ways: int, x: Any, weight: Any, step: Any, output: Any, columns: Any) -> None:
+    """Add to ``output`` ``ways`` numbers of x times as many rows of ``weight``.
 
     All but ``step``, the floats from row to row, and ``columns``, a multiple of `LANES`, are addresses.
     """
     vector, index = ir.VectorType(vectors.FLOAT, LANES), ir.IntType(64)
-
-    @vectors.emitted(takes=[types.intp] * 5)
-    def sweep(builder: Any, x: Any, weight: Any, step: Any, output: Any, columns: Any) -> None:
-        x, weight, output = vectors.float_pointers(builder, x, weight, output)
-        rows = [builder.gep(weight, [builder.mul(step, index(way))]) for way in range(ways)]
-        factors = [vectors.filled(builder, builder.load(builder.gep(x, [index(way)])), vector) for way in range(ways)]
-        with cgutils.for_range_slice(builder, index(0), columns, index(LANES), index) as (column, _):
-            total = vectors.load(builder, output, column, vector)
-            for row, factor in zip(rows, factors, strict=True):
-                numbers = vectors.load(builder, row, column, vector)
-                total = vectors.fused_multiply_add(builder, factor, numbers, total)
-            vectors.store(builder, total, output, column)
-
-    return sweep
-
-
-_sweep_one, _sweep_four = _sweep(1), _sweep(4)
+    x, weight, output = vectors.float_pointers(builder, x, weight, output)
+    rows = [builder.gep(weight, [builder.mul(step, index(way))]) for way in range(ways)]
+    factors = [vectors.filled(builder, builder.load(builder.gep(x, [index(way)])), vector) for way in range(ways)]
+    with cgutils.for_range_slice(builder, index(0), columns, index(LANES), index) as (column, _):
+        total = vectors.load(builder, output, column, vector)
+        for row, factor in zip(rows, factors, strict=True):
+            total = vectors.fused_multiply_add(builder, factor, vectors.load(builder, row, column, vector), total)
+        vectors.store(builder, total, output, column)
 
 
 @kernel
@@ -184,9 +153,9 @@ def affine_row(x: Any, weight: Any, bias: Any, output: Any) -> None:
     whole, fours = columns // LANES * LANES, inner // 4 * 4
     to = output.ctypes.data
     for k in range(0, fours, 4):
-        _sweep_four(x.ctypes.data + 4 * k, weight.ctypes.data + 4 * k * columns, columns, to, whole)
+        add_rows(4, x.ctypes.data + 4 * k, weight.ctypes.data + 4 * k * columns, columns, to, whole)
     for k in range(fours, inner):
-        _sweep_one(x.ctypes.data + 4 * k, weight.ctypes.data + 4 * k * columns, columns, to, whole)
+        add_rows(1, x.ctypes.data + 4 * k, weight.ctypes.data + 4 * k * columns, columns, to, whole)
     if whole < columns:
         for k in range(inner):
             for j in range(whole, columns):
@@ -207,19 +176,17 @@ def affine(x: Any, weight: Any, bias: Any, output: Any) -> None:
     for row in range(rows):
         for j in range(columns):
             output[row, j] = bias[j]
-    fours, done = rows // 4 * 4, 0
-    while done + 4 * LANES <= columns:
-        for row in range(0, fours, 4):
-            _rows_by_four(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
-        for row in range(fours, rows):
-            _row_by_four(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
-        done += 4 * LANES
+    done = 0
     while done + LANES <= columns:
-        for row in range(0, fours, 4):
-            _rows_by_one(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
-        for row in range(fours, rows):
-            _row_by_one(x, row * inner, inner, weight, done, columns, output, row * columns + done, columns, inner)
-        done += LANES
+        wide, row = 4 if done + 4 * LANES <= columns else 1, 0
+        while row < rows:
+            height = 4 if row + 4 <= rows else 1
+            add_products(
+                height, wide, LANES, 1, 0, x, row * inner, inner, weight, done, columns, output, row * columns + done,
+                columns, inner,
+            )  # fmt: skip
+            row += height
+        done += wide * LANES
     for row in range(rows):
         for k in range(inner):
             for j in range(done, columns):
@@ -236,92 +203,15 @@ def weighted_sum(weights: Any, count: Any, rows: Any, output: Any, at: Any) -> N
     done = 0
     for d in range(depth):
         output[at + d] = 0
-    while done + 4 * LANES <= depth:
-        _row_by_four(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
-        done += 4 * LANES
     while done + LANES <= depth:
-        _row_by_one(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
-        done += LANES
-    while done + 8 <= depth:
-        _row_by_eight_floats(weights, 0, 0, rows, done, depth, output, at + done, 0, count)
-        done += 8
+        wide = 4 if done + 4 * LANES <= depth else 1
+        add_products(1, wide, LANES, 1, 0, weights, 0, 0, rows, done, depth, output, at + done, 0, count)
+        done += wide * LANES
+    while done + _SHORT <= depth:
+        add_products(1, 1, _SHORT, 1, 0, weights, 0, 0, rows, done, depth, output, at + done, 0, count)
+        done += _SHORT
     for d in range(done, depth):
         total = np.float32(0)
         for s in range(count):
             total = multiply_add(weights[s], np.float32(rows[s, d]), total)
         output[at + d] = total
-
-
-def _tile_adder(bits: int) -> Any:
-    """Return the kernel that adds a tile of codes of ``bits`` bits for four rows or one, 64 columns wide or 16."""
-
-    def add(
-        many: Any,
-        wide: Any,
-        codes: Any,
-        at: Any,
-        stride: Any,
-        count: Any,
-        x: Any,
-        x_at: Any,
-        inner: Any,
-        scale: Any,
-        zero: Any,
-        scale_at: Any,
-        output: Any,
-        to: Any,
-        columns: Any,
-    ) -> None:
-        ahead = scale_at + columns
-        if many and wide:
-            add_tile(bits, 4, 1, 0, codes, at, stride, count, x, x_at, inner, scale, zero, scale_at, ahead, output, to, columns)  # fmt: skip  # noqa: E501
-        elif many:
-            add_tile(bits, 4, 0, 0, codes, at, stride, count, x, x_at, inner, scale, zero, scale_at, ahead, output, to, columns)  # fmt: skip  # noqa: E501
-        elif wide:
-            add_tile(bits, 1, 1, 0, codes, at, stride, count, x, x_at, inner, scale, zero, scale_at, ahead, output, to, columns)  # fmt: skip  # noqa: E501
-        else:
-            add_tile(bits, 1, 0, 0, codes, at, stride, count, x, x_at, inner, scale, zero, scale_at, ahead, output, to, columns)  # fmt: skip  # noqa: E501
-
-    return kernel(add, f"of_{bits}_bits")
-
-
-_add_eight, _add_four = _tile_adder(8), _tile_adder(4)
-
-
-@kernel
-def add_codes(x: Any, codes: Any, bits: Any, tiled: Any, group: Any, scale: Any, output: Any) -> None:
-    """Add to ``output`` (rows, columns) the product of x (rows, inner) with flat codes of 8 or 4 bits.
-
-    Args:
-        x, output: float32 in C order; columns are a multiple of 16.
-        codes: in rows, or with ``tiled`` tile after tile of 64 columns (see `in_tiles`).
-        group: bytes of a column that share a scale.
-        scale: flat (groups, columns), float32.
-    """
-    rows, columns = output.shape
-    inner = x.shape[1]
-    length = inner if bits == 8 else inner // 2
-    from_x, to = x.reshape(-1), output.reshape(-1)
-    whole, fours, stride = columns // TILE, rows // 4 * 4, TILE if tiled else columns
-    for tile in range(whole + columns % TILE // CODE_LANES):
-        wide = tile < whole
-        column = tile * TILE if wide else whole * TILE + (tile - whole) * CODE_LANES
-        first = tile * length * TILE if tiled else column
-        for top in range(0, length, group):
-            at, x_at = first + top * stride, top * (inner // length)
-            scale_at = top // group * columns + column
-            row = 0
-            while row < rows:
-                many = row < fours
-                x_row, to_row = x_at + row * inner, row * columns + column
-                if bits == 8:
-                    _add_eight(
-                        many, wide, codes, at, stride, group, from_x, x_row, inner, scale, codes, scale_at, to, to_row,
-                        columns,
-                    )  # fmt: skip
-                else:
-                    _add_four(
-                        many, wide, codes, at, stride, group, from_x, x_row, inner, scale, codes, scale_at, to, to_row,
-                        columns,
-                    )  # fmt: skip
-                row += 4 if many else 1

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array
-from tinytorch.core.ops.spatial import Pair, output_positions
+from tinytorch.core.op import Array, Implementation, Op, Saved
+from tinytorch.core.ops.spatial import Pair, channels_first, output_positions
 from tinytorch.perf.kernels.int8.instructions import Dot
 from tinytorch.perf.kernels.int8.matmul import (
     BLOCK_BYTES,
@@ -15,10 +15,12 @@ from tinytorch.perf.kernels.int8.matmul import (
     MAC_NS,
     NO_BIAS,
     NO_ZEROS,
-    by_column,
     fastest_dot,
+    given_parameters,
     multiply_panels,
-    space_for,
+    not_finite,
+    operands_of,
+    takes,
 )
 from tinytorch.perf.kernels.int8.packing import (
     Panels,
@@ -26,13 +28,17 @@ from tinytorch.perf.kernels.int8.packing import (
     encode_row,
     extremes,
     is_finite,
+    kept_panels,
     owned,
     parameters,
     place_row,
+    sizes_of,
 )
 from tinytorch.perf.kernels.int8.tile import CHUNK, ROWS, copy_chunk
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.ops.packed_codes import PanelLayout
+from tinytorch.perf.ops.quantized import Activations, check_channels, inside_range, quantized_conv2d
 
 #: About how long a byte under a window takes to gather, in nanoseconds.
 GATHER_NS = 0.1
@@ -70,17 +76,9 @@ def gather_window(wide: Any, at: Any, line: Any, channels: Any, kernel_size: Any
 
 @kernel
 def place_windows(
-    number: Any,
-    count: Any,
-    wide: Any,
-    scales: Any,
-    zeros: Any,
-    shape: Any,
-    geometry: Any,
-    positions: Any,
-    segment: Any,
-    placed: Any,
-) -> None:
+    number: Any, count: Any, wide: Any, scales: Any, zeros: Any, shape: Any, geometry: Any, positions: Any,
+    segment: Any, placed: Any,
+) -> None:  # fmt: skip
     """Place ``count`` windows of quantized images, from ``number`` on, as rows from 0 on."""
     kernel_size, stride, padding, dilation = geometry
     a, line, row_scale, row_zero, adjust = placed
@@ -119,41 +117,20 @@ def encode_images(
 
 @kernel
 def convolve(
-    start: Any,
-    stop: Any,
-    parts: Any,
-    blocks: Any,
-    marker: Any,
-    maps: Any,
-    geometry: Any,
-    positions: Any,
-    how: Any,
-    codes: Any,
-    sums: Any,
-    sizes: Any,
-    scale: Any,
-    zero_point: Any,
-    bias: Any,
-    output: Any,
-    bad: Any,
-) -> None:
+    start: Any, stop: Any, parts: Any, blocks: Any, marker: Any, maps: Any, geometry: Any, positions: Any, how: Any,
+    codes: Any, sums: Any, sizes: Any, scale: Any, zero_point: Any, bias: Any, output: Any, bad: Any,
+) -> None:  # fmt: skip
     """Convolve the images of parts ``start`` to ``stop`` of ``parts``.
 
     ``blocks`` are how many images are quantized at a time, how many of their windows are placed at a time, and the
-    depth of a window; ``sizes`` are those of `matmul.rescaled_blocks`. A number that is not finite sets ``bad``.
+    depth of a window; ``sizes`` holds `SIZES` of the weight. A number that is not finite sets ``bad``.
     """
-    columns, segment, steps, segments, panels, bits = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]
     together, block, depth = blocks
-    count, height, width, channels = maps.shape
+    size, (count, height, width, channels) = sizes_of(sizes)[0], maps.shape
     padding, windows = geometry[2], positions[0] * positions[1]
     wide = np.empty((together, (height + 2 * padding[0]) * (width + 2 * padding[1]) * channels + CHUNK), np.uint8)
     image_scales, image_zeros = np.empty(together, np.float32), np.empty(together, np.float32)
-    scales, zeros, biases = by_column(segments, columns, scale, zero_point, bias)
-    space = space_for(block, depth, segment, len(zeros) > 0)
-    a, _, row_scale, row_zero, adjust = space
-    operands = (
-        a, codes, steps, segments, output, columns, row_scale, row_zero, adjust, sums, scales, zeros, biases
-    )  # fmt: skip
+    operands, space = operands_of(block, depth, codes, sums, size, scale, zero_point, bias, output)
     end = count * stop // parts
     for image in range(count * start // parts, end, together):
         some = min(together, end - image)
@@ -162,8 +139,10 @@ def convolve(
             return
         for first in range(0, some * windows, block):
             rows = min(block, some * windows - first)
-            place_windows(first, rows, wide, image_scales, image_zeros, maps.shape, geometry, positions, segment, space)
-            multiply_panels(0, panels, marker, rows, image * windows + first, bits, operands)
+            place_windows(
+                first, rows, wide, image_scales, image_zeros, maps.shape, geometry, positions, size.segment, space
+            )
+            multiply_panels(0, size.panels, marker, rows, image * windows + first, size.bits, operands)
 
 
 def convolved_maps(
@@ -197,11 +176,11 @@ def convolved_maps(
     windows = positions[0] * positions[1]
     dot = dot or fastest_dot()
     maps = maps if maps.flags.carray else owned(maps)
-    output, bad = np.empty((count * windows, panels.columns), np.float32), np.zeros(1, np.uint8)
+    output, bad = np.empty((count * windows, panels.layout.columns), np.float32), np.zeros(1, np.uint8)
     how = (given is None, symmetric, *(given or (1.0, 0.0)))
-    image_ns = windows * panels.depth * (panels.columns * MAC_NS + GATHER_NS) + maps[0].size * ENCODE_NS
+    image_ns = windows * panels.layout.length * (panels.layout.columns * MAC_NS + GATHER_NS) + maps[0].size * ENCODE_NS
     parts = min(threads.limit(), count) if count * image_ns > 2 * threads.WORTH_A_THREAD_NS else 1
-    block = max(ROWS, BLOCK_BYTES // panels.depth // ROWS * ROWS)
+    block = max(ROWS, BLOCK_BYTES // panels.layout.length // ROWS * ROWS)
     together = min(max(1, block // windows), -(-count // parts))
     block = min(block, together * windows)
     threads.split(
@@ -209,7 +188,7 @@ def convolved_maps(
         parts,
         count * image_ns / parts,
         parts,
-        (together, block, panels.depth),
+        (together, block, panels.layout.length),
         dot.marker,
         maps,
         geometry,
@@ -224,4 +203,57 @@ def convolved_maps(
         output,
         bad,
     )
-    return None if bad[0] else output.reshape(count, *positions, panels.columns)
+    return None if bad[0] else output.reshape(count, *positions, panels.layout.columns)
+
+
+def _conv2d(
+    keep: bool,
+    x: Array,
+    codes: Array,
+    scale: Array,
+    zero_point: Array | None,
+    bias: Array | None,
+    x_scale: Array | None,
+    x_zero_point: Array | None,
+    *,
+    activations: Activations,
+    symmetric: bool,
+    bits: int,
+    group: int | None,
+    length: int,
+    columns: int,
+    packed: dict[str, Any],
+    kernel: Pair,
+    stride: Pair,
+    padding: Pair,
+    dilation: Pair,
+    groups: int,
+) -> tuple[Array, Saved]:
+    """Return the convolution and what backward needs; ``x`` is one that `takes` accepts, ``groups`` 1."""
+    check_channels(x, length // (kernel[0] * kernel[1]))
+    maps = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+    panels = packed.get("int8") or kept_panels(packed, codes, PanelLayout(bits, length, columns, group))
+    has_own = x_scale is None and activations == "row"
+    shared = None if has_own else given_parameters(maps, activations, symmetric, x_scale, x_zero_point)
+    geometry = (kernel, stride, padding, dilation)
+    output = convolved_maps(maps, panels, scale, zero_point, bias, shared, symmetric, geometry)
+    if output is None:
+        raise not_finite()
+    saved: Saved = ()
+    if keep:
+        inside = None if shared is None or x_scale is None else inside_range(maps, *shared, symmetric)
+        options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        saved = (x, codes, scale, zero_point, bits, group, length, kernel, options, inside)
+    return channels_first(output), saved
+
+
+def _conv2d_forward(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
+    """Run the kernel as `_linear_forward` does; groups of channels are the reference's too."""
+    taken = params["groups"] == 1 and takes(x, params["length"], params["symmetric"], operands[2])
+    return (_conv2d if taken else quantized_conv2d.reference.forward)(keep, x, *operands, **params)
+
+
+#: Bit for bit the results of the reference.
+IMPLEMENTATIONS: dict[Op, Implementation] = {
+    quantized_conv2d: Implementation("numba", _conv2d_forward, quantized_conv2d.reference.backward),
+}

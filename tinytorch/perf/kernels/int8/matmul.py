@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.perf.kernels.int8.instructions import Dot, available_dots
 from tinytorch.perf.kernels.int8.packing import (
     Panels,
@@ -15,15 +15,22 @@ from tinytorch.perf.kernels.int8.packing import (
     encode_row,
     extremes,
     is_finite,
+    kept_panels,
     owned,
     parameters,
     place_row,
+    sizes_of,
     unpack_panels,
+    whole_range,
 )
 from tinytorch.perf.kernels.int8.tile import CHUNK, ROWS, STEP, tile
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.ops.packed_codes import PANEL
+from tinytorch.perf.kernels.runtime.flat import FLOAT32
+from tinytorch.perf.ops.affine import Scheme, range_parameters
+from tinytorch.perf.ops.packed_codes import PANEL, PanelLayout
+from tinytorch.perf.ops.quantized import GREATEST_DEPTH, Activations, inside_range, quantized_linear
+from tinytorch.perf.ops.weight_only import check_features
 
 #: Bytes of rows that are quantized before they are multiplied: they wait in the second cache.
 BLOCK_BYTES = 128 * 1024
@@ -133,59 +140,46 @@ def by_panels(values: Any, segments: Any, columns: Any) -> Any:
 
 
 @kernel
-def by_column(segments: Any, columns: Any, scale: Any, zero_point: Any, bias: Any) -> Any:
-    """Return scales, zero points and bias of the columns as `tile` takes them; the last two may be empty."""
-    offsets = zero_point.reshape(zero_point.size)
+def operands_of(
+    rows: Any, depth: Any, codes: Any, sums: Any, size: Any, scale: Any, zero_point: Any, bias: Any, output: Any
+) -> Any:
+    """Return what `multiply_panels` takes, and memory for so many quantized rows; zero points and bias may be empty."""
+    segments, columns, offsets = size.segments, size.columns, zero_point.reshape(zero_point.size)
+    scales = by_panels(scale.reshape(scale.size), segments, columns)
     zeros = by_panels(offsets, segments, columns) if zero_point.size else offsets
     padded = (columns + PANEL - 1) // PANEL * PANEL + PANEL
     biases = by_panels(bias, 1, columns) if len(bias) else np.zeros(padded, np.float32)
-    return by_panels(scale.reshape(scale.size), segments, columns), zeros, biases
+    space = space_for(rows, depth, size.segment, len(zeros) > 0)
+    a, _, row_scale, row_zero, adjust = space
+    operands = (
+        a, codes, size.steps, segments, output, columns, row_scale, row_zero, adjust, sums, scales, zeros, biases
+    )  # fmt: skip
+    return operands, space
 
 
 @kernel
 def rescaled_blocks(
-    start: Any,
-    stop: Any,
-    by_rows: Any,
-    block: Any,
-    marker: Any,
-    x: Any,
-    dynamic: Any,
-    symmetric: Any,
-    given_scale: Any,
-    given_zero: Any,
-    codes: Any,
-    sums: Any,
-    sizes: Any,
-    scale: Any,
-    zero_point: Any,
-    bias: Any,
-    output: Any,
-    bad: Any,
-) -> None:
+    start: Any, stop: Any, by_rows: Any, block: Any, marker: Any, x: Any, dynamic: Any, symmetric: Any,
+    given_scale: Any, given_zero: Any, codes: Any, sums: Any, sizes: Any, scale: Any, zero_point: Any, bias: Any,
+    output: Any, bad: Any,
+) -> None:  # fmt: skip
     """Quantize and multiply the rows of blocks ``start`` to ``stop`` ``by_rows``, or all rows by such panels.
 
-    ``block`` rows are quantized at a time, each by a range of its own if ``dynamic``. ``sizes`` are columns, segment,
-    steps, segments, panels and bits of the weight. A number that is not finite sets ``bad``.
+    ``block`` rows are quantized at a time, each by a range of its own if ``dynamic``. ``sizes`` holds `SIZES` of the
+    weight. A number that is not finite sets ``bad``.
     """
-    columns, segment, steps, segments, panels, bits = sizes[0], sizes[1], sizes[2], sizes[3], sizes[4], sizes[5]
-    rows, depth = x.shape
-    first_panel, last_panel, top, bottom = 0, panels, start * block, min(stop * block, rows)
+    size, (rows, depth) = sizes_of(sizes)[0], x.shape
+    first_panel, last_panel, top, bottom = 0, size.panels, start * block, min(stop * block, rows)
     if not by_rows:
         first_panel, last_panel, top, bottom = start, stop, 0, rows
-    scales, zeros, biases = by_column(segments, columns, scale, zero_point, bias)
-    space = space_for(min(block, rows), depth, segment, len(zeros) > 0)
-    a, _, row_scale, row_zero, adjust = space
-    operands = (
-        a, codes, steps, segments, output, columns, row_scale, row_zero, adjust, sums, scales, zeros, biases
-    )  # fmt: skip
+    operands, space = operands_of(min(block, rows), depth, codes, sums, size, scale, zero_point, bias, output)
     how = (dynamic, symmetric, given_scale, given_zero)
     for first in range(top, bottom, block):
         some = min(block, bottom - first)
-        if not encode_rows(some, x, first, segment, how, space):
+        if not encode_rows(some, x, first, size.segment, how, space):
             bad[0] = 1
             return
-        multiply_panels(first_panel, last_panel, marker, some, first, bits, operands)
+        multiply_panels(first_panel, last_panel, marker, some, first, size.bits, operands)
 
 
 @cache
@@ -222,9 +216,9 @@ def rescaled_rows(
         None if a number of x is not finite.
     """
     rows, depth = x.shape
-    output, bad = np.empty((rows, panels.columns), np.float32), np.zeros(1, np.uint8)
-    nanoseconds = rows * depth * (panels.columns * MAC_NS + ENCODE_NS)
-    parts, block, by_rows = _parts(rows, depth, panels.count, nanoseconds)
+    output, bad = np.empty((rows, panels.layout.columns), np.float32), np.zeros(1, np.uint8)
+    nanoseconds = rows * depth * (panels.layout.columns * MAC_NS + ENCODE_NS)
+    parts, block, by_rows = _parts(rows, depth, panels.layout.panels, nanoseconds)
     arguments = (
         by_rows,
         block,
@@ -243,7 +237,7 @@ def rescaled_rows(
         bad,
     )
     if parts == 1:
-        rescaled_blocks(0, -(-rows // block) if by_rows else panels.count, *arguments)
+        rescaled_blocks(0, -(-rows // block) if by_rows else panels.layout.panels, *arguments)
     else:
         threads.split(rescaled_blocks, parts, nanoseconds / parts, *arguments)
     return None if bad[0] else output
@@ -262,3 +256,82 @@ def _parts(rows: int, depth: int, panels: int, nanoseconds: float) -> tuple[int,
     rounds = -(-rows // (block * shares))
     block = -(-rows // (rounds * shares * ROWS)) * ROWS
     return (1 if shares == 1 else -(-rows // block)), block, True
+
+
+#: Depth up to which int32 holds sums of products of codes less their zero points, each at most 255^2.
+_AFFINE_DEPTH = (2**31 - 1) // 255**2
+
+
+def takes(x: Array, length: int, symmetric: bool, zero_point: Array | None) -> bool:
+    """Return whether the kernels do this product: float32, not empty, and no sum beyond int32."""
+    greatest = GREATEST_DEPTH if symmetric and zero_point is None else _AFFINE_DEPTH
+    return x.dtype == FLOAT32 and x.size > 0 and length <= greatest
+
+
+def given_parameters(
+    x: Array, activations: Activations, symmetric: bool, scale: Array | None, zero_point: Array | None
+) -> tuple[float, float] | None:
+    """Return the scale and zero point that all of x shares; None if each row has its own.
+
+    Raises:
+        ValueError: if x shares one, and a number of it is not finite.
+    """
+    if scale is not None:
+        return float(scale), 0.0 if zero_point is None else float(zero_point)
+    if activations == "row":
+        return None
+    extremes = whole_range(x)
+    if extremes is None:
+        raise not_finite()
+    step, offset = range_parameters(*extremes, Scheme(symmetric=symmetric))
+    return float(step), float(offset)
+
+
+def not_finite() -> ValueError:
+    """Return the error of `affine.check_finite` for x."""
+    return ValueError("x must be finite float32 numbers, but holds NaN, infinity or more than float32 can")
+
+
+def _linear(
+    keep: bool,
+    x: Array,
+    codes: Array,
+    scale: Array,
+    zero_point: Array | None,
+    bias: Array | None,
+    x_scale: Array | None,
+    x_zero_point: Array | None,
+    *,
+    activations: Activations,
+    symmetric: bool,
+    bits: int,
+    group: int | None,
+    length: int,
+    columns: int,
+    packed: dict[str, Any],
+) -> tuple[Array, Saved]:
+    """Return x W + b and what backward needs; ``x`` is one that `takes` accepts."""
+    check_features(x, length, "quantized_linear")
+    rows = x if x.ndim == 2 else x.reshape(-1, length)
+    panels = packed.get("int8") or kept_panels(packed, codes, PanelLayout(bits, length, columns, group))
+    shared = given_parameters(rows, activations, symmetric, x_scale, x_zero_point)
+    output = rescaled_rows(rows, panels, scale, zero_point, bias, shared, symmetric)
+    if output is None:
+        raise not_finite()
+    saved: Saved = ()
+    if keep:
+        inside = None if shared is None or x_scale is None else inside_range(x, *shared, symmetric)
+        saved = (codes, scale, zero_point, bits, group, length, x.shape, inside)
+    return output if x.ndim == 2 else output.reshape(*x.shape[:-1], columns), saved
+
+
+def _linear_forward(keep: bool, x: Array, *operands: Any, **params: Any) -> tuple[Array, Saved]:
+    """Run the kernel; what `takes` does not accept goes to the op's reference."""
+    taken = takes(x, params["length"], params["symmetric"], operands[2])
+    return (_linear if taken else quantized_linear.reference.forward)(keep, x, *operands, **params)
+
+
+#: Bit for bit the results of the reference.
+IMPLEMENTATIONS: dict[Op, Implementation] = {
+    quantized_linear: Implementation("numba", _linear_forward, quantized_linear.reference.backward),
+}

@@ -2,50 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.int8.tile import CHUNK, ROWS, STEP, copy_chunk
 from tinytorch.perf.kernels.runtime.compiling import kernel
+from tinytorch.perf.kernels.runtime.flat import records_of
 from tinytorch.perf.ops.packed_codes import PANEL, PanelLayout
 
 _CODE, _INT = np.int8, np.int32
 
 
-@dataclass(frozen=True)
-class Panels:
+#: What kernels read of a weight: `PanelLayout`, as numbers.
+_NAMES = ("columns", "segment", "steps", "segments", "panels", "bits")
+SIZES = np.dtype([(name, np.int64) for name in _NAMES])
+sizes_of = records_of(SIZES, "of_sizes")
+
+
+class Panels(NamedTuple):
     """A weight in `PanelLayout`, and what a product needs to know of it.
 
     Attributes:
         codes: int8, flat; of 4 and 2 bits they are packed, and come apart for each call, a few panels at a time.
         sums: int32, flat: [segment][column], the sums of each column over a segment's depth, for pairs of panels.
-        depth: of the weight.
-        columns: of the weight.
-        segment: depth of a segment; the last may be shorter.
-        segments: how many there are.
-        steps: groups of 4 along the depth of a segment.
-        count: of panels.
-        bits: of a code.
+        layout: of the codes.
+        sizes: `SIZES` of the layout, as numbers.
     """
 
     codes: Array
     sums: Array
-    depth: int
-    columns: int
-    segment: int
-    segments: int
-    steps: int
-    count: int
-    bits: int
-
-    @cached_property
-    def sizes(self) -> Array:
-        """What `int8_matmul.rescaled_blocks` takes: one array, which a call unpacks faster than numbers."""
-        return np.array([self.columns, self.segment, self.steps, self.segments, self.count, self.bits])
+    layout: PanelLayout
+    sizes: Array
 
 
 @kernel
@@ -96,8 +85,8 @@ def panels_of(codes: Array, layout: PanelLayout) -> Panels:
     # A pair of panels may begin with the last one: what is read of the other counts for nothing, but must be there.
     sums = np.zeros((layout.segments * layout.panels + layout.panels % 2) * PANEL, np.int32)
     add_columns(flat, layout.bits, layout.panels, layout.segments, layout.steps, sums)
-    sizes = (layout.length, layout.columns, layout.segment, layout.segments, layout.steps, layout.panels)
-    return Panels(flat, sums, *sizes, layout.bits)
+    sizes = np.array([tuple(getattr(layout, name) for name in _NAMES)], SIZES)
+    return Panels(flat, sums, layout, sizes.view(np.int64))
 
 
 def kept_panels(packed: dict[str, Any], codes: Array, layout: PanelLayout) -> Panels:

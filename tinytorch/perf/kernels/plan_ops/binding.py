@@ -116,10 +116,10 @@ class View:
 
 @dataclass(eq=False)
 class EntryStep:
-    """One row of a table: an entry, its words (whole numbers, or views for their addresses), and what it does."""
+    """One row of a table: an entry, its words (numbers, or views for their addresses), and what it does."""
 
     entry: Entry
-    words: tuple[int | View, ...]
+    words: tuple[float | View, ...]
     reads: tuple[View, ...]
     writes: View
     name: str
@@ -284,7 +284,7 @@ class Binder:
     def emit(
         self,
         entry: Entry,
-        words: Sequence[int | View],
+        words: Sequence[float | View],
         reads: Sequence[View],
         writes: View,
         name: str = "",
@@ -299,7 +299,7 @@ class Binder:
         assert self._node is not None
         self.keep([*reads, writes, *scratch])
         work = Work() if name else self._node.work
-        assert len(words) < SHARE
+        assert len(words) == len(entry.names) < SHARE
         called = name or self._node.name
         self.steps.append(
             EntryStep(entry, tuple(words), tuple(reads), writes, called, self._node.path, work, divisible)
@@ -404,7 +404,7 @@ class Table:
     """The rows of a forward's steps, with the arena that holds what lies in between.
 
     Attributes:
-        frame: what `plan_ops.replay` reads.
+        frame: what `driver.replay` reads: a `FRAME`, as numbers.
     """
 
     def __init__(
@@ -426,17 +426,18 @@ class Table:
             self._rows[number, 0] = step.entry.address
             self._rows[number, SHARE:] = share if step.divisible else (0, 1)
             for place, word in enumerate(step.words, 1):
-                if not isinstance(word, View):
+                if isinstance(word, float):
+                    self._rows[number, place : place + 1].view(np.float64)[0] = word
+                elif not isinstance(word, View):
                     self._rows[number, place] = word
                 elif word.buffer.kind in ("input", "output"):
                     offset = word.offset * word.itemsize
                     patches.append((number, place, int(word.buffer.kind == "output"), offset))
                 else:
                     self._rows[number, place] = address_of(self._memory(word.buffer)) + word.offset * word.itemsize
-        self._patches = np.array(patches, np.int64).reshape(-1, PATCH)
+        self._patches = np.array(patches, PATCH)
         places = (address_of(self._rows), address_of(self._patches))
-        self.frame = np.array([*places, len(steps), len(patches), *bytes_of_blocks], np.int64)
-        assert len(self.frame) == FRAME
+        self.frame = np.array([(*places, len(steps), len(patches), *bytes_of_blocks)], FRAME).view(np.int64)
 
     def _memory(self, buffer: Buffer) -> Array:
         return memory_of(buffer, self.arena)

@@ -1,7 +1,7 @@
 """Entry points: kernels of one signature, so that a compiled loop can call any of them by its address.
 
-An entry takes the address of its row in a table of int64: the entry's own address, then addresses of operands, sizes
-and flags. `replay` walks such a table, so that any number of kernels is one call from Python.
+An entry takes the address of its row in a table: the entry's own address, then addresses of operands, sizes, flags and
+numbers. `replay` walks such a table, so that any number of kernels is one call from Python.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import carray, from_dtype, types
 from numba.core import cgutils
 
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import floats_at, words_at
+from tinytorch.perf.kernels.runtime.flat import floats_at, pointer_to, records_of, words_at
 from tinytorch.perf.kernels.runtime.threads import give_way
 
 #: Numbers of a row of a table. The last two say which share of how many an entry is to do, if it can be divided.
@@ -27,11 +27,13 @@ WORDS = 32
 SHARE, SHARES = WORDS - 2, WORDS - 1
 #: Axes of a copy, once neighbours that lie in a row are joined.
 AXES = 5
-#: Places in a frame, which tells `replay` what it runs: addresses of table and patches, how many rows there are and how
-#: many patches, and bytes from one block of samples to the next in the input and in the output.
-TABLE, PATCHES, ROW_COUNT, PATCH_COUNT, INPUT_STEP, OUTPUT_STEP, FRAME = range(7)
-#: Places in a patch: the row and the word that an address goes to, whether it is the output's, and its offset in bytes.
-PATCH = 4
+#: What `replay` runs: addresses of table and patches, how many rows there are and how many patches, and bytes from one
+#: block of samples to the next in the input and in the output.
+_FRAME_NAMES = ("table", "patches", "row_count", "patch_count", "input_step", "output_step")
+FRAME = np.dtype([(name, np.int64) for name in _FRAME_NAMES])
+#: Where the address of a block's input or output goes, a row and a word of it, with an offset in bytes.
+PATCH = np.dtype([(name, np.int64) for name in ("row", "word", "is_output", "offset")])
+frames_of, _patches_at = records_of(FRAME, "of_frames"), pointer_to(from_dtype(PATCH))
 #: Whether this system has the clock that `timed_replay` reads.
 HAS_CLOCK = hasattr(time, "CLOCK_MONOTONIC")
 #: How often a thread looks whether the others have come before it gives its core to others between two looks.
@@ -59,71 +61,92 @@ def _add_atomic(builder: Any, address: Any, number: Any) -> Any:
 class Entry:
     """A kernel that a table calls: ``function(row)`` is compiled when its address is asked for.
 
-    ``variant`` tells it from others that the same lines make; see `compiling.kernel`.
+    Args:
+        function: takes its row as a record with the fields ``words``, ``numbers``, "share" and "shares": which share of
+            how many it is to do, if it can be divided.
+        words: names of addresses and whole numbers, one after another as for a named tuple.
+        numbers: names of floats, likewise.
+        variant: tells it from others that the same lines make; see `compiling.kernel`.
     """
 
-    def __init__(self, function: Callable[[int], None], variant: str = "") -> None:
-        self._compiled = kernel(function, variant)
+    def __init__(self, function: Callable[[Any], None], words: str, numbers: str = "", variant: str = "") -> None:
+        integers, floats = words.split(), numbers.split()
+        self.names = (*integers, *floats)
+        record = np.dtype(
+            {
+                "names": [*self.names, "share", "shares"],
+                "formats": [np.int64] * len(integers) + [np.float64] * len(floats) + [np.int64] * 2,
+                "offsets": [*range(8, 8 + 8 * len(self.names), 8), 8 * SHARE, 8 * SHARES],
+                "itemsize": 8 * WORDS,
+            }
+        )
+        record_at, run = pointer_to(from_dtype(record)), kernel(function, variant)
+
+        def entry(row: int) -> None:
+            run(carray(record_at(row), (1,))[0])
+
+        module = function.__module__.rpartition(".")[2]
+        self.compiled = kernel(entry, f"{module}_{variant or function.__name__}")
 
     @cached_property
     def address(self) -> int:
         """Address of the compiled code, which stays as long as this object does."""
         signature = (types.int64,)
-        self._compiled.compile(signature)
-        made = self._compiled.overloads[signature]
+        self.compiled.compile(signature)
+        made = self.compiled.overloads[signature]
         return int(made.library.get_pointer_to_function(made.fndesc.llvm_func_name))
 
 
-def entry_of(share: Any, items: int, arrays: Any, name: str) -> Entry:
+def entry_of(share: Any, operands: Any, name: str, words: str, numbers: str = "") -> Entry:
     """Return the entry that runs a kernel ``share(start, stop, *operands)`` on the operands of its row.
 
     Args:
         share: the kernel that the op's implementation runs too.
-        items: the word of a row that says how many items there are.
-        arrays: the kernel ``f(row)`` that returns all operands, views of the memory that the row's words tell.
+        operands: the kernel ``f(row)`` that returns how many items there are, and a tuple of all operands.
         name: what tells this entry from others.
+        words, numbers: of the row; see `Entry`.
     """
 
-    def run(row: int) -> None:
-        w = words_at(row, WORDS)
-        first, last = part(w, w[items])
-        share(first, last, *arrays(row))
+    def run(row: Any) -> None:
+        items, given = operands(row)
+        first, last = part(row, items)
+        share(first, last, *given)
 
-    return Entry(run, name)
+    return Entry(run, words, numbers, name)
 
 
-def _copy_strided(row: int) -> None:
-    """Copy elements; words: source, target, lengths of `AXES` axes, strides of source, strides of target."""
-    w = words_at(row, WORDS)
-    n0, n1, n2, n3, n4 = w[3], w[4], w[5], w[6], w[7]
-    for i in range(n0):
-        for j in range(n1):
-            for k in range(n2):
-                for m in range(n3):
-                    source = w[1] + 4 * (i * w[8] + j * w[9] + k * w[10] + m * w[11])
-                    target = w[2] + 4 * (i * w[13] + j * w[14] + k * w[15] + m * w[16])
-                    if w[12] == 1 and w[17] == 1:
-                        given, made = floats_at(source, n4), floats_at(target, n4)
-                        for n in range(n4):
+def _copy_strided(w: Any) -> None:
+    for i in range(w.n0):
+        for j in range(w.n1):
+            for k in range(w.n2):
+                for m in range(w.n3):
+                    source = w.source + 4 * (i * w.a0 + j * w.a1 + k * w.a2 + m * w.a3)
+                    target = w.target + 4 * (i * w.b0 + j * w.b1 + k * w.b2 + m * w.b3)
+                    if w.a4 == 1 and w.b4 == 1:
+                        given, made = floats_at(source, w.n4), floats_at(target, w.n4)
+                        for n in range(w.n4):
                             made[n] = given[n]
                     else:
-                        for n in range(n4):
-                            floats_at(target + 4 * n * w[17], 1)[0] = floats_at(source + 4 * n * w[12], 1)[0]
+                        for n in range(w.n4):
+                            floats_at(target + 4 * n * w.b4, 1)[0] = floats_at(source + 4 * n * w.a4, 1)[0]
 
 
-copy_strided = Entry(_copy_strided)
+_NAMES = " ".join(f"{kind}{axis}" for kind in "nab" for axis in range(AXES))
+#: Copies elements along `AXES` axes of lengths n, strides of the source a and of the target b.
+copy_strided = Entry(_copy_strided, f"source target {_NAMES}")
 
 
 @kernel
 def _patch(frame: Any, x: Any, out: Any, block: Any) -> None:
     """Write where a block's input and output lie into the rows that read and write them."""
-    table, patches = frame[TABLE], words_at(frame[PATCHES], PATCH * frame[PATCH_COUNT])
-    for number in range(0, PATCH * frame[PATCH_COUNT], PATCH):
-        word = words_at(table + 8 * (patches[number] * WORDS + patches[number + 1]), 1)
-        if patches[number + 2]:
-            word[0] = out + block * frame[OUTPUT_STEP] + patches[number + 3]
+    patches = carray(_patches_at(frame.patches), (frame.patch_count,))
+    for number in range(frame.patch_count):
+        patch = patches[number]
+        word = words_at(frame.table + 8 * (patch.row * WORDS + patch.word), 1)
+        if patch.is_output:
+            word[0] = out + block * frame.output_step + patch.offset
         else:
-            word[0] = x + block * frame[INPUT_STEP] + patches[number + 3]
+            word[0] = x + block * frame.input_step + patch.offset
 
 
 @kernel
@@ -132,16 +155,17 @@ def replay(first: Any, stop: Any, frames: Any, x: Any, out: Any, blocks: Any) ->
 
     Args:
         first, stop: shares; there are as many as ``frames``.
-        frames: (shares, `FRAME`): one for each share, as each has intermediate results of its own.
+        frames: a `FRAME` for each share, as each has intermediate results of its own.
         x, out: contiguous input and output of all blocks.
         blocks: how many there are.
     """
+    records = frames_of(frames)
     for share in range(first, stop):
-        frame = frames[share]
-        for block in range(share * blocks // len(frames), (share + 1) * blocks // len(frames)):
+        frame = records[share]
+        for block in range(share * blocks // len(records), (share + 1) * blocks // len(records)):
             _patch(frame, x.ctypes.data, out.ctypes.data, block)
-            row = frame[TABLE]
-            for _ in range(frame[ROW_COUNT]):
+            row = frame.table
+            for _ in range(frame.row_count):
                 _call(words_at(row, 1)[0], row)
                 row += 8 * WORDS
 
@@ -149,7 +173,7 @@ def replay(first: Any, stop: Any, frames: Any, x: Any, out: Any, blocks: Any) ->
 @kernel
 def part(w: Any, items: Any) -> Any:
     """Return the first item of a row's share of ``items``, and the one after its last."""
-    return w[SHARE] * items // w[SHARES], (w[SHARE] + 1) * items // w[SHARES]
+    return w.share * items // w.shares, (w.share + 1) * items // w.shares
 
 
 @kernel
@@ -158,17 +182,18 @@ def replay_together(first: Any, stop: Any, frames: Any, x: Any, out: Any, meetin
 
     Args:
         first, stop: the shares of this thread, of as many as there are ``frames``.
-        frames: (shares, `FRAME`): tables of the same arena, each with its share in its rows. A step that cannot be
-            divided is done by the first.
+        frames: a `FRAME` for each share: tables of the same arena, each with its share in its rows. A step that cannot
+            be divided is done by the first.
         x, out: contiguous input and output.
         meeting: one int64, 0 at the start: how many shares of steps are done.
     """
-    shares, counter = len(frames), meeting.ctypes.data
+    records, counter = frames_of(frames), meeting.ctypes.data
+    shares = len(records)
     for share in range(first, stop):
-        _patch(frames[share], x.ctypes.data, out.ctypes.data, 0)
-    for number in range(frames[0, ROW_COUNT]):
+        _patch(records[share], x.ctypes.data, out.ctypes.data, 0)
+    for number in range(records[0].row_count):
         for share in range(first, stop):
-            row = frames[share, TABLE] + 8 * WORDS * number
+            row = records[share].table + 8 * WORDS * number
             w = words_at(row, WORDS)
             if share == 0 or w[SHARES] > 1:
                 _call(w[0], row)
@@ -181,31 +206,27 @@ def replay_together(first: Any, stop: Any, frames: Any, x: Any, out: Any, meetin
 
 
 @kernel
-def replay_row(frame: Any, x: Any, out: Any, block: Any, number: Any) -> None:
-    """Run one row of a frame's table on one block."""
+def replay_row(frames: Any, x: Any, out: Any, block: Any, number: Any) -> None:
+    """Run one row of the first frame's table on one block."""
+    frame = frames_of(frames)[0]
     _patch(frame, x.ctypes.data, out.ctypes.data, block)
-    row = frame[TABLE] + 8 * WORDS * number
+    row = frame.table + 8 * WORDS * number
     _call(words_at(row, 1)[0], row)
 
 
 @kernel
-def timed_replay(frame: Any, x: Any, out: Any, block: Any, times: Any) -> None:
-    """Run a frame's table on one block, and write the clock in nanoseconds before the first row and after each."""
-    clock = np.empty(2, np.int64)
+def timed_replay(frames: Any, x: Any, out: Any, block: Any, times: Any) -> None:
+    """Run the first frame's table on one block; write the clock in nanoseconds before the first row and after each."""
+    clock, frame = np.empty(2, np.int64), frames_of(frames)[0]
     _patch(frame, x.ctypes.data, out.ctypes.data, block)
-    row = frame[TABLE]
+    row = frame.table
     _read_clock(_CLOCK, clock.ctypes.data)
     times[0] = clock[0] * 1_000_000_000 + clock[1]
-    for number in range(frame[ROW_COUNT]):
+    for number in range(frame.row_count):
         _call(words_at(row, 1)[0], row)
         _read_clock(_CLOCK, clock.ctypes.data)
         times[number + 1] = clock[0] * 1_000_000_000 + clock[1]
         row += 8 * WORDS
-
-
-def bits_of_float(value: float) -> int:
-    """Return the word whose low half is ``value`` as a float32: how a row holds a number that is not whole."""
-    return int(np.float32(value).view(np.int32)) & 0xFFFFFFFF
 
 
 def address_of(array: Array) -> int:

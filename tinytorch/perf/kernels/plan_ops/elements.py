@@ -9,10 +9,10 @@ import numpy as np
 from tinytorch.core import ops
 from tinytorch.core.op import Op
 from tinytorch.perf.kernels.plan_ops.binding import Binder, RecordedOp, View, joined_axes, row_strides
-from tinytorch.perf.kernels.plan_ops.driver import WORDS, Entry, bits_of_float, entry_of
+from tinytorch.perf.kernels.plan_ops.driver import Entry, entry_of
 from tinytorch.perf.kernels.pointwise import NUMBERS, POWERS, SHARES, of_elements
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import floats_at, number_at, words_at
+from tinytorch.perf.kernels.runtime.flat import floats_at
 from tinytorch.perf.ops import pointwise
 
 #: Axes of a sum or product of two operands, once neighbours are joined.
@@ -20,65 +20,66 @@ _PAIR_AXES = 4
 
 
 @kernel
-def _flat_operands(row: int) -> Any:
-    """Return source and target; words: source, target, count."""
-    w = words_at(row, WORDS)
-    return floats_at(w[1], w[3]), floats_at(w[2], w[3])
+def _flat_operands(w: Any) -> Any:
+    return w.count, (floats_at(w.source, w.count), floats_at(w.target, w.count))
 
 
 @kernel
-def _with_number(row: int) -> Any:
-    """Return source, target and the number in the word after them."""
-    w = words_at(row, WORDS)
-    return floats_at(w[1], w[3]), floats_at(w[2], w[3]), number_at(row, 4)
+def _with_number(w: Any) -> Any:
+    return w.count, (floats_at(w.source, w.count), floats_at(w.target, w.count), np.float32(w.first))
 
 
 @kernel
-def _with_numbers(row: int) -> Any:
-    """Return source, target and the two numbers in the words after them."""
-    w = words_at(row, WORDS)
-    return floats_at(w[1], w[3]), floats_at(w[2], w[3]), number_at(row, 4), number_at(row, 5)
+def _with_numbers(w: Any) -> Any:
+    source, target = floats_at(w.source, w.count), floats_at(w.target, w.count)
+    return w.count, (source, target, np.float32(w.first), np.float32(w.second))
 
 
 def _pair(of_two: Any, name: str) -> Entry:
-    """Return the entry that writes ``of_two`` of the elements of two operands.
-
-    Words: a, b, target, lengths of `_PAIR_AXES` axes, strides of a, strides of b.
-    """
+    """Return the entry that writes ``of_two`` of a and b along `_PAIR_AXES` axes of lengths n, with strides a and b."""
 
     of_two = of_elements(of_two, name)
 
-    def pair(row: int) -> None:
-        w = words_at(row, WORDS)
-        n, a_step, b_step, target = w[7], w[11], w[15], w[3]
-        for i in range(w[4]):
-            for j in range(w[5]):
-                for k in range(w[6]):
-                    at, bt = 4 * (i * w[8] + j * w[9] + k * w[10]), 4 * (i * w[12] + j * w[13] + k * w[14])
+    def pair(w: Any) -> None:
+        n, target = w.n3, w.target
+        for i in range(w.n0):
+            for j in range(w.n1):
+                for k in range(w.n2):
+                    at = w.a + 4 * (i * w.a0 + j * w.a1 + k * w.a2)
+                    bt = w.b + 4 * (i * w.b0 + j * w.b1 + k * w.b2)
                     output = floats_at(target, n)
-                    if a_step == 1 and b_step == 1:
-                        a, b = floats_at(w[1] + at, n), floats_at(w[2] + bt, n)
+                    if w.a3 == 1 and w.b3 == 1:
+                        a, b = floats_at(at, n), floats_at(bt, n)
                         for m in range(n):
                             output[m] = of_two(a[m], b[m])
-                    elif a_step == 1 and b_step == 0:
-                        a, one = floats_at(w[1] + at, n), floats_at(w[2] + bt, 1)[0]
+                    elif w.a3 == 1 and w.b3 == 0:
+                        a, one = floats_at(at, n), floats_at(bt, 1)[0]
                         for m in range(n):
                             output[m] = of_two(a[m], one)
-                    elif a_step == 0 and b_step == 1:
-                        one, b = floats_at(w[1] + at, 1)[0], floats_at(w[2] + bt, n)
+                    elif w.a3 == 0 and w.b3 == 1:
+                        one, b = floats_at(at, 1)[0], floats_at(bt, n)
                         for m in range(n):
                             output[m] = of_two(one, b[m])
                     else:
                         for m in range(n):
-                            left = floats_at(w[1] + at + 4 * m * a_step, 1)[0]
-                            output[m] = of_two(left, floats_at(w[2] + bt + 4 * m * b_step, 1)[0])
+                            left = floats_at(at + 4 * m * w.a3, 1)[0]
+                            output[m] = of_two(left, floats_at(bt + 4 * m * w.b3, 1)[0])
                     target += 4 * n
 
-    return Entry(pair, name)
+    axes = " ".join(f"{kind}{axis}" for kind in "nab" for axis in range(_PAIR_AXES))
+    return Entry(pair, f"a b target {axes}", variant=name)
 
 
-_OPERANDS = (_flat_operands, _with_number, _with_numbers)
-_SINGLE = {op: entry_of(share, 3, _OPERANDS[len(NUMBERS.get(op, ()))], op.name) for op, share in SHARES.items()}
+_OPERANDS = ((_flat_operands, ""), (_with_number, "first"), (_with_numbers, "first second"))
+
+
+def _single(share: Any, name: str, numbers: int = 0) -> Entry:
+    """Return the entry that writes each element by itself, and takes so many numbers."""
+    operands, names = _OPERANDS[numbers]
+    return entry_of(share, operands, name, "source target count", names)
+
+
+_SINGLE = {op: _single(share, op.name, len(NUMBERS.get(op, ()))) for op, share in SHARES.items()}
 #: Of maximum and minimum NaN is the result if either operand is.
 _PAIRS: dict[Op, Entry] = {
     ops.add: _pair(lambda a, b: a + b, "add"),
@@ -89,9 +90,7 @@ _PAIRS: dict[Op, Entry] = {
     pointwise.minimum: _pair(lambda a, b: a if a < b or a != a else b, "minimum"),
 }
 #: Powers that need no power.
-_POWERS = {
-    exponent: entry_of(share, 3, _flat_operands, f"power_{exponent:.0f}") for exponent, (share, _) in POWERS.items()
-}
+_POWERS = {exponent: _single(share, f"power_{exponent:.0f}") for exponent, (share, _) in POWERS.items()}
 _POWERS[0.5] = _SINGLE[ops.sqrt]
 
 
@@ -101,7 +100,7 @@ def _bind_single(node: RecordedOp, binder: Binder) -> View:
     x = x if _is_dense(x) else binder.contiguous(x)
     output = binder.new(x.shape, x.strides, x.size)
     entry = _POWERS.get(node.params["exponent"]) if node.op is ops.power else None
-    numbers = [] if entry else [bits_of_float(node.params[name]) for name in NUMBERS.get(node.op, ())]
+    numbers = [] if entry else [float(node.params[name]) for name in NUMBERS.get(node.op, ())]
     binder.emit(entry or _SINGLE[node.op], (x, output, x.size, *numbers), (x,), output, divisible=True)
     return output
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from tinytorch.perf.kernels.gemm.packing import pack, padded
 from tinytorch.perf.kernels.gemm.product_tiles import LANES
 from tinytorch.perf.kernels.gemm.row_products import row_product
 from tinytorch.perf.kernels.plan_ops.binding import Binder, RecordedOp, View, constant_of, filled_up, row_strides
-from tinytorch.perf.kernels.plan_ops.driver import WORDS, Entry, part
+from tinytorch.perf.kernels.plan_ops.driver import Entry, part
 from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, words_at
 from tinytorch.perf.ops.fused import fused_linear
 
@@ -28,74 +29,62 @@ from tinytorch.perf.ops.fused import fused_linear
 _CHUNK = 256
 
 
-def _one_row(row: int) -> None:
-    """Multiply one row; words: x, panels, bias, residual or 0, output, inner, columns, activation, line to work in.
-
-    The line has whole vectors; it is 0 where the output has them.
-    """
-    w = words_at(row, WORDS)
-    inner, columns, to, whole = w[6], w[7], w[9] if w[9] else w[5], (w[7] + LANES - 1) // LANES * LANES
-    x, panels, bias = floats_at(w[1], inner), floats_at(w[2], inner * whole), floats_at(w[3], whole)
-    row_product(x, panels, bias, floats_at(to, whole), columns)
-    line = floats_at(to, columns)
-    if w[8] == 1:
+def _one_row(w: Any) -> None:
+    to = w.line if w.line else w.output
+    whole = (w.columns + LANES - 1) // LANES * LANES
+    x, panels, bias = floats_at(w.x, w.inner), floats_at(w.panels, w.inner * whole), floats_at(w.bias, whole)
+    row_product(x, panels, bias, floats_at(to, whole), w.columns)
+    line = floats_at(to, w.columns)
+    if w.activation == 1:
         relu_line(line)
-    elif w[8] == 2:
+    elif w.activation == 2:
         gelu_line(line)
-    if w[4]:
-        add_line(line, floats_at(w[4], w[7]))
-    if w[9]:
-        output = floats_at(w[5], w[7])
+    if w.residual:
+        add_line(line, floats_at(w.residual, w.columns))
+    if w.line:
+        output = floats_at(w.output, w.columns)
         for i in range(output.size):
             output[i] = line[i]
 
 
-def _rows(row: int) -> None:
-    """Multiply rows; words: x, panels, bias, residual or 0, output, inner, columns, activation, rows, items of work."""
-    w = words_at(row, WORDS)
-    inner, columns, rows = w[6], w[7], w[9]
-    nothing = matrix_at(row, 0, 0)
-    x, output = matrix_at(w[1], rows, inner), matrix_at(w[5], rows, columns)
-    panels, bias = floats_at(w[2], inner * columns), floats_at(w[3], columns)
-    residual = matrix_at(w[4], rows if w[4] else 0, columns)
-    first, last = part(w, w[10])
-    product_items(first, last, x, False, nothing, False, panels, bias, residual, nothing, output, w[8], 0)
+def _rows(w: Any) -> None:
+    x, output = matrix_at(w.x, w.rows, w.inner), matrix_at(w.output, w.rows, w.columns)
+    panels, bias = floats_at(w.panels, w.inner * w.columns), floats_at(w.bias, w.columns)
+    residual, nothing = matrix_at(w.residual, w.rows if w.residual else 0, w.columns), matrix_at(w.x, 0, 0)
+    first, last = part(w, w.items)
+    product_items(first, last, x, False, nothing, False, panels, bias, residual, nothing, output, w.activation, 0)
 
 
-def _matrices(row: int) -> None:
-    """Multiply pairs of matrices; words: a, b, output, places, pairs, rows, inner, columns, b transposed, items.
-
-    Places are, for each pair, the offsets of a, b and output in floats.
-    """
-    w = words_at(row, WORDS)
-    rows, inner, columns = w[6], w[7], w[8]
-    nothing, line = matrix_at(row, 0, 0), floats_at(row, 0)
-    places = words_at(w[4], 3 * w[5])
-    for pair in range(w[5]):
-        a, output = (
-            matrix_at(w[1] + 4 * places[3 * pair], rows, inner),
-            matrix_at(w[3] + 4 * places[3 * pair + 2], rows, columns),
-        )
-        b_at = w[2] + 4 * places[3 * pair + 1]
-        b = matrix_at(b_at, columns, inner) if w[9] else matrix_at(b_at, inner, columns)
-        product_items(0, w[10], a, False, b, w[9] == 1, line, line, nothing, nothing, output, 0, 1)
+def _matrices(w: Any) -> None:
+    nothing, line = matrix_at(w.a, 0, 0), floats_at(w.a, 0)
+    places = words_at(w.places, 3 * w.pairs)
+    for pair in range(w.pairs):
+        a = matrix_at(w.a + 4 * places[3 * pair], w.rows, w.inner)
+        output = matrix_at(w.output + 4 * places[3 * pair + 2], w.rows, w.columns)
+        at = w.b + 4 * places[3 * pair + 1]
+        b = matrix_at(at, w.columns, w.inner) if w.b_transposed else matrix_at(at, w.inner, w.columns)
+        product_items(0, w.items, a, False, b, w.b_transposed == 1, line, line, nothing, nothing, output, 0, 1)
 
 
-def _pick_rows(row: int) -> None:
-    """Copy rows of a table; words: indices, table, output, how many, rows of the table, width, status."""
-    w = words_at(row, WORDS)
-    indices, width = words_at(w[1], w[4]), w[6]
-    for number in range(w[4]):
+def _pick_rows(w: Any) -> None:
+    indices = words_at(w.indices, w.count)
+    for number in range(w.count):
         index = indices[number]
-        if index < 0 or index >= w[5]:
-            words_at(w[7], 1)[0] = 1
+        if index < 0 or index >= w.rows:
+            words_at(w.status, 1)[0] = 1
             index = 0
-        line, output = floats_at(w[2] + 4 * index * width, width), floats_at(w[3] + 4 * number * width, width)
-        for i in range(width):
+        line = floats_at(w.table + 4 * index * w.width, w.width)
+        output = floats_at(w.output + 4 * number * w.width, w.width)
+        for i in range(w.width):
             output[i] = line[i]
 
 
-one_row, many_rows, many_matrices, pick_rows = Entry(_one_row), Entry(_rows), Entry(_matrices), Entry(_pick_rows)
+#: Residual is 0 if there is none; so is the line to work in, of whole vectors, if the output has them.
+_LINEAR = "x panels bias residual output inner columns activation"
+one_row, many_rows = Entry(_one_row, f"{_LINEAR} line"), Entry(_rows, f"{_LINEAR} rows items")
+#: Places are, for each pair of matrices, the offsets of a, b and output in floats.
+many_matrices = Entry(_matrices, "a b output places pairs rows inner columns b_transposed items")
+pick_rows = Entry(_pick_rows, "indices table output count rows width status")
 
 
 def _packed(weight: Array, order: Array | None) -> Array:

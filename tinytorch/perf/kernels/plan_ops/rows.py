@@ -9,42 +9,38 @@ import numpy as np
 
 from tinytorch.core import ops
 from tinytorch.core.op import Op
-from tinytorch.perf.kernels.attention.forward import PLAN, attend, attend_one, scratch_sizes
+from tinytorch.perf.kernels.attention.forward import PLAN, Layout, attend, attend_one, plan_of, scratch_sizes
 from tinytorch.perf.kernels.gemm.packed_matmul import tile_height
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, multiply_tile
 from tinytorch.perf.kernels.normalization import layer_norm_share
 from tinytorch.perf.kernels.plan_ops.binding import Binder, RecordedOp, View, most_shares
-from tinytorch.perf.kernels.plan_ops.driver import SHARE, SHARES, WORDS, Entry, bits_of_float, entry_of, part
-from tinytorch.perf.kernels.reductions import reduce_share
+from tinytorch.perf.kernels.plan_ops.driver import Entry, entry_of, part
+from tinytorch.perf.kernels.row_ops import log_softmax_share, reduce_share, softmax_share, weigh_line
 from tinytorch.perf.kernels.runtime.compiling import kernel
-from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, number_at, words_at
-from tinytorch.perf.kernels.softmax import log_softmax_share, softmax_share, weigh_line
+from tinytorch.perf.kernels.runtime.flat import floats_at, matrix_at, words_at
 
 #: Positions up to which a head's scores are held for a few queries at a time, without blocks of keys.
 _SHORT = 128
 _HIDDEN = np.float32(-np.inf)
+#: Heads, queries, keys, depth, and whether later keys are hidden.
+_Sizes = tuple[int, int, int, int, bool]
+_PLAN_WORDS = PLAN.itemsize // 8
 
 
 @kernel
-def _layer_norm(row: int) -> Any:
-    """Return operands of `layer_norm_share`; words: x, weight, bias, output, rows, width, epsilon."""
-    w = words_at(row, WORDS)
-    x, output, nothing = matrix_at(w[1], w[5], w[6]), matrix_at(w[4], w[5], w[6]), matrix_at(row, 0, 2)
-    return x, floats_at(w[2], w[6]), floats_at(w[3], w[6]), number_at(row, 7), output, nothing
+def _layer_norm(w: Any) -> Any:
+    x, output, nothing = matrix_at(w.x, w.rows, w.width), matrix_at(w.output, w.rows, w.width), matrix_at(w.x, 0, 2)
+    return w.rows, (x, floats_at(w.weight, w.width), floats_at(w.bias, w.width), w.epsilon, output, nothing)
 
 
 @kernel
-def _matrices(row: int) -> Any:
-    """Return x and output; words: x, output, rows, width."""
-    w = words_at(row, WORDS)
-    return matrix_at(w[1], w[3], w[4]), matrix_at(w[2], w[3], w[4])
+def _matrices(w: Any) -> Any:
+    return w.rows, (matrix_at(w.x, w.rows, w.width), matrix_at(w.output, w.rows, w.width))
 
 
 @kernel
-def _matrix_and_column(row: int) -> Any:
-    """Return x, output and what to make; words: x, output, rows, width, which."""
-    w = words_at(row, WORDS)
-    return matrix_at(w[1], w[3], w[4]), floats_at(w[2], w[3]), w[5]
+def _matrix_and_column(w: Any) -> Any:
+    return w.rows, (matrix_at(w.x, w.rows, w.width), floats_at(w.output, w.rows), w.which)
 
 
 @kernel
@@ -94,50 +90,42 @@ def attend_head(
         row += height
 
 
-def _attend_short(row: int) -> None:
-    """Attend in short sequences; words: packed, output, sequences, positions, heads, depth, causal, scratch,
-    floats of it for a share.
-    """
-    w = words_at(row, WORDS)
-    length, depth, width = w[4], w[6], w[5] * w[6]
+def _attend_short(w: Any) -> None:
+    length, depth, width = w.positions, w.depth, w.heads * w.depth
     filled, deep = (length + LANES - 1) // LANES * LANES, (depth + LANES - 1) // LANES * LANES
-    at = w[8] + 4 * w[SHARE] * w[9]
+    at = w.scratch + 4 * w.share * w.floats
     keys = matrix_at(at, depth, filled)
     scores = matrix_at(at + 4 * depth * filled, ROWS, filled)
     sums = matrix_at(at + 4 * (depth + ROWS) * filled, ROWS, deep)
     scratch = (keys, scores, sums, floats_at(at + 4 * ((depth + ROWS) * filled + ROWS * deep), ROWS))
-    first, last = part(w, w[3] * w[5])
+    first, last = part(w, w.sequences * w.heads)
     for item in range(first, last):
-        sequence, head = item // w[5], item % w[5]
-        out = matrix_at(w[2] + 4 * sequence * length * width, length, width)
-        attend_head(w[1] + 12 * sequence * length * width, head, length, width, depth, w[7] == 1, scratch, out)
+        sequence, head = item // w.heads, item % w.heads
+        out = matrix_at(w.output + 4 * sequence * length * width, length, width)
+        attend_head(w.packed + 12 * sequence * length * width, head, length, width, depth, w.causal == 1, scratch, out)
 
 
-def _attend(row: int) -> None:
-    """Attend; words: q, k, v, output, plan, floats of the output, scratch, its floats for a share, whether there is
-    one query.
-
-    The plan is that of `attention.attend`.
-    """
-    w = words_at(row, WORDS)
+def _attend(w: Any) -> None:
     # How far the operands reach is not asked for: a plan's steps stay inside.
-    q, k, v = floats_at(w[1], 1 << 40), floats_at(w[2], 1 << 40), floats_at(w[3], 1 << 40)
-    output, nothing = floats_at(w[4], w[6]), floats_at(row, 0)
-    plan, memory = words_at(w[5], PLAN), matrix_at(w[7], w[SHARES], w[8])
-    share, shares = w[SHARE], w[SHARES]
-    if w[9]:
-        attend_one(share, share + 1, shares, q, k, v, output, nothing, plan, memory)
+    q, k, v = floats_at(w.q, 1 << 40), floats_at(w.k, 1 << 40), floats_at(w.v, 1 << 40)
+    output, nothing = floats_at(w.output, w.size), floats_at(w.output, 0)
+    plan, memory = words_at(w.plan, _PLAN_WORDS), matrix_at(w.scratch, w.shares, w.floats)
+    if w.is_one:
+        attend_one(w.share, w.share + 1, w.shares, q, k, v, output, nothing, plan, memory)
     else:
-        attend(share, share + 1, shares, q, k, v, output, nothing, plan, memory)
+        attend(w.share, w.share + 1, w.shares, q, k, v, output, nothing, plan, memory)
 
 
-normalize_rows = entry_of(layer_norm_share, 5, _layer_norm, "layer_norm")
-reduce_rows = entry_of(reduce_share, 3, _matrix_and_column, "reductions")
+_ROWS = "x output rows width"
+normalize_rows = entry_of(layer_norm_share, _layer_norm, "layer_norm", "x weight bias output rows width", "epsilon")
+reduce_rows = entry_of(reduce_share, _matrix_and_column, "reductions", f"{_ROWS} which")
 softmax_rows = {
-    ops.softmax: entry_of(softmax_share, 3, _matrices, "softmax"),
-    ops.log_softmax: entry_of(log_softmax_share, 3, _matrices, "log_softmax"),
+    ops.softmax: entry_of(softmax_share, _matrices, "softmax", _ROWS),
+    ops.log_softmax: entry_of(log_softmax_share, _matrices, "log_softmax", _ROWS),
 }
-attend_short, attend_blocks = Entry(_attend_short), Entry(_attend)
+attend_short = Entry(_attend_short, "packed output sequences positions heads depth causal scratch floats")
+#: The plan is that of `attention.attend`; ``floats`` are those of a share's scratch.
+attend_blocks = Entry(_attend, "q k v output plan size scratch floats is_one")
 _REDUCTIONS: dict[Op, int] = {ops.sum_: 0, ops.mean: 1, ops.max_: 2}
 
 
@@ -145,7 +133,7 @@ def _bind_layer_norm(node: RecordedOp, binder: Binder) -> View:
     x, weight, bias = (binder.contiguous(binder.view(operand)) for operand in node.operands)
     width = x.shape[-1]
     output = binder.new(x.shape)
-    words = (x, weight, bias, output, x.size // width, width, bits_of_float(node.params["epsilon"]))
+    words = (x, weight, bias, output, x.size // width, width, float(node.params["epsilon"]))
     binder.emit(normalize_rows, words, (x, weight, bias), output, divisible=True)
     return output
 
@@ -181,7 +169,7 @@ def _bind_self_attention(node: RecordedOp, binder: Binder) -> View:
     """Bind attention of (B, T, 3 H D): of short sequences by itself, of others by blocks."""
     packed, heads = binder.contiguous(binder.view(node.operands[0])), node.params["heads"]
     batch, length, width = (*packed.shape[:2], packed.shape[2] // 3)
-    depth, causal = width // heads, int(node.params["causal"])
+    depth, causal = width // heads, node.params["causal"]
     if length > _SHORT or packed.buffer.kind != "arena":
         parts = tuple((part * width, 3 * length * width, depth, 3 * width) for part in range(3))
         layouts = (*parts, (0, length * width, depth, width))
@@ -191,7 +179,7 @@ def _bind_self_attention(node: RecordedOp, binder: Binder) -> View:
     filled, deep = (-(-size // LANES) * LANES for size in (length, depth))
     floats = (depth + ROWS) * filled + ROWS * deep + -(-ROWS // LANES) * LANES
     scratch = binder.new((most_shares(), floats))
-    words = (packed, output, batch, length, heads, depth, causal, scratch, floats)
+    words = (packed, output, batch, length, heads, depth, int(causal), scratch, floats)
     binder.emit(attend_short, words, (packed,), output, scratch=(scratch,), divisible=True)
     return output
 
@@ -202,16 +190,15 @@ def _bind_attention(node: RecordedOp, binder: Binder) -> View:
     views = [view if view.source is None and view.strides[3] == 1 else binder.contiguous(view) for view in views]
     output = binder.new(node.output.shape)
     _, heads, queries, depth = output.shape
-    sizes = (heads, queries, views[1].shape[2], depth, int(node.params["causal"]))
-    layouts = tuple((0, *view.strides[:3]) for view in (*views, output))
+    sizes = (heads, queries, views[1].shape[2], depth, node.params["causal"])
+    layouts = tuple((0, view.strides[0], view.strides[1], view.strides[2]) for view in (*views, output))
     return _attention(binder, tuple(views), output, sizes, layouts)
 
 
 def _attention(
-    binder: Binder, views: tuple[View, ...], output: View, sizes: tuple[int, ...], layouts: tuple[tuple[int, ...], ...]
+    binder: Binder, views: tuple[View, ...], output: View, sizes: _Sizes, layouts: tuple[Layout, ...]
 ) -> View:
-    numbers = np.array([*sizes, *(step for layout in layouts for step in layout)], np.int64)
-    plan = binder.prepared(("attention", numbers.tobytes()), None, lambda: numbers)
+    plan = binder.prepared(("attention", sizes, layouts), None, lambda: plan_of(*sizes, layouts))
     floats = sizes[2] if sizes[1] == 1 else int(sum(scratch_sizes(sizes[2], sizes[3])))
     scratch = binder.new((most_shares(), floats))
     words: tuple[int | View, ...] = (*views, output, plan, output.size, scratch, floats, int(sizes[1] == 1))

@@ -93,7 +93,7 @@ def _between(builder: Any, value: Any, ends: list[Any]) -> Any:
     return value
 
 
-@vectors.emitted(constants=1)
+@vectors.emitted(constants=((2, 1),))
 def window_tile(
     builder: Any, wide: int, ends: Any, into: Any, at: Any, maps: Any, panels: Any, added: Any, table: Any, sizes: Any
 ) -> None:
@@ -131,9 +131,11 @@ def window_tile(
 
 #: What a walk over windows of one channel makes of them.
 PRODUCTS, MEANS, MAXIMA = range(3)
+#: Windows side by side that `channels_tile` makes at a time.
+ACROSS = 4
 
 
-@vectors.emitted(constants=2)
+@vectors.emitted(constants=((MAXIMA, MEANS, PRODUCTS), (ACROSS, 1)))
 def channels_tile(
     builder: Any, made: int, wide: int, places: Any, ends: Any, taps: Any, steps: Any, channels: Any
 ) -> None:

@@ -38,8 +38,6 @@ TRIED_WITH = "0.68"
 _FOLDERS, _IN_USE_SECONDS = 3, 3600
 #: Seconds after which a child that compiles is given up: the largest kernels take some ten on a slow machine.
 _LONGEST_COMPILATION = 300.0
-#: Whether this process compiles by itself, as it will not live long after it: it is a child that was made to, say.
-_compiles = False
 #: Name of the folder's files that say how long a compilation took.
 _SECONDS = ".seconds.json"
 
@@ -122,6 +120,8 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
     """
 
     _impl_class = _CacheImplementation
+    #: Whether this process has children compile; not one that will not live long itself, such as such a child.
+    has_children = True
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
@@ -159,15 +159,14 @@ def _compiled_aside(dispatcher: Any, signature: Any) -> bool:
     LLVM does not give back what it takes to compile: a chapter's kernels left hundreds of megabytes in its process.
     With a child they go. There is none where a fork may do harm: outside of Linux, and in a rank of MPI.
     """
-    global _compiles
-    if _compiles or sys.platform != "linux" or "mpi4py.MPI" in sys.modules:
+    if not _KernelCache.has_children or sys.platform != "linux" or "mpi4py.MPI" in sys.modules:
         return False
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of other threads, none of which the child needs
         child = os.fork()
     if child:
         return _ended_well(child)
-    _compiles, code = True, 1
+    _KernelCache.has_children, code = False, 1
     try:
         dispatcher.compile(signature)
         code = 0
@@ -180,8 +179,7 @@ def compile_here() -> None:
 
     It is for a process that ends soon, and gives back then what LLVM took.
     """
-    global _compiles
-    _compiles = True
+    _KernelCache.has_children = False
 
 
 def _ended_well(child: int) -> bool:

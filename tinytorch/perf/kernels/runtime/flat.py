@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, types
+from numba import carray, from_dtype, types
 from numba.extending import intrinsic
 
 from tinytorch.core.op import Array
@@ -55,8 +55,8 @@ def rows_of(x: Array) -> Array:
     return np.ascontiguousarray(x).reshape(-1, x.shape[-1]) if x.size else x.reshape(0, max(x.shape[-1], 1))
 
 
-def _pointer(kind: Any) -> Any:
-    """Return ``f(address)``: a pointer to a number of that kind."""
+def pointer_to(kind: Any) -> Any:
+    """Return ``f(address)``: a pointer to a number, or record, of Numba's type ``kind``."""
 
     def from_address(_typing: Any, address: Any) -> Any:
         def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -67,7 +67,20 @@ def _pointer(kind: Any) -> Any:
     return intrinsic(from_address)
 
 
-_to_float, _to_byte, _to_word = _pointer(types.float32), _pointer(types.int8), _pointer(types.int64)
+_to_float, _to_byte, _to_word = pointer_to(types.float32), pointer_to(types.int8), pointer_to(types.int64)
+
+
+def records_of(dtype: np.dtype[Any], name: str) -> Any:
+    """Return the kernel ``f(numbers)``: the records of 8-byte fields that a contiguous int64 array holds.
+
+    Kernels are given numbers, since Numba takes a microsecond longer to see the type of an array of records.
+    """
+    to_records, words = pointer_to(from_dtype(dtype)), dtype.itemsize // 8
+
+    def records(numbers: Any) -> Any:
+        return carray(to_records(numbers.ctypes.data), (numbers.size // words,))
+
+    return kernel(records, name)
 
 
 @kernel
@@ -86,12 +99,6 @@ def bytes_at(address: Any, count: Any) -> Any:
 def words_at(address: Any, count: Any) -> Any:
     """Return the flat array of ``count`` int64 at an address."""
     return carray(_to_word(address), (count,))
-
-
-@kernel
-def number_at(row: Any, word: Any) -> Any:
-    """Return the float32 in a word of the row at an address; see `bits_of_float`."""
-    return floats_at(row + 8 * word, 1)[0]
 
 
 @kernel

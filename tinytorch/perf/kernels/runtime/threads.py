@@ -133,19 +133,17 @@ class _Worker:
         return error
 
 
-_workers: list[_Worker] = []
-_busy = threading.Lock()
+class _Team:
+    """The workers of this process, and the lock of who may give them tasks. A forked child begins with none of them."""
+
+    def __init__(self) -> None:
+        self.workers: list[_Worker] = []
+        self.busy = threading.Lock()
 
 
-def _forget_workers() -> None:
-    """A forked child has none of its parent's threads."""
-    global _busy
-    _workers.clear()
-    _busy = threading.Lock()
-
-
+_team = _Team()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_workers)
+    os.register_at_fork(after_in_child=_team.__init__)  # type: ignore[misc]
 
 
 def split(kernel: Callable[..., Any], items: int, ns_per_item: float, *arguments: Any) -> None:
@@ -166,21 +164,21 @@ def split(kernel: Callable[..., Any], items: int, ns_per_item: float, *arguments
             kernel(0, items, *arguments)
         return
     threads = shares(items, items * ns_per_item)
-    if threads < 2 or not _busy.acquire(blocking=False):
+    if threads < 2 or not _team.busy.acquire(blocking=False):
         kernel(0, items, *arguments)
         return
     try:
         _split(kernel, items, threads, arguments)
     finally:
-        _busy.release()
+        _team.busy.release()
 
 
 def _split(kernel: Callable[..., Any], items: int, threads: int, arguments: tuple[Any, ...]) -> None:
     """Run equal shares, the first on the calling thread."""
-    while len(_workers) < threads - 1:
-        _workers.append(_Worker())
+    while len(_team.workers) < threads - 1:
+        _team.workers.append(_Worker())
     bounds = [items * number // threads for number in range(threads + 1)]
-    team = _workers[: threads - 1]
+    team = _team.workers[: threads - 1]
     for worker, start, stop in zip(team, bounds[1:-1], bounds[2:], strict=True):
         worker.start(kernel, (start, stop, *arguments))
     errors: list[BaseException] = []

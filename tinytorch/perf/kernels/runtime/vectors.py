@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from llvmlite import binding, ir
@@ -99,36 +99,59 @@ def compiled(function: Callable[..., Any], signature: Any) -> Any:
 
 
 def emitted(
-    result: Any = types.void, takes: Sequence[Any] | None = None, constants: int = 0
+    result: Any = types.void, takes: Sequence[Any] | None = None, constants: Sequence[Sequence[int]] = ()
 ) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that makes of ``emit(builder, *arguments)`` a function whose code stands where it is called.
 
+    Of arrays ``emit`` gets the pointer to their data, of tuples a list of their parts, and all else as LLVM's values.
+
     Args:
         result: Numba's type of what ``emit`` returns.
-        takes: the types that arguments are converted to; as they are if there are none.
-        constants: how many of the first arguments must be known to the compiler: ``emit`` gets them as int, of arrays
-            the pointer to their data, of tuples a list of their parts, and all else as LLVM's values.
+        takes: the types that arguments after the constants are converted to; as they are if there are none.
+        constants: for each of the first arguments that ``emit`` gets as an int, the values that it may have. If a call
+            does not know one of them before it runs, it has the code for all, and jumps to that of its value.
     """
 
     def made(emit: Callable[..., Any]) -> Any:
         def typed(_typing: Any, *given: Any) -> Any:
-            if not all(isinstance(one, types.IntegerLiteral) for one in given[:constants]):
-                return None
-            known = [one.literal_value for one in given[:constants]]
-
             def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-                pairs = zip(signature.args[constants:], arguments[constants:], strict=True)
-                values = [_given(context, builder, kind, value) for kind, value in pairs]
-                value = emit(builder, *known, *values)
+                pairs = [*zip(signature.args, arguments, strict=True)]
+                chosen = [(*pair, numbers) for pair, numbers in zip(pairs, constants, strict=False)]
+                values = [_given(context, builder, kind, value) for kind, value in pairs[len(constants) :]]
+                value = _emit_chosen(context, builder, chosen, result, lambda *known: emit(builder, *known, *values))
                 return context.get_dummy_value() if value is None else value
 
-            return result(*(takes or given)), lower
+            return result(*given[: len(constants)], *(takes or given[len(constants) :])), lower
 
         # By which Numba counts arguments.
         typed.__signature__ = inspect.signature(emit)  # type: ignore[attr-defined]
-        return intrinsic(prefer_literal=constants > 0)(typed)
+        return intrinsic(prefer_literal=bool(constants))(typed)
 
     return made
+
+
+def _emit_chosen(
+    context: Any, builder: Any, chosen: Sequence[tuple[Any, Any, Sequence[int]]], result: Any, emit: Callable[..., Any]
+) -> Any:
+    """Emit code for each value that the ``chosen`` (type, LLVM's value, its numbers) may have; return its result."""
+    if not chosen:
+        return emit()
+    (kind, value, numbers), *others = chosen
+    if isinstance(kind, types.IntegerLiteral):
+        return _emit_chosen(context, builder, others, result, partial(emit, kind.literal_value))
+    slot = None if result == types.void else cgutils.alloca_once(builder, context.get_value_type(result))
+    blocks, end = [builder.append_basic_block() for _ in numbers], builder.append_basic_block()
+    switch = builder.switch(value, blocks[-1])
+    for number, block in zip(numbers, blocks, strict=True):
+        if block is not blocks[-1]:
+            switch.add_case(value.type(number), block)
+        builder.position_at_end(block)
+        made = _emit_chosen(context, builder, others, result, partial(emit, number))
+        if slot is not None:
+            builder.store(made, slot)
+        builder.branch(end)
+    builder.position_at_end(end)
+    return None if slot is None else builder.load(slot)
 
 
 def _given(context: Any, builder: Any, kind: Any, value: Any) -> Any:

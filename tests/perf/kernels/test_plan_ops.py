@@ -22,41 +22,41 @@ from tinytorch.perf.kernels.plan_ops.binding import (
     joined_axes,
     lay_out,
 )
-from tinytorch.perf.kernels.plan_ops.driver import FRAME, WORDS, Entry, address_of, replay
-from tinytorch.perf.kernels.runtime.evidence import evidence
-from tinytorch.perf.kernels.runtime.flat import floats_at, words_at
+from tinytorch.perf.kernels.plan_ops.driver import FRAME, PATCH, WORDS, Entry, address_of, replay
+from tinytorch.perf.kernels.runtime.evidence import packed_instructions
+from tinytorch.perf.kernels.runtime.flat import floats_at
 
 
-def _add_number(row: int) -> None:
-    """Add the number in word 2 to the float at word 1."""
-    w = words_at(row, WORDS)
-    floats_at(w[1], 1)[0] += w[2]
+def _add_number(w: Any) -> None:
+    floats_at(w.place, 1)[0] += w.whole + w.part
 
 
 def test_the_loop_calls_each_row_with_its_own_words() -> None:
-    entry = [Entry(_add_number) for _ in range(2)][1]  # the second is read from disk
+    entry = [Entry(_add_number, "place whole", "part") for _ in range(2)][1]  # the second is read from disk
     numbers = np.zeros(3, np.float32)
     rows = np.zeros((3, WORDS), np.int64)
     for index in range(3):
         rows[index, :3] = entry.address, address_of(numbers) + 4 * index, 10**index
-    patches = np.zeros((0, 4), np.int64)
-    frames = np.zeros((1, FRAME), np.int64)
-    frames[0] = address_of(rows), address_of(patches), 3, 0, 0, 0
+        rows[index, 3:4].view(np.float64)[:] = 0.5
+    patches = np.zeros(0, PATCH)
+    frames = np.array([(address_of(rows), address_of(patches), 3, 0, 0, 0)], FRAME).view(np.int64)
     replay(0, 1, frames, numbers, numbers, 4)
-    assert numbers.tolist() == [4, 40, 400]
+    assert numbers.tolist() == [6, 42, 402]
 
 
 @pytest.mark.parametrize(
     ("function", "takes"),
     [
         (row_product.py_func, (types.float32[::1],) * 4 + (types.int64,)),
-        (conv_pool._convolve_windows, (types.int64,)),
+        (conv_pool.convolve_windows.compiled.py_func, (types.int64,)),
     ],
 )
 def test_the_innermost_loops_are_of_packed_multiply_adds(function: Any, takes: tuple[Any, ...]) -> None:
     version = njit(nogil=True, error_model="numpy")(function)
     version.compile(takes)
-    found = evidence(version)
+    # What it calls is inlined, or beside it in its library.
+    (made,) = version.overloads.values()
+    found = packed_instructions(made.library.get_asm_str())
     register = "zmm" if LANES == 16 else r"\w+"
     kinds = [name for name in found if re.fullmatch(rf"(vfmadd\w+|fmla|mulps) {register}", name)]
     assert sum(found[name] for name in kinds) >= 12, found

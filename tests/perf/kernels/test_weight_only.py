@@ -1,4 +1,4 @@
-"""Weight-only products against float64: every packing, odd shapes, what is not finite, threads, and the assembly."""
+"""Weight-only products against float64: packings, odd shapes, what is not finite, threads, and the assembly."""
 
 import copy
 from typing import Any
@@ -9,17 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.perf.drawn import drawn
-from tinytorch.core.dispatch import apply, implementations
-from tinytorch.core.layers import Linear
+from tinytorch.core.dispatch import apply, implementations, no_grad
+from tinytorch.core.layers import Embedding, Linear
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT
+from tinytorch.perf.events.stream import recording
+from tinytorch.perf.kernels import weight_only
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.kernels.runtime.vectors import compiled
-from tinytorch.perf.kernels.weight_only import tiles
-from tinytorch.perf.kernels.weight_only.products import tiles_product
-from tinytorch.perf.ops.packed_codes import in_rows, in_tiles, pack
+from tinytorch.perf.kernels.weight_only import tiles_product
+from tinytorch.perf.ops.packed_codes import in_tiles, pack
 from tinytorch.perf.ops.weight_only import weight_only_linear
-from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme, quantize
+from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.quantization import Plan, QuantizedEmbedding, QuantizedLinear, Scheme, quantize, quantize_model
 from tinytorch.perf.quantization.storage import Arranged
 
 SCHEMES = [
@@ -88,15 +91,6 @@ def test_codes_at_their_extremes_are_exact(bits: int) -> None:
             np.testing.assert_array_equal(got, x.astype(int) @ (codes[:, :columns].astype(int) - less))
 
 
-def test_tiles_are_the_same_numbers_in_another_order_of_memory() -> None:
-    codes = pack(np.random.default_rng(0).integers(-8, 8, (9, 192)).astype(np.int8), 4)
-    tiles = in_tiles(codes)
-    assert (tiles.shape, tiles.strides) == ((5, 3, 64), (64, 5 * 64, 1))
-    np.testing.assert_array_equal(in_rows(tiles), codes)
-    assert in_rows(tiles).flags.c_contiguous
-    assert in_tiles(codes[:, :65]).shape == (5, 65)
-
-
 def test_what_is_not_finite_propagates_as_in_the_reference() -> None:
     weight, params, _ = operands(drawn(64, 80), Scheme(4, False, "group", group=32), tiled=False)
     x = drawn(4, 64, seed=2)
@@ -152,14 +146,6 @@ def test_scales_of_groups_lie_beside_their_tile_and_are_a_matrix_to_whoever_asks
     np.testing.assert_array_equal(copy.deepcopy(layer)(Tensor(x)).data, layer(Tensor(x)).data)
 
 
-def test_a_weight_only_layer_that_becomes_static_multiplies_a_matrix() -> None:
-    linear = Linear(64, 128, seed=0)
-    layer = QuantizedLinear(linear, Plan("weight-only")).calibrate([drawn(50, 64)])
-    assert layer.codes.shape == (64, 128)
-    expected = QuantizedLinear(linear, Plan("static")).calibrate([drawn(50, 64)])
-    np.testing.assert_array_equal(layer(Tensor(drawn(3, 64))).data, expected(Tensor(drawn(3, 64))).data)
-
-
 @pytest.mark.parametrize("bits", [8, 4])
 def test_codes_become_floats_in_vector_registers(bits: int) -> None:
     from numba import types
@@ -169,7 +155,7 @@ def test_codes_become_floats_in_vector_registers(bits: int) -> None:
     signature = types.void(index, index, *arrays, *[index] * 10)
     found = evidence(compiled(tiles_product(bits, 1, 0).py_func, signature))
     assert any(name.startswith(("vfmadd", "fmla", "mulps", "vmulps")) for name in found)
-    if tiles.LOOKS_UP:
+    if weight_only.LOOKS_UP:
         assert sum(count for name, count in found.items() if name.startswith("vfmadd") and name.endswith("zmm")) >= 8
         # A look-up in 16 words of a register, whatever their type; or signed bytes made words.
         wanted = ("vpermps", "vpermd") if bits == 4 else ("vpmovsxbd",)
@@ -181,8 +167,8 @@ def test_without_the_lookup_the_numbers_are_the_same(monkeypatch: pytest.MonkeyP
     weight, params, exact = operands(drawn(64, 80), SCHEMES[2], tiled=False)
     x = drawn(1, 64)
     expected = apply(weight_only_linear, Tensor(x), *weight, **params).data
-    monkeypatch.setattr(tiles, "LOOKS_UP", False)
-    monkeypatch.setattr("tinytorch.perf.kernels.weight_only.products.tiles_product", uncached_product)
+    monkeypatch.setattr(weight_only, "LOOKS_UP", False)
+    monkeypatch.setattr(weight_only, "tiles_product", uncached_product)
     got = apply(weight_only_linear, Tensor(x), *weight, **params).data
     np.testing.assert_array_equal(got, expected)
     close(got, x, exact)
@@ -192,3 +178,73 @@ def uncached_product(bits: int, rows: int, affine: int) -> Any:
     from numba import njit
 
     return njit(tiles_product(bits, rows, affine).py_func, nogil=True, error_model="numpy")
+
+
+TABLE_SCHEMES = [
+    Scheme(8, True, "channel"),
+    Scheme(8, False, "channel"),
+    Scheme(8, True, "tensor"),
+    Scheme(4, True, "group", group=32),
+    Scheme(4, False, "group", group=32),
+    Scheme(2, False, "channel"),
+]
+
+
+def table(rows: int, features: int, scheme: Scheme) -> QuantizedEmbedding:
+    return QuantizedEmbedding(Embedding(rows, features, seed=0), Plan(weights=scheme))
+
+
+@pytest.mark.parametrize("scheme", TABLE_SCHEMES, ids=str)
+@pytest.mark.parametrize("shape", [(50, 128), (11, 96), (7, 192), (1, 64), (5, 30)], ids=str)
+def test_a_projection_is_the_product_with_the_dequantized_table(scheme: Scheme, shape: tuple[int, int]) -> None:
+    layer = table(*shape, scheme)
+    exact = layer.dequantized().data.astype(float).T
+    for count in (1, 3, 12):
+        x = drawn(2, count, shape[1])[:, ::-1]
+        got = layer.project(Tensor(x)).data
+        assert got.shape == (2, count, shape[0])
+        assert (np.abs(got - x.astype(float) @ exact) <= 1e-6 * (np.abs(x) @ np.abs(exact)) + 1e-30).all()
+
+
+def test_nan_stays_in_its_row_and_nothing_and_other_widths() -> None:
+    layer, x = table(300, 128, TABLE_SCHEMES[4]), drawn(2, 128)
+    x[1, 3] = np.nan
+    got = layer.project(Tensor(x)).data
+    assert np.isfinite(got[0]).all()
+    assert np.isnan(got[1]).all()
+    assert layer.project(Tensor(np.empty((0, 128), np.float32))).shape == (0, 300)
+    with pytest.raises(ValueError, match="features"):
+        layer.project(Tensor(drawn(2, 127)))
+
+
+def test_the_gradient_of_the_input_is_that_of_the_product() -> None:
+    layer, down = table(20, 64, TABLE_SCHEMES[3]), drawn(3, 20, seed=1)
+    x = Tensor(drawn(3, 64), requires_grad=True)
+    layer.project(x).backward(down)
+    assert x.grad is not None
+    np.testing.assert_allclose(x.grad, down @ layer.dequantized().data, rtol=1e-4, atol=1e-5)
+
+
+def test_a_tied_gpt_multiplies_codes_and_never_makes_the_table() -> None:
+    model = GPT(4000, 64, 1, 2, 8, seed=0).eval()
+    made: Any = quantize_model(model, plan=Plan("weight-only"))
+    tokens = np.arange(6).reshape(1, 6)
+    with no_grad():
+        with recording() as recorded:
+            logits = made(tokens).data
+        assert [event.op for event in recorded.profile.events].count("weight_only_projection") == 1
+        assert not any(event.op == "dequantize" for event in recorded.profile.events)
+        with Profiler(memory=True) as profiler:
+            made(tokens)
+        assert profiler.memory.peak < 4000 * 64 * 4
+        hidden = made.norm(tied_input(made, tokens))
+        expected = hidden.data.astype(float) @ made.token_embedding.weight.data.T
+    np.testing.assert_allclose(logits, expected, rtol=1e-5, atol=1e-6)
+
+
+def tied_input(model: Any, tokens: Array) -> Tensor:
+    """What arrives at the last normalization."""
+    x = model.token_embedding(tokens) + model.position_embedding(np.arange(tokens.shape[1]))
+    for block in model.blocks:
+        x = block(x)
+    return Tensor(x.data)

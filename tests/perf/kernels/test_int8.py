@@ -1,6 +1,8 @@
-"""The integer product of every instruction of this CPU against float64, and quantized layers bit for bit."""
+"""The integer product of every instruction of this CPU against float64; layers and convolutions bit for bit; memory."""
 
+import gc
 import re
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -16,17 +18,20 @@ from tests.perf.ops.test_codes import drawn
 from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
+from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.kernels.int8 import instructions, matmul
+from tinytorch.perf.kernels.int8 import convolution, instructions, matmul
 from tinytorch.perf.kernels.int8.instructions import DOTS, Dot, available_dots
-from tinytorch.perf.kernels.int8.matmul import fastest_dot, rescaled_rows
+from tinytorch.perf.kernels.int8.matmul import BLOCK_BYTES, fastest_dot, rescaled_rows
 from tinytorch.perf.kernels.int8.packing import panels_of
 from tinytorch.perf.kernels.int8.tile import tile
 from tinytorch.perf.kernels.runtime import threads
 from tinytorch.perf.kernels.runtime.evidence import evidence
+from tinytorch.perf.measuring import blas_threads
 from tinytorch.perf.ops.packed_codes import PanelLayout
-from tinytorch.perf.ops.quantized import quantized_linear
-from tinytorch.perf.quantization import Plan, QuantizedLinear, Scheme
+from tinytorch.perf.ops.quantized import quantized_conv2d, quantized_linear
+from tinytorch.perf.profiling import Profiler
+from tinytorch.perf.quantization import Plan, QuantizedConv2d, QuantizedLinear, Scheme
 
 #: The widest, the plain multiply-add, and what runs everywhere: more would only take longer to compile.
 CHOSEN = [
@@ -279,3 +284,110 @@ def test_arm_s_instructions_are_what_their_features_promise(dot: Dot) -> None:
     emitted = machine.emit_assembly(binding.parse_assembly(str(module)))
     wanted = {"usmmla": r"\tusmmla\tv0.4s", "usdot": r"\tsudot\tv0.4s, v2.16b, v1.4b\[2\]", "sdot": r"4b\[2\]"}
     assert re.search(wanted[dot.name], emitted), emitted
+
+
+GEOMETRIES: list[dict[str, Any]] = [
+    {"kernel_size": 1},
+    {"kernel_size": 3, "padding": 1},
+    {"kernel_size": (3, 2), "stride": (2, 1), "padding": (0, 2)},
+    {"kernel_size": (2, 3), "dilation": (2, 3), "padding": 3},
+    {"kernel_size": 3, "dilation": (2, 1), "stride": 3},
+    {"kernel_size": 3, "groups": 2},
+]
+CONVOLUTION_PLANS = [
+    Plan("dynamic"),
+    Plan("dynamic", Scheme(symmetric=False, per="channel"), symmetric=False),
+    Plan("dynamic", Scheme(4, per="group", group=10), "tensor", False),
+    Plan("static", Scheme(per="tensor"), symmetric=False),
+]
+
+
+def maps(*shape: int) -> Array:
+    return np.random.default_rng(shape).standard_normal(shape, np.float32) + np.float32(0.3)
+
+
+def both(layer: QuantizedConv2d, x: Array) -> tuple[Array, Array]:
+    with implementations({quantized_conv2d: quantized_conv2d.reference}):
+        expected = layer(Tensor(x)).data
+    return layer(Tensor(x)).data, expected
+
+
+@pytest.mark.parametrize("plan", CONVOLUTION_PLANS, ids=str)
+@pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
+def test_a_convolution_is_the_reference_s_bit_for_bit(geometry: dict[str, Any], plan: Plan) -> None:
+    for channels, out in ((4, 18), (2, 40)):
+        layer = QuantizedConv2d(Conv2d(channels, out, seed=0, bias=out == 18, **geometry), plan)
+        if plan.mode == "static":
+            layer.calibrate([maps(2, channels, 9, 8)])
+        for count in (1, 5):
+            x = maps(count, channels, 9, 8) * np.geomspace(0.1, 10, count, dtype=np.float32)[:, None, None, None]
+            np.testing.assert_array_equal(*both(layer, x))
+
+
+def test_images_of_many_blocks_and_blocks_of_many_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer = QuantizedConv2d(Conv2d(3, 17, 3, padding=1, seed=0))
+    x = maps(7, 3, 11, 10)
+    for block_bytes in (1, 27 * 12 * 3, 27 * 1000):
+        monkeypatch.setattr(convolution, "BLOCK_BYTES", block_bytes)
+        for count in (1, 3):
+            monkeypatch.setattr(threads, "limit", lambda count=count: count)
+            np.testing.assert_array_equal(*both(layer, x))
+            np.testing.assert_array_equal(*both(layer, np.tile(x, (30, 1, 1, 1))))
+
+
+def test_layouts_of_images_and_what_has_no_code() -> None:
+    layer = QuantizedConv2d(Conv2d(3, 4, 3, seed=0))
+    x = maps(2, 3, 6, 7)
+    last = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    last.flags.writeable = False
+    np.testing.assert_array_equal(layer(Tensor(last)).data, layer(Tensor(x)).data)
+    np.testing.assert_array_equal(layer(Tensor(x[:0])).data.shape, (0, 4, 4, 5))
+    x[1, 2, 5, 6] = np.nan
+    with pytest.raises(ValueError, match="x must be finite"):
+        layer(Tensor(x))
+    with pytest.raises(ValueError, match=r"\(N, 3, H, W\)"):
+        layer(Tensor(maps(2, 4, 6, 7)))
+    with pytest.raises(ValueError, match="does"):
+        layer(Tensor(maps(2, 3, 2, 7)))
+
+
+def peak(model: object, x: object) -> int:
+    with no_grad(), Profiler(memory=True) as profiler:
+        model(x)  # type: ignore[operator]
+    return profiler.memory.peak
+
+
+def test_a_product_holds_a_block_of_quantized_rows_and_never_all() -> None:
+    layer = QuantizedLinear(Linear(512, 16, bias=False, seed=0))
+    x = Tensor(np.ones((8192, 512), np.float32))
+    packed = 2 * 16 * 4
+    held = x.nbytes + 8192 * 16 * 4 + 512 * 16 + 16 * 4 + packed
+    layer(x)
+    # What is left is one row, a scale and a zero point for each row of the block, and Python's own objects.
+    with blas_threads(1):
+        assert peak(layer, x) < held + BLOCK_BYTES + 16_384
+
+
+@pytest.mark.parametrize(("scheme", "most"), [(Scheme(per="channel"), 0.27), (Scheme(4, per="channel"), 0.15)])
+def test_a_layer_that_ran_holds_its_codes_once(scheme: Scheme, most: float) -> None:
+    """Measured, not asked of it: what is left allocated after it was made and called."""
+    linear, x = Linear(512, 272, seed=0), Tensor(np.ones((3, 512), np.float32))
+
+    def made_and_called() -> QuantizedLinear:
+        layer = QuantizedLinear(linear, Plan(weights=scheme))
+        with no_grad():
+            layer(x)
+        return layer
+
+    made_and_called()
+    gc.collect()
+    tracemalloc.start()
+    layer = made_and_called()
+    gc.collect()
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    usage = layer.memory_usage()
+    told = usage["quantized_bytes"] + usage["packed_bytes"]
+    assert held <= most * usage["original_bytes"]
+    # Beside the arrays there are a few of Python's own objects.
+    assert told <= held < told + 8_192
