@@ -218,7 +218,7 @@ def rescaled_rows(
     rows, depth = x.shape
     output, bad = np.empty((rows, panels.layout.columns), np.float32), np.zeros(1, np.uint8)
     nanoseconds = rows * depth * (panels.layout.columns * MAC_NS + ENCODE_NS)
-    parts, block, by_rows = _parts(rows, depth, panels.layout.panels, nanoseconds)
+    parts, block, by_rows = _parts(rows, depth, panels.panel_count, nanoseconds)
     arguments = (
         by_rows,
         block,
@@ -237,7 +237,7 @@ def rescaled_rows(
         bad,
     )
     if parts == 1:
-        rescaled_blocks(0, -(-rows // block) if by_rows else panels.layout.panels, *arguments)
+        rescaled_blocks(0, -(-rows // block) if by_rows else panels.panel_count, *arguments)
     else:
         threads.split(rescaled_blocks, parts, nanoseconds / parts, *arguments)
     return None if bad[0] else output

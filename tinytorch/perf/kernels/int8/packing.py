@@ -28,12 +28,14 @@ class Panels(NamedTuple):
         codes: int8, flat; of 4 and 2 bits they are packed, and come apart for each call, a few panels at a time.
         sums: int32, flat: [segment][column], the sums of each column over a segment's depth, for pairs of panels.
         layout: of the codes.
+        panel_count: how many panels there are.
         sizes: `SIZES` of the layout, as numbers.
     """
 
     codes: Array
     sums: Array
     layout: PanelLayout
+    panel_count: int
     sizes: Array
 
 
@@ -86,7 +88,7 @@ def panels_of(codes: Array, layout: PanelLayout) -> Panels:
     sums = np.zeros((layout.segments * layout.panels + layout.panels % 2) * PANEL, np.int32)
     add_columns(flat, layout.bits, layout.panels, layout.segments, layout.steps, sums)
     sizes = np.array([tuple(getattr(layout, name) for name in _NAMES)], SIZES)
-    return Panels(flat, sums, layout, sizes.view(np.int64))
+    return Panels(flat, sums, layout, layout.panels, sizes.view(np.int64))
 
 
 def kept_panels(packed: dict[str, Any], codes: Array, layout: PanelLayout) -> Panels:
