@@ -13,8 +13,7 @@ from tinytorch.core.spatial import AvgPool2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.compression import break_even_rank, csr_nbytes, low_rank_model
-from tinytorch.perf.distributed import ring_cost
-from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink
+from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink, ring_all_reduce
 from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
 from tinytorch.perf.memoization import KVCache
 from tinytorch.perf.profiling import FLOPCounter, Profiler
@@ -42,7 +41,7 @@ DOORS: dict[str, Callable[[Integer], Any]] = {
     "break_even_rank": lambda n: break_even_rank(n(100_000), n(100_000)),
     "csr_nbytes": lambda n: csr_nbytes(n(100_000), n(100_000), n(2_000_000_000)),
     "low_rank_model": lambda n: counted(low_rank_model(Sequential(Linear(8, 8)), {"0": n(2)}), shape=(n(2), n(8))),
-    "ring_cost": lambda n: ring_cost(n(2_000_000_000), n(8), GivenLink(1e-6, 1e-9)),
+    "ring_all_reduce": lambda n: ring_all_reduce(n(2_000_000_000), n(8), GivenLink(1e-6, 1e-9)),
     "transformer_workload": lambda n: transformer_workload(
         **{name: n(value) for name, value in GPT_3.items()}, flops_per_second=1e12
     ),

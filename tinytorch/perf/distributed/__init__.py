@@ -1,12 +1,10 @@
 """Training on several ranks, processes on this machine or on many that talk through MPI; and a model of more of them.
 
 Importing this starts no MPI: that is `world`'s work, or `launch`'s in processes of their own. Every rank imports it, so
-what judges measurements, and brings SciPy, is imported from where it stands: `collectives.measured`,
-`recording.timeline`.
+what judges measurements, and brings SciPy, is imported from where it stands, `collectives.measured`.
 """
 
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, given_link
-from tinytorch.perf.distributed.cluster_model.collective_costs import ring_all_reduce as ring_cost
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, best_splits, possible_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Workload
 from tinytorch.perf.distributed.ranks.communicator import Communicator, world
@@ -32,7 +30,6 @@ __all__ = [
     "launch",
     "possible_splits",
     "predict",
-    "ring_cost",
     "train",
     "watched",
     "world",

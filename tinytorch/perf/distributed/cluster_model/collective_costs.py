@@ -98,14 +98,7 @@ class Cluster:
 
 @whole_numbers
 def ring_all_reduce(nbytes: float, ranks: int, line: Line) -> float:
-    """Return 2 (p - 1) alpha + 2 (p - 1) / p n beta: seconds of a ring all-reduce of n bytes on p ranks.
-
-    Examples:
-        >>> from tinytorch.perf.distributed import given_link, ring_cost
-        >>> link = given_link(alpha_s=1e-6, bytes_per_second=1e9)
-        >>> round(ring_cost(1e6, 4, link), 9)  # six messages of a quarter of a megabyte each
-        0.001506
-    """
+    """Return 2 (p - 1) alpha + 2 (p - 1) / p n beta: seconds of a ring all-reduce of n bytes on p ranks."""
     steps = 2 * (ranks - 1)
     return steps * (line.alpha_s + nbytes / ranks * line.beta_s_per_byte)
 
