@@ -14,7 +14,7 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.compression import break_even_rank, csr_nbytes, low_rank_model
 from tinytorch.perf.distributed.cluster_model.collective_costs import GivenLink, ring_all_reduce
-from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
+from tinytorch.perf.distributed.cluster_model.workload import transformer_workload
 from tinytorch.perf.memoization import KVCache
 from tinytorch.perf.profiling import FLOPCounter, Profiler
 from tinytorch.perf.quantization import Scheme, pack, quantize, quantize_model

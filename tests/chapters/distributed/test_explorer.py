@@ -9,7 +9,7 @@ import pytest
 from tinytorch.chapters.distributed import explorer
 from tinytorch.chapters.distributed.explorer import CLUSTERS, EACH, MODELS, RANKS, ClusterPreset, efficiencies
 from tinytorch.perf.distributed import Cluster, Split, best_splits, given_link, predict
-from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
+from tinytorch.perf.distributed.cluster_model.workload import transformer_workload
 
 GPT = transformer_workload(
     layers=6, width=512, heads=8, positions=256, vocabulary=1000, examples=48, flops_per_second=1e12

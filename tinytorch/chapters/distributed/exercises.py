@@ -7,9 +7,8 @@ import numpy as np
 
 from tinytorch.chapters.checking import exercise_check
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, given_link, ring_all_reduce
-from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, possible_splits, predict
-from tinytorch.perf.distributed.cluster_model.workload import Workload
+from tinytorch.perf.distributed.cluster_model.workload import Workload, transformer_workload
 
 
 class Entry(NamedTuple):

@@ -9,9 +9,8 @@ from functools import cache
 from typing import Any
 
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, Line
-from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
 from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, best_splits, predict
-from tinytorch.perf.distributed.cluster_model.workload import Workload
+from tinytorch.perf.distributed.cluster_model.workload import Workload, transformer_workload
 from tinytorch.perf.measuring import Modelled
 from tinytorch.report import points
 

@@ -1,18 +1,24 @@
 """Predictions against a pipeline that is played out, published formulas, and what splits have in common."""
 
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tinytorch.core.transformers import GPT
-from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink
-from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
-from tinytorch.perf.distributed.cluster_model.prediction import Group, Prediction, Split, predict
-from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
+from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, given_link
+from tinytorch.perf.distributed.cluster_model.prediction import (
+    Group,
+    Prediction,
+    Split,
+    best_splits,
+    possible_splits,
+    predict,
+)
+from tinytorch.perf.distributed.cluster_model.workload import Part, Workload, transformer_workload
 
 FREE = GivenLink(0.0, 0.0)
 SHAPE: dict[str, Any] = {"layers": 4, "width": 64, "heads": 8, "positions": 16, "vocabulary": 100}
@@ -74,25 +80,6 @@ def test_a_pipeline_takes_what_its_schedule_takes_when_it_is_played_out(
     seconds = [*[float(each)] * (stages - 1), each + ends_s]
     own = found.seconds - line.alpha_s  # the sum of a tied parameter is no part of the schedule
     assert own == pytest.approx(played_out(stages, micro, seconds, line.alpha_s))
-
-
-def test_measured_times_are_met_where_they_were_taken_and_joined_by_straight_lines() -> None:
-    rows = ((4.0, 1.0, 0.5), (8.0, 3.0, 0.5), (16.0, 11.0, 0.5))
-    part = Part(9.0, 0, 0, 0.0, 0.0, rows)
-    assert [part.seconds(count, 1) for count, _, _ in rows] == [1.5, 3.5, 11.5]
-    assert [part.seconds(at, 2) for at in (4, 6, 12)] == [1.0, 1.5, 4.0]
-    assert part.seconds(20, 1) == 15.5, "on as from the row before to the last"
-    assert part.seconds(2, 1) == 0.75, "the share of 4, as the line on from there would soon cost nothing"
-    flat = replace(part, times=((4.0, 1.0, 0.0), (8.0, 1.5, 0.0)))
-    assert flat.seconds(2, 1) == 0.75, "the line, where a call costs something whatever it is given"
-    assert replace(part, times=((4.0, 1.0, 0.0), (8.0, 0.5, 0.0))).seconds(16, 1) == 0.5, "more take no less"
-    assert Part(9.0, 0, 0, 0.0, 0.0, rows[:1]).seconds(2, 1) == 0.75
-    measured = np.interp([5, 9, 13], [4, 8, 16], [1.5, 3.5, 11.5])
-    assert [part.seconds(at, 1) for at in (5, 9, 13)] == pytest.approx(measured.tolist())
-    with pytest.raises(ValueError, match="times"):
-        replace(part, times=((0.0, 1.0, 0.5),))
-    with pytest.raises(ValueError, match="times"):
-        replace(part, times=(rows[1], rows[0]))
 
 
 def test_the_bubble_is_the_published_share() -> None:
@@ -234,3 +221,51 @@ def test_splits_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="width"):
         transformer_workload(**{**SHAPE, "width": 65}, examples=1, flops_per_second=1.0)
     assert str(Split(2, 3, 4, 5)) == "data 2 × tensor 3 × pipeline 4, 5 micro-batches"
+
+
+SMALL_GPT = transformer_workload(
+    layers=6, width=512, heads=8, positions=256, vocabulary=1000, examples=48, flops_per_second=1e12
+)
+NODES_OF_FOUR = Cluster(given_link(3e-6, 100e9), given_link(15e-6, 10e9), 4)
+
+
+def by_hand(ranks: int) -> list[Split]:
+    numbers = range(1, 49)
+    return [
+        Split(data, tensor, pipeline, micro)
+        for data, tensor, pipeline in product(numbers, (1, 2, 4, 8), range(1, 7))
+        if data * tensor * pipeline == ranks and 48 % data == 0
+        for micro in numbers
+        if 48 % (data * micro) == 0
+    ]
+
+
+@pytest.mark.parametrize("ranks", [1, 7, 12, 64])
+def test_every_split_that_fits_is_tried_once(ranks: int) -> None:
+    found = list(possible_splits(SMALL_GPT, ranks))
+    assert len(set(found)) == len(found)
+    assert set(found) == set(by_hand(ranks))
+
+
+@pytest.mark.parametrize("memory", [None, 3.0e8])
+def test_the_first_is_the_fastest_that_fits_into_the_memory(memory: float | None) -> None:
+    every = [predict(SMALL_GPT, NODES_OF_FOUR, split) for split in by_hand(24)]
+    fitting = [one for one in every if memory is None or one.memory.total <= memory]
+    found = best_splits(SMALL_GPT, NODES_OF_FOUR, 24, memory_bytes=memory)
+    assert found[0].seconds == min(one.seconds for one in fitting)
+    kinds = {(one.split.data, one.split.tensor, one.split.pipeline) for one in fitting}
+    assert len(found) == len(kinds) < len(fitting)
+    assert [one.seconds for one in found] == sorted(one.seconds for one in found)
+    if memory is not None:
+        assert len(fitting) < len(every), "else the test tests nothing"
+
+
+def test_nothing_fits_where_nothing_can() -> None:
+    assert best_splits(SMALL_GPT, NODES_OF_FOUR, 4, memory_bytes=1.0) == []
+    assert best_splits(SMALL_GPT, NODES_OF_FOUR, 4097) == []
+    with pytest.raises(ValueError, match="ranks"):
+        best_splits(SMALL_GPT, NODES_OF_FOUR, 0)
+
+
+def test_a_sharding_is_the_one_asked_for() -> None:
+    assert {one.split.sharding for one in best_splits(SMALL_GPT, NODES_OF_FOUR, 16, sharding=1)} == {1}

@@ -2,7 +2,6 @@
 
 import re
 import time
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,7 @@ import psutil
 import pytest
 
 from tests.perf.distributed.ranks import fault_programs
-from tinytorch.perf.distributed.ranks import communicator, launch, watch
+from tinytorch.perf.distributed.ranks import launch
 from tinytorch.perf.distributed.ranks.communicator import Activity, Place
 from tinytorch.perf.distributed.ranks.launch import RankError
 from tinytorch.perf.distributed.ranks.watch import RankState, Watch, blame, write_state
@@ -62,40 +61,47 @@ def test_a_run_that_takes_too_long_is_killed_and_says_what_each_rank_did(tmp_pat
     assert re.search(r"rank 0 \(.*\): it is in all_reduce, call 3; .*; rank 1 \(.*\): it is between calls", told)
 
 
-def state(rank: int, talking: str = "", unchanged: float = 0.0, calls: int = 3, finished: bool = False) -> RankState:
+def state(
+    rank: int,
+    talking: str = "",
+    unchanged: float = 0.0,
+    calls: int = 3,
+    finished: bool = False,
+    silent: float = 0.0,
+) -> RankState:
     name = f"rank {rank} (host, process {100 + rank})"
-    return RankState(rank, 100 + rank, name, 1, talking, calls, 9, "linear (forward) of 0", unchanged, finished)
+    return RankState(rank, 100 + rank, name, talking, calls, "linear (forward) of 0", unchanged, finished, silent)
 
 
-def test_who_works_is_not_blamed_however_long_others_wait_but_who_hangs_or_has_ended_is() -> None:
-    waiting, working = state(0, "all_reduce", unchanged=9), state(1, unchanged=0.1)
-    assert blame([waiting, working], [0, 0], 2) is None
-    hanging = state(1, unchanged=9, calls=2)
-    told = blame([waiting, hanging, state(2, unchanged=9, calls=4)], [0, 0, 0], 2) or ""
-    assert re.match(r"rank 1 \(host, process 101\).*linear \(forward\) of 0$", told)
-    assert "its program has ended" in (blame([waiting, state(1, finished=True)], [0, 50], 2) or "")
-    told = blame([waiting, state(1, "barrier", unchanged=9)], [0, 0], 2) or ""
-    assert re.match(r"all ranks wait for one another.* rank 0 .*: it is in all_reduce.* rank 1 .* in barrier", told)
+WAITING = state(0, "all_reduce", unchanged=9)
 
 
-def test_a_watch_counts_seconds_of_waiting_and_of_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    for module in (communicator, watch):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now))
-    places = [Place(rank, "host", 100 + rank, (rank,)) for rank in range(2)]
-    groups: list[Any] = [SimpleNamespace(rank=rank, places=places, activity=Activity()) for rank in range(2)]
-    watches = [Watch(group, tmp_path, 2.0) for group in groups]
-    groups[0].activity.begin("all_reduce")
-    told = []
-    for beat, (moment, awake) in enumerate([(0.0, 2), (1.9, 2), (2.1, 2), (4.2, 1)]):
-        now = moment
-        for each in watches[:awake]:
-            write_state(tmp_path, replace(each.state(), beat=beat))
-        told.append(watches[0].look() or "")
-    assert told[:2] == ["", ""]
-    assert told[2].startswith("rank 1 (host, process 101) keeps the others waiting: rank 0 (host, process 100) has")
-    assert "in all_reduce, call 1, for 2.1 s" in told[2]
-    assert told[3].startswith("rank 1 (host, process 101) gave no sign of life for 2.1 s")
+@pytest.mark.parametrize(
+    ("states", "told"),
+    [
+        ([WAITING, state(1, unchanged=0.1)], "^$"),
+        (
+            [WAITING, state(1, unchanged=9, calls=2), state(2, unchanged=9, calls=4)],
+            r"rank 1 \(host, process 101\) keeps the others waiting: .*all_reduce, call 3, for 9.0 s.* of 0$",
+        ),
+        ([WAITING, state(1, finished=True, silent=50)], "its program has ended"),
+        ([WAITING, state(1, "barrier", unchanged=9)], "all ranks wait for one another.* rank 0 .* all_.* in barrier"),
+        ([state(0), state(1, silent=2.1)], r"rank 1 \(host, process 101\) gave no sign of life for 2.1 s"),
+    ],
+)
+def test_who_works_is_not_blamed_however_long_others_wait_but_who_hangs_or_has_ended_is(
+    states: list[RankState], told: str
+) -> None:
+    assert re.search(told, blame(states, 2) or "")
+
+
+def test_a_watch_counts_seconds_of_silence(tmp_path: Path) -> None:
+    group: Any = SimpleNamespace(rank=0, places=[Place(0, "host", 100, (0,))], activity=Activity())
+    watch = Watch(group, tmp_path, longest=0.05)
+    write_state(tmp_path, state(1))
+    while (told := watch.look()) is None:
+        write_state(tmp_path, watch.state())
+    assert told.startswith("rank 1 (host, process 101) gave no sign of life for ")
 
 
 def test_a_program_that_a_process_cannot_import_is_refused_before_any_starts() -> None:

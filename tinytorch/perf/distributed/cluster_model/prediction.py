@@ -109,7 +109,7 @@ class Prediction:
         updating: the optimizer's step.
 
     Examples:
-        >>> from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed.cluster_model.workload import transformer_workload
         >>> from tinytorch.perf.distributed import Cluster, Split, given_link, predict
         >>> work = transformer_workload(
         ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
@@ -198,7 +198,7 @@ def predict(workload: Workload, cluster: Cluster, split: Split) -> Prediction:
         ValueError: unless each rank gets whole examples, heads and blocks.
 
     Examples:
-        >>> from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed.cluster_model.workload import transformer_workload
         >>> from tinytorch.perf.distributed import Cluster, Split, given_link, predict
         >>> work = transformer_workload(
         ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
@@ -333,7 +333,7 @@ def possible_splits(workload: Workload, ranks: int, *, sharding: int = 0) -> Ite
         ValueError: if ``ranks`` is below 1, or ``sharding`` is none of `Split`.
 
     Examples:
-        >>> from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed.cluster_model.workload import transformer_workload
         >>> from tinytorch.perf.distributed import possible_splits
         >>> work = transformer_workload(
         ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
@@ -370,7 +370,7 @@ def best_splits(
         ValueError: if ``ranks`` is below 1, or ``sharding`` is none of `Split`.
 
     Examples:
-        >>> from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed.cluster_model.workload import transformer_workload
         >>> from tinytorch.perf.distributed import Cluster, best_splits, given_link
         >>> work = transformer_workload(
         ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14

@@ -1,13 +1,9 @@
-"""Workload of one training step, in the parts that a split treats differently.
-
-Times come from a measurement of one rank or, where no such rank is at hand, from a count of operations and a rate.
-"""
+"""Workload of one training step, in the parts that a split treats differently; a GPT's is by published formulas."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from tinytorch.core.op import whole_numbers
 
@@ -21,12 +17,6 @@ class Part:
         divided_s: seconds of forward and backward for each example, which the ranks of a tensor split share out.
         divided_parameters, whole_parameters: counts that these ranks share out, and that each of them has.
         divided_bytes, whole_bytes: activations of an example that are kept from forward to backward, likewise.
-        times: what calls with some numbers of examples took, instead of the seconds above: rows of examples, divided
-            and whole seconds, rising. Between them time runs straight, and on beyond the first and the last, but never
-            below the first's share for fewer examples, nor below the last for more.
-
-    Raises:
-        ValueError: if the examples of ``times`` do not rise from above 0.
     """
 
     divided_s: float
@@ -34,17 +24,9 @@ class Part:
     whole_parameters: int
     divided_bytes: float
     whole_bytes: float
-    times: tuple[tuple[float, float, float], ...] = ()
-
-    def __post_init__(self) -> None:
-        counts = [row[0] for row in self.times]
-        if any(after <= before for before, after in pairwise([0.0, *counts])):
-            raise ValueError(f"times must have rising numbers of examples above 0, not {counts}")
 
     def seconds(self, examples: float, tensor: int) -> float:
         """Return the seconds of forward and backward of some examples on each of ``tensor`` ranks."""
-        if self.times:
-            return _between([(count, divided / tensor + whole) for count, divided, whole in self.times], examples)
         return examples * self.divided_s / tensor
 
     def parameters(self, tensor: int) -> float:
@@ -54,21 +36,6 @@ class Part:
     def kept_bytes(self, tensor: int) -> float:
         """Return the bytes that each of ``tensor`` ranks keeps of an example."""
         return self.divided_bytes / tensor + self.whole_bytes
-
-
-def _between(rows: list[tuple[float, float]], at: float) -> float:
-    """Return the height of straight lines through ``rows`` at a place; one row is a line through 0.
-
-    Before the first row it is at least that row's share, ``at`` over its place, and after the last at least the last.
-    """
-    if len(rows) == 1:
-        return rows[0][1] * at / rows[0][0]
-    first = next((index for index in range(len(rows) - 2) if at <= rows[index + 1][0]), len(rows) - 2)
-    (left, low), (right, high) = rows[first : first + 2]
-    height = low + (high - low) * (at - left) / (right - left)
-    if at < left:
-        return max(height, low * at / left)
-    return max(height, high) if at > right else height
 
 
 @whole_numbers
@@ -93,7 +60,7 @@ class Workload:
         ValueError: if a number is out of its range.
 
     Examples:
-        >>> from tinytorch.perf.distributed.cluster_model.gpt_workload import transformer_workload
+        >>> from tinytorch.perf.distributed.cluster_model.workload import transformer_workload
         >>> work = transformer_workload(
         ...     layers=24, width=2048, heads=16, positions=2048, vocabulary=51200, examples=512, flops_per_second=1e14
         ... )
@@ -133,3 +100,63 @@ class Workload:
     def of_examples(self, examples: int) -> Workload:
         """Return the same model with another batch."""
         return replace(self, examples=examples)
+
+
+@whole_numbers
+def transformer_workload(
+    *,
+    layers: int,
+    width: int,
+    heads: int,
+    positions: int,
+    vocabulary: int,
+    examples: int,
+    flops_per_second: float,
+    recompute: bool = False,
+    name: str = "GPT",
+) -> Workload:
+    """Return the workload of a GPT whose contractions run at ``flops_per_second`` on each rank; all else takes no time.
+
+    Operations are the contractions of a forward and a backward, with all of attention although a causal mask makes
+    half of it zero; with ``recompute``, where each block's forward runs a second time, they are equation 3 of
+    D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209). A tensor split divides blocks and vocabulary (M. Shoeybi
+    et al., 2019, arXiv:1909.08053); the sums that a divided vocabulary adds, one forward and one backward, are left
+    out beside those of the blocks. Kept activations are those of V. Korthikanti et al., 2022 (arXiv:2205.05198),
+    section 4, with dropout; with ``recompute`` only each block's input is kept, and one block's activations besides.
+    Numbers have two bytes, in mixed precision with Adam, which keeps 16 bytes a parameter (S. Rajbhandari et al., 2020,
+    arXiv:1910.02054, section 3.1).
+
+    Raises:
+        ValueError: if a number is not above 0, or the heads do not divide the width.
+    """
+    sizes = {"layers": layers, "width": width, "heads": heads, "positions": positions, "vocabulary": vocabulary}
+    for key, value in {**sizes, "examples": examples, "flops_per_second": flops_per_second}.items():
+        if not (value > 0 and math.isfinite(value)):
+            raise ValueError(f"{key} must be a number above 0, not {value}")
+    if width % heads:
+        raise ValueError(f"width must be a multiple of heads, {heads}, not {width}")
+    s, h, c = positions, width, 2
+    passes = 4 if recompute else 3
+    divided, whole = 12 * s * h * c + heads * s**2 * (2 * c + 1), s * h * (4 * c + 2)
+    kept = (0, s * h * c) if recompute else (divided, whole)
+    working = (divided, whole) if recompute else (0, 0)
+    block_s = passes * (24 * s * h**2 + 4 * s**2 * h) / flops_per_second
+    ends_s = 6 * s * h * vocabulary / flops_per_second
+    return Workload(
+        name,
+        layers,
+        heads,
+        examples,
+        block=Part(block_s, 12 * h**2 + 7 * h, 6 * h, *kept),
+        ends=Part(
+            ends_s, vocabulary * h, s * h + 2 * h, 4 * s * vocabulary + working[0], s * h * (2 * c + 1) + working[1]
+        ),
+        backward_share=(passes - 1) / passes,
+        update_s=0.0,
+        message_bytes=s * h * c,
+        sums_per_block=6 if recompute else 4,
+        tied_parameters=vocabulary * h,
+        weight_bytes=c,
+        gradient_bytes=c,
+        state_bytes=12,
+    )

@@ -15,9 +15,8 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tinytorch.core.dispatch import Observer, observed_by
 from tinytorch.core.op import Array, Call, Saved
@@ -29,32 +28,30 @@ _SHARE, _AT_MOST = 0.1, 0.5
 FAILURE = "failure.json"
 
 
-@dataclass(frozen=True)
-class RankState:
+class RankState(NamedTuple):
     """One rank at one moment.
 
     Attributes:
-        rank, process: its number and its process's. name: how messages call it.
-        beat: counts the writings of this state; it stands still when the process does.
+        rank, process, name: its number, its process's, and what messages call it.
         in_call: the op of communication that it is in, or "". calls: how many of these it began.
-        ops, last_op: how many ops it ended, and the last one.
+        last_op: the op that ended last, or "".
         unchanged: seconds for which it has not begun or ended anything.
         finished: whether its program has ended.
+        silent: seconds for which it has not written its state, as a reader of the state counts them.
     """
 
     rank: int
     process: int
     name: str
-    beat: int
     in_call: str
     calls: int
-    ops: int
     last_op: str
     unchanged: float
     finished: bool = False
+    silent: float = 0.0
 
     def told(self) -> str:
-        """Return what it does, as the second half of a sentence."""
+        """Return what the rank does, as the second half of a sentence."""
         ended = f"its last op was {self.last_op}" if self.last_op else "no op of it has ended"
         if self.finished:
             return f"its program has ended; {ended}"
@@ -64,92 +61,67 @@ class RankState:
 
 def write_state(folder: Path, state: RankState) -> None:
     """Write a rank's state, whole."""
-    write_whole(folder / f"rank-{state.rank}.state.json", json.dumps(asdict(state)))
+    write_whole(folder / f"rank-{state.rank}.state.json", json.dumps(state))
 
 
 def read_states(folder: Path) -> dict[int, RankState]:
     """Return the states that lie in ``folder``, by rank."""
-    found = [RankState(**json.loads(path.read_text("utf-8"))) for path in folder.glob("rank-*.state.json")]
-    return {state.rank: state for state in sorted(found, key=lambda state: state.rank)}
+    states = [RankState(*json.loads(path.read_text("utf-8"))) for path in folder.glob("rank-*.state.json")]
+    return {state.rank: state for state in sorted(states)}
 
 
-def blame(states: Sequence[RankState], still: Sequence[float], longest: float) -> str | None:
+def blame(states: Sequence[RankState], longest: float) -> str | None:
     """Return one sentence on the rank that keeps the others waiting, or None if nobody waits for too long.
 
     Args:
         states: of all ranks.
-        still: seconds for which each of them was not written anew.
         longest: seconds that a rank may be silent, and may be waited for without doing anything.
     """
-    for state, silent in zip(states, still, strict=True):
-        if silent > longest and not state.finished:
+    for state in states:
+        if state.silent > longest and not state.finished:
             return (
-                f"{state.name} gave no sign of life for {silent:.1f} s: it was killed, or is in code that lets no "
-                f"other thread run; {state.told()}"
+                f"{state.name} gave no sign of life for {state.silent:.1f} s: it was killed, or is in code that lets "
+                f"no other thread run; {state.told()}"
             )
     waiting = [state for state in states if state.in_call and state.unchanged > longest]
-    if not waiting:
-        return None
     absent = [state for state in states if not state.in_call and (state.finished or state.unchanged > longest)]
-    if absent:
-        state = min(absent, key=lambda state: state.calls)
-        waits = waiting[0]
+    if waiting and absent:
+        state, waits = min(absent, key=lambda state: state.calls), waiting[0]
         return (
             f"{state.name} keeps the others waiting: {waits.name} has been in {waits.in_call}, call {waits.calls}, for "
             f"{waits.unchanged:.1f} s; of {state.name}: {state.told()}"
         )
-    if len(waiting) == len(states):
+    if waiting and len(waiting) == len(states):
         each = "; ".join(f"{state.name}: {state.told()}" for state in states)
         return f"all ranks wait for one another, so they do not make the same calls: {each}"
     return None
 
 
-def interval(longest: float) -> float:
-    """Return the seconds between two looks."""
-    return min(_AT_MOST, _SHARE * longest)
-
-
-class LastOp(Observer):
-    """Remembers which op ended last."""
-
-    def __init__(self) -> None:
-        self.ops, self.when = 0, time.monotonic()
-        self._call: Call | None = None
-
-    def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
-        """Remember the call."""
-        del inputs, outputs, saved
-        self._call = call
-        self.ops += 1
-        self.when = time.monotonic()
-
-    @property
-    def name(self) -> str:
-        """Name, phase and module of the last op, or "" before there is one."""
-        call = self._call
-        if call is None:
-            return ""
-        place = f" of {call.path}" if call.path else ""
-        return f"{call.op.name} ({call.phase}){place}"
-
-
-class Watch:
+class Watch(Observer):
     """One rank's view: what it does itself, and since when each other one has been silent."""
 
     def __init__(self, communicator: Communicator, folder: Path, longest: float) -> None:
         self.communicator, self.folder, self.longest = communicator, folder, longest
-        self.last = LastOp()
-        self._beat = 0
-        self._seen: dict[int, tuple[int, float]] = {}
+        self._pause = min(_AT_MOST, _SHARE * longest)
+        self._last_op: Call | None = None
+        self._ended_op = time.monotonic()
+        self._seen: dict[int, tuple[RankState, float]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_often, daemon=True, name="watch")
 
+    def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
+        """Remember which op ended last."""
+        del inputs, outputs, saved
+        self._last_op, self._ended_op = call, time.monotonic()
+
     def state(self, finished: bool = False) -> RankState:
         """Return what this rank does now."""
-        activity, last, rank = self.communicator.activity, self.last, self.communicator.rank
-        place, unchanged = self.communicator.places[rank], time.monotonic() - max(activity.since, last.when)
-        working = (activity.now, activity.calls, last.ops, last.name, unchanged)
-        return RankState(rank, place.process, str(place), self._beat, *working, finished)
+        activity, call, rank = self.communicator.activity, self._last_op, self.communicator.rank
+        place, unchanged = self.communicator.places[rank], time.monotonic() - max(activity.since, self._ended_op)
+        last_op = ""
+        if call is not None:
+            last_op = f"{call.op.name} ({call.phase})" + (f" of {call.path}" if call.path else "")
+        return RankState(rank, place.process, str(place), activity.now, activity.calls, last_op, unchanged, finished)
 
     def start(self) -> None:
         """Write the first state and begin to look."""
@@ -160,24 +132,23 @@ class Watch:
         """Look no more, and say that this rank's program has ended."""
         self._stop.set()
         self._thread.join()
-        self._beat += 1
         write_state(self.folder, self.state(finished=True))
 
     def _look_often(self) -> None:
-        while not self._stop.wait(interval(self.longest)):
-            self._beat += 1
+        while not self._stop.wait(self._pause):
             write_state(self.folder, self.state())
             if (sentence := self.look()) is not None:
                 self.end_run({"message": sentence})
 
     def look(self) -> str | None:
         """Return what is wrong, or None. Ranks that have not written yet are not judged."""
-        now = time.monotonic()
-        states = read_states(self.folder)
-        for state in states.values():
-            beat, since = self._seen.get(state.rank, (-1, now))
-            self._seen[state.rank] = (state.beat, since if beat == state.beat else now)
-        return blame(list(states.values()), [now - self._seen[rank][1] for rank in states], self.longest)
+        now, states = time.monotonic(), []
+        for rank, state in read_states(self.folder).items():
+            before, since = self._seen.get(rank, (None, now))
+            # A rank that lives writes other seconds each time.
+            self._seen[rank] = (state, since if state == before else now)
+            states.append(state._replace(silent=now - self._seen[rank][1]))
+        return blame(states, self.longest)
 
     def end_run(self, failure: dict[str, str]) -> None:
         """Write down why, unless another rank did already, and end all ranks."""
@@ -188,7 +159,7 @@ class Watch:
             sys.stderr.flush()
         # Abort asks the MPI to end the other ranks. Where it cannot answer, this process ends, and that ends them.
         threading.Thread(target=abort, args=(self.communicator.raw,), daemon=True).start()
-        time.sleep(interval(self.longest))
+        time.sleep(self._pause)
         os._exit(FAILED)
 
 
@@ -227,16 +198,12 @@ def watched(communicator: Communicator, folder: str | Path, longest: float = 30.
     watch.start()
     communicator.activity.watched = True
     try:
-        with observed_by(watch.last):
+        with observed_by(watch):
             yield watch
             communicator.barrier()
     except BaseException as error:
-        watch.end_run(_told(watch, error))
+        state = watch.state()
+        message = f"{state.name} failed with {type(error).__name__}: {error}; {state.told()}"
+        watch.end_run({"message": message, "trace": "".join(traceback.format_exception(error))})
     communicator.activity.watched = False
     watch.stop()
-
-
-def _told(watch: Watch, error: BaseException) -> dict[str, str]:
-    state = watch.state()
-    message = f"{state.name} failed with {type(error).__name__}: {error}; {state.told()}"
-    return {"message": message, "trace": "".join(traceback.format_exception(error))}
