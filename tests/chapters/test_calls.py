@@ -2,9 +2,6 @@
 
 from tests.perf.made_ceilings import spread
 from tinytorch.chapters import calls
-from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Measurement
-from tinytorch.perf.measuring.statistics import Stated
 
 
 def test_the_same_call_has_one_name_and_its_times_stay() -> None:
@@ -14,10 +11,3 @@ def test_the_same_call_has_one_name_and_its_times_stay() -> None:
     assert (named.samples, named.interval, named.name) == (seconds.samples, seconds.interval, seconds.name)
     others = [calls.zoo_pass(seconds, "mlp", 1), calls.zoo_pass(seconds, "cnn", 64), calls.of_call(seconds, "add")]
     assert len({each.conditions.call for each in (named, *others)}) == 4
-
-
-def test_a_statistic_keeps_its_interval() -> None:
-    made = Measurement("x", (1.0, 2.0), "s", Conditions(statistic="mean"), law=Stated(1.5, 1.4, 1.6, 0.95))
-    named = calls.of_call(made, "add")
-    assert isinstance(named, Measurement)
-    assert (named.median, named.interval) == (1.5, made.interval)

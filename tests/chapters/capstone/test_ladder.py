@@ -13,6 +13,7 @@ from tests.chapters.capstone.made_trials import (
     made_seconds,
 )
 from tests.chapters.capstone.made_trials import in_turns as made_turns
+from tinytorch.chapters.capstone import findings
 from tinytorch.chapters.capstone.configuration import Configuration
 from tinytorch.chapters.capstone.ladder import Ladder, Rule
 from tinytorch.perf.measuring import Unmeasured
@@ -112,3 +113,8 @@ def test_the_rule_asks_for_more_than_does_not_matter_and_looks_at_the_lower_end_
     found = rule.outcome(gained, lambda: change)
     assert (found.word, found.verdict is Verdict.OPEN) == (word, "open" in word)
     assert found.tests[0].low == 1 + rule.matters
+
+
+def test_fewer_lost_answers_fit_where_the_budget_is_smaller() -> None:
+    # Of 2,000, twenty are one in a hundred: with an interval around them fewer pass.
+    assert findings.most_lost(2000, 0.005).value < findings.most_lost(2000, 0.01).value < 20

@@ -1,21 +1,100 @@
-"""What the studies of whole passes compute: real ones of small models, and verdicts on made times."""
+"""Expressions, passes and the exercise on fusion, against counts by hand and synthetic times."""
 
+import math
+from typing import Any
+
+import numba
 import numpy as np
 import pytest
 
 from tests.chapters.made_turns import in_turns
 from tinytorch import models
 from tinytorch.chapters.acceleration.tiles import PEAK
-from tinytorch.chapters.whole_model import passes as chapter
+from tinytorch.chapters.whole_model import expressions, passes
+from tinytorch.chapters.whole_model.exercises import check_fused_silu
+from tinytorch.chapters.whole_model.expressions import EXPRESSIONS, study_expressions
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Sequential
+from tinytorch.core.op import Array
 from tinytorch.core.spatial import Conv2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.acceleration.techniques import BASELINE, CODES, FUSED, Tried
+from tinytorch.perf.kernels.runtime.vector_math import sigmoid
 from tinytorch.perf.measuring import Counted, Derived, Unmeasured
 from tinytorch.perf.measuring.comparison import compare_all
-from tinytorch.perf.measuring.judge import Judgement, Verdict
+from tinytorch.perf.measuring.judge import Verdict
+
+
+def _one_silu(x: Any) -> Any:
+    return x * sigmoid(x)
+
+
+_silu: Any = numba.vectorize(["float32(float32)"])(_one_silu)
+
+
+def _plain(x: Array) -> Array:
+    return np.asarray(x / (np.float32(1) + np.exp(-x)))
+
+
+def _widened(x: Array) -> Array:
+    return np.asarray(_silu(x).astype(np.float64))
+
+
+def _crude(x: Array) -> Array:
+    return np.asarray(_silu(x) * np.float32(1.0001))
+
+
+def _in_place(x: Array) -> Array:
+    return np.asarray(_silu(x, out=x))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        (_plain, "bytes at a time"),
+        (_widened, "float32"),
+        (_crude, "errs by"),
+        (_in_place, "write to its input"),
+    ],
+)
+def test_what_is_not_fused_or_not_right_fails(wrong: Any, why: str) -> None:
+    with pytest.raises(AssertionError, match=why):
+        check_fused_silu(wrong)
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+@pytest.mark.parametrize("shape", [(0,), (3, 5), (40_000,)])
+def test_each_way_to_write_it_is_gelu(name: str, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).normal(0, 3, shape).astype(np.float32)
+    before, wide = x.copy(), x.astype(np.float64)
+    exact = 0.5 * wide * (1 + np.tanh(math.sqrt(2 / math.pi) * (wide + 0.044715 * wide**3)))
+    found = EXPRESSIONS[name](x)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, exact, rtol=0, atol=3e-6)
+    assert np.array_equal(x, before)
+
+
+def test_a_way_costs_its_traffic_and_what_it_holds_beyond_its_result() -> None:
+    shape = (500, 1000)
+    found = study_expressions(shape, repeats=6, at_most_seconds=0.1)
+    size = 4 * math.prod(shape)
+    # Nine operators, two with two arrays as operands besides x * x and (x * x) * x: 9 results and 13 operands.
+    assert found["one line"].traffic.value == (9 + 13) * size
+    assert found["one line"].predicted.value == 11
+    assert found["in blocks"].traffic.value == found["one compiled pass"].traffic.value == 2 * size
+    # While tanh runs, half of x, its operand and its result are alive; more where NumPy reuses no temporary.
+    assert found["one line"].beyond.value >= 2 * size
+    assert found["in place"].beyond.value == pytest.approx(0, abs=0.01 * size)
+    assert 0 < found["in blocks"].beyond.value < 0.1 * size
+    assert found["one pass, to an existing array"].beyond.value == 0
+
+
+def test_answers_are_arithmetic() -> None:
+    assert expressions.traffic_of(5, 3, 1_000_000).value == 60_000_000
+    assert expressions.saving(20, 12).value == 0.4
+    assert 0 < expressions.fused_error().value < 1e-6
+
 
 #: So little that every gain is beyond doubt, but not the same twice.
 HAIR = 1e-6
@@ -23,8 +102,8 @@ HAIR = 1e-6
 
 @pytest.mark.parametrize(("share", "limit"), [(0.75, 4), (1.1, 100), (-0.1, 1)])
 def test_the_whole_gains_what_amdahl_says(share: float, limit: float) -> None:
-    assert chapter.whole_gain(share).value == pytest.approx(limit)
-    assert chapter.whole_gain(0.3, 10).value == pytest.approx(1 / 0.73)
+    assert passes.whole_gain(share).value == pytest.approx(limit)
+    assert passes.whole_gain(0.3, 10).value == pytest.approx(1 / 0.73)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +121,7 @@ def test_numpy_pays_from_the_first_size_on_from_which_it_is_faster_for_good(
         size: in_turns({"loop": 1e-6 * gain, "vectorized": 1e-6}, noise={"vectorized": HAIR})
         for size, gain in faster.items()
     }
-    _, predicted, found = chapter.border(times)
+    _, predicted, found = passes.border(times)
     # The calls take a microsecond, and a turn of the loop what the last size says.
     assert predicted.value == pytest.approx(4096 / faster[4096])
     assert (found.value if isinstance(found, Derived) else None) == border
@@ -50,7 +129,7 @@ def test_numpy_pays_from_the_first_size_on_from_which_it_is_faster_for_good(
 
 def test_an_operation_pays_what_op_by_op_takes_beyond_the_plan() -> None:
     times = in_turns({"op by op": 400e-6, "kernels alone": 90e-6, "plan": 80e-6, "call": 2e-6, PEAK: 1e-4})
-    found = chapter.PlanStudy(times, 10**7, 26, 18, Counted(10**5, "operations", "a product"))
+    found = passes.PlanStudy(times, 10**7, 26, 18, Counted(10**5, "operations", "a product"))
     assert found.each.median == pytest.approx((400 - 80) / 26 / 2)
     assert found.worth.median == pytest.approx((400e-6 - 80e-6) / 26 * 1e11)
     assert found.over_product.median == pytest.approx(found.worth.median / 1e5)
@@ -58,7 +137,7 @@ def test_an_operation_pays_what_op_by_op_takes_beyond_the_plan() -> None:
 
 def test_a_plan_of_the_gpt_has_fewer_steps_than_the_model_has_ops() -> None:
     model, tokens = models.gpt().eval(), np.zeros((1, 20), np.int64)
-    found = chapter.study_plan(model, plan(model, tokens), tokens, repeats=6)
+    found = passes.study_plan(model, plan(model, tokens), tokens, repeats=6)
     assert 0 < found.steps < found.calls
     # Two blocks 96 wide, of 20 positions: to 3 x 96, to 96, to 4 x 96 and back, and once to 11 characters.
     assert found.product.value == 2 * 20 * 96 * 288
@@ -66,32 +145,20 @@ def test_a_plan_of_the_gpt_has_fewer_steps_than_the_model_has_ops() -> None:
 
 def test_the_fastest_technique_is_open_where_several_may_be() -> None:
     one, other = made_rule((10.0, 90.0), 0.5, 1.0).tried
-    assert (chapter.fastest(one).verdict, chapter.fastest(one).word) == (Verdict.SUPPORTED, FUSED)
-    assert chapter.fastest(other).verdict is Verdict.OPEN
-    assert {*chapter.fastest(other).word.split(" or ")} == {FUSED, CODES}
-
-
-@pytest.mark.parametrize(
-    ("choice", "planned", "verdict"),
-    [(FUSED, 0.5, Verdict.SUPPORTED), (CODES, 0.5, Verdict.REFUTED), (CODES, 1.0, Verdict.OPEN)],
-)
-def test_a_choice_holds_if_nothing_is_proven_to_be_faster(choice: str, planned: float, verdict: Verdict) -> None:
-    rule = made_rule((10.0, 90.0), planned, 2.0)
-    held = rule.holds(choice, rule.tried[0])
-    assert isinstance(held, Judgement)
-    assert held.verdict is verdict
-    assert isinstance(rule.holds(Unmeasured("no border"), rule.tried[0]), Unmeasured)
+    assert (passes.fastest(one).verdict, passes.fastest(one).word) == (Verdict.SUPPORTED, FUSED)
+    assert passes.fastest(other).verdict is Verdict.OPEN
+    assert {*passes.fastest(other).word.split(" or ")} == {FUSED, CODES}
 
 
 def test_the_reuse_is_that_of_the_layer_in_which_the_median_operation_lies() -> None:
     layers = Sequential(Linear(100, 300, seed=0), Linear(300, 10, seed=0))
-    assert chapter.reuse(layers, np.ones((2, 100), np.float32)).value == pytest.approx(100 * 300 / 400)
+    assert passes.reuse(layers, np.ones((2, 100), np.float32)).value == pytest.approx(100 * 300 / 400)
     # A filter of 3 x 3 over 4 channels for each of 8; one for each channel alone has nothing to share.
     image = Tensor(np.ones((1, 4, 6, 6), np.float32))
-    assert chapter.reuse(Conv2d(4, 8, 3, seed=0), image).value == pytest.approx(36 * 8 / 44)
+    assert passes.reuse(Conv2d(4, 8, 3, seed=0), image).value == pytest.approx(36 * 8 / 44)
 
 
-def made_rule(reuse: tuple[float, float], plan_first: float, plan_second: float) -> chapter.Rule:
+def made_rule(reuse: tuple[float, float], plan_first: float, plan_second: float) -> passes.Rule:
     """Return a rule of two workloads, on which 8-bit layers take a second, NumPy three, and a plan as long as given."""
 
     def tried(name: str, planned: float) -> Tried:
@@ -101,7 +168,7 @@ def made_rule(reuse: tuple[float, float], plan_first: float, plan_second: float)
         return Tried(name, times, gained, {}, {}, {})
 
     counted = {name: Counted(each, "1", "reuse") for name, each in zip(("one", "two"), reuse, strict=True)}
-    return chapter.Rule(counted, [tried("one", plan_first), tried("two", plan_second)])
+    return passes.Rule(counted, [tried("one", plan_first), tried("two", plan_second)])
 
 
 def test_a_rule_draws_its_border_between_what_it_knows() -> None:

@@ -1,4 +1,4 @@
-"""What the chapter's experiments make of series whose truth is known."""
+"""Rules, neighbours and intervals, on series whose truth is known."""
 
 import re
 from collections.abc import Callable
@@ -9,11 +9,51 @@ import pytest
 from scipy.stats import binom, t
 
 from tinytorch import models
-from tinytorch.chapters.noise import runs as studies
+from tinytorch.chapters.noise import lab, order, runs
 from tinytorch.chapters.noise.base_and_change import Checked
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring import Measurement, quotient
 from tinytorch.perf.measuring.conditions import Conditions, Sample
+
+
+def test_alarms_that_come_together_are_worth_less() -> None:
+    apart = lab.alarms("a rule", ([True] + [False] * 9) * 40)
+    together = lab.alarms("a rule", [True] * 40 + [False] * 360)
+    assert apart.median == together.median == 0.1
+    assert together.interval.half_width > 2 * apart.interval.half_width
+
+
+@pytest.mark.parametrize(("outside", "rate"), [(3, 0.394), (1, 0.0136)])
+def test_families_alarm_as_often_as_coins_say(outside: int, rate: float) -> None:
+    times = Measurement("times", tuple(np.random.default_rng(0).lognormal(0, 0.1, 2000).tolist()), "s")
+    assert 1 - (1 - 2 * binom.cdf(outside, 15, 0.5)) ** 14 == pytest.approx(rate, abs=1e-3)
+    found = lab.families(times, outside, comparisons=14)
+    assert found.median == pytest.approx(rate, abs=4 * (rate / 4000) ** 0.5)
+
+
+def test_neighbours_are_held_up_and_end_with_the_body_also_after_an_error() -> None:
+    started = []
+
+    def failing() -> None:
+        with order.neighbours() as beside:
+            started.extend(beside.processes)
+            assert all(one.poll() is None for one in started)
+            beside.run(False)
+            raise RuntimeError("inside")
+
+    with pytest.raises(RuntimeError, match="inside"):
+        failing()
+    assert started
+    assert all(one.returncode is not None for one in started)
+
+
+def test_sixteen_times_the_pairs_see_a_quarter_of_the_difference() -> None:
+    samples = np.exp(np.random.default_rng(0).normal(0, 0.02, 3200))
+    pairs = Measurement("pairs", tuple(samples.tolist()), "")
+    few, many = (order.reach(pairs, number) for number in (200, 3200))
+    assert quotient(few, many, "gain").median == pytest.approx(4, rel=0.15)
+    # 16.5 (σ/d)²
+    assert order.pairs_for(pairs, 0.01).value == pytest.approx(16.5 * 4, rel=0.1)
 
 
 def series(samples: npt.NDArray[np.float64]) -> Measurement:
@@ -26,8 +66,8 @@ def processes(draw: Callable[[np.random.Generator], npt.NDArray[np.float64]], co
 
 
 def test_ten_runs_and_a_normal_interval_cover_what_students_distribution_says() -> None:
-    found = studies.coverage(
-        processes(lambda draw: draw.normal(5, 1, 20_000)), 10, studies.mean_and_normal, np.mean, "coverage"
+    found = runs.coverage(
+        processes(lambda draw: draw.normal(5, 1, 20_000)), 10, runs.mean_and_normal, np.mean, "coverage"
     )
     expected = 1 - 2 * t.sf(1.96, 9)
     assert abs(found.median - expected) < 0.006
@@ -39,8 +79,8 @@ def test_a_normal_distribution_has_few_far_samples_and_a_skewed_one_many() -> No
     normal, skewed = (
         processes(draw) for draw in (lambda draw: draw.normal(0, 1, 20_000), lambda draw: draw.lognormal(0, 1, 20_000))
     )
-    assert 0.00135 in studies.beyond_three_deviations(normal).interval
-    assert studies.beyond_three_deviations(skewed).interval.low > 0.05
+    assert 0.00135 in runs.beyond_three_deviations(normal).interval
+    assert runs.beyond_three_deviations(skewed).interval.low > 0.05
 
 
 def walking(count: int, memory: float, draw: np.random.Generator) -> npt.NDArray[np.float64]:
@@ -53,10 +93,10 @@ def walking(count: int, memory: float, draw: np.random.Generator) -> npt.NDArray
 
 def test_shuffling_gives_intervals_their_promise_back() -> None:
     taken = processes(lambda draw: walking(3_000, 0.9, draw))
-    shuffled = [studies.shuffled(one) for one in taken]
+    shuffled = [runs.shuffled(one) for one in taken]
     assert [sorted(one.samples) for one in shuffled] == [sorted(one.samples) for one in taken]
-    in_a_row = studies.coverage(taken, 15, studies.between_ranks, np.median, "in a row")
-    mixed = studies.coverage(shuffled, 15, studies.between_ranks, np.median, "shuffled")
+    in_a_row = runs.coverage(taken, 15, runs.between_ranks, np.median, "in a row")
+    mixed = runs.coverage(shuffled, 15, runs.between_ranks, np.median, "shuffled")
     assert in_a_row.interval.high < 0.8
     assert mixed.median == pytest.approx(1 - 2 * binom.cdf(3, 15, 0.5), abs=0.02)
 
@@ -64,23 +104,23 @@ def test_shuffling_gives_intervals_their_promise_back() -> None:
 def test_the_price_of_calls_that_keep_a_part_is_that_of_the_formula() -> None:
     """Coins of normal noise with correlation r have 2/π asin(r^k), by Sheppard; of shuffled ones each is worth one."""
     taken = processes(lambda draw: walking(30_000, 0.8, draw))
-    two, twenty = studies.prices(taken, (2, 20))
+    two, twenty = runs.prices(taken, (2, 20))
     later = np.arange(1, 20)
     expected = 1 + 2 * ((1 - later / 20) * 2 / np.pi * np.arcsin(0.8**later)).sum()
     assert twenty["in_a_row"].median == pytest.approx(expected, rel=0.06)
     assert twenty["shuffled"].median == pytest.approx(1, abs=0.05)
     assert two["predicted"].value == pytest.approx(two["in_a_row"].median)
-    assert studies.worth(taken, 20).median == pytest.approx(20 / expected, rel=0.06)
+    assert runs.worth(taken, 20).median == pytest.approx(20 / expected, rel=0.06)
 
 
 def test_processes_that_differ_are_seen_to() -> None:
     draw = np.random.default_rng(0)
     apart, alike = ([series(draw.normal(m, 0.01, 30)) for m in each] for each in ([1.0, 1.1, 1.2, 1.3], [1.0] * 20))
-    found = studies.beyond_their_own(apart)
-    assert (found.median, studies.count_above(found, 0, "processes").value) == (1, 4)
-    assert studies.beyond_their_own(alike).median < 0.5
+    found = runs.beyond_their_own(apart)
+    assert (found.median, runs.count_above(found, 0, "processes").value) == (1, 4)
+    assert runs.beyond_their_own(alike).median < 0.5
     for one in apart:
-        own, ranks = studies.by_itself(one), studies.between_ranks(np.array(one.samples))
+        own, ranks = runs.by_itself(one), runs.between_ranks(np.array(one.samples))
         assert ranks.low <= own.interval.low < own.median < own.interval.high <= ranks.high
 
 
@@ -93,6 +133,6 @@ def test_the_change_computes_the_same_and_checks() -> None:
 
 
 def test_of_many_drawn_intervals_nineteen_of_twenty_hold_the_truth() -> None:
-    drawing = studies.repeated_intervals(400, 15, truth="truth", misses="misses", below="below", seed=3)
+    drawing = runs.repeated_intervals(400, 15, truth="truth", misses="misses", below="below", seed=3)
     missed = len(re.findall(">misses<", drawing.svg(key="a", alt="b")))
     assert missed == pytest.approx(400 * 0.05, abs=4 * np.sqrt(400 * 0.05 * 0.95))

@@ -80,12 +80,6 @@ def test_a_step_reads_all_weights_and_the_positions_before_it(kind: type[KVCache
     assert studies.step_bytes(model, kind(3, 12, 2, 2, 10), 5).value == weights + kept
 
 
-@pytest.mark.parametrize(("at_hundred", "verdict"), [(18.0, "supported"), (10.0, "refuted"), (16.7, "open")])
-def test_a_table_holds_if_each_row_does_at_its_length(at_hundred: float, verdict: str) -> None:
-    found = {10: made(8.0, noise=0.01), 100: made(at_hundred, noise=0.01)}
-    assert studies.all_reach(found, {10: 7.5, 100: 16.7}).verdict == verdict
-
-
 def test_a_whole_text_gains_the_mean_of_its_tokens() -> None:
     last = made(16.0)  # behind 128 rows: so the ridge has eight rows, and the ninth token gains 9 / 8, the tenth 10 / 8
     assert studies.text_gain(last, 8, rows=128).value == 1
