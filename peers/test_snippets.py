@@ -7,16 +7,19 @@ import pytest
 import torch
 
 from tinytorch import models
-from tinytorch.chapters.acceleration.in_pytorch import multiply_squares
-from tinytorch.chapters.benchmarking.in_pytorch import compare_batches
-from tinytorch.chapters.capstone.in_pytorch import answering, take_one_step
-from tinytorch.chapters.compression.in_pytorch import prune_mlp
-from tinytorch.chapters.distributed.in_pytorch import train_on_two_ranks
-from tinytorch.chapters.memoization.in_pytorch import attend_step_by_step
-from tinytorch.chapters.profiling.in_pytorch import profile_gpt
-from tinytorch.chapters.quantization.in_pytorch import quantize_mlp
-from tinytorch.chapters.roofline.in_pytorch import count_product
-from tinytorch.chapters.whole_model.in_pytorch import compile_gelu
+from tinytorch.chapters.in_pytorch import (
+    answering,
+    attend_step_by_step,
+    compare_batches,
+    compile_gelu,
+    count_product,
+    multiply_squares,
+    profile_gpt,
+    prune_mlp,
+    quantize_mlp,
+    take_one_step,
+    train_on_two_ranks,
+)
 from tinytorch.perf.compression import magnitude_prune
 from tinytorch.perf.engines.pytorch import twin_of
 from tinytorch.perf.memoization import KVCache

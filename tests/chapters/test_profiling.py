@@ -45,12 +45,6 @@ def test_attentions_share_of_a_block_is_that_of_its_layers() -> None:
     assert studies.attention_share(512, 768).value == pytest.approx(share)
 
 
-def test_networks_have_the_parameters_of_their_layers() -> None:
-    networks = studies.feed_forward(12, 768)
-    assert networks.value == 12 * (768 * 3072 + 3072 + 3072 * 768 + 768)
-    assert studies.gpt2_in_blocks().value == pytest.approx(12 * (12 * 768**2 + 13 * 768) / 124_439_808)
-
-
 def test_medians_of_normal_samples_scatter_more_than_means_by_what_the_formula_says() -> None:
     normal = studies.spread_of_means_over_medians(list(np.random.default_rng(0).normal(10, 1, 12_000)))
     assert normal.median == pytest.approx(studies.NORMAL_SPREAD.value, rel=0.1)

@@ -90,9 +90,7 @@ def test_a_way_costs_its_traffic_and_what_it_holds_beyond_its_result() -> None:
     assert found["one pass, to an existing array"].beyond.value == 0
 
 
-def test_answers_are_arithmetic() -> None:
-    assert expressions.traffic_of(5, 3, 1_000_000).value == 60_000_000
-    assert expressions.saving(20, 12).value == 0.4
+def test_the_compiled_pass_errs_by_a_few_roundings() -> None:
     assert 0 < expressions.fused_error().value < 1e-6
 
 

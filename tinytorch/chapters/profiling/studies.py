@@ -10,11 +10,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tinytorch import models
-from tinytorch.chapters.gpt2 import GPT2
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.perf.events.array_life import CATEGORIES, Category, MemoryProfile
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 from tinytorch.perf.measuring.judge import Judgement, verdict_between, verdict_of_all
@@ -33,12 +32,6 @@ NORMAL_SPREAD = Modelled(
 )
 
 
-def tail_over_median(single: Measurement) -> Derived:
-    """Return where the slowest hundredth of single calls begins, over their median."""
-    tail, what = single.percentile(99) / single.median, "99th percentile over median of warm calls"
-    return Derived(tail, "", what, (single,), "both are of the same samples")
-
-
 def studied(trained: Mapping[str, Module]) -> dict[str, dict[str, Any]]:
     """Return each of the ``trained`` models of the zoo in numbers: its score is on examples that it has not seen."""
     found = {}
@@ -55,57 +48,11 @@ def studied(trained: Mapping[str, Module]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def conventions(counts: Mapping[str, int], ours: int) -> dict[str, dict[str, Any]]:
-    """Return each of the counts beside ``ours``, as rows."""
-    return {
-        name: {"count": count, "relative": Counted(count / ours, "", "count over this book's")}
-        for name, count in counts.items()
-    }
-
-
 def forward_times(trained: Mapping[str, Module], batch: int) -> dict[str, Measurement]:
     """Return the seconds of a forward pass of each model without gradients, taken in turns."""
     with no_grad():
         calls = {name: partial(model, models.example(name, batch)) for name, model in trained.items()}
         return interleave(calls, repeats=20, warmup_seconds=0.2)
-
-
-def cnn_over_mlp(studied: Mapping[str, Mapping[str, Any]]) -> Counted:
-    """Return the arithmetic of the CNN over the MLP's."""
-    return Counted(
-        studied["cnn"]["flops"].value / studied["mlp"]["flops"].value, "", "arithmetic of the CNN over the MLP's"
-    )
-
-
-def per_flop(times: Measurement, flops: Counted) -> Measurement:
-    """Return how many times as long the CNN takes for each FLOP as the MLP, by that ratio of times and of FLOPs."""
-    return times.scaled(1 / flops.value, name="time of the CNN for each FLOP over the MLP's")
-
-
-def feed_forward(layers: int, width: int) -> Counted:
-    """Return the parameters of so many networks of two linear layers, from d to 4d and back."""
-    return Counted(layers * (8 * width**2 + 5 * width), "parameters", f"{layers} feed-forward networks, {width} wide")
-
-
-def bytes_of(parameters: Counted, numbers: int) -> Counted:
-    """Return the bytes of so many float32 numbers for each parameter."""
-    return Counted(4 * numbers * parameters.value, "B", f"{numbers} numbers for each of the {parameters.name}")
-
-
-def gpt2_in_blocks() -> Counted:
-    """Return what share of GPT-2's parameters its blocks hold."""
-    share = GPT2.layers * GPT2.block_parameters / GPT2.parameters
-    return Counted(share, "%", "share of GPT-2's parameters that its blocks hold")
-
-
-def attention_over_linear(numbers: int, width: int) -> Counted:
-    """Return attention's arithmetic over that of a linear layer from d to d features: 2n/d on n positions."""
-    return Counted(2 * numbers / width**2, "", f"arithmetic of attention over that of a linear layer, {width} wide")
-
-
-def length_for(times: int, width: int) -> Counted:
-    """Return the positions from which attention does so many times the arithmetic of a linear layer."""
-    return Counted(times * width // 2, "positions", f"length from which attention does {times} times a linear layer")
 
 
 def attention_share(length: int, width: int) -> Modelled:

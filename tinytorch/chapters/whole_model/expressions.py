@@ -156,13 +156,3 @@ def power_cliff(size: int = 100_000) -> Measurement:
     cubes: dict[str, Callable[[], Any]] = {"power": lambda: x**3, "products": lambda: x * x * x}
     times = interleave(cubes, repeats=15, at_most_seconds=0.5, warmup_seconds=0.05)
     return ratio(times["power"], times["products"], "x**3 over x*x*x, negative numbers")
-
-
-def saving(before: int, after: int) -> Counted:
-    """Return which share less ``after`` is than ``before``."""
-    return Counted((before - after) / before, "%", f"saving from {before} to {after}")
-
-
-def traffic_of(operators: int, arrays: int, numbers: int) -> Counted:
-    """Return the bytes that so many operators move, each on so many arrays of float32, its result among them."""
-    return Counted(4 * operators * arrays * numbers, "B", f"{operators} operators, {arrays} arrays each")
