@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.perf.distributed.collectives.made_times import made_times
+from tests.perf.distributed.made_times import made_times
 from tinytorch.cli import links, main
 from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.measuring import Measurement

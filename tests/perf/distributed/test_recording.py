@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.perf.distributed import recorded_programs
+from tests.perf.distributed import programs
 from tinytorch.perf.distributed.ranks.communicator import Place
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.distributed.recording import RankCall, RankRecording, Timeline, recorded
@@ -72,9 +72,9 @@ def test_two_groups_of_one_name_are_refused() -> None:
 
 
 def test_a_rank_waits_for_as_long_as_the_other_comes_later() -> None:
-    found = launch(recorded_programs.record_rounds, 2, threads=1)[0]
+    found = launch(programs.record_rounds, 2, threads=1)[0]
     zero, one = found["events"]
-    assert [op for op, _, _ in zero] == [op for op, _, _ in one] == ["barrier", "all_reduce"] * recorded_programs.ROUNDS
+    assert [op for op, _, _ in zero] == [op for op, _, _ in one] == ["barrier", "all_reduce"] * programs.ROUNDS
     expected = []
     for (op, start, end), (_, other_start, other_end) in zip(zero, one, strict=True):
         early, late, over = (0, 1, end) if start < other_start else (1, 0, other_end)
@@ -88,7 +88,7 @@ def test_a_rank_waits_for_as_long_as_the_other_comes_later() -> None:
 
 
 def test_each_call_is_told_by_what_all_its_ranks_know() -> None:
-    zero, one = launch(recorded_programs.record_talks, 2, threads=1)[0]["calls"]
+    zero, one = launch(programs.record_talks, 2, threads=1)[0]["calls"]
     shared = [  # behind the barrier of the launch and the call that began before the recording
         (["world", 3], "all_reduce", 2, 1),
         (["world.2", 1], "all_reduce", 2, 1),

@@ -1,6 +1,12 @@
 """What the tests run on several ranks: top-level functions, as a new process imports them by name."""
 
+import math
+import os
+import signal
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +16,11 @@ from tinytorch.core.dispatch import observed_by
 from tinytorch.core.layers import Linear
 from tinytorch.core.losses import MSELoss
 from tinytorch.core.optimizers import SGD
+from tinytorch.core.tensor import Tensor
+from tinytorch.perf.distributed.collectives.timing import KINDS, ring_all_reduce, time_collectives
 from tinytorch.perf.distributed.ranks.communicator import Communicator
+from tinytorch.perf.distributed.ranks.watch import read_states
+from tinytorch.perf.distributed.recording import recorded
 from tinytorch.perf.distributed.training.data_parallel import DataParallel
 from tinytorch.perf.host.pinned_threads import allowed_cores
 
@@ -119,3 +129,94 @@ def data_parallel(communicator: Communicator, width: int, bucket_bytes: int, rat
     return DataParallel(
         model, lambda parameters: SGD(parameters, lr=rate), MSELoss(), communicator, bucket_bytes=bucket_bytes
     )
+
+
+def fails(communicator: Communicator, rank: int, how: str) -> None:
+    """Have one rank stop in some way after an op, while the others wait for it."""
+    Tensor(np.ones(3)).exp()
+    communicator.all_reduce(np.ones(3))
+    if communicator.rank == rank:
+        if how == "raise":
+            raise ZeroDivisionError("no reason")
+        if how == "die":
+            while not has_told(rank, "all_reduce"):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        while how == "hang":
+            time.sleep(0.01)
+        if how == "leave":
+            return
+    if how == "leave":
+        communicator.receive(rank)
+    communicator.all_reduce(np.ones(3))
+
+
+def has_told(rank: int, op: str) -> bool:
+    """Return whether the state that a rank of this run wrote last names this op as its last one."""
+    state = read_states(Path(sys.argv[1])).get(rank)
+    return state is not None and state.last_op.startswith(op)
+
+
+def answers(communicator: Communicator, array: Any, number: float) -> dict[str, Any]:
+    """Return what was given, and who this is."""
+    return {"file": array * communicator.rank, "number": number, "rank": communicator.rank}
+
+
+def measure(communicator: Communicator) -> dict[str, Any]:
+    """Return what a ring gives, and the times of small collectives."""
+    given = np.arange(5.0) + communicator.rank
+    return {
+        "ring": ring_all_reduce(given, communicator),
+        "collectives": as_json(time_collectives(communicator, KINDS, [8, 300], 7, math.inf, 6, 3)),
+        "few": len(time_collectives(communicator, ["all-reduce"], [8], 50, 1e-9, 6, 0)["seconds"][0]),
+    }
+
+
+def as_json(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+
+
+#: Rounds in which ranks wait for one another, and sum.
+ROUNDS = 5
+
+
+def record_rounds(communicator: Communicator) -> dict[str, Any]:
+    """Return op, start and end of the events of each rank, and the waits that were found."""
+    with recorded(communicator) as recording:
+        for _ in range(ROUNDS):
+            communicator.barrier()
+            communicator.all_reduce(np.ones(1024))
+    timeline = recording.gather()
+    if timeline is None:
+        return {}
+    delays = [[delay.rank, delay.kind, list(delay.waited.items())] for delay in timeline.delays()]
+    events = [[(event.op, event.start, event.end) for event in profile.events] for profile in timeline.profiles]
+    return {"events": events, "delays": delays, "stragglers": list(timeline.stragglers().items())}
+
+
+def record_talks(communicator: Communicator) -> dict[str, Any]:
+    """Return key and kind of every kind of call on each rank, in several groups."""
+    rank, size = communicator.rank, communicator.size
+    own, apart = communicator.split(rank), communicator.duplicate()
+    row = np.arange(2.0 * size)
+    before = communicator.begin_all_reduce(row)
+    with recorded(communicator) as recording:
+        before.wait()
+        communicator.all_reduce(row)
+        pending = apart.begin_all_reduce(row)
+        while not pending.done():
+            pass
+        pending.wait()
+        apart.begin_reduce_scatter(row).wait()
+        communicator.broadcast(row, size - 1)
+        own.all_reduce(row)
+        sent = [communicator.begin_send(np.full(number, rank), (rank + 1) % size) for number in (1, 2)]
+        for _ in sent:
+            communicator.receive((rank - 1) % size)
+        for each in sent:
+            each.wait()
+    timeline = recording.gather()
+    calls = () if timeline is None else timeline.calls
+    return {"calls": [[(call.key, call.kind, call.size, len(call.blocked)) for call in own] for own in calls]}
