@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from tinytorch.cli.usage import Parser, UsageError, check_folder, sizes
-from tinytorch.perf.distributed.collectives.link_fit import FEWEST_SIZES, TOLERANCE, fit_pieces
+from tinytorch.perf.distributed.collectives.link_fit import BECAUSE, FEWEST_SIZES, TOLERANCE, fit_pieces
 from tinytorch.perf.distributed.collectives.measured import (
     SIZES,
     Collectives,
@@ -15,7 +15,6 @@ from tinytorch.perf.distributed.collectives.measured import (
 from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.communicator import world
 from tinytorch.perf.distributed.ranks.launch import started_by_launcher
-from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Derived
 from tinytorch.report import tables

@@ -159,11 +159,6 @@ def has_told(rank: int, op: str) -> bool:
     return state is not None and state.last_op.startswith(op)
 
 
-def answers(communicator: Communicator, array: Any, number: float) -> dict[str, Any]:
-    """Return what was given, and who this is."""
-    return {"file": array * communicator.rank, "number": number, "rank": communicator.rank}
-
-
 def measure(communicator: Communicator) -> dict[str, Any]:
     """Return what a ring gives, and the times of small collectives."""
     given = np.arange(5.0) + communicator.rank
@@ -183,21 +178,16 @@ ROUNDS = 5
 
 
 def record_rounds(communicator: Communicator) -> dict[str, Any]:
-    """Return op, start and end of the events of each rank, and the waits that were found."""
+    """Return the timeline of rounds in which ranks wait for one another, and sum."""
     with recorded(communicator) as recording:
         for _ in range(ROUNDS):
             communicator.barrier()
             communicator.all_reduce(np.ones(1024))
-    timeline = recording.gather()
-    if timeline is None:
-        return {}
-    delays = [[delay.rank, delay.kind, list(delay.waited.items())] for delay in timeline.delays()]
-    events = [[(event.op, event.start, event.end) for event in profile.events] for profile in timeline.profiles]
-    return {"events": events, "delays": delays, "stragglers": list(timeline.stragglers().items())}
+    return {"timeline": recording.gather()}
 
 
 def record_talks(communicator: Communicator) -> dict[str, Any]:
-    """Return key and kind of every kind of call on each rank, in several groups."""
+    """Return the timeline of every kind of call, in several groups."""
     rank, size = communicator.rank, communicator.size
     own, apart = communicator.split(rank), communicator.duplicate()
     row = np.arange(2.0 * size)
@@ -217,6 +207,4 @@ def record_talks(communicator: Communicator) -> dict[str, Any]:
             communicator.receive((rank - 1) % size)
         for each in sent:
             each.wait()
-    timeline = recording.gather()
-    calls = () if timeline is None else timeline.calls
-    return {"calls": [[(call.key, call.kind, call.size, len(call.blocked)) for call in own] for own in calls]}
+    return {"timeline": recording.gather()}

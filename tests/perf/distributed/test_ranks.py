@@ -197,9 +197,7 @@ def test_a_program_that_a_process_cannot_import_is_refused_before_any_starts() -
     with pytest.raises(ValueError, match="program"):
         launch(lambda communicator: None, 2)
     with pytest.raises(ValueError, match="threads"):
-        launch(programs.answers, 0)
-    with pytest.raises(TypeError, match="values"):
-        launch(programs.answers, 2, {"array": {1, 2}, "number": 1})
+        launch(programs.cores, 0)
 
 
 def run(way: str) -> subprocess.CompletedProcess[str]:

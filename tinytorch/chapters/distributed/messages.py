@@ -7,9 +7,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from tinytorch.perf.distributed.cluster_model.collective_costs import Line, halving_all_reduce, ring_all_reduce
+from tinytorch.perf.distributed.collectives.link_fit import BECAUSE
 from tinytorch.perf.distributed.collectives.measured import Collectives
 from tinytorch.perf.distributed.collectives.timing import Kind
-from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, ratio
 from tinytorch.perf.measuring.conditions import of_processes
 from tinytorch.report.figures import draw_line, subplots

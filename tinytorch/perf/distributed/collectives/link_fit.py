@@ -11,12 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtri, stdtrit
 
-from tinytorch.perf.distributed.ranks.measuring import is_oversubscribed
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Ranks, of_all
 from tinytorch.perf.measuring.statistics import Drawn, Stated, draws
 
 Floats = npt.NDArray[np.float64]
+#: Why nothing is said of times, as the end of a sentence.
+BECAUSE = "more ranks than cores tell how the system shares its cores, not how ranks scale: each needs one of its own"
 #: Relative residual up to which a line is said to hold.
 TOLERANCE = 0.25
 #: Sizes that a line has to go through: any two would fit.
@@ -88,6 +89,12 @@ class FittedLink:
         if not low <= nbytes <= high:
             raise ValueError(f"nbytes must be {low} to {high}, to which {self.name!r} was fitted, not {nbytes:g}")
         return self.alpha_s + self.beta_s_per_byte * nbytes
+
+
+def is_oversubscribed(*measurements: Measurement) -> bool:
+    """Return whether more ranks than cores took one of the measurements."""
+    made_on = [measurement.conditions.instrument for measurement in measurements]
+    return any(isinstance(one, Ranks) and one.oversubscribed for one in made_on)
 
 
 def fit(times: Mapping[int, Measurement], name: str | None = None) -> FittedLink:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.distributed.collectives.link_fit import FittedLink, fit_pieces
+from tinytorch.perf.distributed.collectives.link_fit import BECAUSE, FittedLink, fit_pieces
 from tinytorch.perf.distributed.collectives.timing import (
     KINDS,
     Kind,
@@ -20,7 +20,6 @@ from tinytorch.perf.distributed.collectives.timing import (
 )
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
-from tinytorch.perf.distributed.ranks.measuring import BECAUSE
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import may_pin
 from tinytorch.perf.measuring import Measurement, Unmeasured, collector_off

@@ -15,7 +15,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -24,7 +24,6 @@ import numpy as np
 from tinytorch.core.op import Array
 from tinytorch.perf.distributed.ranks.collective_ops import load_mpi
 from tinytorch.perf.distributed.ranks.communicator import Communicator, Place
-from tinytorch.perf.distributed.ranks.measuring import checked_rounds, largest, least, rounds_within
 
 Kind = Literal[
     "point to point", "point to point between hosts", "broadcast", "all-gather", "reduce-scatter", "all-reduce",
@@ -74,9 +73,36 @@ def checked_plan(
         raise ValueError(f"kinds must be some of {', '.join(KINDS)}, each once, not {', '.join(kinds) or 'none'}")
     if not sizes or min(sizes) < 1:
         raise ValueError(f"sizes must be at least one, of 1 byte or more, not {list(sizes)}")
-    checked_rounds(repeats, at_most_seconds)
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, not {repeats}")
+    if not at_most_seconds > 0:
+        raise ValueError(f"at_most_seconds must be above 0, not {at_most_seconds}")
     plan = {"kinds": list(kinds), "sizes": list(sizes), "repeats": repeats, "at_most_seconds": at_most_seconds}
     return {**plan, "fewest": fewest, "seed": seed}
+
+
+def largest(communicator: Communicator, values: Any) -> Array:
+    """Return the largest of all ranks' values, elementwise, float64, in the shape of what each gives."""
+    array = np.array(values, np.float64)
+    communicator.raw.Allreduce(load_mpi().IN_PLACE, array, op=load_mpi().MAX)
+    return array
+
+
+def least(communicator: Communicator, value: float) -> float:
+    """Return the smallest of all ranks' values."""
+    return -float(largest(communicator, [-value])[0])
+
+
+def rounds_within(communicator: Communicator, repeats: int, fewest: int, at_most_seconds: float) -> Iterator[int]:
+    """Yield the numbers of the rounds from 0 on, the same on all ranks.
+
+    There are ``repeats``; fewer, but not below ``fewest``, when ``at_most_seconds`` are over on rank 0.
+    """
+    until = time.monotonic() + at_most_seconds
+    for number in range(repeats):
+        if number >= fewest and not communicator.raw.bcast(time.monotonic() < until):
+            return
+        yield number
 
 
 def even_sizes(sizes: Sequence[int], ranks: int) -> list[int]:

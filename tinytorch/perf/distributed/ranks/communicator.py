@@ -242,14 +242,10 @@ class Communicator:
             yield
         except BaseException as error:
             if self.size > 1 and not self.activity.watched:
-                self.end_all(error)
+                traceback.print_exception(error)
+                sys.stderr.write(f"{self.places[self.rank]} failed, which ends all ranks\n")
+                abort(self.raw)
             raise
-
-    def end_all(self, error: BaseException) -> None:
-        """End all ranks, with exit code `FAILED`, after the traceback of ``error`` with this rank's name."""
-        traceback.print_exception(error)
-        sys.stderr.write(f"{self.places[self.rank]} failed, which ends all ranks\n")
-        abort(self.raw)
 
     def duplicate(self) -> Communicator:
         """Return the same ranks as a group of its own, whose calls are matched apart from this one's."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -14,14 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import psutil
 
 from tinytorch.perf.distributed.ranks import rank_process
 from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.watch import FAILURE, read_states
 from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
-from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays, write_whole
 from tinytorch.perf.measuring.processes import reference_to
 
 #: Runs on each rank. Takes the communicator and the launch's arguments by name; returns values by name.
@@ -36,28 +35,6 @@ _GOODBYE = 5.0
 def started_by_launcher() -> bool:
     """Return whether mpiexec, or the like of a scheduler, started this process."""
     return any(name in os.environ for name in _LAUNCHERS)
-
-
-def write_values(stem: Path, values: Mapping[str, Any]) -> None:
-    """Write values by name: arrays to ``stem``.npz, all others to ``stem``.json, which is written last.
-
-    Raises:
-        TypeError: if a value is neither an array nor what JSON holds; nothing is written then.
-    """
-    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-    others = {name: value for name, value in values.items() if name not in arrays}
-    try:
-        text = json.dumps(others)
-    except TypeError as error:
-        raise TypeError(f"values must be arrays or what JSON can hold, but {error}") from None
-    write_arrays(stem.with_name(stem.name + ".npz"), arrays)
-    write_whole(stem.with_name(stem.name + ".json"), text)
-
-
-def read_values(stem: Path) -> dict[str, Any]:
-    """Return what `write_values` wrote; FileNotFoundError if it did not."""
-    values: dict[str, Any] = json.loads(stem.with_name(stem.name + ".json").read_text("utf-8"))
-    return {**values, **read_arrays(stem.with_name(stem.name + ".npz"))}
 
 
 class RankError(RuntimeError):
@@ -103,8 +80,7 @@ def launch(
 ) -> list[dict[str, Any]]:
     """Return what ``program`` returned on each of ``ranks`` processes, in the order of ranks.
 
-    Arguments and results travel in files: arrays as npz, all else as JSON. What the program prints is kept for the
-    error, if there is one.
+    Arguments and results are pickled. What the program prints is kept for the error, if there is one.
 
     Args:
         program: a function at the top level of a module that a new process can import.
@@ -116,7 +92,6 @@ def launch(
 
     Raises:
         ValueError: if ``program`` cannot be imported by name, or a number is out of range.
-        TypeError: if an argument is neither an array nor what JSON can hold.
         MPIMissingError: if there is no mpiexec.
         RankError: if a rank fails, dies, hangs, or the time is over.
 
@@ -139,13 +114,13 @@ def launch(
     command = [mpiexec(), "-n", str(ranks), sys.executable, rank_process.__file__]
     with TemporaryDirectory(prefix="ranks-") as name:
         folder = Path(name)
-        write_values(folder / "request", {**(arguments or {}), "/launch": asked})
+        (folder / "request").write_bytes(pickle.dumps((asked, dict(arguments or {}))))
         code, printed = _run([*command, name], folder / "printed", timeout)
         _end_ranks(folder)
         if code != 0:
             raise _error(folder, code, printed, timeout)
         try:
-            return [read_values(folder / f"rank-{rank}.result") for rank in range(ranks)]
+            return [pickle.loads((folder / f"rank-{rank}.result").read_bytes()) for rank in range(ranks)]
         except FileNotFoundError as error:
             raise RankError(f"a rank left no result although the run ended well: {error}; {printed}") from None
 

@@ -7,10 +7,10 @@ mpiexec can know. It is run by this file's path and imports nothing but the stan
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 
 def supervise(folder: Path) -> int:
@@ -29,14 +29,12 @@ def supervise(folder: Path) -> int:
 def run_rank(folder: Path) -> None:
     """Join the others, call what ``folder`` asks for and write its result; `watched` ends the run if that fails."""
     from tinytorch.perf.distributed.ranks.communicator import world
-    from tinytorch.perf.distributed.ranks.launch import read_values, write_values
     from tinytorch.perf.distributed.ranks.watch import watched
     from tinytorch.perf.host.blas import ThreadSwitch
     from tinytorch.perf.host.pinned_threads import allowed_cores, pin
     from tinytorch.perf.measuring.processes import function_at
 
-    request: dict[str, Any] = read_values(folder / "request")
-    asked = request.pop("/launch")
+    asked, arguments = pickle.loads((folder / "request").read_bytes())
     communicator = world()
     if communicator.size != asked["ranks"]:
         raise SystemExit(
@@ -51,8 +49,8 @@ def run_rank(folder: Path) -> None:
         program = function_at(asked["program"])
         # After that import, which may load another BLAS; not by perf.timing, whose imports take a second.
         ThreadSwitch().set(asked["threads"])
-        values = program(communicator, **request)
-        write_values(folder / f"rank-{communicator.rank}.result", {} if values is None else values)
+        values = program(communicator, **arguments)
+        (folder / f"rank-{communicator.rank}.result").write_bytes(pickle.dumps({} if values is None else values))
 
 
 if __name__ == "__main__":
