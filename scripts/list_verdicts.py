@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from scripts.site_records import read_pages
-from tinytorch.report.verdicts import OPEN, OUTCOMES, verdicts_in
+from tinytorch.report.kinds import of_kind
+from tinytorch.report.verdicts import OPEN, OUTCOMES
 
 _SITE = Path("_build/html")
 
@@ -39,7 +40,7 @@ def verdicts_of(site: Path) -> Iterator[Listed]:
     """
     for page, content in read_pages(site).items():
         for record in content["records"]:
-            for said in verdicts_in(record):
+            for said in of_kind(record).verdicts():
                 words = str(said.get("word") or said.get("verdict"))
                 yield Listed(page, record["key"], record["kind"], said["outcome"], said["fixed"], words)
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tinytorch.report.numbers import number_text
-from tinytorch.report.records import ABSENT, NUMBER_KINDS, is_number
+from tinytorch.report.numbers import is_number, number_text
+from tinytorch.report.records import ABSENT, NUMBER_KINDS
 
 Json = dict[str, Any]
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page as Tab
 
 from tests.report.made_numbers import bounded
 from tinytorch.perf.measuring import Counted
-from tinytorch.report.records import number_body
+from tinytorch.report.numbers import number_body
 
 NOT_APP: Any = SimpleNamespace(env=SimpleNamespace())
 

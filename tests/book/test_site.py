@@ -16,7 +16,8 @@ from tests.book.small_book import HEADER, SECOND, Book, Build, Story, one
 from tests.book.sphinx_process import SphinxProcess
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.measurement import Measurement
-from tinytorch.report.records import Json, measurement_from_record, schema
+from tinytorch.report.numbers import measurement_from_record
+from tinytorch.report.records import Json, schema
 
 SAMPLES = (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3)
 

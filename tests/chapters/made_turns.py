@@ -46,7 +46,7 @@ def run_once(seconds: Mapping[str, float]) -> Callable[..., dict[str, Measuremen
 
 def records(page: Page) -> dict[str, Json]:
     """Return what the page recorded by key."""
-    return {record.key: record.to_json() for record in page.records}
+    return {record["key"]: record for record in page.records}
 
 
 def said_in(record: Json) -> str:

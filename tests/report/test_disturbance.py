@@ -11,8 +11,9 @@ from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, had_less_than_a_core, verdict_between
 from tinytorch.report import Column, Page
+from tinytorch.report.numbers import number_body
 from tinytorch.report.provenance import WITHHELD_WORD, caution
-from tinytorch.report.records import number_body, page_file, schema
+from tinytorch.report.records import page_file, schema
 
 #: The kinds of records that say a verdict.
 KINDS = ("claim", "verdict")
@@ -48,7 +49,7 @@ def of_both(before: float, after: float, monkeypatch: pytest.MonkeyPatch) -> lis
     page.decide(made, "more", {"more": ((0.1, None), ""), "less": ((None, 0.1), ""), "open": (None, "")})
     page.decide(made, "compared", dict.fromkeys(("faster", "slower", "open"), (None, "")))
     page.test("claim", ratio(one, other), above=1.2)
-    return [record.body["outcome"] for record in page.records if record.kind in KINDS]
+    return [record["outcome"] for record in page.records if record["kind"] in KINDS]
 
 
 @pytest.mark.parametrize(("before", "after"), [(0.5, 1.0), (1.0, 0.5), (0.5, 0.5), (1.0, 1.0)])
@@ -73,7 +74,7 @@ def test_verdicts_in_a_table_are_withheld_in_the_rows_that_were_disturbed(
     ]
     columns = [Column("name", "Name"), Column("gain", "Gain"), Column("verdict", "Verdict", judged=True)]
     page = Page("busy")
-    table = page.table("gains", rows, columns, caption="Gains").record.to_json()
+    table = page.table("gains", rows, columns, caption="Gains").record
     is_quiet = (before, after) == (1.0, 1.0)
     said = [row["verdict"] and (row["verdict"]["word"], row["verdict"]["outcome"]) for row in table["rows"]]
     faster, withheld = ("faster", "decided"), ("withheld, as other programs were at work", "withheld")
@@ -96,7 +97,7 @@ def test_claims_and_outcomes_are_judged_unless_they_rest_on_a_disturbed_number(
     page.decide(made, "time", {"slow": ((0.1, None), ""), "quick": ((None, 0.1), ""), "open": (None, "")})
     page.fill(made, "judged")
     page.test("slow", timed(share, threads), above=0.1)
-    outcome, word, claim = (record.body for record in page.records[-3:])
+    outcome, word, claim = (record for record in page.records[-3:])
     assert [each["outcome"] for each in (outcome, word, claim)] == ["withheld" if withheld else "decided"] * 3
     assert claim["verdict"] == ("withheld" if withheld else Verdict.SUPPORTED)
     assert outcome["text"] == ("withheld" if withheld else "slow")
@@ -109,7 +110,7 @@ def test_an_outcome_is_withheld_with_the_reason(monkeypatch: pytest.MonkeyPatch)
     page.decide(
         {"work": timed(0.5)}, "work", {"long": ((0.5, None), ""), "short": ((None, 0.5), ""), "open": (None, "")}
     )
-    made = page.records[-1].body
+    made = page.records[-1]
     assert (made["text"], made["because"]) == ("withheld", WITHHELD_WORD)
 
 
@@ -120,7 +121,7 @@ def test_what_is_open_is_not_withheld(monkeypatch: pytest.MonkeyPatch) -> None:
         {"time": timed(0.5)}, "time", {"slow": ((1.2, None), ""), "quick": ((None, 1.2), ""), "open": (None, "")}
     )
     page.test("claim", timed(0.5), above=1.2)
-    assert [record.body["outcome"] for record in page.records[-2:]] == ["open", "open"]
+    assert [record["outcome"] for record in page.records[-2:]] == ["open", "open"]
     Draft202012Validator(schema()).validate(page_file("busy", page.records[:-1]))
 
 
@@ -146,7 +147,7 @@ def test_what_was_tested_withholds_its_verdict_whatever_row_and_reason_name(
     monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
     page, found = Page("busy"), verdict_between(timed(share), high=9.0)
     rows, columns = [{"a": timed(0.5), "b": found, "c": decided(True)}], {"a": "A", "b": "B", "c": "C"}
-    (row,) = page.table("t", rows, columns, caption="One.").record.body["rows"]
+    (row,) = page.table("t", rows, columns, caption="One.").record["rows"]
     assert row["b"]["outcome"] == ("withheld" if share < 1 else "decided")
     assert row["c"]["outcome"] == "decided"
 

@@ -73,8 +73,8 @@ def test_words_that_do_not_fit_their_box_are_refused() -> None:
 def test_a_page_keeps_it_among_its_figures() -> None:
     page = Page("profiling")
     shown = page.drawing("tile", Drawing(50), caption="A tile.", alt="a tile of four cells")
-    assert shown.record.kind == "figure"
-    assert shown.record.body == {"caption": "A tile.", "alt": "a tile of four cells", "series": []}
+    assert shown.record["kind"] == "figure"
+    assert shown.record | {"caption": "A tile.", "alt": "a tile of four cells", "series": []} == shown.record
     assert 'id="figure-tile"' in shown.html
     with pytest.raises(ValueError, match="neither"):
         page.drawing("other", Drawing(50), caption="A tile.", alt="A tile.")

@@ -13,7 +13,7 @@ from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_
 from tinytorch.prose import Ends
 from tinytorch.report import Page
 from tinytorch.report.expressions import ExpressionError, evaluate, outcome_of, rests_on
-from tinytorch.report.verdicts import verdicts_in
+from tinytorch.report.kinds import of_kind
 
 NEAR = Measurement("near", (1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99), "s")
 FAR = Measurement("far", (10.0, 10.1, 9.9, 10.2, 9.8, 10.0, 10.1, 9.9), "s")
@@ -131,7 +131,7 @@ def test_an_outcome_without_a_text_is_an_error(value: object, texts: dict[str, E
 
 def records(page: Page) -> dict[str, dict[str, Any]]:
     """Return what a page recorded, by its names."""
-    return {record.key: record.to_json() for record in page.records}
+    return {record["key"]: record for record in page.records}
 
 
 def test_a_page_records_what_its_text_names_once() -> None:
@@ -196,7 +196,7 @@ def test_a_name_that_code_chose_is_no_verdict() -> None:
     page.fill({"name": "eight bits"}, "name")
     page.decide({"holds": True}, "holds", {"yes": (None, ""), "no": (None, "")})
     page.decide({"far": FAR}, "far", {"much": ((2.0, None), ""), "little": ((None, 2.0), ""), "open": (None, "")})
-    found = [said["key"] for record in page.records for said in verdicts_in(record.to_json())]
+    found = [said["key"] for record in page.records for said in of_kind(record).verdicts()]
     assert found == ["far-outcome"]
 
 

@@ -22,10 +22,11 @@ from tinytorch.report.numbers import (
     format_record,
     interval_name,
     interval_of,
+    measurement_from_record,
+    number_body,
     scales_of,
     unbroken,
 )
-from tinytorch.report.records import measurement_from_record, number_body
 
 UNITS = [*SCALES, "items/s"]
 #: What each sign behind digits stands for.

@@ -14,8 +14,9 @@ from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired, judged
 from tinytorch.prose import Ends
 from tinytorch.report import Page
+from tinytorch.report.numbers import measurement_from_record
 from tinytorch.report.page import PROVENANCE_KEY
-from tinytorch.report.records import RECORD_MIME, measurement_from_record
+from tinytorch.report.records import RECORD_MIME
 
 RUN = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3), "s")
 
@@ -41,7 +42,7 @@ def test_nothing_is_recorded_when_something_is_wrong(page: Page) -> None:
     for word, call in wrong:
         with pytest.raises(ValueError, match=word):
             call()
-    assert [record.key for record in page.records] == [PROVENANCE_KEY]
+    assert [record["key"] for record in page.records] == [PROVENANCE_KEY]
 
 
 def test_the_bundle_has_the_record_and_words_and_nothing_is_printed(
@@ -87,16 +88,16 @@ def test_a_verdict_is_what_the_interval_leaves(
     page.number("change", comparison)
     page.decide({"comparison": comparison}, "comparison", texts)
     number, verdict = page.records[-2:]
-    assert (number.key, verdict.key) == ("change", "comparison-outcome")
-    assert (verdict.body["word"], verdict.body["outcome"], verdict.body["fixed"]) == (word, outcome, False)
-    assert number.body["value"] == ratio
-    assert [number.body["interval"][end] for end in ("low", "high")] == pytest.approx(
+    assert (number["key"], verdict["key"]) == ("change", "comparison-outcome")
+    assert (verdict["word"], verdict["outcome"], verdict["fixed"]) == (word, outcome, False)
+    assert number["value"] == ratio
+    assert [number["interval"][end] for end in ("low", "high")] == pytest.approx(
         [ratio / (1 + half), ratio * (1 + half)]
     )
-    assert verdict.body["tests"][0]["interval"] == number.body["interval"]
+    assert verdict["tests"][0]["interval"] == number["interval"]
     page.table("changes", {"new": {"change": comparison}}, {"name": "Version", "change": "It is"}, caption="c")
-    assert page.records[-1].body["rows"][0]["change"] == {
-        name: verdict.body[name] for name in ("word", "outcome", "fixed", "tests")
+    assert page.records[-1]["rows"][0]["change"] == {
+        name: verdict[name] for name in ("word", "outcome", "fixed", "tests")
     }
 
 
@@ -114,13 +115,13 @@ def test_the_interval_of_a_statistic_survives_its_record(page: Page) -> None:
 def test_what_is_absent_says_why_in_every_place(page: Page) -> None:
     why = Unmeasured("PyTorch is not <installed>.")
     number = page.number("torch", why)
-    assert number.record.to_json()["kind"] == "absent"
-    assert number.record.body == {"reason": "PyTorch is not <installed>."}
+    assert number.record["kind"] == "absent"
+    assert number.record["reason"] == "PyTorch is not <installed>."
     assert number.on_page is None
     table = page.table("engines", why, [("op", "Op")], caption="c")
     assert 'id="table-engines"' in table.html
     assert "PyTorch is not &lt;installed&gt;." in table.html
-    assert page.test("slow", why, above=1).record.kind == "absent"
+    assert page.test("slow", why, above=1).record["kind"] == "absent"
     with pytest.raises(ValueError, match="torch"):
         page.number("torch", RUN)
 

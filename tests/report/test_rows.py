@@ -71,7 +71,7 @@ def test_a_page_shows_rows_and_says_what_is_not_measured() -> None:
     page = Page("sample")
     absent = Row(1, Unmeasured("it needs a second core"), {}, ROW.law)
     page.table("ops", {"one": ROW, "two": absent}, {"name": "Op", "seconds": "Time"}, caption="Two ops.")
-    rows = page.records[-1].body["rows"]
+    rows = page.records[-1]["rows"]
     assert [row["name"] for row in rows] == ["one", "two"]
     assert rows[1]["seconds"] == "not measured"
     missing: Any = absent.seconds
@@ -79,13 +79,13 @@ def test_a_page_shows_rows_and_says_what_is_not_measured() -> None:
     page.number("n", missing)
     page.test("c", missing, above=1)
     page.figure("f", missing, caption="c", alt="a")
-    assert [(one.key, one.kind) for one in page.records[-4:]] == [(key, "absent") for key in "tncf"]
-    assert {one.body["reason"] for one in page.records[-4:]} == {"it needs a second core"}
+    assert [(one["key"], one["kind"]) for one in page.records[-4:]] == [(key, "absent") for key in "tncf"]
+    assert {one["reason"] for one in page.records[-4:]} == {"it needs a second core"}
 
 
 def test_a_table_says_words_as_its_page_calls_them() -> None:
     rows = {"one": {"said": Judgement(Verdict.OPEN)}, "two": {"said": Judgement(Verdict.SUPPORTED, word="small")}}
     words = {"open": "not known", "small": "too small", "two": "the second"}
     table = Page("sample").table("t", rows, {"name": "Row", "said": "It is"}, caption="Rows.", words=words)
-    found = [(row["name"], row["said"]["word"], row["said"]["outcome"]) for row in table.record.body["rows"]]
+    found = [(row["name"], row["said"]["word"], row["said"]["outcome"]) for row in table.record["rows"]]
     assert found == [("one", "not known", "open"), ("the second", "too small", "decided")]

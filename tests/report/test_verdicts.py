@@ -32,6 +32,6 @@ def test_a_record_keeps_the_interval_of_each_test_of_a_single_sample_none_and_of
 ) -> None:
     page = Page("p")
     page.number("it", measured)
-    (made,) = page.test("w", measured, at_least=0.5).record.body["tests"]
+    (made,) = page.test("w", measured, at_least=0.5).record["tests"]
     assert (made["interval"] and tuple(made["interval"].values())) == (interval and pytest.approx(interval))
     assert {name: value for name, value in made.items() if name == "counted"} == more

@@ -68,12 +68,8 @@ def keys(root: Path) -> Iterator[str]:
     yield from keys_of(root, "").values()
     pages = "".join(path.read_text("utf-8") for path in sorted((root / "book").glob("*.md")))
     cells = re.findall(r"^```\{code-cell\}[^\n]*\n(?::[^\n]*\n)*(.*?)^```$", pages, re.DOTALL | re.MULTILINE)
-    around = key.surroundings(root / "book", PACKAGES, PATHS, keys.known)  # type: ignore[attr-defined]
-    yield key.page_parts(cells, around).key()
-    keys.known |= {name: found for each in around.packages for name, found in each.found.items()}  # type: ignore[attr-defined]
-
-
-keys.known = {}  # type: ignore[attr-defined]
+    around = key.surroundings(root / "book", PACKAGES, PATHS)
+    yield key.page_key(key.modules_of(cells, around), around)
 
 
 def test_a_byte_of_any_file_is_seen(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tinytorch.perf.host.identity import steering_variables
 from tinytorch.prose import with_cells
 from tinytorch.report.measurements import read_measurements
 from tinytorch.report.provenance import package_folder, package_hash
-from tinytorch.report.records import RECORD_MIME, Json, Record, page_file
+from tinytorch.report.records import RECORD_MIME, Json, page_file
 from tinytorch.report.verdicts import claim_parts
 from tinytorch.settings import variables
 
@@ -117,7 +117,7 @@ def run_page(root: Path, name: str, on_cell: Callable[[int, int], None], *, roug
                 raise _failed(name, done, " ".join([type(error).__name__, *said.read().split()[-60:]])) from error
     seconds = time.perf_counter() - start
     statements = claim_statements("\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown"))
-    records = [Record.from_json(_with_statement(record, statements, name)) for record in _records_in(notebook)]
+    records = [_with_statement(record, statements, name) for record in _records_in(notebook)]
     return page_file(name, records, duration_seconds=seconds)
 
 
@@ -131,7 +131,7 @@ def claim_statements(text: str) -> dict[str, str]:
     return statements
 
 
-def _with_statement(record: Mapping[str, Any], statements: Mapping[str, str], page: str) -> Mapping[str, Any]:
+def _with_statement(record: Json, statements: Mapping[str, str], page: str) -> Json:
     """Return the record; that of a claim with its statement, which only the text of the page holds."""
     if record["kind"] != "claim" or "statement" in record:
         return record
@@ -144,7 +144,7 @@ def _failed(name: str, done: int, reason: str) -> ChapterError:
     return ChapterError(f"code cell {done + 1} of page {name} failed: {reason}")
 
 
-def _records_in(notebook: Any) -> Iterator[Mapping[str, Any]]:
+def _records_in(notebook: Any) -> Iterator[Json]:
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if RECORD_MIME in output.get("data", {}):

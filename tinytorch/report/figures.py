@@ -26,8 +26,8 @@ from matplotlib.transforms import Transform
 from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.report.colors import variant as variant_named
-from tinytorch.report.numbers import Scale, common_scale, format_measurement, interval_of
-from tinytorch.report.records import Json, checked_text, number_body
+from tinytorch.report.numbers import Scale, common_scale, format_measurement, interval_of, number_body
+from tinytorch.report.records import Json, checked_text
 
 #: Inches of a figure as its page draws it.
 WIDTH = 4.0

@@ -10,7 +10,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
-from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json, is_number
+from tinytorch.report.kinds import of_kind
+from tinytorch.report.numbers import is_number
+from tinytorch.report.records import NUMBER_KINDS, Json
 
 SCHEMA_NAME = "tinytorch-measurements"
 #: The version of `measurements.schema.json`; it rises whenever a reader of the files would have to change.
@@ -21,13 +23,6 @@ RECORDS_NAME = "urn:tinytorch:records"
 LARGEST_BYTES = 4 * 2**20
 #: What the schema does not say of each string, list and object, so that a file cannot stall who reads it.
 LONGEST_TEXT, LONGEST_LIST, DEEPEST, LARGEST_NUMBER = 4000, 1000, 12, 1e100
-_KEPT_OF_A_NUMBER = ("kind", "value", "unit", "interval", "n", "what")
-_KEPT: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(NUMBER_KINDS, _KEPT_OF_A_NUMBER),
-    "verdict": ("kind", "word"),
-    "claim": ("kind", "statement", "verdict"),
-    ABSENT: ("kind", "reason"),
-}
 
 
 @cache
@@ -36,33 +31,13 @@ def schema() -> Json:
     return cast(Json, json.loads(files("tinytorch.report").joinpath("measurements.schema.json").read_text("utf-8")))
 
 
-def _cell(cell: Any) -> Any:
-    if is_number(cell):
-        return {name: cell[name] for name in _KEPT_OF_A_NUMBER}
-    return cell["word"] if isinstance(cell, Mapping) else cell
-
-
-def _compact(record: Mapping[str, Any]) -> Json:
-    """Return the record without samples, conditions and prose."""
-    if record["kind"] != "table":
-        return {"key": record["key"], **{name: record[name] for name in _KEPT[record["kind"]]}}
-    columns = [{"key": column["key"], "label": column["label"]} for column in record["columns"]]
-    return {
-        "key": record["key"],
-        "kind": "table",
-        "caption": record["caption"],
-        "columns": columns,
-        "rows": [[_cell(row[column["key"]]) for column in columns] for row in record["rows"]],
-    }
-
-
 def page_entry(page: Mapping[str, Any]) -> Json:
     """Return what a file of measurements keeps of a page's file of records; figures, drawn from them, are left out."""
     return {
         "page": page["page"],
         "duration_seconds": page["duration_seconds"],
         "provenance": page["provenance"],
-        "records": [_compact(record) for record in page["records"] if record["kind"] != "figure"],
+        "records": [of_kind(record).compact() for record in page["records"] if record["kind"] != "figure"],
     }
 
 

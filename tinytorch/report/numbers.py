@@ -1,4 +1,4 @@
-"""Numbers as they are shown: with the digits that their interval allows, in the unit that fits their size.
+"""Numbers as a page keeps them, and as they are shown: with the digits that their interval allows, in a fitting unit.
 
 1. A number whose interval is no wider than its size is shown as one value. The last digit is worth at most a quarter
    of the interval's width, and what is shown lies inside the interval; four digits are the most.
@@ -16,15 +16,18 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context, Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from tinytorch.perf.measuring import Measurement
-    from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted
+from tinytorch.perf.measuring.codec import from_json, measured, to_json
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.values import Value, as_measurement, is_clocked
+from tinytorch.report.records import NUMBER_KINDS, Json, checked_text
 
 NO_BREAK = "\u00a0"
 MINUS = "\u2212"
@@ -398,3 +401,85 @@ def common_scale(values: Iterable[float], unit: str) -> Scale:
     sizes = sorted(abs(float(value)) for value in values if value)
     middle = sizes[len(sizes) // 2] if sizes else 0.0
     return scales_of(unit)[_fitting_scale(middle, unit)]
+
+
+def _kind_of(value: Value, exact: bool) -> Json:
+    """Return a value's kind, and what it was derived from, what modelled it or who published it."""
+    match value:
+        case Modelled():
+            return {"kind": "modelled", "model": value.model}
+        case Quoted():
+            return {"kind": "quoted", "source": value.source}
+        case Derived():
+            reason = {"no_interval": value.no_interval} if value.no_interval else {}
+            return {"kind": "derived", "of": list(value.names), **reason}
+        case Measurement() if value.is_counted and value.conditions.sides:
+            return {"kind": "derived", "of": [side.name for side in value.conditions.sides]}
+    return {"kind": "counted" if exact or isinstance(value, Counted) else "measured"}
+
+
+def checked_value(name: str, value: Value | int, *, unit: str | None, what: str | None) -> Value:
+    """Return the value that ``name`` has; a bare whole number was counted.
+
+    Raises:
+        TypeError: if it is no number.
+        ValueError: if it is a bare number whose kind nobody knows, or has no unit or words.
+    """
+    if isinstance(value, Value):
+        if unit is not None and unit != value.unit:
+            raise ValueError(f"unit of {name} must be left out or be the measurement's {value.unit!r}, not {unit!r}")
+        return value
+    number = _checked_number(value, f"value of {name}")
+    if isinstance(number, float) or (unit is not None and (is_clocked(unit) or unit in RATIOS)):
+        raise ValueError(
+            f"{name} is the bare number {number!r}, which does not say where it comes from: hand over what measure() "
+            "or interleave() returned if a clock took it, else Counted, Derived, Modelled or Quoted"
+        )
+    if unit is None or what is None:
+        raise ValueError(f"{name} is the bare whole number {number}: say what was counted with unit= and what=")
+    return Counted(number, unit, what)
+
+
+def number_body(key: str, value: Value | int, *, unit: str | None = None, what: str | None = None) -> Json:
+    """Return kind, value, unit, interval, n, samples, what and how of a number, and what its kind has besides.
+
+    Raises:
+        TypeError, ValueError: as `checked_value` does, or if there are no words for what it is.
+    """
+    known = checked_value(repr(key), value, unit=unit, what=what)
+    measured = as_measurement(known)
+    interval = interval_of(measured)
+    exact = is_exact(measured)
+    return {
+        **_kind_of(known, exact),
+        "value": int(measured.median) if exact else measured.median,
+        "unit": known.unit,
+        "interval": interval and asdict(interval),
+        "n": measured.n,
+        "samples": list(measured.samples),
+        "what": checked_text(what or (known.name if isinstance(known, Measurement) else known.what), "what", key),
+        "conditions": to_json(measured.conditions),
+    }
+
+
+def measurement_from_record(record: Mapping[str, Any]) -> Measurement:
+    """Return the `Measurement` that a number's record was made of: same samples, unit, name and conditions.
+
+    Raises:
+        ValueError: if the record is not one of a number.
+    """
+    if record.get("kind") not in NUMBER_KINDS:
+        raise ValueError(f"record {record.get('key')!r} must hold a number, but its kind is {record.get('kind')!r}")
+    samples, conditions = tuple(map(float, record["samples"])), conditions_of_record(record)
+    made = measured(record["what"], samples, record["unit"], conditions, record["value"], record["interval"])
+    return made if record["interval"] is None else replace(made, confidence=record["interval"]["confidence"])
+
+
+def is_number(cell: object) -> TypeGuard[Json]:
+    """Return whether a cell of a table's record is a number: neither text nor a verdict."""
+    return isinstance(cell, Mapping) and "value" in cell
+
+
+def conditions_of_record(number: Mapping[str, Any]) -> Conditions:
+    """Return the conditions of a number's record, or of a table's cell."""
+    return from_json(number["conditions"], Conditions, f"conditions of {number['what']!r}")

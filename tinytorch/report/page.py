@@ -32,19 +32,18 @@ from tinytorch.report.expressions import (
     verdict_body,
 )
 from tinytorch.report.flame_graph import Box, boxes_html
-from tinytorch.report.notebook_view import NOT_MEASURED, view, words
+from tinytorch.report.kinds import NOT_MEASURED, of_kind
+from tinytorch.report.numbers import number_body
 from tinytorch.report.provenance import WITHHELD_WORD, provenance
 from tinytorch.report.records import (
     ABSENT,
     FAULT_MIME,
     RECORD_MIME,
     Json,
-    Record,
     checked_key,
     checked_text,
     is_building,
     now,
-    number_body,
 )
 from tinytorch.report.rows import Rows as AnyRows
 from tinytorch.report.tables import Column
@@ -90,22 +89,22 @@ class Shown:
         png: a figure as a bitmap, for places that show no other drawing.
     """
 
-    record: Record
+    record: Json
     on_page: str | None = None
     png: bytes | None = None
 
     @property
     def text(self) -> str:
         """For a terminal."""
-        return words(self.record.to_json())
+        return of_kind(self.record).text()
 
     @property
     def html(self) -> str:
         """For a reader's notebook."""
-        return view(self.record.to_json(), self.on_page)
+        return of_kind(self.record).html(self.on_page)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:  # noqa: ARG002
-        bundle: dict[str, Any] = {RECORD_MIME: self.record.to_json()}
+        bundle: dict[str, Any] = {RECORD_MIME: self.record}
         if not is_building():
             bundle |= {"text/html": self.html, "text/plain": self.text}
         elif self.on_page is not None:
@@ -145,13 +144,13 @@ class Page:
     Examples:
         >>> from tinytorch.report import Page
         >>> page = Page("sample")
-        >>> [record.key for record in page.records]
+        >>> [record["key"] for record in page.records]
         ['provenance']
     """
 
     def __init__(self, name: str) -> None:
         self.name = checked_text(name, "name", "Page")
-        self.records: list[Record] = []
+        self.records: list[Json] = []
         self._values: dict[str, Any] = {}
         self._waiting: set[str] = set()
         self._ends: dict[str, dict[str, Ends | None]] = {}
@@ -498,15 +497,15 @@ class Page:
 
     def _is_named(self, key: str, expression: str) -> bool:
         """Return whether there is a record of an expression, or of a name that it is."""
-        known = next((record for record in self.records if record.key == key), None)
-        if known is not None and known.body.get("expression", expression) != expression:
-            other = known.body["expression"]
+        known = next((record for record in self.records if record["key"] == key), None)
+        if known is not None and known.get("expression", expression) != expression:
+            other = known["expression"]
             raise ExpressionError(f"{expression!r} and {other!r} have one name, {key!r}: give one another variable")
         return known is not None
 
     def _check_new(self, key: str) -> None:
         checked_key(key)
-        if any(record.key == key for record in self.records):
+        if any(record["key"] == key for record in self.records):
             raise ValueError(f"key must be new on page {self.name!r}, but {key!r} is taken")
 
     def _withhold(self, rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> None:
@@ -520,12 +519,8 @@ class Page:
                 if verdict_of(row[key]).is_decided and is_disturbed(rests_on, others):
                     row[key] = Judgement(Verdict.WITHHELD)
 
-    def _keys(self, *kinds: str) -> set[str]:
-        """Return the keys of this page's records of these kinds."""
-        return {record.key for record in self.records if record.kind in kinds}
-
     def _emit(self, key: str, kind: str, body: Json, *, on_page: str | None = None, png: bytes | None = None) -> Shown:
-        record = Record(key, kind, self.name, now(), body)
+        record = {"key": key, "kind": kind, "page": self.name, "when": now(), **body}
         self.records.append(record)
         shown = Shown(record, on_page=on_page, png=png)
         shown.publish()

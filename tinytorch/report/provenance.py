@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from tinytorch.perf.host.identity import Identity, identity, is_narrower, reported_capacities
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring.judge import WHOLE_CORE, had_less_than_a_core
-from tinytorch.report.numbers import format_number
-from tinytorch.report.records import Json, conditions_of_record
+from tinytorch.report.numbers import conditions_of_record, format_number
+from tinytorch.report.records import Json
 from tinytorch.settings import variable
 from tinytorch.sources import package_files
 

@@ -18,16 +18,19 @@ from tinytorch.report.numbers import (
     FRACTIONS,
     Formatted,
     Scale,
+    checked_value,
     common_scale,
     format_measurement,
     format_number,
     interval_name,
     interval_of,
     is_exact,
+    measurement_from_record,
+    number_body,
     number_of_samples,
     unbroken,
 )
-from tinytorch.report.records import Json, checked_text, checked_value, measurement_from_record, number_body
+from tinytorch.report.records import Json, checked_text
 from tinytorch.report.rows import Rows as AnyRows
 from tinytorch.report.rows import listed, value_at
 from tinytorch.report.verdicts import called, tested, words_of

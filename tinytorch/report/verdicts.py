@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from tinytorch.perf.measuring import Counted, Derived, Measurement
@@ -31,6 +31,8 @@ DECIDED, NO_DIFFERENCE, OPEN, WITHHELD, UNTESTED = "decided", "no difference", "
 OUTCOMES = (DECIDED, NO_DIFFERENCE, OPEN, WITHHELD, UNTESTED)
 _OUTCOMES = {Verdict.NO_DIFFERENCE: NO_DIFFERENCE, Verdict.OPEN: OPEN, Verdict.WITHHELD: WITHHELD}
 _WITHHELD_WORDS = "withheld, as other programs were at work"
+#: Icons of a claim's verdicts, so that none rests on its word's colour.
+ICONS = {"supported": "✓", "refuted": "✗", "open": "?", "withheld": "–"}
 
 
 def verdict_of(said: Said) -> Verdict:
@@ -223,18 +225,6 @@ def _what_matters(test: Json) -> str:
         return "every difference matters here"
     matters = f"{100 * test['matters']:.3g} points" if test["unit"] == "points" else percent(test["matters"])
     return f"a difference of {matters} matters here"
-
-
-def verdicts_in(record: Json) -> Iterator[Json]:
-    """Yield each verdict of a record, with its ``outcome``, ``fixed`` and ``tests``: its own, its table's cells'.
-
-    A name or a truth value that code chose for the text rests on no test, and is none.
-    """
-    is_chosen = "expression" in record and not record.get("tests") and record.get("outcome") == DECIDED
-    if "outcome" in record and not is_chosen:
-        yield record
-    for row in record.get("rows", []):
-        yield from (cell for cell in row.values() if isinstance(cell, dict) and "outcome" in cell)
 
 
 def claim_parts(lines: Sequence[str]) -> tuple[str, list[str]]:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sphinx.environment import BuildEnvironment
 
 from measured_book.sources.names import meant, split_reference, unknown_key
-from tinytorch.report.records import ABSENT, Json, Record, page_file
+from tinytorch.report.records import ABSENT, Json, page_file
 
 #: Why a page that a build of others read has no records.
 LEFT_OUT = "This build ran other pages only: `make book` runs all"
@@ -94,8 +94,7 @@ class PageRecords:
 
     def as_file(self) -> Json:
         """Return the page's file of records, as the schema describes it."""
-        records = [Record.from_json(record) for record in self.records.values()]
-        return page_file(self.docname, records, duration_seconds=self.duration)
+        return page_file(self.docname, [*self.records.values()], duration_seconds=self.duration)
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,6 @@ class BookState:
         users: the pages that use an entry, by its anchor, as the pages of the entries were written with.
         outline: what every page shows of others, as the pages were written with it; see `begin_writing`.
         code: a hash of the code that reads pages, as the last build found it.
-        imports: what modules of the package may import, as the last build found it: see `SourcePackage`.
         machines: a hash of the files in the folder of measurements, as the last build found them.
         written: the pages that this build wrote, as it writes them.
         shows_other: whether pages are read for what their verdicts did not find: see `records.other_outcome`.
@@ -189,7 +187,6 @@ class BookState:
     users: Mapping[str, set[str]] = field(default_factory=dict)
     outline: Outline | None = None
     code: str | None = None
-    imports: dict[str, frozenset[str]] = field(default_factory=dict)
     machines: str | None = None
     written: set[str] = field(default_factory=set)
     shows_other: bool = False

@@ -33,7 +33,7 @@ PHRASING = {"button", "span", "a"}
 
 def record(value: Value | int, unit: str | None = None) -> Json:
     what = "what is counted" if isinstance(value, int) else None
-    return Page("page").number("key", value, unit=unit, what=what).record.to_json()
+    return Page("page").number("key", value, unit=unit, what=what).record
 
 
 def shown(value: Value | Json | int, unit: str | None = None) -> BeautifulSoup:
@@ -153,7 +153,7 @@ def test_what_could_not_be_decided_is_set_apart_from_its_sentence() -> None:
 )
 def test_a_verdict_says_what_was_found_and_asked_for_or_why_it_is_open(tested: Measurement, asked: str) -> None:
     page = Page("page")
-    lines = verdict_lines(page.test("key", tested, at_most=0.001).record.to_json())
+    lines = verdict_lines(page.test("key", tested, at_most=0.001).record)
     said = " ".join(lines).replace("\u00a0", " ")
     assert asked in said
     assert (f"n = {tested.n}" in said) == (tested.n > 1)

@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from measured_book.execution import closure
 from measured_book.execution.closure import SourcePackage
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,27 +46,6 @@ def test_what_a_module_imports_counts_and_the_packages_around_it(tmp_path: Path)
     )
     found = package.may_import(["import ship.engine"])
     assert found == {"ship", "ship.engine", "ship.gear", "ship.gear.wheel", "ship.gear.tooth", "ship.rudder"}
-
-
-def test_what_is_known_of_a_source_is_taken_and_of_a_changed_one_found_anew(tmp_path: Path) -> None:
-    first = made(tmp_path, engine="import ship.gear", gear="", sail="")
-    expected = first.may_import(["import ship.engine"])
-    assert SourcePackage(tmp_path / "ship", first.found).may_import(["import ship.engine"]) == expected
-    untrue = dict.fromkeys(first.found, frozenset({"ship.sail"}))
-    assert "ship.sail" in SourcePackage(tmp_path / "ship", untrue).may_import(["import ship.engine"]), "it is taken"
-    (tmp_path / "ship" / "engine.py").write_text("import ship.gear  # changed")
-    changed = SourcePackage(tmp_path / "ship", {key: names for key, names in untrue.items() if names})
-    assert {"ship.engine", "ship.gear"} <= changed.may_import(["import ship.engine"])
-    (tmp_path / "ship" / "flag.py").touch()
-    assert SourcePackage(tmp_path / "ship", untrue).may_import(["import ship.engine"]) == expected, "names may lead on"
-
-
-def test_what_other_code_found_is_found_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = made(tmp_path, engine="import ship.gear", gear="")
-    expected = first.may_import(["import ship.engine"])
-    monkeypatch.setattr(closure, "_FINDER", b"another")
-    wrong = dict.fromkeys(first.found, frozenset[str]())
-    assert SourcePackage(tmp_path / "ship", wrong).may_import(["import ship.engine"]) == expected
 
 
 def test_unrelated_code_imports_nothing_and_a_magic_line_all_if_it_names_the_package(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
-"""What a page's key holds, and how the reason for running it again is told."""
+"""What a page's key holds."""
 
 from pathlib import Path
 
 import pytest
-from measured_book.execution.key import PageHistory, differences, page_parts, surroundings
+from measured_book.execution.key import modules_of, page_key, surroundings
 from sphinx.errors import ExtensionError
 
 from tests.chosen_settings import choose_settings
@@ -28,8 +28,9 @@ def source(tmp_path: Path) -> Path:
     return tmp_path / "book"
 
 
-def key(source: Path, cells: list[str] = CELLS) -> str:
-    return page_parts(cells, surroundings(source, PACKAGES, PATHS)).key()
+def key(source: Path) -> str:
+    around = surroundings(source, PACKAGES, PATHS)
+    return page_key(modules_of(CELLS, around), around)
 
 
 def test_what_a_page_does_not_use_is_not_in_its_key(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,49 +97,12 @@ def test_engines_are_in_the_key_of_pages_that_may_look_for_them(
 ) -> None:
     book = Path(__file__).resolve().parents[3] / "book"
     keys: dict[str, set[str]] = {"racing": set(), "alone": set()}
-    known: dict[str, frozenset[str]] = {}
     for version in ("1.0", "1.1"):
         peers = tmp_path / f"python-{version}"
         peers.write_text(f'#!/bin/sh\necho \'{{"JAX": "{version}"}}\'\n')
         peers.chmod(0o755)
         choose_settings(monkeypatch, peers=str(peers))
-        around = surroundings(book, ["../tinytorch"], [], known)
-        keys["racing"].add(page_parts(["from tinytorch.perf.engines.turns import race"], around).key())
-        keys["alone"].add(page_parts(["import tinytorch.core.tensor"], around).key())
-        known |= around.packages[0].found
+        around = surroundings(book, ["../tinytorch"], [])
+        for name, cell in (("racing", "tinytorch.perf.engines.turns"), ("alone", "tinytorch.core.tensor")):
+            keys[name].add(page_key(modules_of([f"import {cell}"], around), around))
     assert [len(keys["racing"]), len(keys["alone"])] == [2, 1]
-
-
-def parts(source: Path, cells: list[str] = CELLS) -> dict[str, object]:
-    return page_parts(cells, surroundings(source, PACKAGES, PATHS)).to_json()
-
-
-def test_the_reason_names_what_changed(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    before = parts(source)
-    assert differences(before, parts(source)) == ""
-    assert differences(before, parts(source, [*CELLS, "1"])) == "its cells changed"
-    (source.parent / "ship" / "engine.py").write_text("x = 2\n")
-    assert differences(before, parts(source)) == "ship changed (engine)"
-    (source.parent / "requirements.lock").write_text("numpy==3\n")
-    monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    now = {**parts(source), "machine": {"usable cores": "0"}, "engines": {"JAX": "1"}}
-    told = differences({**before, "machine": {"usable cores": "0-1"}}, now)
-    assert told == (
-        "ship changed (engine); requirements.lock changed; usable cores: 0 instead of 0-1; "
-        "the variable OMP_NUM_THREADS was unset and is 3; JAX was not there and is 1"
-    )
-
-
-def test_the_history_outlives_its_process_and_knows_why(source: Path, tmp_path: Path) -> None:
-    file, first = tmp_path / "executions.json", "it runs here for the first time"
-    now = page_parts(CELLS, surroundings(source, PACKAGES, PATHS))
-    for unreadable in (None, "", "{", "[]", '{"version": 0, "pages": {}}', "null"):
-        if unreadable is not None:
-            file.write_text(unreadable)
-        assert (PageHistory(file).why("chapter", now), PageHistory(file).seconds("chapter")) == (first, None)
-    PageHistory(file).remember("chapter", now, 12.5)
-    again = PageHistory(file)
-    assert again.seconds("chapter") == 12.5
-    assert again.why("chapter", now) == "its result is no longer in the cache"
-    assert [path.name for path in tmp_path.glob("executions*")] == ["executions.json"]

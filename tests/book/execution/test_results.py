@@ -4,10 +4,11 @@ from typing import Any
 
 import nbformat
 import pytest
-from measured_book.execution.results import RecordError, numbers_in, read_page
+from measured_book.execution.results import RecordError, read_page
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
+from tinytorch.report.kinds import of_kind
 from tinytorch.report.records import RECORD_MIME, Json
 
 RUN = Measurement("a run", (1.0, 1.1, 1.2, 1.3, 1.4, 1.5), "s")
@@ -17,7 +18,7 @@ def records() -> list[Json]:
     page = Page("page")
     page.number("latency", RUN)
     page.table("ops", [{"op": "a", "time": RUN}], [("op", "Op"), ("time", "Time")], caption="c")
-    return [record.to_json() for record in page.records]
+    return page.records
 
 
 def notebook(data: list[Json]) -> nbformat.NotebookNode:
@@ -64,4 +65,4 @@ def test_records_without_provenance_are_refused() -> None:
 
 
 def test_numbers_in_tables_count_too() -> None:
-    assert [number["n"] for record in records()[1:] for number in numbers_in(record)] == [6, 6]
+    assert [number["n"] for record in records()[1:] for number in of_kind(record).numbers()] == [6, 6]

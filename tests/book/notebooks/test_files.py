@@ -76,8 +76,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
         new.new_code_cell("assert double(used.floor(2)) == 4, 'no'\nprint('passed')", metadata={"tags": ["check"]}),
         new.new_code_cell("print('end')"),
     ]
-    records = {record.key: record.to_json() for record in page.records}
-    total = Page("other").number("total", 41, unit="ops", what="ops").record.to_json()
+    records = {record["key"]: record for record in page.records}
+    total = Page("other").number("total", 41, unit="ops", what="ops").record
     write_package(folder)
     env: Any = SimpleNamespace(
         srcdir=str(folder / "book"),

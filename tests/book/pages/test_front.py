@@ -15,7 +15,7 @@ def test_each_number_has_its_samples_and_its_value_in_the_picture() -> None:
     page = Page("made")
     for key, factor in (("straw", 100.0), ("fair", 3.0)):
         page.number(key, Measurement(key, tuple(factor * (1 + 0.01 * k) for k in range(-4, 5)), ""))
-    records = [record.to_json() for record in page.records if record.key in ("straw", "fair")]
+    records = [record for record in page.records if record["key"] in ("straw", "fair")]
     text = evidence_drawing(records, ["Against naive NumPy", "Against good NumPy"]).svg(key="e", alt="two numbers")
     assert "Against naive NumPy: 100×" in text
     assert "9 samples" in text

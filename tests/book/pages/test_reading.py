@@ -35,7 +35,7 @@ def made_records() -> dict[str, Json]:
     page.fill(names, *names)
     for key in ("other", "other-too"):
         page.number(key, Unmeasured("The other engine is not here."))
-    return {f"page:{record.key}": record.to_json() for record in page.records}
+    return {f"page:{record['key']}": record for record in page.records}
 
 
 RECORDS = made_records() | {

@@ -146,7 +146,7 @@ def factors_table(factors: list[tuple[float, float] | None], totals: list[tuple[
         for index, (factor, total) in enumerate(zip(factors, totals, strict=True))
     ]
     columns = [Column("step", "Step"), Column("gain", "Gain", total="all"), Column("all", "All")]
-    return Page("page").table("steps", rows, columns, caption="Steps").record.to_json()
+    return Page("page").table("steps", rows, columns, caption="Steps").record
 
 
 def test_factors_multiply_to_their_total_as_far_as_intervals_tell() -> None:

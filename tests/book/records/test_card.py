@@ -39,7 +39,7 @@ CLAIMED: dict[str, tuple[Ends | None, str]] = dict.fromkeys(("supported", "refut
 
 
 def records_of(page: Page) -> PageRecords:
-    return PageRecords(page.name, {record.key: record.to_json() for record in page.records}, 1.5)
+    return PageRecords(page.name, {record["key"]: record for record in page.records}, 1.5)
 
 
 def lines_of(page: Page | PageRecords) -> dict[str, str]:

@@ -21,7 +21,7 @@ NOISY = Measurement("gain", (0.8, 1.3, 0.9, 1.2, 0.7, 1.4, 1.0, 1.1), "")
 def record_of(*values: Any, **ends: float) -> dict[str, Any]:
     page = Page("sample")
     page.test("enough", *values, **ends)
-    return page.records[-1].to_json()
+    return page.records[-1]
 
 
 def test_the_words_are_quote_statement_and_evidence() -> None:

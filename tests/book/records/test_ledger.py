@@ -36,7 +36,7 @@ def made() -> BeautifulSoup:
 
 def ledger_of(page: Page, words: dict[str, Json]) -> BeautifulSoup:
     """Return the ledger of a page's claims, with the words that its text has for them."""
-    claims = [completed(record.to_json(), words) for record in page.records if record.kind == "claim"]
+    claims = [completed(record, words) for record in page.records if record["kind"] == "claim"]
     return BeautifulSoup(
         ledger_html([Row(each, "It has 3.", "The page", "page.html") for each in claims]), "html.parser"
     )

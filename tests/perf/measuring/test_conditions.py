@@ -33,7 +33,7 @@ from tinytorch.perf.measuring.judge import had_less_than_a_core, why_incomparabl
 from tinytorch.perf.measuring.measurement import Seconds
 from tinytorch.perf.measuring.processes import Fresh, compare_in_processes
 from tinytorch.perf.profiling.breakdown import predicted_speedup
-from tinytorch.report.records import measurement_from_record, number_body
+from tinytorch.report.numbers import measurement_from_record, number_body
 
 SAMPLES = tuple(1 + 0.01 * ((7 * at) % 12) for at in range(12))
 

@@ -13,8 +13,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from measured_book.elements.nodes import add_nothing
 from measured_book.elements.slots import detail_lines
 from measured_book.state import state_of
-from tinytorch.report.numbers import format_measurement, unbroken
-from tinytorch.report.records import RECORD_MIME, Json, measurement_from_record
+from tinytorch.report.numbers import format_measurement, measurement_from_record, unbroken
+from tinytorch.report.records import RECORD_MIME, Json
 from tinytorch.report.tables import Column, from_body, laid_html, laid_out, number_html
 from tinytorch.report.verdicts import verdict_lines
 

@@ -20,19 +20,19 @@ from tinytorch.perf.measuring.conditions import (
     Ranks,
     Sample,
 )
-from tinytorch.report.notebook_view import ICONS
 from tinytorch.report.numbers import (
     FRACTIONS,
     NO_BREAK,
     SCALES,
     Formatted,
+    conditions_of_record,
     format_number,
     format_record,
     interval_name,
     percent,
 )
-from tinytorch.report.records import Json, conditions_of_record
-from tinytorch.report.verdicts import OPEN, UNTESTED, WITHHELD, split_at_placeholders, verdict_lines
+from tinytorch.report.records import Json
+from tinytorch.report.verdicts import ICONS, OPEN, UNTESTED, WITHHELD, split_at_placeholders, verdict_lines
 
 Value = TypeVar("Value")
 _KIND_WORDS = {

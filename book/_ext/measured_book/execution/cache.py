@@ -27,11 +27,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from measured_book.execution.events import succeeded, tell
 from measured_book.execution.key import (
     ANOTHER,
-    PageHistory,
-    PageParts,
     Surroundings,
     files_of,
-    page_parts,
+    modules_of,
+    page_key,
     reading_code,
     surroundings,
 )
@@ -39,6 +38,7 @@ from measured_book.execution.results import results_of
 from measured_book.execution.runs import PageRunError, execute
 from measured_book.state import state_of
 from tinytorch import settings
+from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.prose import is_of_text, with_cells
 
 LOGGER = logging.getLogger(__name__)
@@ -51,7 +51,8 @@ KEPT = 3
 #: The key in a page's head of the seconds that its cells may take; a first build is told so before it begins.
 BUDGET = "budget"
 CACHE_FOLDER = ".jupyter_cache"
-HISTORY_FILE = "executions.json"
+#: Beside the cache: how many seconds each page last took, which informs, and no result rests on it.
+SECONDS_FILE = "seconds.json"
 #: Where a kernel that tells so writes the modules that it loaded, each with its file: see scripts/building/settings.py.
 LOADED_MODULES = "loaded-modules.txt"
 
@@ -61,32 +62,11 @@ _SOURCE_MAP = "source_map"
 
 
 def with_text_cells(text: str, path: str, config: Any) -> nbformat.NotebookNode:
-    """Return a page as a notebook with the cells of its texts.
-
-    Raises:
-        ValueError: if the texts of an outcome are not written as they must be; the message begins with the line.
-    """
+    """Return a page as a notebook with the cells of its texts; raises ValueError as `with_cells` does."""
     notebook = read_myst_markdown_notebook(text, config=config, add_source_map=True, path=path)
     notebook.cells, lines = with_cells(notebook.cells, notebook.metadata[_SOURCE_MAP])
     notebook.metadata[_SOURCE_MAP] = lines
     return notebook
-
-
-def page_notebook(path: Path, content: str, config: Any, settings: Any) -> nbformat.NotebookNode | None:
-    """Return the page as the notebook that MyST-NB would execute, without outputs; None if it has no cells.
-
-    Args:
-        path: of the page.
-        content: its text.
-        config: of MyST.
-        settings: of MyST-NB, without a reader of ours.
-
-    Raises:
-        ValueError: as `with_text_cells`.
-    """
-    if create_nb_reader(str(path), config, settings, content) is None:
-        return None
-    return with_text_cells(content, str(path), config)
 
 
 class Execution:
@@ -96,8 +76,9 @@ class Execution:
         self.app = app
         #: Holds the site, the cache and what else builds leave.
         self.folder = Path(app.outdir).parent.resolve()
-        self.history = PageHistory(self.folder / HISTORY_FILE)
-        self.parts: dict[str, PageParts] = {}
+        self.seconds = _last_seconds(self.folder / SECONDS_FILE)
+        #: The modules that a page's cells may import, with their hashes, of each page that has cells.
+        self.modules: dict[str, dict[str, str]] = {}
         self.selected = frozenset(settings.SETTINGS.build_pages.split())
         self.left_out: set[str] = set()
         #: Pages as they were last asked for: the text of each, and the notebook that it is.
@@ -106,18 +87,19 @@ class Execution:
     @cached_property
     def around(self) -> Surroundings:
         """What all pages share."""
-        config, known = self.app.config, state_of(self.app.env).imports
-        return surroundings(Path(self.app.srcdir), config.execution_packages, config.execution_key_paths, known)
+        config = self.app.config
+        return surroundings(Path(self.app.srcdir), config.execution_packages, config.execution_key_paths)
 
     def notebook(self, docname: str) -> nbformat.NotebookNode | None:
         """Return the page as the notebook that MyST-NB would execute, without outputs; None if it has no cells."""
-        env = self.app.env
-        path = Path(env.doc2path(docname))
-        content = path.read_text("utf-8-sig")  # as Sphinx reads it: some editors put a byte order mark before the text
+        env: Any = self.app.env
+        path = str(env.doc2path(docname))
+        content = Path(path).read_text("utf-8-sig")  # as Sphinx reads it: some editors put a byte order mark before it
         if docname not in self.notebooks or self.notebooks[docname][0] != content:
-            settings = env.mystnb_config.copy(custom_formats={})  # type: ignore[attr-defined]
+            plain, made = env.mystnb_config.copy(custom_formats={}), None  # without a reader of ours
             try:
-                made = page_notebook(path, content, env.myst_config, settings)  # type: ignore[attr-defined]
+                if create_nb_reader(path, env.myst_config, plain, content) is not None:
+                    made = with_text_cells(content, path, env.myst_config)
             except ValueError as error:
                 raise ExtensionError(f"{path}:{error}") from error
             self.notebooks[docname] = content, made
@@ -131,18 +113,19 @@ class Execution:
         """
         notebook = self.notebook(docname)
         if notebook is None:
-            self.parts.pop(docname, None)
+            self.modules.pop(docname, None)
             return None
         cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"]
         try:
-            self.parts[docname] = page_parts(cells, self.around)
+            self.modules[docname] = modules_of(cells, self.around)
         except SyntaxError as error:
             raise ExtensionError(f"{error.filename}:{error.lineno} is no Python: {error.msg}") from error
         return notebook
 
     def cache_folder(self, docname: str) -> Path:
-        """Return the folder of results of the page under its present key."""
-        return self.folder / CACHE_FOLDER / docname.replace("/", "--") / self.parts[docname].key()
+        """Return the folder of results of the page, whose name is its present key."""
+        key = page_key(self.modules[docname], self.around)
+        return self.folder / CACHE_FOLDER / docname.replace("/", "--") / key
 
     def has_result(self, docname: str, notebook: nbformat.NotebookNode) -> bool:
         """Return whether the page's result can be taken from the cache."""
@@ -187,8 +170,7 @@ class Execution:
             notebook = self.study(docname)
             if notebook is None:
                 continue
-            same = page.key == self.parts[docname].key()
-            if not same or not self.has_result(docname, notebook):
+            if page.key != self.cache_folder(docname).name or not self.has_result(docname, notebook):
                 found.append(docname)
         return found
 
@@ -214,10 +196,10 @@ class Execution:
                 page["cells"] = sum(cell.cell_type == "code" and not is_of_text(cell) for cell in notebook.cells)
                 if not self.has_result(docname, notebook):
                     page["runs"] = True
-                    page["why"] = self.history.why(docname, self.parts[docname])
-                    page["seconds"] = self.history.seconds(docname) or notebook.metadata.get(BUDGET)
+                    known = state_of(env).of(docname).key is not None
+                    page["why"] = f"it {'or what it depends on changed' if known else 'runs here for the first time'}"
+                    page["seconds"] = self.seconds.get(docname) or notebook.metadata.get(BUDGET)
             pages.append(page)
-        state_of(env).imports = {key: names for package in self.around.packages for key, names in package.found.items()}
         tell("plan", pages=pages)
         prepare_pages([page["page"] for page in pages if page["runs"]], self.around)
 
@@ -235,13 +217,13 @@ class Execution:
         if docname in self.left_out:
             page.left_out = True
             env.mystnb_config = env.mystnb_config.copy(execution_mode="off")  # type: ignore[attr-defined]
-        elif docname in self.parts:
+        elif docname in self.modules:
             folder = self.cache_folder(docname)
             folder.mkdir(parents=True, exist_ok=True)
             folder.touch()
             page.key = folder.name
-            settings = {"execution_mode": "cache", "execution_cache_path": str(folder)}
-            env.mystnb_config = env.mystnb_config.copy(**settings)  # type: ignore[attr-defined]
+            cached = {"execution_mode": "cache", "execution_cache_path": str(folder)}
+            env.mystnb_config = env.mystnb_config.copy(**cached)  # type: ignore[attr-defined]
             notebook = self.notebook(docname)
             if notebook is not None and not self.has_result(docname, notebook):
                 self._run(docname, notebook)
@@ -255,14 +237,15 @@ class Execution:
         result = CacheBundleIn(notebook, str(path), data={"execution_seconds": seconds})
         get_cache(str(self.cache_folder(docname))).cache_notebook_bundle(result, check_validity=False, overwrite=True)
         LOGGER.info("%s: Executed notebook in %.2f seconds", path, seconds)
-        self.history.remember(docname, self.parts[docname], seconds)
+        self.seconds[docname] = seconds
+        write_whole(self.folder / SECONDS_FILE, json.dumps(self.seconds))
         tell("ran", page=docname, seconds=seconds)
 
     def _check_loaded(self, docname: str) -> None:
         path = self.folder / LOADED_MODULES
         if not path.is_file():
             return
-        known = self.parts[docname].modules
+        known = self.modules[docname]
         files = {name: path for package in self.around.packages for name, path in package.files.items()}
         loaded = dict(line.split("\t", 1) for line in path.read_text("utf-8").splitlines())
         for name in sorted(files.keys() & loaded):
@@ -278,6 +261,13 @@ class Execution:
                 location=docname,
                 type="execution_cache",
             )
+
+
+def _last_seconds(path: Path) -> dict[str, float]:
+    try:
+        return dict(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return {}
 
 
 def prepare_pages(pages: list[str], around: Surroundings) -> None:

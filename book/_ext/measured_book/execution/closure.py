@@ -2,45 +2,28 @@
 
 import ast
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tinytorch.sources import package_files
 
-#: What is known from before was found by this code, and is looked for again when it changes.
-_FINDER = Path(__file__).read_bytes()
 
-
-@dataclass
 class SourcePackage:
-    """Modules of the package in ``folder``, and what each may import.
+    """Modules of the package in ``folder`` by name, in ``files``, and what each may import.
 
     A module may import what its import statements name, also inside of functions, and start as a program, in a process
     of its own, the module that a string in it is the name of. Each module brings the packages that it lies in, as
     importing it runs them. A name that is put together would be missed; whoever executes code can therefore compare
     `may_import` with what was loaded.
-
-    What modules may import is in ``found``, by a hash of a module's source, of the names of all modules and of this
-    code; what is ``known`` so from before is not looked for again.
     """
 
-    folder: Path
-    known: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    found: dict[str, frozenset[str]] = field(init=False, default_factory=dict)
-    files: dict[str, Path] = field(init=False)
-    _imports: dict[str, frozenset[str]] = field(init=False, default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.folder = self.folder.resolve()
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.resolve()
+        self.name = self.folder.name
         self.files = {self._name_of(path): path for path in package_files(self.folder) if path.suffix == ".py"}
+        self._imports: dict[str, set[str]] = {}
         if self.name not in self.files:
             raise ValueError(f"folder must be a package with an __init__.py, but {self.folder} is none")
-
-    @property
-    def name(self) -> str:
-        """What the package is imported as."""
-        return self.folder.name
 
     def _name_of(self, path: Path) -> str:
         parts = path.relative_to(self.folder.parent).with_suffix("").parts
@@ -61,29 +44,18 @@ class SourcePackage:
                 waiting += self._of_module(module)
         return reached
 
-    def named_in(self, paths: Iterable[Path], digest: str) -> frozenset[str]:
-        """Return the modules of the package that these files, of which ``digest`` is a hash, name themselves."""
-        key = hashlib.sha256("\0".join((digest, *self.files, "")).encode() + _FINDER).hexdigest()
-        found = self.known.get(key)
-        if found is None:
-            found = frozenset(name for path in paths for name in self._of_text(path.read_text("utf-8-sig")))
-        self.found[key] = found
-        return found
-
     def digests(self, modules: Iterable[str]) -> dict[str, str]:
         """Return the SHA-256 of each module's source, by name."""
         return {name: hashlib.sha256(self.files[name].read_bytes()).hexdigest() for name in sorted(modules)}
 
-    def _of_module(self, module: str) -> frozenset[str]:
+    def within(self, module: str) -> str:
+        """Return the package that the relative imports of a module begin in."""
+        return module if self.files[module].name == "__init__.py" else module.rpartition(".")[0]
+
+    def _of_module(self, module: str) -> set[str]:
         if module not in self._imports:
             path = self.files[module]
-            source = path.read_bytes()
-            key = hashlib.sha256("\0".join((module, *self.files, "")).encode() + _FINDER + source).hexdigest()
-            imports = self.known.get(key)
-            if imports is None:
-                within = module if path.name == "__init__.py" else module.rpartition(".")[0]
-                imports = frozenset(self._of_tree(ast.parse(source, str(path)), within))
-            self._imports[module] = self.found[key] = imports
+            self._imports[module] = set(self._of_tree(ast.parse(path.read_bytes(), str(path)), self.within(module)))
         return self._imports[module]
 
     def _of_text(self, code: str) -> set[str]:
@@ -91,9 +63,7 @@ class SourcePackage:
         try:
             return set(self._of_tree(ast.parse(code), self.name))
         except SyntaxError:
-            if self.name in code:
-                return set(self.files)
-            return set()
+            return set(self.files) if self.name in code else set()
 
     def _of_tree(self, tree: ast.Module, within: str) -> Iterator[str]:
         for node in ast.walk(tree):

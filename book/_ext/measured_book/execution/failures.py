@@ -2,7 +2,7 @@
 
 Sphinx drops its environment after an error, and after warnings believes pages whose warnings it will not say again.
 Here the pages that warned, that failed or that were not reached are marked to be read again. Of a build that failed
-otherwise, also by an error that nobody foresaw, nothing is told, and the next begins anew: see scripts/build_book.py.
+otherwise nothing is told, and the next begins anew: see scripts/build_book.py.
 """
 
 import logging as standard_logging
@@ -27,12 +27,8 @@ class Failures(standard_logging.Handler):
     def __init__(self, app: Sphinx) -> None:
         super().__init__()
         self.app = app
-        self.environment = Path(app.doctreedir, ENV_PICKLE_FILENAME)
-        #: The environment as the last build left it, for a build that fails before it is known what to read.
-        self.before = self.environment.with_suffix(".before")
-        #: The pages that are planned and not begun.
-        self.waiting: set[str] = set()
-        self.planned = self.all_read = False
+        #: The pages that are planned and not begun; None until it is known what to read, and when all are read.
+        self.waiting: set[str] | None = None
         #: The pages that warned; "" among them for a warning of no page.
         self.warned: set[str] = set()
         self.known: dict[int, standard_logging.LogRecord] = {}
@@ -47,40 +43,25 @@ class Failures(standard_logging.Handler):
         pages = [] if env is None else [env.temp_data.get("docname"), place, env.path2doc(place)]
         self.warned.add(next((page for page in pages if env is not None and page in env.found_docs), ""))
 
-    def begin(self, _: Sphinx) -> None:
-        """Tell that the build begins, and keep the environment as it is."""
-        tell("begun")
-        self.before.unlink(missing_ok=True)
-        if self.environment.is_file():
-            shutil.copyfile(self.environment, self.before)
-
     def plan(self, _: Sphinx, __: BuildEnvironment, docnames: list[str]) -> None:
         """Keep the pages that will be read."""
-        self.waiting, self.planned = set(docnames), True
+        self.waiting = set(docnames)
 
     def begin_page(self, _: Sphinx, docname: str, __: list[str]) -> None:
         """Take a page as begun; until it is read Sphinx does not know it."""
-        self.waiting.discard(docname)
+        if self.waiting is not None:
+            self.waiting.discard(docname)
 
     def end_reading(self, _: Sphinx, __: BuildEnvironment) -> None:
         """Take all pages as read."""
-        self.all_read = True
+        self.waiting = None
 
     def finish(self, app: Sphinx, exception: Exception | None) -> None:
         """After a failed build keep what may be kept, and tell that it is."""
         foreseen = isinstance(exception, SphinxError) and getattr(exception, "orig_exc", None) is None
-        if (exception is None and self.warned) or (foreseen and not self.all_read):
-            if not self.planned:
-                self._restore()
-            elif "" not in self.warned:
-                self._keep(app.env)
-        self.before.unlink(missing_ok=True)
-
-    def _restore(self) -> None:
-        """Put the environment back that Sphinx removed: nothing was read."""
-        if self.before.is_file():
-            self.before.replace(self.environment)
-            tell("kept")
+        failed = bool(self.warned) if exception is None else foreseen and self.waiting is not None
+        if failed and "" not in self.warned:
+            self._keep(app.env)
 
     def _keep(self, env: BuildEnvironment) -> None:
         """Write the environment with pages to be read again; one that wrote to standard error is to run again."""
@@ -89,10 +70,10 @@ class Failures(standard_logging.Handler):
             outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])] if notebook else []
             if results is not None and any(output.get("name") == "stderr" for output in outputs):
                 shutil.rmtree(results)
-        env.reread_always |= (self.warned | self.waiting) & set(env.all_docs)
+        env.reread_always |= (self.warned | (self.waiting or set())) & set(env.all_docs)
         env.temp_data.clear()  # of the page that was being read
         env.ref_context.clear()
-        self.environment.write_bytes(pickle.dumps(env, pickle.HIGHEST_PROTOCOL))
+        Path(self.app.doctreedir, ENV_PICKLE_FILENAME).write_bytes(pickle.dumps(env, pickle.HIGHEST_PROTOCOL))
         tell("kept")
 
 
@@ -100,7 +81,7 @@ def setup(app: Sphinx) -> None:
     """Connect to the events of a build, behind all other parts."""
     failures = Failures(app)
     listen(app, failures)
-    app.connect("builder-inited", failures.begin)
+    app.connect("builder-inited", lambda _: tell("begun"))
     app.connect("env-before-read-docs", failures.plan)
     app.connect("source-read", failures.begin_page, priority=1)
     app.connect("env-updated", failures.end_reading, priority=1)

@@ -17,7 +17,7 @@ from sphinx.environment import BuildEnvironment
 from measured_book.state import PageRecords, state_of
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.report.provenance import WITHHELD
-from tinytorch.report.records import FAULT_MIME, NUMBER_KINDS, RECORD_MIME, Json, is_number, schema
+from tinytorch.report.records import FAULT_MIME, RECORD_MIME, Json, schema
 from tinytorch.report.verdicts import evidence_words, placeholders
 
 #: Where an executed notebook keeps its cells' times: see execution/runs.py.
@@ -94,16 +94,6 @@ def faults_in(notebook: nbformat.NotebookNode) -> dict[str, str]:
     """Return why expressions of the page's text, and outcomes with a name, give nothing to show."""
     outputs = (output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
     return {data[FAULT_MIME]["name"]: data[FAULT_MIME]["said"] for data in outputs if FAULT_MIME in data}
-
-
-def numbers_in(record: Json) -> Iterator[Json]:
-    """Yield each number of a record: its own, its table's cells', its figure's."""
-    if record["kind"] in NUMBER_KINDS:
-        yield record
-    for row in record.get("rows", []):
-        yield from (cell for cell in row.values() if is_number(cell))
-    for series in record.get("series", []):
-        yield from series["numbers"]
 
 
 def _not_finite(value: Any) -> bool:

@@ -24,9 +24,9 @@ from measured_book.machines.explorers import FOLDER, ROOFS_PAGE, book_measuremen
 from measured_book.state import state_of
 from tinytorch.perf.measuring.judge import OF_CLAIMS
 from tinytorch.report.measurements import read_measurements
-from tinytorch.report.numbers import Scale, common_scale, format_record
+from tinytorch.report.numbers import Scale, common_scale, format_record, is_number
 from tinytorch.report.provenance import blas_label
-from tinytorch.report.records import Json, is_number
+from tinytorch.report.records import Json
 
 LOGGER = logging.getLogger(__name__)
 STYLE = "machines.css"

@@ -30,7 +30,7 @@ from measured_book.notebooks.markdown import (
 from measured_book.notebooks.package import install_cell, source_of
 from measured_book.state import PageRecords, state_of
 from tinytorch.prose import TAG, Outcome, code_of, is_of_text, parts
-from tinytorch.report.notebook_view import view, words
+from tinytorch.report.kinds import of_kind
 from tinytorch.report.records import NUMBER_KINDS, RECORD_MIME, Json
 
 FOLDER = "_notebooks"
@@ -52,7 +52,7 @@ def _bundle(record: Json, data: Json) -> Json:
     """Return what a notebook shows for an output that holds a record, by MIME type."""
     if record["kind"] == "figure" and "image/png" in data:
         return {"image/png": data["image/png"], "text/plain": record["alt"]}
-    return {"text/html": view(record, data.get("text/html")), "text/plain": words(record)}
+    return {"text/html": of_kind(record).html(data.get("text/html")), "text/plain": of_kind(record).text()}
 
 
 def _outputs(cell: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
@@ -115,7 +115,7 @@ def _where(page: PageRecords) -> str:
     commit = f", commit {package['commit'][:10]}" if package["commit"] else ""
     changed = " and changed since" if package["changed"] else ""
     facts = [
-        *words(made).splitlines(),
+        *of_kind(made).text().splitlines(),
         f"{made['when'][:16].replace('T', ', ')} UTC.",
         f"{package['name']} {package['version']}{commit}{changed}; Python {made['python']}, NumPy {made['numpy']}.",
     ]

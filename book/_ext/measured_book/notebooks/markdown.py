@@ -19,10 +19,10 @@ from measured_book.sources.names import split_reference
 from measured_book.state import BookState, state_of
 from tinytorch.prose import SPAN, Outcome, arms, outcome_key, record_name, split_words
 from tinytorch.report.expressions import UNMEASURED
-from tinytorch.report.notebook_view import ICONS, NOT_MEASURED
+from tinytorch.report.kinds import NOT_MEASURED
 from tinytorch.report.numbers import format_record, number_text
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
-from tinytorch.report.verdicts import filled_text
+from tinytorch.report.verdicts import ICONS, filled_text
 
 _TITLED = re.compile(r"(?P<title>.+?)\s*<(?P<target>[^>]+)>", re.DOTALL)
 _LABEL = re.compile(r"^\([\w./-]+\)=\s*$")

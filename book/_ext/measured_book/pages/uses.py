@@ -151,9 +151,8 @@ class Uses:
 
     def _scope(self, module: str) -> _Scope:
         if module not in self._scopes:
-            path = self.package.files[module]
-            within = module if path.name == "__init__.py" else module.rpartition(".")[0]
-            self._scopes[module] = _Scope.of([ast.parse(path.read_bytes())], self.package, within)
+            tree = ast.parse(self.package.files[module].read_bytes())
+            self._scopes[module] = _Scope.of([tree], self.package, self.package.within(module))
         return self._scopes[module]
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from sphinx.util import logging
 
 from measured_book.state import Agreement, BookState, PageRecords, Place
-from tinytorch.report.numbers import number_text
-from tinytorch.report.records import NUMBER_KINDS, Json, conditions_of_record, is_number
+from tinytorch.report.numbers import conditions_of_record, is_number, number_text
+from tinytorch.report.records import NUMBER_KINDS, Json
 
 LOGGER = logging.getLogger(__name__)
 

@@ -15,16 +15,16 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
 from measured_book.elements.slots import data_key
-from measured_book.execution.results import numbers_in
 from measured_book.notebooks.downloads import NOTEBOOK, SOURCE, Download, downloads_html, downloads_of
 from measured_book.records.agreement import unequal_products
 from measured_book.sources.repository import Repository, launches
 from measured_book.state import PageRecords, state_of
 from tinytorch.report import provenance
+from tinytorch.report.kinds import of_kind
 from tinytorch.report.numbers import NO_BREAK, format_number
 from tinytorch.report.provenance import blas_label, blas_threads_words, cautions, steering_words
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
-from tinytorch.report.verdicts import DECIDED, NO_DIFFERENCE, OPEN, UNTESTED, WITHHELD, verdicts_in
+from tinytorch.report.verdicts import DECIDED, NO_DIFFERENCE, OPEN, UNTESTED, WITHHELD
 
 TITLE = "How this was measured"
 CARD_ID = "how-this-was-measured"
@@ -59,7 +59,7 @@ def _spreads(page: PageRecords) -> list[tuple[float, str]]:
     return [
         ((number["interval"]["high"] - number["interval"]["low"]) / 2 / abs(number["value"]), _place(number, record))
         for record in page.records.values()
-        for number in numbers_in(record)
+        for number in of_kind(record).numbers()
         if number["interval"] and number["value"] and number["unit"] != "points"
     ]
 
@@ -131,7 +131,7 @@ def _counts(page: PageRecords) -> str:
 
 def _verdicts(page: PageRecords) -> str | None:
     """Return how many verdicts the page has, and what they come to; None if it has none."""
-    found = [said for record in page.records.values() for said in verdicts_in(record)]
+    found = [said for record in page.records.values() for said in of_kind(record).verdicts()]
     fixed = sum(said["fixed"] for said in found)
     if not found:
         return None
@@ -214,7 +214,7 @@ def card_text(page: PageRecords) -> str:
 
 def _cautions(page: PageRecords) -> list[str]:
     """Return what makes the page's numbers doubtful, a sentence each."""
-    busy = provenance.caution([number for record in page.records.values() for number in numbers_in(record)])
+    busy = provenance.caution([number for record in page.records.values() for number in of_kind(record).numbers()])
     return [*cautions(page.provenance), *([busy] if busy else [])]
 
 

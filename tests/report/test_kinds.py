@@ -13,8 +13,8 @@ from tests.report.made_numbers import bounded
 from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, derived
 from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, subplots
+from tinytorch.report.kinds import of_kind
 from tinytorch.report.layouts import WIDE
-from tinytorch.report.notebook_view import view
 from tinytorch.report.page import Shown
 
 RUN = bounded(1.12e-3, 1.0e-3, 1.3e-3, "s", name="a <run>")
@@ -83,11 +83,11 @@ def test_a_number_says_how_sure_it_is(page: Page, value: Any, text: str, html: s
 
 
 def test_the_machine_comes_first(page: Page) -> None:
-    record = page.records[0].to_json()
-    said = view(record, None)
+    record = page.records[0]
+    said = of_kind(record).html(None)
     assert said.startswith(f"Measured on {escape(record['machine']['cpu'])}, ")
     hosting = {"service": "Binder", "cpu_quota": 1.5, "memory_limit": None}
-    shared = view({**record, "machine": {**record["machine"], "hosting": hosting}}, None)
+    shared = of_kind({**record, "machine": {**record["machine"], "hosting": hosting}}).html(None)
     assert "shared host: Binder, CPU quota 1.5 of" in shared
 
 
