@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from docutils import nodes
 from measured_book.sources.names import split_reference
-from measured_book.state import Agreement, BookState, Outline, PageRecords, short_titles
+from measured_book.state import Agreement, BookState, PageRecords, short_titles
 
 from tinytorch.report.records import ABSENT
 
@@ -25,65 +25,48 @@ def test_titles_are_short_unless_two_pages_would_be_called_alike() -> None:
     assert short_titles(env, ["one", "kept"]) == ["Acceleration: one", "Memoization"]
 
 
-OUTLINE = Outline((("page", "A page"),), (("page", ("figure-a",)),), None)
-
-
 def state(*names: str) -> BookState:
     """Return a state of pages that were read in an earlier build."""
-    made = BookState(outline=OUTLINE)
+    made = BookState()
     for name in names:
         made.of(name)
     return made
 
 
-def test_pages_that_depend_on_a_page_are_written_again_once() -> None:
-    book = state("a", "b", "c", "ledger", "late")
-    book.of("a").uses, book.of("c").uses = {"b"}, {"c"}
-    book.of("ledger").has_ledger = book.of("late").tells_of_all_pages = True
-    book.of("b").about = "It was."
-    assert book.begin_writing(OUTLINE, {}) == set()
+def again(book: BookState, wheel: str | None = None, *, of_all: bool = True) -> set[str]:
+    return book.begin_writing(wheel, of_all=of_all)
+
+
+def test_all_pages_are_written_again_once_when_one_gave_something_new() -> None:
+    book = state("a", "b", "c")
+    assert again(book) == set()
     book.forget("b")
-    assert book.begin_writing(OUTLINE, {}) == {"a", "ledger", "late"}
-    assert book.begin_writing(OUTLINE, {}) == set(), "they are named once"
+    book.of("b")
+    assert again(book) == {"b"}, "it gave what it gave"
+    book.forget("b")
+    book.of("b").about = "It was."
+    assert again(book) == {"a", "b", "c"}
+    assert again(book) == set()
+    assert again(book, "package-2.whl") == {"a", "b", "c"}, "to which all link"
 
 
-def test_a_page_that_gives_what_it_gave_changes_no_other_and_keeps_how_it_agrees() -> None:
-    book = state("a", "b", "late")
-    book.of("a").uses, book.of("late").tells_of_all_pages = {"b"}, True
+def test_a_build_of_some_pages_writes_those_that_name_their_records_and_the_next_of_all_the_others() -> None:
+    book = state("a", "b", "c")
+    book.of("a").uses = {"b"}
+    book.forget("b")
+    book.of("b").about = "It was."
+    assert again(book, of_all=False) == {"a", "b"}
+    assert again(book, of_all=False) == set()
+    assert again(book) == {"a", "b", "c"}
+
+
+def test_a_page_that_gives_what_it_gave_keeps_how_it_agrees() -> None:
+    book = state("a", "b")
     book.of("b").records = PageRecords("b", {"total": {"value": 1}}, agreement=Agreement(3))
     book.forget("b")
     book.of("b").records = PageRecords("b", {"total": {"value": 1}})
-    assert book.begin_writing(OUTLINE, {}) == {"b"}
+    assert again(book) == {"b"}
     assert book.records["b"].agreement == Agreement(3)
-    book.forget("b")
-    book.of("b").records = PageRecords("b", {"total": {"value": 2}})
-    assert book.begin_writing(OUTLINE, {}) == {"a", "b", "late"}
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        Outline((("page", "Another"),), OUTLINE.labels, None),
-        Outline(OUTLINE.headings, (("page", ("figure-b", "figure-a")),), None),
-        Outline(OUTLINE.headings, OUTLINE.labels, "package-2.whl"),
-    ],
-    ids=["a heading", "a figure before others", "the package's file"],
-)
-def test_all_pages_are_written_again_when_what_each_shows_of_others_changed(changed: Outline) -> None:
-    book = state("a", "b")
-    assert book.begin_writing(changed, {}) == {"a", "b"}
-    assert book.begin_writing(changed, {}) == set()
-
-
-def test_users_of_a_word_are_written_again_when_a_glossary_goes() -> None:
-    book = state("user", "other")
-    book.of("glossary").words = {"term-a": ("a", "A thing.")}
-    book.of("user").uses_words = True
-    book.forget("other")
-    book.of("other").about = "A page of no words."
-    assert book.begin_writing(OUTLINE, {}) == {"other"}
-    book.forget("glossary")
-    assert book.begin_writing(OUTLINE, {}) == {"user"}
 
 
 def test_a_record_is_found_by_page_key_and_kind_and_on_a_page_that_was_left_out_all_are_absent() -> None:

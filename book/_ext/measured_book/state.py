@@ -97,21 +97,6 @@ class PageRecords:
         return page_file(self.docname, [*self.records.values()], duration_seconds=self.duration)
 
 
-@dataclass(frozen=True)
-class Outline:
-    """What every page shows, or may refer to, of others.
-
-    Attributes:
-        headings: by page, in reading order; all pages list the titles, and some link to sections by their names.
-        labels: by page, the ids of what is numbered.
-        wheel: the name of the package's file, to which pages link; None where they link to its repository.
-    """
-
-    headings: tuple[tuple[str, str], ...]
-    labels: tuple[tuple[str, tuple[str, ...]], ...]
-    wheel: str | None
-
-
 @dataclass
 class PageState:
     """What one page gave when it was last read. It goes as a whole before the page is read again.
@@ -128,11 +113,10 @@ class PageState:
         claim_words: what its text says of the claims that its cells test, by key.
         has_ledger: whether it lists the claims of all pages.
         has_machines: whether it holds the table of machines.
-        tells_of_all_pages: whether it holds HTML that changes with any other page.
         words: name and meaning of each word that its glossary explains, by the word's id.
-        uses_words: whether it uses words of a glossary.
         sources: the addresses that it links to.
         drawings: the captions of its drawings, by key.
+        headings: the titles of the page and its sections.
         labels: the ids of its figures, tables and equations, in their order.
         entries: what its reference explains: by anchor, the full names under which it can be imported.
         codes: the code that its text holds, which may name entries.
@@ -152,15 +136,14 @@ class PageState:
     claim_words: dict[str, Json] = field(default_factory=dict)
     has_ledger: bool = False
     has_machines: bool = False
-    tells_of_all_pages: bool = False
     words: dict[str, tuple[str, str]] = field(default_factory=dict)
-    uses_words: bool = False
     sources: Sources | None = None
     drawings: dict[str, str] = field(default_factory=dict)
+    headings: str = ""
     labels: tuple[str, ...] = ()
     entries: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    codes: frozenset[str] = field(default=frozenset(), compare=False)
-    calls: frozenset[str] = field(default=frozenset(), compare=False)
+    codes: frozenset[str] = frozenset()
+    calls: frozenset[str] = frozenset()
     about: str = ""
     files: dict[str, str] = field(default_factory=dict, compare=False)
 
@@ -172,9 +155,8 @@ class BookState:
     Attributes:
         pages: the state of each page that was read.
         touched: the pages that were read, or found gone, since pages were written, each as it was then.
-        entries: those of all pages, by page, as the pages that name them were written with.
-        users: the pages that use an entry, by its anchor, as the pages of the entries were written with.
-        outline: what every page shows of others, as the pages were written with it; see `begin_writing`.
+        wheel: the name of the package's file, to which pages link; None where they link to its repository.
+        is_stale: whether pages were left that show of others what these no longer say.
         code: a hash of the code that reads pages, as the last build found it.
         machines: a hash of the files in the folder of measurements, as the last build found them.
         written: the pages that this build wrote, as it writes them.
@@ -183,9 +165,8 @@ class BookState:
 
     pages: dict[str, PageState] = field(default_factory=dict)
     touched: dict[str, PageState] = field(default_factory=dict)
-    entries: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
-    users: Mapping[str, set[str]] = field(default_factory=dict)
-    outline: Outline | None = None
+    wheel: str | None = None
+    is_stale: bool = False
     code: str | None = None
     machines: str | None = None
     written: set[str] = field(default_factory=set)
@@ -232,37 +213,24 @@ class BookState:
         records = page.records.of_kind(*kinds) if page.records is not None else []
         return None if page.refused else unknown_key(name, wanted, key, (record["key"] for record in records))
 
-    def begin_writing(self, outline: Outline, users: Mapping[str, set[str]]) -> set[str]:
+    def begin_writing(self, wheel: str | None, *, of_all: bool) -> set[str]:
         """Return the pages to write because of what was read, and forget that it was.
 
-        Beside those that were read they are, where one of these gave something new: pages that show its records, that
-        tell of all pages, or that use a word of its glossary; those with an entry of the reference that has other
-        ``users``; and those that hold code that may name one that came or went. All are if the ``outline`` changed.
+        Beside those that were read these are all others if one of them gave something new. In a build that is not
+        ``of_all`` pages they are those that name records of such a page; the next build of all writes the others.
         """
-        changed, words = set(), False
+        changed = set()
         for name, before in self.touched.items():
             now = self.pages.get(name, PageState())
             if now != before:
                 changed.add(name)
-                words |= now.words != before.words
-            elif name in self.pages:
-                # With how its times agree, and what is not compared as it is now.
-                before.files, before.codes, before.calls = now.files, now.codes, now.calls
-                self.pages[name] = before
-        entries = {name: dict(page.entries) for name, page in self.pages.items() if page.entries}
-        again = {
-            name
-            for name, page in self.pages.items()
-            if name in self.touched
-            or page.uses & changed
-            or (page.has_ledger and changed)
-            or (page.tells_of_all_pages and changed)
-            or (page.uses_words and words)
-            or any(users.get(anchor) != self.users.get(anchor) for anchor in page.entries)
-            or (page.codes and entries != self.entries)
-            or outline != self.outline
-        }
-        self.touched, self.entries, self.users, self.outline = {}, entries, users, outline
+            elif now.records is not None and before.records is not None:
+                now.records.agreement = before.records.agreement
+        self.is_stale |= bool(changed) or wheel != self.wheel
+        again = {name for name, page in self.pages.items() if name in self.touched or page.uses & changed}
+        if self.is_stale and of_all:
+            again, self.is_stale = {*self.pages}, False
+        self.touched, self.wheel = {}, wheel
         return again
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from bs4 import Tag
 from measured_book.pages.api import Names, Target, entries_in, parameters_of
-from measured_book.state import BookState, Outline
+from measured_book.state import BookState
 
 from tests.book.small_book import Book, Build, one
 from tests.book.sphinx_process import SphinxProcess
@@ -22,7 +22,6 @@ from tinytorch import course
 from tinytorch.perf import machine
 
 ROOT = Path(__file__).resolve().parents[3]
-NOTHING = Outline((), (), None)
 PAGES = sorted((ROOT / "book" / "reference").glob("*.md"))
 LISTED = [(page.stem, *entry) for page in PAGES for entry in entries_in(page.read_text("utf-8"))]
 MEMBERS = {f"{module}.{name}": members for _, module, name, members in LISTED}
@@ -165,27 +164,6 @@ def test_an_entry_is_used_by_who_calls_what_it_is_and_by_who_names_it() -> None:
     state.of("names").codes = frozenset({"Timer()"})
     state.of("other").calls = frozenset({"tinytorch.chapters.other.Timer"})
     assert Names(state).users() == {"tinytorch.Timer": {"calls", "names"}}
-
-
-def test_a_page_is_written_again_when_an_entry_comes_or_goes_and_not_when_its_text_changes() -> None:
-    def again() -> set[str]:
-        return state.begin_writing(NOTHING, Names(state).users())
-
-    state = BookState(outline=NOTHING)
-    state.of("chapter").codes = frozenset({"Timer"})
-    state.of("reference/a").entries["tinytorch.Timer"] = ("tinytorch.Timer",)
-    assert again() == {"chapter", "reference/a"}
-    assert again() == set()
-    state.forget("reference/a")
-    state.of("reference/a").entries["tinytorch.Timer"] = ("tinytorch.Timer",)
-    assert again() == {"reference/a"}
-    state.of("chapter").codes = frozenset({"x"})
-    assert again() == {"reference/a"}, "which no longer says that the chapter uses it"
-    state.of("chapter").calls = frozenset({"tinytorch.Timer"})
-    assert again() == {"reference/a"}, "which says that the chapter uses it again"
-    state.of("chapter").calls = frozenset()
-    state.forget("reference/a")
-    assert again() == {"chapter"}
 
 
 def test_a_signature_has_types_as_the_source_has_them() -> None:

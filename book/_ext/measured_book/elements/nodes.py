@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from docutils import nodes
 from myst_nb.sphinx_ import HideCodeCellNode
@@ -49,9 +49,6 @@ def _write(self: Any, node: Written) -> None:
 class LateHtml(nodes.General, nodes.Element):
     """Place of HTML that is made once all pages are read."""
 
-    #: Whether it tells of pages that its own does not name, so that it changes with any of them.
-    of_all_pages: ClassVar[bool] = True
-
     def html(self, app: Sphinx, docname: str) -> str:
         """Return what stands here on the page ``docname``."""
         raise NotImplementedError
@@ -73,11 +70,6 @@ class ResolveLateHtml(SphinxPostTransform):
                 node.replace_self(node.made(self.app, self.env.docname))
             else:
                 node.parent.remove(node)
-
-
-def tells_of_all_pages(doctree: nodes.document) -> bool:
-    """Return whether the page holds HTML that changes with any other page."""
-    return any(node.of_all_pages for node in doctree.findall(LateHtml))
 
 
 class Fold(nodes.General, nodes.Element):

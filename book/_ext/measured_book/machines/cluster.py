@@ -31,8 +31,6 @@ SCRIPTS = (*EXPLORER_SCRIPTS, "cluster-drawing.js", "cluster.js")
 class ClusterExplorerNode(LateHtml):
     """The place of the explorer, which takes that of what the page shows without JavaScript."""
 
-    of_all_pages = False
-
     def html(self, app: Sphinx, docname: str) -> str:
         """Return the place, and write its grid."""
         file = Path(app.outdir, FILE)

@@ -51,8 +51,6 @@ PUBLISHED: tuple[Json, ...] = (
 class YourMachineNode(LateHtml):
     """Place where a file that `tinytorch measure` wrote is taken, and shown beside the book's."""
 
-    of_all_pages = False
-
     def html(self, app: Sphinx, docname: str) -> str:  # noqa: ARG002 - others ask the application
         """Return the place, with what it holds for a browser without JavaScript."""
         up = "../" * docname.count("/")
@@ -66,8 +64,6 @@ class YourMachineNode(LateHtml):
 
 class RooflineExplorerNode(LateHtml):
     """Place of the interactive roofline, which takes that of the drawn one."""
-
-    of_all_pages = False
 
     def html(self, app: Sphinx, docname: str) -> str:  # noqa: ARG002 - others ask the application
         """Return the place; the drawn figure above it stays where there is no JavaScript."""

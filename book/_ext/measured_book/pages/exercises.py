@@ -27,8 +27,6 @@ FOLDER = "_notebooks"
 class ExerciseStart(LateHtml):
     """Line above each exercise: where to do it in its own notebook, and what that needs. Attribute: ``function``."""
 
-    of_all_pages = False
-
     def html(self, app: Sphinx, docname: str) -> str:
         """Return the ways to do the exercise of a page whose function is ``function``."""
         up = "../" * docname.count("/")

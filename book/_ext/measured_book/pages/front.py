@@ -35,8 +35,6 @@ _LANE, _TOP, _BOTTOM = 82.0, 8.0, 26.0
 class Evidence(LateHtml):
     """Picture of numbers. Attributes: ``references``, ``labels`` and ``caption``."""
 
-    of_all_pages = False
-
     def html(self, app: Sphinx, docname: str) -> str:
         """Return the picture; nothing where one of its numbers is not known to lie anywhere."""
         found = [state_of(app.env).find(reference, docname, *NUMBER_KINDS) for reference in self["references"]]

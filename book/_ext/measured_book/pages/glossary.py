@@ -28,11 +28,6 @@ def words_in(doctree: nodes.document) -> dict[str, tuple[str, str]]:
     return words
 
 
-def uses_words(doctree: nodes.document) -> bool:
-    """Return whether the page links to a glossary."""
-    return any(xref.get("reftype") == "term" for xref in doctree.findall(addnodes.pending_xref))
-
-
 def meaning_html(ident: str, name: str, meaning: str, address: str) -> str:
     """Return what a press on the word shows: phrasing content only, so that it may stand in a paragraph."""
     return (

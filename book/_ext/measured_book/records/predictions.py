@@ -58,8 +58,6 @@ def _attributes(values: dict[str, Any]) -> str:
 class _OfRecord(LateHtml):
     """HTML that is made of the record ``reference``, when all are known. Attributes: also ``choices``, ``ident``."""
 
-    of_all_pages = False
-
     def record(self, app: Sphinx, docname: str) -> Json | None:
         """Return the record if it fits the question."""
         found = state_of(app.env).find(self["reference"], docname, *_ANSWERS)

@@ -5,19 +5,19 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.environment.collectors import EnvironmentCollector
 
-from measured_book.elements.nodes import tells_of_all_pages
 from measured_book.elements.numbering import labels_in
 from measured_book.execution.key import files_of
 from measured_book.execution.results import executed_notebook
 from measured_book.execution.runs import page_run
 from measured_book.notebooks.package import source_of
-from measured_book.pages.api import Names, codes_in
-from measured_book.pages.glossary import uses_words, words_in
+from measured_book.pages.api import codes_in
+from measured_book.pages.glossary import words_in
 from measured_book.pages.references import sources_in
 from measured_book.pages.uses import calls_of
 from measured_book.records.agreement import agree
 from measured_book.site.search import description_of
-from measured_book.state import BookState, Outline, reading_order, state_of
+from measured_book.state import reading_order, state_of
+from tinytorch import settings
 
 
 class BookCollector(EnvironmentCollector):
@@ -34,13 +34,12 @@ class BookCollector(EnvironmentCollector):
         """Keep what a page gave that was just read; its records were taken while it was."""
         docname, state = app.env.docname, state_of(app.env)
         page = state.of(docname)
-        page.tells_of_all_pages = tells_of_all_pages(doctree)
         page.sources = sources_in(doctree)
         page.labels = labels_in(doctree)
         page.codes = codes_in(doctree)
         page.about = description_of(doctree)
         page.files |= files_of(app.env, app.env.dependencies[docname])
-        page.uses_words, page.words = uses_words(doctree), words_in(doctree)
+        page.words, page.headings = words_in(doctree), app.env.tocs[docname].astext()
         notebook = executed_notebook(app.env, docname)
         if notebook is not None:
             cells = [str(cell.source) for cell in notebook.cells if cell.cell_type == "code"]
@@ -52,11 +51,7 @@ class BookCollector(EnvironmentCollector):
         state, order = state_of(env), reading_order(env)
         # As they are after a build from nothing, whatever was read now.
         state.pages = dict(sorted(state.pages.items(), key=lambda item: order.get(item[0], len(order))))
-        return sorted((state.begin_writing(_outline(env, state), Names(state).users()) | agree(state)) & env.found_docs)
-
-
-def _outline(env: BuildEnvironment, state: BookState) -> Outline:
-    headings = tuple((name, env.tocs[name].astext()) for name in reading_order(env) if name in env.tocs)
-    labels = tuple((name, page.labels) for name, page in sorted(state.pages.items()) if page.labels)
-    source = source_of(env)
-    return Outline(headings, labels, source.wheel if source is not None else None)
+        source = source_of(env)
+        wheel = source.wheel if source is not None else None
+        again = state.begin_writing(wheel, of_all=not settings.SETTINGS.build_pages) | agree(state)
+        return sorted(again & env.found_docs)
