@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -55,20 +55,11 @@ class Sources:
     linked: frozenset[str] = field(default_factory=frozenset)
 
 
-class Place(NamedTuple):
-    """Place of a number on a page: the key of a record, and of a table's cell its row and the key of its column."""
-
-    key: str
-    row: int | None = None
-    column: str | None = None
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """How many times of a page other pages took, too, and in words those that contradict them, by their place."""
+class Agreement(NamedTuple):
+    """How many times of a page other pages took, too, and in words those that contradict them."""
 
     repeated: int = 0
-    apart: Mapping[Place, str] = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
 
 
 @dataclass
@@ -81,7 +72,7 @@ class PageRecords:
     docname: str
     records: dict[str, Json] = field(default_factory=dict)
     duration: float | None = None
-    agreement: Agreement = field(default_factory=Agreement, compare=False)
+    agreement: Agreement = field(default=Agreement(), compare=False)
 
     @property
     def provenance(self) -> Json:

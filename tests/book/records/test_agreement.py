@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from measured_book.records import agreement
-from measured_book.records.agreement import agree, compare_calls, unequal_products
-from measured_book.state import Agreement, BookState, PageRecords, Place
+from measured_book.records.agreement import agree, compare_calls, multiplies
+from measured_book.state import Agreement, BookState, PageRecords
 
-from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.measurement import Measurement
-from tinytorch.perf.measuring.statistics import Stated
-from tinytorch.report import Column, Page
+from tests.report.made_numbers import bounded
+from tinytorch.report import Page
 from tinytorch.report.records import Json
+from tinytorch.report.tables import Column
 
 Ends = tuple[float, float]
 
@@ -50,33 +49,19 @@ def compared(*pages: PageRecords) -> dict[str, Agreement]:
 
 def test_intervals_apart_are_told_on_both_pages_with_what_the_other_found() -> None:
     found = compared(page("a", time=number(1.0, 2.0)), page("b", other=number(3.0, 4.0)))
-    ours, theirs = found["a"].apart, found["b"].apart
-    assert ([*ours], [*theirs]) == ([Place("time")], [Place("other")])
-    assert ours[Place("time")].replace("\u00a0", " ") == (
-        "1.5 s (95% interval 1.0 to 2.0 s, n = 9) here, 3.5 s (95% interval 3.0 to 4.0 s, n = 9) on the page “b”"
+    (ours,), (theirs,) = found["a"].apart, found["b"].apart
+    assert ours.replace("\u00a0", " ") == (
+        "time: 1.5 s (95% interval 1.0 to 2.0 s, n = 9) here, 3.5 s (95% interval 3.0 to 4.0 s, n = 9) on the page “b”"
     )
-    assert theirs[Place("other")].startswith("3.5")
+    assert theirs.startswith("other: 3.5")
 
 
-def test_cells_are_compared_as_numbers_are() -> None:
-    made = with_table(page("a"), number(1.0, 2.0), number(9.0, 9.5, conditions={}))
-    found = compared(made, page("b", time=number(3.0, 4.0)))
-    assert [*found["a"].apart] == [Place("all", 0, "time")]
-    assert made.records["all"]["rows"][0]["time"] == number(1.0, 2.0), "what was measured stays"
-
-
-def test_intervals_that_touch_stay_and_words_and_verdicts_among_cells_are_no_times() -> None:
+def test_cells_are_compared_as_numbers_are_and_words_and_verdicts_among_them_are_no_times() -> None:
     judged: Json = {"word": "faster", "outcome": "decided", "fixed": False, "tests": []}
-    made = with_table(page("a", time=number(1.0, 2.0)), judged)
-    assert compared(made, page("b", time=number(2.0, 3.0))) == {"a": Agreement(1), "b": Agreement(1)}
-
-
-def test_only_those_that_do_not_touch_disagree() -> None:
-    pages = [page("a", time=number(1.0, 2.0)), page("b", time=number(2.0, 4.0)), page("c", time=number(3.0, 5.0))]
-    found = compared(*pages)
-    assert [*found["a"].apart] == [*found["c"].apart] == [Place("time")]
-    assert "“b”" not in found["a"].apart[Place("time")]
-    assert found["b"] == Agreement(1)
+    made = with_table(page("a"), number(1.0, 2.0), number(9.0, 9.5, conditions={}), judged)
+    found = compared(made, page("b", time=number(3.0, 4.0)))
+    assert [each.partition(":")[0] for each in found["a"].apart] == ["all"]
+    assert found["a"].repeated == 1
 
 
 @pytest.mark.parametrize(
@@ -107,7 +92,7 @@ def test_a_page_disagrees_if_and_only_if_its_interval_misses_one_of_the_others(i
     found = compared(*(page(f"p{index}", time=number(*each)) for index, each in enumerate(intervals)))
     for index, (low, high) in enumerate(intervals):
         missed = [at for at, (least, most) in enumerate(intervals) if most < low or high < least]
-        said = found[f"p{index}"].apart.get(Place("time"), "")
+        said = " ".join(found[f"p{index}"].apart)
         assert [at for at in range(len(intervals)) if f"on the page “p{at}”" in said] == missed
 
 
@@ -135,11 +120,8 @@ def test_pages_that_disagree_anew_are_told_and_written_again_once(monkeypatch: p
 def factors_table(factors: list[tuple[float, float] | None], totals: list[tuple[float, float] | None]) -> Json:
     """Return a table of factors with these intervals, and of their totals."""
 
-    def gain(ends: tuple[float, float] | None) -> Measurement | None:
-        if ends is None:
-            return None
-        conditions = Conditions(statistic="median")
-        return Measurement("x", ends, "", conditions, law=Stated(sum(ends) / 2, *ends))
+    def gain(ends: tuple[float, float] | None) -> Any:
+        return ends and bounded(sum(ends) / 2, *ends)
 
     rows = [
         {"step": f"step {index}", "gain": gain(factor), "all": gain(total)}
@@ -149,18 +131,17 @@ def factors_table(factors: list[tuple[float, float] | None], totals: list[tuple[
     return Page("page").table("steps", rows, columns, caption="Steps").record
 
 
-def test_factors_multiply_to_their_total_as_far_as_intervals_tell() -> None:
-    steps = [None, (1.9, 2.1), (1.4, 1.6), (0.5, 0.6)]
-    assert list(unequal_products(factors_table(steps, [None, (1.9, 2.1), (2.7, 3.3), None]))) == []
-    assert list(unequal_products(factors_table(steps, [None, (2.1, 2.2), (3.3, 3.6), None]))) == []
-    [said] = unequal_products(factors_table(steps, [None, (1.9, 2.1), (3.5, 3.6), None]))
-    assert said == ("factors of table 'steps' multiply to 2.66 to 3.36 in the row 'step 2', their total is 3.5 to 3.6")
-    [below] = unequal_products(factors_table(steps, [None, None, (1.4, 1.6), (0.4, 0.45)]))
-    assert "'step 3'" in below
-
-
-def test_a_table_without_factors_is_not_multiplied() -> None:
-    made = factors_table([(1.9, 2.1)], [(5.0, 6.0)])
-    del made["columns"][1]["total"]
-    assert list(unequal_products(made)) == []
-    assert list(unequal_products(number(1.0, 2.0))) == []
+@pytest.mark.parametrize(
+    ("totals", "equal"),
+    [
+        ([None, (1.9, 2.1), (2.7, 3.3), None], True),
+        ([None, (2.1, 2.2), (3.3, 3.6), None], True),
+        ([None, (1.9, 2.1), (3.5, 3.6), None], False),
+        ([None, None, (1.4, 1.6), (0.4, 0.45)], False),
+    ],
+)
+def test_factors_multiply_to_their_total_as_far_as_intervals_tell(totals: list[Any], equal: bool) -> None:
+    table = factors_table([None, (1.9, 2.1), (1.4, 1.6), (0.5, 0.6)], totals)
+    assert multiplies(table) is equal
+    del table["columns"][1]["total"]
+    assert multiplies(table), "nothing says that they are factors"

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from html import escape, unescape
 from pathlib import Path
@@ -16,7 +16,7 @@ from sphinx.environment import BuildEnvironment
 
 from measured_book.elements.slots import data_key
 from measured_book.notebooks.downloads import NOTEBOOK, SOURCE, Download, downloads_html, downloads_of
-from measured_book.records.agreement import unequal_products
+from measured_book.records.agreement import multiplies
 from measured_book.sources.repository import Repository, launches
 from measured_book.state import PageRecords, state_of
 from tinytorch.report import provenance
@@ -158,22 +158,17 @@ def _calls(page: PageRecords) -> str | None:
     text = f"{found.repeated} timed on other pages as well; "
     if not found.apart:
         return f"{text}all intervals touch those there"
-    said = "; ".join(f"{place.key}: {words}" for place, words in found.apart.items())
-    return f"{text}{len(found.apart)} of them with intervals that do not touch those there: {said}"
+    return f"{text}{len(found.apart)} of them with intervals that do not touch those there: {'; '.join(found.apart)}"
 
 
 def _factors(page: PageRecords) -> str | None:
     """Return whether the factors in the page's tables multiply to their totals; None without such a table."""
     tables = [table for table in page.of_kind("table") if any("total" in column for column in table["columns"])]
-    unequal = [table["key"] for table in tables if any(unequal_products(table))]
-    equal = [table["key"] for table in tables if table["key"] not in unequal]
-    said = [f"{_codes(equal)}: they multiply to their totals within their intervals"] if equal else []
-    said += [f"{_codes(unequal)}: they do not multiply to their totals within their intervals"] if unequal else []
+    said = []
+    for equal, do in ((True, "multiply"), (False, "do not multiply")):
+        if keys := [f"<code>{table['key']}</code>" for table in tables if multiplies(table) is equal]:
+            said.append(f"{', '.join(keys)}: they {do} to their totals within their intervals")
     return "; ".join(said) or None
-
-
-def _codes(keys: Iterable[str]) -> str:
-    return ", ".join(f"<code>{escape(key)}</code>" for key in dict.fromkeys(keys))
 
 
 #: What a page's numbers and words leave open or contradict.
