@@ -9,7 +9,7 @@ from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Measurement, difference, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, had_less_than_a_core, verdict_between
+from tinytorch.perf.measuring.judge import Verdict, decided, had_less_than_a_core, verdict_between
 from tinytorch.report import Column, Page
 from tinytorch.report.numbers import number_body
 from tinytorch.report.provenance import WITHHELD_WORD, caution
@@ -17,7 +17,6 @@ from tinytorch.report.records import page_file, schema
 
 #: The kinds of records that say a verdict.
 KINDS = ("claim", "verdict")
-OPEN = Judgement(Verdict.OPEN)
 
 
 def timed(share: float, threads: int = 1) -> Measurement:
@@ -123,21 +122,6 @@ def test_what_is_open_is_not_withheld(monkeypatch: pytest.MonkeyPatch) -> None:
     page.test("claim", timed(0.5), above=1.2)
     assert [record["outcome"] for record in page.records[-2:]] == ["open", "open"]
     Draft202012Validator(schema()).validate(page_file("busy", page.records[:-1]))
-
-
-def test_a_word_in_a_table_is_withheld_as_a_word_in_the_text_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
-    page = Page("busy")
-    slow, withheld = Judgement(Verdict.SUPPORTED, word="slow"), Judgement(Verdict.WITHHELD)
-    assert page.withhold_if_disturbed("slow", timed(1.0), timed(0.5)) == withheld
-    assert page.withhold_if_disturbed(slow, timed(1.0), timed(0.5)) == withheld
-    assert page.withhold_if_disturbed(OPEN, timed(0.5)) == OPEN
-    assert page.withhold_if_disturbed("slow", timed(1.0)) == slow
-    made = compare_paired(*interleaved(1.0, 0.5), matters=0)
-    assert page.judged(made).verdict == Verdict.WITHHELD
-    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 0.0)
-    assert page.withhold_if_disturbed("slow", timed(0.5)) == slow
-    assert page.judged(made).verdict == Verdict.FASTER
 
 
 @pytest.mark.parametrize("share", [0.5, 1.0])

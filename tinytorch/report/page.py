@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tinytorch.perf.host.background_load import BackgroundLoad
-from tinytorch.perf.measuring import Measurement, Unmeasured
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.between_run_variance import watch_spread
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, is_disturbed
@@ -199,19 +199,8 @@ class Page:
         body = number_body(key, value, unit=unit, what=what)
         return self._emit(key, body.pop("kind"), body)
 
-    def withhold_if_disturbed(self, word: Judgement | str, *rests_on: Measurement) -> Judgement:
-        """Return a verdict for a table's cell, withheld where ``word`` would be.
-
-        Args:
-            word: the verdict.
-            rests_on: what was measured for it.
-        """
-        said = Judgement(Verdict.SUPPORTED, word=word) if isinstance(word, str) else word
-        disturbed = is_disturbed([one.conditions for one in rests_on], self.background.cores())
-        return Judgement(Verdict.WITHHELD) if disturbed and said.verdict.is_decided else said
-
-    def judged(self, comparison: Comparison) -> Comparison:
-        """Return the comparison as ``compare`` would record it: withheld where other programs were at work."""
+    def _judged(self, comparison: Comparison) -> Comparison:
+        """Return the comparison, withheld where other programs were at work."""
         disturbed = is_disturbed([comparison.estimate.conditions], self.background.cores())
         return comparison.withheld(WITHHELD_WORD) if disturbed and comparison.verdict.is_decided else comparison
 
@@ -235,7 +224,7 @@ class Page:
         """Show and record a table: a row for each object, a column for each attribute that is named.
 
         A cell is a value, a whole number that was counted, text, a verdict, or None for "does not apply". A column of
-        `Modelled` or `Quoted` values looks so. A comparison is judged as ``compare`` does. A verdict is withheld, as
+        `Modelled` or `Quoted` values looks so. A verdict is withheld, as
         ``word`` says, where other processes took the machine's time from what it was tested on, or, where it names
         nothing, from a number of its row.
 
@@ -274,7 +263,7 @@ class Page:
         checked = tables.checked_columns(columns, key)
         cells = tables.checked_rows(cast("Sequence[Mapping[str, Any]]", rows), checked, key)
         for row in cells:
-            row |= {name: self.judged(cell) for name, cell in row.items() if isinstance(cell, Comparison)}
+            row |= {name: self._judged(cell) for name, cell in row.items() if isinstance(cell, Comparison)}
         self._withhold(cells, checked)
         return self._emit(key, "table", tables.to_body(cells, checked, caption=said, key=key))
 
@@ -437,7 +426,8 @@ class Page:
         self._values[key] = value
         said = name_of(value)
         if isinstance(said, Judgement) and said.verdict.is_decided:
-            said = self.withhold_if_disturbed(said, *(test.measurement for test in said.tests))
+            is_withheld = is_disturbed([test.measurement.conditions for test in said.tests], self.background.cores())
+            said = Judgement(Verdict.WITHHELD) if is_withheld else said
         if said is not None:
             body = verdict_body(said, words or CHOSEN)
             self._emit(key, "verdict", {**body, "expression": expression})

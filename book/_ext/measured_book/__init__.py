@@ -41,8 +41,8 @@ def setup_content(app: Sphinx) -> None:
     """Connect what pages hold: records, their notebooks, elements that are made of them."""
     # Within the function, as are those below, so that who needs one part does not load all.
     from measured_book.elements import drawings, exhibits, nodes, numbering
-    from measured_book.execution import cache, events, failures, parts
-    from measured_book.machines import cluster, device, explorers, repeated_builds, table
+    from measured_book.execution import cache, events, failures
+    from measured_book.machines import cluster, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
     from measured_book.pages import api, exercises, front, glossary, lists, reading, references
     from measured_book.records import card, other_outcome, predictions, roles
@@ -68,13 +68,11 @@ def setup_content(app: Sphinx) -> None:
     numbering.setup(app)
     explorers.setup(app)
     cluster.setup(app)
-    device.setup(app)
     table.setup(app)
     repeated_builds.setup(app)
     card.setup(app)
     reading.setup(app)
     downloads.setup(app)
-    parts.setup(app)
     failures.setup(app)
     other_outcome.setup(app)
 

@@ -2,14 +2,13 @@
 
 import base64
 import string
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from measured_book.notebooks.markdown import plain_markdown
+from measured_book.notebooks.markdown import Renderer, plain_markdown
 from measured_book.sources.myst import object_source
 
 MODULE = '''
@@ -27,12 +26,11 @@ def free() -> None:
 '''
 
 
-@dataclass
-class Spoken:
+class Spoken(Renderer):
     """Says what it was asked."""
 
-    folder: Path = Path()
-    found: str | None = None
+    def __init__(self, folder: Path = Path(), found: str | None = None) -> None:
+        self.folder, self.found = folder, found
 
     def role(self, name: str, text: str) -> str:
         return f"<{name} {text}>"

@@ -8,10 +8,12 @@ import shutil
 from html import escape
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
+from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, add_place, load_where
+from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, add_place, load_where, raw_html
 from measured_book.state import reading_order, state_of
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report import measurements
@@ -72,6 +74,16 @@ class RooflineExplorerNode(LateHtml):
             f'<div class="roofline-explorer" data-instead="{escape(self["instead"])}"></div>\n'
             f'<script src="{up}{FOLDER}/roofs.js" defer></script>'
         )
+
+
+class DeviceDirective(SphinxDirective):
+    """``{device} NAME``: an experiment of `device.js` on the reader's own device; without JavaScript, nothing."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Return the place, which the script fills."""
+        return [raw_html(f'<div class="device" data-experiment="{self.arguments[0]}"></div>')]
 
 
 def book_measurements(env: BuildEnvironment) -> Json | None:
@@ -145,8 +157,10 @@ def write_data(app: Sphinx, exception: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Add the directives ``{your-machine}`` and ``{roofline-explorer}``, their files, and the data that these read."""
+    """Add the directives, their files, and the data that these read."""
     add_place(app, "your-machine", YourMachineNode)
     add_place(app, "roofline-explorer", RooflineExplorerNode, instead="figure-roofline")
+    app.add_directive("device", DeviceDirective)
+    load_where(app, ('class="device"',), ["device.css"], ["device.js"])
     load_where(app, ('class="your-machine"', 'class="roofline-explorer"'), STYLES, SCRIPTS)
     app.connect("build-finished", write_data)

@@ -20,7 +20,6 @@ from measured_book.notebooks.exercises import (
     notebook_name,
 )
 from measured_book.notebooks.markdown import (
-    BookRenderer,
     ExerciseRenderer,
     ReaderRenderer,
     Renderer,
@@ -124,7 +123,7 @@ def _where(page: PageRecords) -> str:
 
 def as_it_ran(env: BuildEnvironment, docname: str, notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Return the page's notebook with the book's results, in its text too, and with where they were made."""
-    renderer = BookRenderer(env, docname)
+    renderer = Renderer(env, docname)
     # Whose text has the numbers, so that no cell needs to print them.
     cells = [cell for cell in _prepared(notebook, renderer) if TAG not in cell.metadata.get("tags", ())]
     cells = _behind_title(cells, _AS_IT_RAN)

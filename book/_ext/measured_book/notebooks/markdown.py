@@ -5,10 +5,8 @@ In the place of numbers, verdicts, claims and links stand the book's values, or 
 
 import base64
 import re
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Protocol
 
 from sphinx.environment import BuildEnvironment
 
@@ -16,7 +14,7 @@ from measured_book.elements.drawings import drawing_alone
 from measured_book.elements.numbering import named, page_numbers
 from measured_book.sources.myst import Fence, fences, object_source
 from measured_book.sources.names import split_reference
-from measured_book.state import BookState, state_of
+from measured_book.state import state_of
 from tinytorch.prose import SPAN, Outcome, arms, outcome_key, record_name, split_words
 from tinytorch.report.expressions import UNMEASURED
 from tinytorch.report.kinds import NOT_MEASURED
@@ -32,26 +30,115 @@ _FRAMES = ("container", "div", "tab-set", "grid", "grid-item", "only")
 _NAMED = ("note", "tip", "hint", "important", "warning", "caution", "attention", "danger", "seealso")
 
 
-class Renderer(Protocol):
-    """Renderer of the parts of a page that are made of records or of other pages."""
+class Renderer:
+    """Renderer of what on a page is made of records or of other pages, for a notebook that is read as it ran."""
+
+    def __init__(self, env: BuildEnvironment, docname: str) -> None:
+        self.env, self.docname = env, docname
+
+    def record(self, reference: str, *kinds: str) -> Json | None:
+        """Return the record that the page names by ``reference``."""
+        return state_of(self.env).find(reference, self.docname, *kinds)
+
+    def drawing(self, key: str) -> str:
+        """Return the page's drawing as an SVG file's text; empty for one of which something is missing."""
+        known = state_of(self.env).of(self.docname).drawings
+        return drawing_alone(self.env, self.docname, key) if key in known else ""
+
+    def file(self, path: str) -> Path:
+        """Return where a file is that the page includes."""
+        return (Path(self.env.doc2path(self.docname)).parent / path).resolve()
 
     def role(self, name: str, text: str) -> str:
-        """Return what stands for the role ``name`` around ``text``."""
+        """Return what stands for the role ``name`` around ``text``; of one that is not known, its text."""
+        if name == "measured":
+            return self.number(record_name(text), split_words(text)[0])
+        if name == "quoted":
+            number, _, source = (part.strip() for part in text.partition("|"))
+            found = _TITLED.fullmatch(source)
+            return f"{number} ([{found['title']}]({found['target']}))" if found else f"{number} ({source})"
+        if name in ("numref", "eq"):
+            label = f"equation-{text.strip()}" if name == "eq" else text.strip()
+            page, label = split_reference(label, self.docname)
+            found_number = page_numbers(self.env, page).get(label)
+            return named(label, found_number) if found_number else label
+        titled = _TITLED.fullmatch(text)
+        if name == "math":
+            return f"${text}$"
+        if name == "ref":
+            return f"*{titled['title'] if titled else self.title(text.strip())}*"
+        return titled["title"] if titled else text
 
-    def claim(self, reference: str) -> str:
-        """Return what stands for the box of a claim, as Markdown."""
+    def title(self, label: str) -> str:
+        """Return the title of the section that has the label, or the label where no section has it."""
+        labels: dict[str, tuple[str, str, str]] = self.env.domaindata["std"]["labels"]
+        return labels[label.lower()][2] if label.lower() in labels else label
+
+    def number(self, reference: str, written: str) -> str:
+        """Return what stands for a number or a verdict, which the page has as ``written``."""
+        record = self.record(reference, *NUMBER_KINDS, "verdict", ABSENT)
+        return f"`{written}`" if record is None else _value(record)
 
     def outcome(self, reference: str) -> str | None:
         """Return the outcome whose text the notebook shows; None where a cell prints it."""
+        record = self.record(reference, "verdict", ABSENT)
+        return str(record.get("text", UNMEASURED)) if record is not None else UNMEASURED
+
+    def claim(self, reference: str) -> str:
+        """Return a claim with its verdict and evidence."""
+        record = self.record(reference, "claim", ABSENT)
+        if record is None:
+            return f"**Claim** `{reference}`"
+        if record["kind"] == ABSENT:
+            return f"**Claim** `{reference}`\n\nNot tested in this build: {record['reason'].rstrip('.')}."
+        evidence = filled_text(record["evidence"], lambda key: self._evidence(key, record["page"]))
+        source = f"[{record['source']}]({record['source_url']})" if record["source_url"] else record["source"]
+        verdict = f"**Claim: {ICONS[record['verdict']]} {record['verdict']}**"
+        return f"{verdict}\n\n{record['statement']}\n\n{evidence}\n\nSource: {source}"
+
+    def _evidence(self, reference: str, page: str) -> str:
+        """Return a number that a text of ``page`` names, with its interval."""
+        record = state_of(self.env).find(reference, page, *NUMBER_KINDS, ABSENT)
+        if record is None:
+            return reference
+        return NOT_MEASURED.lower() if record["kind"] == ABSENT else number_text(record)
 
     def answer(self, reference: str) -> str:
         """Return the sentence that gives what a prediction asks for."""
+        return f"It is {self.number(reference, reference)}."
 
-    def drawing(self, key: str) -> str:
-        """Return the page's drawing as an SVG file's text."""
 
-    def file(self, path: str) -> Path:
-        """Return where the file is that the page includes as ``path``."""
+class ReaderRenderer(Renderer):
+    """Renderer of where a reader who runs the notebook finds its numbers; another page's are the book's."""
+
+    def _is_here(self, reference: str) -> bool:
+        return split_reference(reference, self.docname)[0] == self.docname
+
+    def number(self, reference: str, written: str) -> str:
+        """Return a number's name, or the book's value of another page's."""
+        return f"`{written}`" if self._is_here(reference) else f"{super().number(reference, written)} in the book"
+
+    def claim(self, reference: str) -> str:
+        """Return what is claimed; the verdict is the reader's machine's."""
+        record = self.record(reference, "claim")
+        if record is None:
+            return f"**Claim** `{reference}`"
+        return f"**Claim**\n\n{record['statement']}\n\nThe cell that records `{reference}` gives its verdict here."
+
+    def outcome(self, reference: str) -> str | None:
+        """Return the book's outcome of another page, and None of this one."""
+        return None if self._is_here(reference) else super().outcome(reference)
+
+    def answer(self, reference: str) -> str:
+        """Return where the answer of a prediction is."""
+        return f"Run the cells below: they give `{reference}`."
+
+
+class ExerciseRenderer(ReaderRenderer):
+    """Renderer of a notebook that measures nothing: the page's own numbers are the book's, too."""
+
+    def _is_here(self, reference: str) -> bool:  # noqa: ARG002 - the same for every reference
+        return False
 
 
 def _quoted(text: str) -> str:
@@ -173,137 +260,3 @@ def _value(record: Json) -> str:
     if record["kind"] == "modelled":
         return f"{text} (modelled)"
     return f"{text} [{shown.interval}]" if shown.digits and shown.interval else text
-
-
-@dataclass
-class _Renderer:
-    """Part of a renderer that is alike for every notebook of a page."""
-
-    env: BuildEnvironment
-    docname: str
-
-    @property
-    def state(self) -> BookState:
-        """All pages' records, among others."""
-        return state_of(self.env)
-
-    def record(self, reference: str, *kinds: str) -> Json | None:
-        """Return the record that the page names by ``reference``."""
-        return self.state.find(reference, self.docname, *kinds)
-
-    def drawing(self, key: str) -> str:
-        """Return the page's drawing as an SVG file's text; empty for one of which something is missing."""
-        return drawing_alone(self.env, self.docname, key) if key in self.state.of(self.docname).drawings else ""
-
-    def file(self, path: str) -> Path:
-        """Return where a file is that the page includes."""
-        return (Path(self.env.doc2path(self.docname)).parent / path).resolve()
-
-    def role(self, name: str, text: str) -> str:
-        """Return what stands for a role; of one that is not known, its text."""
-        if name == "measured":
-            return self.number(record_name(text), split_words(text)[0])
-        if name == "quoted":
-            number, _, source = (part.strip() for part in text.partition("|"))
-            found = _TITLED.fullmatch(source)
-            return f"{number} ([{found['title']}]({found['target']}))" if found else f"{number} ({source})"
-        if name in ("numref", "eq"):
-            label = f"equation-{text.strip()}" if name == "eq" else text.strip()
-            page, label = split_reference(label, self.docname)
-            found_number = page_numbers(self.env, page).get(label)
-            return named(label, found_number) if found_number else label
-        titled = _TITLED.fullmatch(text)
-        if name == "math":
-            return f"${text}$"
-        if name == "ref":
-            return f"*{titled['title'] if titled else self.title(text.strip())}*"
-        return titled["title"] if titled else text
-
-    def title(self, label: str) -> str:
-        """Return the title of the section that has the label, or the label where no section has it."""
-        labels: dict[str, tuple[str, str, str]] = self.env.domaindata["std"]["labels"]
-        return labels[label.lower()][2] if label.lower() in labels else label
-
-    def number(self, reference: str, written: str) -> str:
-        """Return what stands for a number, which the page has as ``written``."""
-        record = self.record(reference, *NUMBER_KINDS, "verdict", ABSENT)
-        return f"`{written}`" if record is None else _value(record)
-
-    def outcome(self, reference: str) -> str | None:
-        """Return the outcome that this build found."""
-        record = self.record(reference, "verdict", ABSENT)
-        return str(record.get("text", UNMEASURED)) if record is not None else UNMEASURED
-
-    def word(self, reference: str) -> str:
-        """Return what stands for a verdict."""
-        record = self.record(reference, "verdict", ABSENT)
-        if record is None:
-            return f"`{reference}`"
-        return f"**{record['word']}**" if record["kind"] == "verdict" else _value(record)
-
-    def plain_number(self, reference: str, page: str) -> str:
-        """Return a number that a text of ``page`` names, with its interval."""
-        record = self.state.find(reference, page, *NUMBER_KINDS, ABSENT)
-        if record is None:
-            return reference
-        return NOT_MEASURED.lower() if record["kind"] == ABSENT else number_text(record)
-
-
-class BookRenderer(_Renderer):
-    """Renderer of what the book's build found: for a notebook that is read as it ran."""
-
-    def claim(self, reference: str) -> str:
-        """Return a claim with its verdict and evidence."""
-        record = self.record(reference, "claim", ABSENT)
-        if record is None:
-            return f"**Claim** `{reference}`"
-        if record["kind"] == ABSENT:
-            return f"**Claim** `{reference}`\n\nNot tested in this build: {record['reason'].rstrip('.')}."
-        evidence = filled_text(record["evidence"], lambda key: self.plain_number(key, record["page"]))
-        source = f"[{record['source']}]({record['source_url']})" if record["source_url"] else record["source"]
-        verdict = f"**Claim: {ICONS[record['verdict']]} {record['verdict']}**"
-        return f"{verdict}\n\n{record['statement']}\n\n{evidence}\n\nSource: {source}"
-
-    def answer(self, reference: str) -> str:
-        """Return the answer of a prediction."""
-        return f"It is {self.role('measured', reference) if self._is_number(reference) else self.word(reference)}."
-
-    def _is_number(self, reference: str) -> bool:
-        return self.record(reference, *NUMBER_KINDS) is not None
-
-
-class ReaderRenderer(_Renderer):
-    """Renderer of where a reader who runs the notebook finds its numbers; another page's are the book's."""
-
-    def _is_here(self, reference: str) -> bool:
-        return split_reference(reference, self.docname)[0] == self.docname
-
-    def number(self, reference: str, written: str) -> str:
-        """Return a number's name, or the book's value of another page's."""
-        return f"`{written}`" if self._is_here(reference) else f"{super().number(reference, written)} in the book"
-
-    def word(self, reference: str) -> str:
-        """Return a verdict's name, or the book's word of another page's."""
-        return f"`{reference}`" if self._is_here(reference) else f"{super().word(reference)} in the book"
-
-    def claim(self, reference: str) -> str:
-        """Return what is claimed; the verdict is the reader's machine's."""
-        record = self.record(reference, "claim")
-        if record is None:
-            return f"**Claim** `{reference}`"
-        return f"**Claim**\n\n{record['statement']}\n\nThe cell that records `{reference}` gives its verdict here."
-
-    def outcome(self, reference: str) -> str | None:
-        """Return the book's outcome of another page, and None of this one."""
-        return None if self._is_here(reference) else super().outcome(reference)
-
-    def answer(self, reference: str) -> str:
-        """Return where the answer of a prediction is."""
-        return f"Run the cells below: they give `{reference}`."
-
-
-class ExerciseRenderer(ReaderRenderer):
-    """Renderer of a notebook that measures nothing: the page's own numbers are the book's, too."""
-
-    def _is_here(self, reference: str) -> bool:  # noqa: ARG002 - the same for every reference
-        return False

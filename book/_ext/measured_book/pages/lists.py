@@ -3,8 +3,12 @@
 ``{listing} figures`` and ``{listing} tables``; ``{executions}``, when each page ran, for how long and in what memory.
 """
 
+import json
+import sys
+import time
 from collections.abc import Iterable
 from html import escape
+from pathlib import Path
 
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -13,12 +17,14 @@ from sphinx.util.docutils import SphinxDirective
 
 from measured_book.elements.nodes import LateHtml, add_place
 from measured_book.elements.numbering import named, page_numbers
-from measured_book.execution.parts import parts_of
 from measured_book.notebooks.downloads import figure_path
 from measured_book.records.card import time_html
 from measured_book.state import CellRun, PageRecords, PageRun, PageState, reading_order, state_of
 from tinytorch.report.numbers import NO_BREAK, format_number
 
+#: What says how long preparation and environment took: the files that these leave.
+_PREPARED = "prepared.json"
+_STAMP = "made-from"
 #: What can be listed: its kind of record, and the word for one.
 KINDS = {"figures": "figure", "tables": "table"}
 #: Names of columns, and the class of their cells.
@@ -140,6 +146,48 @@ def _cells(docname: str, title: str, run: PageRun) -> str:
     return f'<details class="execution-cells"><summary>{escape(title)}</summary>\n{table}\n</details>'
 
 
+def environment_seconds(environment: Path) -> float | None:
+    """Return how long making the environment took, as its stamp says; None if it has none that says so."""
+    try:
+        return float((environment / _STAMP).read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def prepared_seconds(folder: Path, work: str) -> tuple[int, float | None]:
+    """Return how many steps of that work were prepared, and how many seconds they took on all cores together."""
+    try:
+        steps: dict[str, float] = json.loads((folder / _PREPARED).read_text("utf-8"))["steps"].get(work, {})
+    except (OSError, ValueError, KeyError):
+        return 0, None
+    return len(steps), sum(steps.values())
+
+
+def _sum(seconds: list[float | None]) -> float | None:
+    known = [each for each in seconds if each is not None]
+    return sum(known) if known and len(known) == len(seconds) else None
+
+
+def parts_of(app: Sphinx) -> list[tuple[str, str, float | None]]:
+    """Return the parts of the book's time: name, what it holds, and its seconds when it was done last."""
+    folder = Path(app.outdir).parent
+    runs = [page.run for page in state_of(app.env).pages.values() if page.run is not None]
+    trained, training = prepared_seconds(folder, "training")
+    compiled, compiling = prepared_seconds(folder, "compiling")
+    _, shared = prepared_seconds(folder, "measuring")
+    first = _sum([run.cells[0].seconds for run in runs])
+    others = _sum([cell.seconds for run in runs for cell in run.cells[1:]])
+    return [
+        ("Environment", "packages found, checked and installed", environment_seconds(Path(sys.prefix))),
+        ("Training", f"{trained} steps that train models, added up over all cores", training),
+        ("Compiling", f"{compiled} steps that compile kernels, added up over all cores", compiling),
+        ("Starting Python", f"of {len(runs)} pages", _sum([run.start for run in runs])),
+        ("First cells", "what pages import and load", first),
+        ("Measuring", "the ceilings of one core, and all other cells", _sum([shared, others])),
+        ("Sphinx", "CPU time of its process in this build, up to this page", time.process_time()),
+    ]
+
+
 class Executions(LateHtml):
     """Tables of the executions of all pages."""
 
@@ -152,8 +200,8 @@ class Executions(LateHtml):
         rows = (_page_row(titles[name], app.builder.get_relative_uri(docname, name), run) for name, run in runs)
         cells = "\n".join(_cells(name, titles[name], run) for name, run in runs)
         parts = (
-            f'<tr><th scope="row">{escape(part.name)}</th><td>{escape(part.holds)}</td>{_time(part.seconds)}</tr>'
-            for part in parts_of(app)
+            f'<tr><th scope="row">{name}</th><td>{holds}</td>{_time(seconds)}</tr>'
+            for name, holds, seconds in parts_of(app)
         )
         table = _table("parts-of-the-build", "Where the time of a build from nothing goes", _PARTS_HEAD, parts)
         return (

@@ -327,10 +327,6 @@ class ResolveRecords(SphinxPostTransform):
     def _number(self, node: Pending) -> Slot:
         return self._number_of(node["reference"], self._idents)
 
-    def _plain_number(self, reference: str) -> str:
-        record = self._record(reference, *NUMBER_KINDS, ABSENT)
-        return "what this build did not measure" if record["kind"] == ABSENT else format_record(record).text
-
     def _why(self, node: Pending) -> Slot:
         record = self._record(node["reference"], "verdict")
         return why_slot(record, self._idents)

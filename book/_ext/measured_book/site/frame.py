@@ -57,8 +57,6 @@ END_MATTER = (
 SCRIPT_FOR_ALL = "navigation.js"
 #: What `make pdf` prints; relative to the site's root.
 PDF = "measured.pdf"
-#: Loaded by the page's template, before the style sheet.
-TEMPLATE_FILES = ("theme.js", "icon.svg", "search.js")
 #: Whatever a page is made of besides its text: pages are written again when a byte of it changes.
 DIGESTED = ("_static", "_style", "_theme", "_ext")
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from measured_book.execution.parts import environment_seconds, prepared_seconds
+from measured_book.pages.lists import environment_seconds, prepared_seconds
 
 from scripts import environment
 from scripts.building.preparation import Memory
