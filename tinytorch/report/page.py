@@ -199,8 +199,8 @@ class Page:
         body = number_body(key, value, unit=unit, what=what)
         return self._emit(key, body.pop("kind"), body)
 
-    def _judged(self, comparison: Comparison) -> Comparison:
-        """Return the comparison, withheld where other programs were at work."""
+    def judged(self, comparison: Comparison) -> Comparison:
+        """Return the comparison as a table shows it: withheld where other programs were at work."""
         disturbed = is_disturbed([comparison.estimate.conditions], self.background.cores())
         return comparison.withheld(WITHHELD_WORD) if disturbed and comparison.verdict.is_decided else comparison
 
@@ -263,7 +263,7 @@ class Page:
         checked = tables.checked_columns(columns, key)
         cells = tables.checked_rows(cast("Sequence[Mapping[str, Any]]", rows), checked, key)
         for row in cells:
-            row |= {name: self._judged(cell) for name, cell in row.items() if isinstance(cell, Comparison)}
+            row |= {name: self.judged(cell) for name, cell in row.items() if isinstance(cell, Comparison)}
         self._withhold(cells, checked)
         return self._emit(key, "table", tables.to_body(cells, checked, caption=said, key=key))
 

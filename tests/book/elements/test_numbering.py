@@ -1,9 +1,16 @@
-"""Numbers of figures, tables and equations, and the labels that they are of."""
+"""Numbers of figures, tables and equations, the labels that they are of, and the line that opens a hidden cell."""
 
+from types import SimpleNamespace
+
+from bs4 import BeautifulSoup
 from docutils import nodes
 from docutils.utils import new_document
 from measured_book.elements.exhibits import Exhibit
+from measured_book.elements.nodes import close_hidden_cell, open_hidden_cell
 from measured_book.elements.numbering import labels_in, named, numbers_of
+from myst_nb.sphinx_ import HideCodeCellNode
+
+from tests.book.small_book import one
 
 LABELS = ("figure-roof", "table-ops", "figure-ladder", "equation-1", "table-levels")
 
@@ -33,3 +40,18 @@ def test_the_labels_of_a_page_are_those_of_its_outputs_and_formulas_in_order() -
     document += nodes.raw("", '<p id="figure-other">Not measured.</p>', format="html")
     assert labels_in(document) == ("table-ops", "equation-1", "equation-known", "figure-roof")
     assert [block["ids"] for block in document.findall(nodes.math_block)] == [["equation-1"], ["equation-known"]]
+
+
+def test_a_hidden_cell_opens_with_a_line_of_text() -> None:
+    node = HideCodeCellNode(prompt_show="Show <code>", prompt_hide="Hide", classes=["above-input"])
+    node += nodes.paragraph("", "x")
+    writer = SimpleNamespace(body=[])
+    open_hidden_cell(writer, node)
+    writer.body.append("<pre>code</pre>")
+    close_hidden_cell(writer, node)
+    page = BeautifulSoup("".join(writer.body), "html.parser")
+    assert page.select_one("details.hide.above-input > pre") is not None
+    summary = one(page, "details > summary")
+    parts = [(part.name, part.get_text()) for part in summary.find_all(True)]
+    assert parts == [("span", "Show <code>"), ("span", "Hide")]
+    assert not summary.attrs

@@ -1,10 +1,16 @@
-"""The parts of the first page: the picture of numbers, and the entry to cite."""
+"""The parts of the first page, and of the lists that the book makes of itself."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 import yaml
 from measured_book.pages.front import CITATION, bibtex, evidence_drawing, written_by
+from measured_book.pages.lists import environment_seconds, prepared_seconds
 
+from scripts import environment
+from scripts.building.preparation import Memory
+from tinytorch.chapters.preparation import Step
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 
@@ -36,3 +42,28 @@ def test_the_entry_to_cite_names_authors_title_and_version() -> None:
 def test_a_group_has_its_article_small_in_the_middle_of_a_sentence() -> None:
     people = [{"name": "The group"}, {"family-names": "Doe", "given-names": "Jo"}]
     assert written_by({"authors": people, "version": "1.2"}) == "Written by the group, Jo Doe; version 1.2."
+
+
+def test_an_environment_says_how_long_it_took_and_one_of_before_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tmp_path / ".venv"
+    assert environment_seconds(made) is None
+    monkeypatch.setattr(environment, "make", lambda folder, *_: folder.mkdir())
+    clock = iter((100.0, 112.5))
+    monkeypatch.setattr(environment, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    environment.ensure(made, environment.ROOT / "requirements.lock", None, None)
+    assert environment_seconds(made) == 12.5
+    assert environment.is_made(made, environment.fingerprint(environment.ROOT / "requirements.lock", ["", ""]))
+    (made / environment.STAMP).write_text("fingerprint\n")
+    assert environment_seconds(made) is None
+
+
+def test_steps_are_added_up_by_their_work(tmp_path: Path) -> None:
+    assert prepared_seconds(tmp_path, "training") == (0, None)
+    memory = Memory(tmp_path / "prepared.json", {"training": "a", "compiling": "b"}, tmp_path)
+    one, two = Step("one", "training", print, {"page"}, 1), Step("two", "compiling", print, {"page"}, 1)
+    memory.add([(one, 2.0), (two, 3.0)])
+    memory.add([(Step("three", "training", print, {"page"}, 1), 0.5)])
+    assert prepared_seconds(tmp_path, "training") == (2, 2.5)
+    assert prepared_seconds(tmp_path, "compiling") == (1, 3.0)

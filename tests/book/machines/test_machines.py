@@ -1,17 +1,20 @@
-"""The table of machines: built from files that strangers sent in, each checked, each shown as no more than text."""
+"""Tables and explorers of machines: files of strangers, each checked and shown as text; clusters with their sources."""
 
 import copy
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from bs4 import BeautifulSoup
+from measured_book.machines.cluster import FILE, GRID, ClusterExplorerNode
+from measured_book.machines.repeated_builds import sentence, table
 from measured_book.machines.table import Machine, outdated, sent_in, table_html
 from measured_book.state import state_of
 
 from tests.report.made_measurements import made_measurements
+from tinytorch.chapters.distributed import explorer
 from tinytorch.report.measurements import as_text, read_measurements
 from tinytorch.report.numbers import format_record
 
@@ -134,3 +137,45 @@ def test_without_any_machine_it_says_so() -> None:
 def test_what_was_sent_in_can_be_used() -> None:
     for path in (ROOT / "measurements").glob("*.json"):
         assert read_measurements(path)["pages"]
+
+
+def test_published_clusters_come_with_their_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explorer, "MODELS", ())  # and so no cells, which are not looked at here
+    app = cast(Any, SimpleNamespace(outdir=tmp_path))
+    html = ClusterExplorerNode(instead=["table-a", "figure-b"]).html(app, "page")
+    made = json.loads((tmp_path / FILE).read_text("utf-8").removeprefix(f"globalThis.{GRID} = ").removesuffix(";\n"))
+    place = BeautifulSoup(html, "html.parser").div
+    assert place is not None
+    assert not place.contents, "without JavaScript nothing is shown"
+    assert place["data-grid"] == FILE
+    assert place["data-instead"] == "table-a figure-b"
+    assert [one["name"] for one in made["clusters"]] == [one.name for one in explorer.CLUSTERS]
+    assert all(address.startswith("https://") for one in made["clusters"] for _, address in one["sources"])
+
+
+PAGE = {"numbers": 1234, "pairs": 10, "holds": 0.812, "touches": 0.985, "width": 0.1234}
+MADE: dict[str, Any] = {
+    "when": "2026-11-22",
+    "machine": {"cpu": "<b>CPU</b>"},
+    "package": {"commit": "0123456789"},
+    "builds": 5,
+    "all": PAGE,
+    "pages": {"roofline": {**PAGE, "holds": 0.5}},
+}
+
+
+def test_the_sentence_says_where_when_and_how_far() -> None:
+    text = BeautifulSoup(sentence(MADE), "html.parser").get_text()
+    assert text == (
+        "From other runs: the book was built 5 times on <b>CPU</b> (22 November 2026, at commit 0123456). Of any two "
+        "builds, 81 % of the intervals held the median of the other, and 98 % touched."
+    )
+
+
+def test_the_table_has_a_row_for_each_page_and_one_for_all() -> None:
+    rows = BeautifulSoup(table(MADE), "html.parser").select("tbody tr")
+    assert [[cell.get_text() for cell in row.select("th, td")] for row in rows] == [
+        ["roofline", "1,234", "50", "98", "12.3"],
+        ["all", "1,234", "81", "98", "12.3"],
+    ]
+    assert all(row.select_one(".quoted-value") for row in rows)
