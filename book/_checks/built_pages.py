@@ -162,7 +162,7 @@ def doubled_ids(path: Path) -> Iterator[str]:
 
 def heavy_runs(page: BeautifulSoup) -> Iterator[str]:
     """Yield each run of a page, in the table of the last ones, whose processes held more than `MOST_HELD`."""
-    for row in page.select("table:has(#last-executions) > tbody > tr"):
+    for row in page.select("table:has(#last-executions-caption) > tbody > tr"):
         name, *_, memory = row.select("th, td")
         held = int(str(memory.get("data-value", "0")))  # 0 where it was not kept
         if held > MOST_HELD:

@@ -13,7 +13,7 @@ GOOD = (
 
 
 RUN = (
-    '<table><caption id="last-executions"></caption><tbody><tr><th>Memory</th><td class="numeric">1</td>'
+    '<table><caption id="last-executions-caption"></caption><tbody><tr><th>Memory</th><td class="numeric">1</td>'
     '<td class="numeric" data-value="{0}">{0} B</td></tr></tbody></table>'
 )
 

@@ -215,7 +215,7 @@ def test_a_table_is_led_to_by_its_number_from_the_list_and_from_text(story: Stor
 
 def executions(build: Build) -> dict[str, tuple[str, str, str]]:
     """Return by page when it ran last, how many cells, and how long they took."""
-    rows = build.page("index.html").select("table:has(#last-executions) > tbody > tr")
+    rows = build.page("index.html").select("table:has(#last-executions-caption) > tbody > tr")
     found = ((one(row, "time"), *row.select("th, td")) for row in rows)
     return {text(page): (str(began["datetime"]), text(cells), text(took)) for began, page, _, cells, took, _ in found}
 

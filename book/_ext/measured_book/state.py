@@ -103,7 +103,6 @@ class PageState:
         claims: the claims that it discusses, as its text names them.
         claim_words: what its text says of the claims that its cells test, by key.
         has_ledger: whether it lists the claims of all pages.
-        has_machines: whether it holds the table of machines.
         words: name and meaning of each word that its glossary explains, by the word's id.
         sources: the addresses that it links to.
         drawings: the captions of its drawings, by key.
@@ -113,7 +112,7 @@ class PageState:
         codes: the code that its text holds, which may name entries.
         calls: the full names of what its cells call in the package, also through chapters' modules.
         about: its description, as its card says it.
-        files: hashes of its source and of the files that it noted, as they were when it was read, by name.
+        files: hashes of its source, and of the files and folders that it noted, as they were when it was read, by name.
     """
 
     key: str | None = None
@@ -126,7 +125,6 @@ class PageState:
     claims: set[str] = field(default_factory=set)
     claim_words: dict[str, Json] = field(default_factory=dict)
     has_ledger: bool = False
-    has_machines: bool = False
     words: dict[str, tuple[str, str]] = field(default_factory=dict)
     sources: Sources | None = None
     drawings: dict[str, str] = field(default_factory=dict)
@@ -144,12 +142,11 @@ class BookState:
     """What the environment keeps of the book.
 
     Attributes:
-        pages: the state of each page that was read.
+        pages: the state of each page that was read, in reading order once all are.
         touched: the pages that were read, or found gone, since pages were written, each as it was then.
         wheel: the name of the package's file, to which pages link; None where they link to its repository.
         is_stale: whether pages were left that show of others what these no longer say.
         code: a hash of the code that reads pages, as the last build found it.
-        machines: a hash of the files in the folder of measurements, as the last build found them.
         written: the pages that this build wrote, as it writes them.
         shows_other: whether pages are read for what their verdicts did not find: see `records.other_outcome`.
     """
@@ -159,7 +156,6 @@ class BookState:
     wheel: str | None = None
     is_stale: bool = False
     code: str | None = None
-    machines: str | None = None
     written: set[str] = field(default_factory=set)
     shows_other: bool = False
 

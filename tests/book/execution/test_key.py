@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from measured_book.execution.key import modules_of, page_key, surroundings
+from measured_book.execution.key import digest_of, modules_of, page_key, surroundings
 from sphinx.errors import ExtensionError
 
 from tests.chosen_settings import choose_settings
@@ -106,3 +106,16 @@ def test_engines_are_in_the_key_of_pages_that_may_look_for_them(
         for name, cell in (("racing", "tinytorch.perf.engines.turns"), ("alone", "tinytorch.core.tensor")):
             keys[name].add(page_key(modules_of([f"import {cell}"], around), around))
     assert [len(keys["racing"]), len(keys["alone"])] == [2, 1]
+
+
+def test_a_folder_has_another_digest_when_a_file_comes_changes_or_goes(tmp_path: Path) -> None:
+    digests = [digest_of(tmp_path)]
+    for name, text in (("a.json", "1"), ("a.json", "2"), ("builds/b.json", "1")):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+        assert digest_of(tmp_path) not in digests
+        digests.append(digest_of(tmp_path))
+    (tmp_path / "builds" / "b.json").unlink()
+    (tmp_path / "builds").rmdir()
+    (tmp_path / "a.json").write_text("1")
+    assert digest_of(tmp_path) == digests[1]

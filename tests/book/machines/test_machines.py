@@ -10,8 +10,7 @@ import pytest
 from bs4 import BeautifulSoup
 from measured_book.machines.cluster import FILE, GRID, ClusterExplorerNode
 from measured_book.machines.repeated_builds import sentence, table
-from measured_book.machines.table import Machine, outdated, sent_in, table_html
-from measured_book.state import state_of
+from measured_book.machines.table import Machine, sent_in, table_html
 
 from tests.report.made_measurements import made_measurements
 from tinytorch.chapters.distributed import explorer
@@ -113,21 +112,6 @@ def test_files_that_can_be_used_are_taken_and_others_stop_the_build(app: Any, ca
     (warning,) = caplog.records
     assert warning.levelname == "WARNING"
     assert "bad.json cannot be used: its schema_version must be 3, not 9" in warning.getMessage()
-
-
-def test_the_page_is_made_again_when_a_file_comes_changes_or_goes(app: Any) -> None:
-    env: Any = SimpleNamespace(found_docs={"machines", "index"})
-    state_of(env).of("machines").has_machines = True
-    file = folder_of(app) / "a.json"
-    assert outdated(app, env) == ["machines"], "the first build knows no earlier state"
-    assert outdated(app, env) == []
-    file.write_text(as_text(GOOD), "utf-8")
-    assert outdated(app, env) == ["machines"]
-    file.write_text(as_text(made_measurements("Another")), "utf-8")
-    assert outdated(app, env) == ["machines"]
-    assert outdated(app, env) == []
-    file.unlink()
-    assert outdated(app, env) == ["machines"]
 
 
 def test_without_any_machine_it_says_so() -> None:

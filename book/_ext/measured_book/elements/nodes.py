@@ -46,6 +46,15 @@ def _write(self: Any, node: Written) -> None:
     raise nodes.SkipNode
 
 
+def table_region(key: str, caption: str, head: str, rows: str, *, classes: str = "measured-table") -> str:
+    """Return a sortable table in a region that scrolls; ``key`` says what it shows, ``head`` and ``rows`` are HTML."""
+    return (
+        f'<div class="{classes}" data-key="{key}" role="region" tabindex="0" aria-labelledby="{key}-caption">\n'
+        f'<table class="sortable">\n<caption id="{key}-caption">{escape(caption)}</caption>\n'
+        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
+    )
+
+
 class LateHtml(nodes.General, nodes.Element):
     """Place of HTML that is made once all pages are read."""
 

@@ -38,7 +38,9 @@ class Surroundings(NamedTuple):
 
 
 def digest_of(path: Path) -> str:
-    """Return the SHA-256 of what the file ``path`` holds; "" if there is none."""
+    """Return the SHA-256 of what a file holds, or of all in a folder; "" if there is none."""
+    if path.is_dir():
+        return _hash([[each.name, digest_of(each)] for each in sorted(path.iterdir())])
     return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
 
 

@@ -14,7 +14,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
 from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, add_place, load_where, raw_html
-from measured_book.state import reading_order, state_of
+from measured_book.state import state_of
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report import measurements
 from tinytorch.report.numbers import format_record
@@ -87,13 +87,9 @@ class DeviceDirective(SphinxDirective):
 
 
 def book_measurements(env: BuildEnvironment) -> Json | None:
-    """Return the book's own file of measurements, pages in reading order; None if no page measured anything."""
-    order = reading_order(env)
-    pages = sorted(state_of(env).records.values(), key=lambda page: order.get(page.docname, len(order)))
-    entries = [measurements.page_entry(page.as_file()) for page in pages]
-    if not entries:
-        return None
-    return measurements.document("The machine that built the book", entries)
+    """Return the book's own file of measurements; None if no page measured anything."""
+    entries = [measurements.page_entry(page.as_file()) for page in state_of(env).records.values()]
+    return measurements.document("The machine that built the book", entries) if entries else None
 
 
 def roofs_of(made: Json) -> Json:

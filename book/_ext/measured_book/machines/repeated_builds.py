@@ -13,6 +13,8 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from measured_book.elements.nodes import table_region
+
 Json = dict[str, Any]
 #: Below the folder of measurements, so that it is not taken for a machine's.
 FOLDER = "builds"
@@ -53,12 +55,8 @@ def table(made: Json) -> str:
         for name, one in [*made["pages"].items(), ("all", made["all"])]
     )
     head = "".join(f'<th scope="col" class="numeric">{escape(text)}</th>' for text in heads)
-    return (
-        '<div class="measured-table" role="region" tabindex="0" aria-labelledby="repeated-builds-caption">\n'
-        '<table class="sortable">\n<caption id="repeated-builds-caption">Intervals of repeated builds, of other runs; '
-        "the width is that of the whole interval, in the median</caption>\n"
-        f'<thead><tr><th scope="col">Page</th>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>'
-    )
+    caption = "Intervals of repeated builds, of other runs; the width is that of the whole interval, in the median"
+    return table_region("repeated-builds", caption, f'<th scope="col">Page</th>{head}', rows)
 
 
 class RepeatedBuildsDirective(SphinxDirective):

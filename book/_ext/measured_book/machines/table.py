@@ -4,7 +4,6 @@ The files come from strangers. Each is checked as the page "Your machine" checks
 whatever is shown of it is escaped.
 """
 
-import hashlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from urllib.parse import quote
 
 from docutils import nodes
 from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.nodes import LateHtml, load_where
+from measured_book.elements.nodes import LateHtml, load_where, table_region
+from measured_book.execution.key import files_of
 from measured_book.machines.explorers import FOLDER, ROOFS_PAGE, book_measurements
 from measured_book.state import state_of
 from tinytorch.perf.measuring.judge import OF_CLAIMS
@@ -141,13 +140,8 @@ def table_html(machines: list[Machine]) -> str:
         for (name, _), unit in zip(NUMBERS, units, strict=True)
     )
     rows = "\n".join(_row(machine, scales) for machine in machines)
-    return (
-        f'<div class="{TABLE_CLASS}" data-key="machines" role="region" tabindex="0" '
-        'aria-labelledby="machines-caption">\n'
-        '<table class="sortable">\n<caption id="machines-caption">Machines that ran the book, each with its file: '
-        "the median and its interval</caption>\n"
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>\n</div>"
-    )
+    caption = "Machines that ran the book, each with its file: the median and its interval"
+    return table_region("machines", caption, head, rows, classes=TABLE_CLASS)
 
 
 class MachinesNode(LateHtml):
@@ -166,8 +160,9 @@ class MachinesDirective(SphinxDirective):
     """``{machines-table}``: all machines of the folder of measurements."""
 
     def run(self) -> list[nodes.Node]:
-        """Return the place of the table."""
-        state_of(self.env).of(self.env.docname).has_machines = True
+        """Return the place of the table; the page is read again when a file comes, changes or goes."""
+        folder = Path(self.env.srcdir, self.config.measurements_folder).resolve()
+        state_of(self.env).of(self.env.docname).files |= files_of(self.env, [str(folder)])
         return [MachinesNode()]
 
 
@@ -184,18 +179,6 @@ def sent_in(app: Sphinx) -> dict[str, Json]:
         except ValueError as error:
             LOGGER.warning("measurements: %s [machines]", error, type="machines")
     return found
-
-
-def outdated(app: Sphinx, env: BuildEnvironment, *_: set[str]) -> list[str]:
-    """Return the pages to read again because a file was added, changed or taken away."""
-    digest = hashlib.sha256()
-    for path in _files(app):
-        digest.update(f"{path.name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
-    state = state_of(env)
-    before, state.machines = state.machines, digest.hexdigest()
-    if before == state.machines:
-        return []
-    return sorted(name for name, page in state.pages.items() if page.has_machines and name in env.found_docs)
 
 
 def copy_files(app: Sphinx, exception: Exception | None) -> None:
@@ -219,6 +202,5 @@ def setup(app: Sphinx) -> None:
     """Connect to the reading and writing of pages."""
     app.add_config_value("measurements_folder", "../measurements", "env", str)
     app.add_directive("machines-table", MachinesDirective)
-    app.connect("env-get-outdated", outdated)
     load_where(app, (TABLE_CLASS,), (STYLE,))
     app.connect("build-finished", copy_files)

@@ -15,11 +15,11 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.nodes import LateHtml, add_place
+from measured_book.elements.nodes import LateHtml, add_place, table_region
 from measured_book.elements.numbering import named, page_numbers
 from measured_book.notebooks.downloads import figure_path
 from measured_book.records.card import time_html
-from measured_book.state import CellRun, PageRecords, PageRun, PageState, reading_order, state_of
+from measured_book.state import CellRun, PageRecords, PageRun, PageState, state_of
 from tinytorch.report.numbers import NO_BREAK, format_number
 
 #: What says how long preparation and environment took: the files that these leave.
@@ -62,11 +62,9 @@ class Listing(LateHtml):
     def html(self, app: Sphinx, docname: str) -> str:
         """Return how many there are, and a list of links for each page in the book's order."""
         kind: str = self["kind"]
-        order = reading_order(app.env)
-        pages = sorted(state_of(app.env).records.values(), key=lambda page: order.get(page.docname, len(order)))
         up = "../" * docname.count("/")
         parts, count = [], 0
-        for page in pages:
+        for page in state_of(app.env).records.values():
             found = listed(state_of(app.env).of(page.docname), kind)
             if not found:
                 continue
@@ -129,15 +127,8 @@ def _cell_row(number: int, cell: CellRun) -> str:
 
 
 def _table(key: str, caption: str, head: Iterable[tuple[str, str]], rows: Iterable[str]) -> str:
-    columns = list(head)
-    names = "".join(f'<th scope="col" class="{css}">{name}</th>' for name, css in columns)
-    return (
-        f'<div class="measured-table" data-key="{key}" role="region" tabindex="0" aria-labelledby="{key}">\n'
-        '<table class="sortable">\n'
-        f'<caption id="{key}">{escape(caption)}</caption>\n<thead><tr>{names}</tr></thead>\n<tbody>\n'
-        + "\n".join(rows)
-        + "\n</tbody>\n</table>\n</div>"
-    )
+    names = "".join(f'<th scope="col" class="{css}">{name}</th>' for name, css in head)
+    return table_region(key, caption, names, "\n".join(rows))
 
 
 def _cells(docname: str, title: str, run: PageRun) -> str:
@@ -193,9 +184,7 @@ class Executions(LateHtml):
 
     def html(self, app: Sphinx, docname: str) -> str:
         """Return a table of the pages, and a folded one for each page's cells."""
-        order = reading_order(app.env)
-        pages = sorted(state_of(app.env).pages.items(), key=lambda item: order.get(item[0], len(order)))
-        runs = [(name, page.run) for name, page in pages if page.run is not None]
+        runs = [(name, page.run) for name, page in state_of(app.env).pages.items() if page.run is not None]
         titles = {name: app.env.titles[name].astext() for name, _ in runs}
         rows = (_page_row(titles[name], app.builder.get_relative_uri(docname, name), run) for name, run in runs)
         cells = "\n".join(_cells(name, titles[name], run) for name, run in runs)

@@ -54,7 +54,7 @@ from measured_book.records.claims import (
 from measured_book.records.outputs import refuse
 from measured_book.sources.bibliography import FILE, claim_words, named_source
 from measured_book.sources.names import split_reference
-from measured_book.state import BookState, PageRecords, PageState, reading_order, state_of
+from measured_book.state import BookState, PageRecords, PageState, state_of
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.prose import arms, key_of, outcome_key, record_name, split_words
 from tinytorch.report.expressions import UNMEASURED
@@ -406,9 +406,7 @@ class ResolveRecords(SphinxPostTransform):
         return record["page"] if record["page"] in homes else min(homes, default=None)
 
     def _ledger(self, node: Pending) -> nodes.raw:
-        order = reading_order(self.env)
-        pages = sorted(self._state.records.values(), key=lambda page: order.get(page.docname, len(order)))
-        claims = (record for page in pages for record in page.of_kind("claim"))
+        claims = (record for page in self._state.records.values() for record in page.of_kind("claim"))
         return raw_html(ledger_html([self._ledger_row(record, node) for record in claims]))
 
     def _ledger_row(self, record: Json, node: Pending) -> Row:
