@@ -113,7 +113,7 @@ def test_binder_has_packages_of_the_lock_as_far_as_chapters_and_notebooks_need_t
 
 
 def test_the_launch_button_leads_where_the_check_goes() -> None:
-    address = binder_address(Repository("https://github.com/someone/book", "github"), "book/machine.md")
+    address = binder_address(Repository("https://github.com/someone/book"), "book/machine.md")
     opened, _, path = address.partition("?urlpath=lab/tree/")
     assert opened == "https://mybinder.org/v2/gh/someone/book/HEAD"
     assert Lab("http://127.0.0.1:1", "secret").launch(path).startswith("http://127.0.0.1:1/lab/tree/book/machine.md?")

@@ -143,7 +143,7 @@ def test_a_run_of_all_cells_goes_on_behind_an_exercise_that_is_not_written(files
 def test_the_third_installs_the_package_first(files: Files) -> None:
     code = [cell.source for cell in files["page-colab.ipynb"].cells if cell.cell_type == "code"]
     assert re.search(r'%pip install --quiet "\./tinytorch-1\.2\+[0-9a-f]{12}-py3-none-any\.whl"$', code[0])
-    source = Source(Repository("https://github.com/someone/book", "github"), None)
+    source = Source(Repository("https://github.com/someone/book"), None)
     assert install_cell(source, None) == '%pip install --quiet "tinytorch @ git+https://github.com/someone/book"'
     assert install_cell(source, "a" * 40).endswith(f'@{"a" * 40}"')
 
@@ -162,7 +162,7 @@ def test_a_page_brings_an_mpi_to_start_ranks_and_onnx_to_read_files(code: str, e
     assert extra_of(notebook) == extra
     wheel = Source(None, "tinytorch-1.2-py3-none-any.whl")
     assert install_cell(wheel, None, extra).endswith(f'%pip install --quiet "./{wheel.wheel}{extra}"')
-    home = Source(Repository("https://github.com/someone/book", "github"), None)
+    home = Source(Repository("https://github.com/someone/book"), None)
     assert f'"tinytorch{extra} @ git+' in install_cell(home, None, extra)
 
 

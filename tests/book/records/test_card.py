@@ -125,8 +125,7 @@ def test_claims_that_are_counted_and_measured_are_told_apart() -> None:
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=200)
 
 
-def repository(provider: str) -> Repository:
-    return Repository(f"https://{provider}.com/owner/name", provider)
+GITHUB = Repository("https://github.com/owner/name")
 
 
 def page() -> PageRecords:
@@ -134,24 +133,11 @@ def page() -> PageRecords:
 
 
 @given(title=TEXT, text=TEXT)
-@pytest.mark.parametrize(
-    ("provider", "path", "names"),
-    [
-        ("github", "/owner/name/issues/new", ("title", "body")),
-        ("gitlab", "/owner/name/-/issues/new", ("issue[title]", "issue[description]")),
-    ],
-)
-def test_a_form_receives_title_and_text(
-    provider: str, path: str, names: tuple[str, str], title: str, text: str
-) -> None:
-    address = urlsplit(str(issue_address(repository(provider), title, text)))
-    assert (address.netloc, address.path) == (f"{provider}.com", path)
-    assert parse_qs(address.query, keep_blank_values=True) == {names[0]: [title], names[1]: [text]}
-
-
-@pytest.mark.parametrize("known", [None, repository("bitbucket")])
-def test_without_a_host_that_takes_issues_there_is_no_form(known: Repository | None) -> None:
-    assert issue_address(known, "title", "text") is None
+def test_a_form_receives_title_and_text(title: str, text: str) -> None:
+    address = urlsplit(str(issue_address(GITHUB, title, text)))
+    assert (address.netloc, address.path) == ("github.com", "/owner/name/issues/new")
+    assert parse_qs(address.query, keep_blank_values=True) == {"title": [title], "body": [text]}
+    assert issue_address(None, title, text) is None
 
 
 def test_the_text_holds_the_card() -> None:
@@ -165,11 +151,11 @@ def test_the_text_holds_the_card() -> None:
 
 def test_a_real_card_fits_into_an_address_and_a_text_too_long_is_left_out() -> None:
     for text, names in ((mismatch_text("A title", "page", page()), {"title", "body"}), ("é" * 5000, {"title"})):
-        assert parse_qs(urlsplit(str(issue_address(repository("github"), "title", text))).query).keys() == names
+        assert parse_qs(urlsplit(str(issue_address(GITHUB, "title", text))).query).keys() == names
 
 
 def test_the_page_shows_a_link_or_a_folded_text() -> None:
-    linked = BeautifulSoup(mismatch_html(repository("github"), "A title", "page", page()), "html.parser")
+    linked = BeautifulSoup(mismatch_html(GITHUB, "A title", "page", page()), "html.parser")
     assert str(one(linked, "a")["href"]).startswith("https://github.com/owner/name/issues/new?title=Mismatch")
     folded = BeautifulSoup(mismatch_html(None, "A <b>title</b>", "page", None), "html.parser")
     assert one(folded, "details pre").get_text() == mismatch_text("A <b>title</b>", "page", None)

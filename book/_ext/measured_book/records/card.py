@@ -30,11 +30,6 @@ TITLE = "How this was measured"
 CARD_ID = "how-this-was-measured"
 _MARKUP = re.compile(r"<[^>]*>")
 _DAY = f"%d{NO_BREAK}%B{NO_BREAK}%Y"
-#: Where the hosts take a new issue, and what they call its title and its text.
-_NEW_ISSUE = {
-    "github": ("/issues/new", "title", "body"),
-    "gitlab": ("/-/issues/new", "issue[title]", "issue[description]"),
-}
 #: Longer addresses are refused by servers.
 _LONGEST_ADDRESS = 8000
 #: What each outcome of a verdict is on the card.
@@ -231,19 +226,12 @@ def mismatch_text(title: str, docname: str, page: PageRecords | None) -> str:
 
 
 def issue_address(repository: Repository | None, title: str, text: str) -> str | None:
-    """Return where a new issue with this title and text is opened; None without a repository that takes issues.
-
-    Args:
-        repository: the book's.
-        title: of the issue.
-        text: its body; left out where the address would be too long for a server.
-    """
-    if repository is None or repository.provider not in _NEW_ISSUE:
+    """Return where an issue is opened, without a text too long for a server; None without a repository."""
+    if repository is None:
         return None
-    path, title_name, text_name = _NEW_ISSUE[repository.provider]
-    new = f"{repository.url}{path}?"
-    full = new + urlencode({title_name: title, text_name: text}, quote_via=quote)
-    return full if len(full) <= _LONGEST_ADDRESS else new + urlencode({title_name: title}, quote_via=quote)
+    new = f"{repository.url}/issues/new?"
+    full = new + urlencode({"title": title, "body": text}, quote_via=quote)
+    return full if len(full) <= _LONGEST_ADDRESS else new + urlencode({"title": title}, quote_via=quote)
 
 
 def mismatch_html(repository: Repository | None, title: str, docname: str, page: PageRecords | None) -> str:

@@ -9,9 +9,9 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from sphinx.application import Sphinx
@@ -19,42 +19,20 @@ from sphinx.config import Config
 
 from tinytorch.report.provenance import git_environment
 
-PROVIDERS = ("github", "gitlab", "bitbucket")  # the hosts whose links are known
 BINDER = "https://mybinder.org"
 #: The folder of the pages' sources.
 FOLDER = "book"
-#: Where the hosts show the text of a file, of the default branch: they and Binder know it as HEAD, whatever its name.
-_SOURCE = {
-    "github": "{url}/blob/HEAD/{path}?plain=1",
-    "gitlab": "{url}/-/blob/HEAD/{path}?plain=1",
-    "bitbucket": "{url}/src/HEAD/{path}",
-}
-#: Where they let it be edited, in a copy of the reader's own.
-_EDIT = {
-    "github": "{url}/edit/HEAD/{path}",
-    "gitlab": "{url}/-/edit/HEAD/{path}",
-    "bitbucket": "{url}/src/HEAD/{path}?mode=edit",
-}
-
 _SCP_FORM = re.compile(r"^(?:[^@/:]+@)?(?P<host>[^/:@]{2,}):(?P<path>[^\\].*)$")  # git@host:owner/name.git
 
 
-@dataclass(frozen=True)
-class Repository:
-    """Repository that a reader can open in a browser: its address and the kind of host it is on."""
+class Repository(NamedTuple):
+    """Repository on a host of GitHub's kind that a reader can open in a browser."""
 
     url: str
-    provider: str
-
-
-def provider_of(host: str) -> str | None:
-    """Return which of PROVIDERS a host name belongs to, or None."""
-    labels = host.lower().split(".")
-    return next((provider for provider in PROVIDERS if provider in labels), None)
 
 
 def parse_remote(remote: str) -> Repository | None:
-    """Return the repository that a git remote names, or None if it has no page that one can link to.
+    """Return the repository that a git remote names, or None if GitHub does not have it.
 
     Takes the forms that git takes: https, http, ssh and git addresses, and `user@host:owner/name`. User names,
     passwords, tokens, ssh ports and a final `.git` are left out of the result.
@@ -75,12 +53,15 @@ def parse_remote(remote: str) -> Repository | None:
         host, path, port, scheme = match["host"], match["path"], None, "https"
     else:
         return None
-    provider = provider_of(host)
     names = path.strip("/").removesuffix(".git").split("/")
-    if provider is None or len(names) < 2 or not all(re.fullmatch(r"[\w.~-]+", name) for name in names):
+    if (
+        "github" not in host.lower().split(".")
+        or len(names) < 2
+        or not all(re.fullmatch(r"[\w.~-]+", name) for name in names)
+    ):
         return None
     address = host.lower() if port is None else f"{host.lower()}:{port}"
-    return Repository(f"{scheme}://{address}/{'/'.join(names)}", provider)
+    return Repository(f"{scheme}://{address}/{'/'.join(names)}")
 
 
 def from_environment(environment: Mapping[str, str]) -> Repository | None:
@@ -89,7 +70,7 @@ def from_environment(environment: Mapping[str, str]) -> Repository | None:
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
         return None
     server = environment.get("GITHUB_SERVER_URL", "https://github.com").rstrip("/")
-    return Repository(f"{server}/{name}", "github")
+    return Repository(f"{server}/{name}")
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
@@ -132,8 +113,7 @@ def find(environment: Mapping[str, str], folder: Path) -> Repository | None:
 def binder_address(repository: Repository, path: str) -> str:
     """Return where Binder opens the repository's file ``path`` in JupyterLab."""
     host, _, name = repository.url.partition("://")[2].partition("/")
-    kinds = {"github.com": f"gh/{name}", "gitlab.com": f"gl/{quote(name, safe='')}"}
-    kind = kinds.get(host, f"git/{quote(repository.url, safe='')}")
+    kind = f"gh/{name}" if host == "github.com" else f"git/{quote(repository.url, safe='')}"
     return f"{BINDER}/v2/{kind}/HEAD?urlpath=lab/tree/{path}"
 
 
@@ -146,10 +126,8 @@ def launches(repository: Repository, source: str, *, runs: bool) -> list[tuple[s
         runs: whether the page has cells, which Binder can run.
     """
     path = f"{FOLDER}/{source}"
-    found = [
-        (name, form[repository.provider].format(url=repository.url, path=path))
-        for name, form in (("Source", _SOURCE), ("Edit", _EDIT))
-    ]
+    # HEAD is the default branch, whatever its name. What a reader edits is a copy of their own.
+    found = [("Source", f"{repository.url}/blob/HEAD/{path}?plain=1"), ("Edit", f"{repository.url}/edit/HEAD/{path}")]
     return [("Launch in Binder", binder_address(repository, path)), *found] if runs else found
 
 
