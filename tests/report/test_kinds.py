@@ -37,14 +37,6 @@ def seen(shown: Shown) -> str:
     return " ".join(soup.get_text(" ").split())
 
 
-def test_a_number_is_found_by_the_name_that_prose_has(page: Page) -> None:
-    shown = page.number("again", RUN)
-    assert seen(shown).startswith("again 1.12 ms")
-    assert "interval 1.00 to 1.30" in seen(shown)
-    assert "n = 6; a <run>" in seen(shown)
-    assert shown.text.startswith("again: 1.12\u00a0ms (")
-
-
 @pytest.mark.parametrize(
     ("value", "text", "html"),
     [

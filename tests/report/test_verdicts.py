@@ -132,17 +132,8 @@ def test_claims_and_outcomes_are_judged_unless_they_rest_on_a_disturbed_number(
     assert [each["outcome"] for each in (outcome, word, claim)] == ["withheld" if withheld else "decided"] * 3
     assert claim["verdict"] == ("withheld" if withheld else Verdict.SUPPORTED)
     assert outcome["text"] == ("withheld" if withheld else "slow")
+    assert (outcome["because"] == WITHHELD_WORD) is withheld
     assert word["word"] == ("withheld, as other programs were at work" if withheld else "supported")
-
-
-def test_an_outcome_is_withheld_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BackgroundLoad, "cores", lambda _: 1.0)
-    page = Page("busy")
-    page.decide(
-        {"work": timed(0.5)}, "work", {"long": ((0.5, None), ""), "short": ((None, 0.5), ""), "open": (None, "")}
-    )
-    made = page.records[-1]
-    assert (made["text"], made["because"]) == ("withheld", WITHHELD_WORD)
 
 
 def test_what_is_open_is_not_withheld(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,8 +53,6 @@ def test_what_plain_jupyter_publishes_is_refused(output: nbformat.NotebookNode, 
     "text",
     [
         "[<matplotlib.lines.Line2D object at 0x7f0c>]",
-        "[<matplotlib.lines.Line2D at 0x7f0c>]",
-        "<tinytorch.models.MLP object at 0x7f0c>",
         "<function train at 0x7f0c>",
         "(<Figure size 640x480 with 1 Axes>, <Axes: >)",
     ],
