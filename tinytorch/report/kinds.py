@@ -63,6 +63,10 @@ class Kind:
         """Return what a file of measurements keeps of it: neither samples nor conditions nor prose."""
         return {"key": self.record["key"], **{name: self.record[name] for name in self.kept}}
 
+    def markdown(self) -> str:
+        """Return it in the middle of a sentence, as Markdown."""
+        raise NotImplementedError
+
     def numbers(self) -> Iterator[Json]:
         """Yield each number that it holds: its own, or those of its cells or series."""
         yield from ()
@@ -89,6 +93,12 @@ class Number(Kind):
         said = "; ".join(filter(None, (self.modelled[1], sureness(self.record, shown), self.record["what"])))
         return f"<strong>{escape(shown.text)}</strong> <small>{escape(said)}</small>"
 
+    def markdown(self) -> str:
+        """Return the value, and behind it its interval."""
+        shown = format_record(self.record)
+        interval = f" [{shown.interval}]" if shown.digits and shown.interval else ""
+        return f"**{shown.text}**{' (modelled)' if self.modelled[0] else interval}"
+
     def numbers(self) -> Iterator[Json]:
         """Yield the number itself."""
         yield self.record
@@ -113,6 +123,10 @@ class VerdictWord(Kind):
         """Return the word and its reason."""
         word, because = escape(self.record["word"]), escape(self.record["because"])
         return f"<strong>{word}</strong> <small>because {because}</small>"
+
+    def markdown(self) -> str:
+        """Return the word."""
+        return f"**{self.record['word']}**"
 
     def verdicts(self) -> Iterator[Json]:
         """Yield the verdict; a name or a truth value that code chose for the text rests on no test, and is none."""
@@ -207,6 +221,10 @@ class Absent(Kind):
     def inner_html(self) -> str:
         """Return the reason."""
         return f"<em>{NOT_MEASURED}: {escape(self.record['reason'])}</em>"
+
+    def markdown(self) -> str:
+        """Return that it was not measured."""
+        return f"*{NOT_MEASURED.lower()}*"
 
 
 class Provenance(Kind):

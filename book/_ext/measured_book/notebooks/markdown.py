@@ -17,8 +17,8 @@ from measured_book.sources.names import split_reference
 from measured_book.state import state_of
 from tinytorch.prose import SPAN, Outcome, arms, outcome_key, record_name, split_words
 from tinytorch.report.expressions import UNMEASURED
-from tinytorch.report.kinds import NOT_MEASURED
-from tinytorch.report.numbers import format_record, number_text
+from tinytorch.report.kinds import NOT_MEASURED, of_kind
+from tinytorch.report.numbers import number_text
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
 from tinytorch.report.verdicts import ICONS, filled_text
 
@@ -77,7 +77,7 @@ class Renderer:
     def number(self, reference: str, written: str) -> str:
         """Return what stands for a number or a verdict, which the page has as ``written``."""
         record = self.record(reference, *NUMBER_KINDS, "verdict", ABSENT)
-        return f"`{written}`" if record is None else _value(record)
+        return f"`{written}`" if record is None else of_kind(record).markdown()
 
     def outcome(self, reference: str) -> str | None:
         """Return the outcome whose text the notebook shows; None where a cell prints it."""
@@ -247,16 +247,3 @@ def plain_markdown(text: str, renderer: Renderer) -> str:
         done = fence.end
     written += _prose(lines[done:], renderer)
     return re.sub(r"\n{3,}", "\n\n", "\n".join(written)).strip("\n")
-
-
-def _value(record: Json) -> str:
-    """Return a number as prose shows it, and its interval behind it."""
-    if record["kind"] == ABSENT:
-        return f"*{NOT_MEASURED.lower()}*"
-    if record["kind"] == "verdict":
-        return f"**{record['word']}**"
-    shown = format_record(record)
-    text = f"**{shown.text}**"
-    if record["kind"] == "modelled":
-        return f"{text} (modelled)"
-    return f"{text} [{shown.interval}]" if shown.digits and shown.interval else text

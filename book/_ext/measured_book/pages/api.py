@@ -21,6 +21,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
+from measured_book.elements.nodes import load_where
 from measured_book.elements.numbering import chapter_number
 from measured_book.state import BookState, reading_order, short_titles, state_of
 
@@ -366,12 +367,6 @@ def choose_settings(_: Sphinx, config: Config) -> None:
     config.napoleon_custom_sections = [("Attributes", "params_style")]
 
 
-def add_style(app: Sphinx, pagename: str, _: str, __: dict[str, Any], ___: nodes.document | None) -> None:
-    """Load the style sheet on pages with entries."""
-    if state_of(app.env).pages.get(pagename) is not None and state_of(app.env).of(pagename).entries:
-        app.add_css_file(STYLE)
-
-
 def setup(app: Sphinx) -> None:
     """Register autodoc, the directive and the transform."""
     app.setup_extension("sphinx.ext.autodoc")
@@ -381,4 +376,4 @@ def setup(app: Sphinx) -> None:
     app.add_directive("api", ApiDirective)
     app.add_post_transform(LinkCode)
     app.connect("missing-reference", leave_as_text)
-    app.connect("html-page-context", add_style)
+    load_where(app, ('<dl class="py ',), (STYLE,))

@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util import logging
 
-from measured_book.elements.nodes import Fold, LateHtml
+from measured_book.elements.nodes import Fold, LateHtml, load_where
 from measured_book.notebooks.exercises import CHECK, SOLUTION, exercise_skeleton, is_tagged, name_of, notebook_name
 from measured_book.notebooks.exercises import FOLDER as IN_CHECKOUT
 from measured_book.notebooks.package import source_of
@@ -134,13 +134,7 @@ class ArrangeExercises(SphinxTransform):
         return [node for node in self.document.findall(nodes.container) if _is_cell(node, tag)]
 
 
-def add_style(app: Sphinx, _: str, __: str, ___: dict[str, Any], doctree: nodes.document | None) -> None:
-    """Load the style on pages that have exercises."""
-    if doctree is not None and any("exercise" in node["classes"] for node in doctree.findall(nodes.container)):
-        app.add_css_file(STYLE)
-
-
 def setup(app: Sphinx) -> None:
-    """Connect to the reading and writing of pages."""
+    """Register the transform and its style."""
     app.add_transform(ArrangeExercises)
-    app.connect("html-page-context", add_style)
+    load_where(app, ('class="exercise-start"',), (STYLE,))

@@ -19,7 +19,7 @@ from measured_book.elements.exhibits import Exhibit
 from measured_book.elements.nodes import Fold, LateHtml, add_nothing, load_where
 from measured_book.records.roles import Pending, Told, warn
 from measured_book.sources.names import choices_fault, split_reference
-from measured_book.state import BookState, state_of
+from measured_book.state import state_of
 from tinytorch.prose import record_name
 from tinytorch.report.numbers import FRACTIONS, SCALES, Scale, format_record, interval_name
 from tinytorch.report.records import ABSENT, NUMBER_KINDS, Json
@@ -55,41 +55,30 @@ def _attributes(values: dict[str, Any]) -> str:
     return "".join(f' data-{name}="{escape(str(value))}"' for name, value in values.items() if value is not None)
 
 
-class _OfRecord(LateHtml):
-    """HTML that is made of the record ``reference``, when all are known. Attributes: also ``choices``, ``ident``."""
-
-    def record(self, app: Sphinx, docname: str) -> Json | None:
-        """Return the record if it fits the question."""
-        found = state_of(app.env).find(self["reference"], docname, *_ANSWERS)
-        return found if found is None or self.fault(found) is None else None
-
-    def fault(self, record: Json) -> str | None:
-        """Return why the question does not fit the record; None if it does."""
-        kind = "number" if record["kind"] in NUMBER_KINDS else record["kind"]
-        return choices_fault(kind, self["reference"], self["choices"])
+def _answer_to(node: LateHtml, app: Sphinx, docname: str) -> tuple[Json | None, str | None]:
+    """Return the record that answers a question, and why none does, or why the question does not fit it."""
+    state, reference = state_of(app.env), node["reference"]
+    record = state.find(reference, docname, *_ANSWERS)
+    if record is None:
+        fault = state.missing(reference, docname, "number, verdict or claim", *_ANSWERS)
+        return None, fault and f"{{predict}}: {fault}"
+    kind = "number" if record["kind"] in NUMBER_KINDS else record["kind"]
+    fault = choices_fault(kind, reference, node["choices"])
+    return (None if fault else record), fault
 
 
-class PredictionForm(_OfRecord):
-    """Form that takes the guess; hidden until a script can judge it, and left out where nothing can."""
+class PredictionForm(LateHtml):
+    """Form that takes the guess; hidden until a script can judge it, and left out where nothing can.
+
+    Attributes: ``reference``, ``choices`` and ``ident``, as `PredictionAnswer` has them.
+    """
 
     def html(self, app: Sphinx, docname: str) -> str:
-        """Return the form with all that is needed to judge a guess."""
-        self._check(state_of(app.env), docname)
-        record = self.record(app, docname)
-        if record is None or record["kind"] == ABSENT:
-            return ""
-        return form_html(record, self)
-
-    def _check(self, state: BookState, docname: str) -> None:
-        """Warn if no record answers the question, or one that it does not fit."""
-        found, reference = state.find(self["reference"], docname, *_ANSWERS), self["reference"]
-        if found is None:
-            fault = state.missing(reference, docname, "number, verdict or claim", *_ANSWERS)
-            fault = fault and f"{{predict}}: {fault}"
-        else:
-            fault = self.fault(found)
+        """Return the form with all that is needed to judge a guess; warn if no record answers the question."""
+        record, fault = _answer_to(self, app, docname)
         if fault:
             warn(fault, self)
+        return "" if record is None or record["kind"] == ABSENT else form_html(record, self)
 
 
 def form_html(record: Json, node: PredictionForm) -> str:
@@ -168,12 +157,12 @@ def _close_answer(self: Any, _: Answer) -> None:
     self.body.append("</span>")
 
 
-class PredictionAnswer(_OfRecord):
+class PredictionAnswer(LateHtml):
     """Words that follow "It is": the reason of a verdict, the evidence of a claim, the interval of a number."""
 
     def made(self, app: Sphinx, docname: str) -> nodes.Node:
         """Return the words; none for what was not measured."""
-        record = self.record(app, docname)
+        record, _ = _answer_to(self, app, docname)
         words = [] if record is None else self._words(app, record)
         return Answer("", "", *words, reference=self["reference"]) if words else nodes.Text("")
 

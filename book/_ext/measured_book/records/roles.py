@@ -140,12 +140,13 @@ class ClaimDirective(SphinxDirective):
         return [node]
 
 
-class ClaimsDirective(SphinxDirective):
-    """``{claims}``: the claims that the page tests as a table; those of its own section stand nowhere else."""
+class PlaceDirective(SphinxDirective):
+    """``{claims}``: the page's claims as a table, with those of its section; ``{claim-ledger}``: those of all pages."""
 
     def run(self) -> list[nodes.Node]:
-        """Return the place of the table."""
-        node = Pending(role="claims", reference="")
+        """Return the place."""
+        state_of(self.env).of(self.env.docname).has_ledger |= self.name == "claim-ledger"
+        node = Pending(role=self.name, reference="")
         self.set_source_info(node)
         return [node]
 
@@ -241,17 +242,6 @@ _OF_THE_BOOK = {
 }
 
 
-class LedgerDirective(SphinxDirective):
-    """``{claim-ledger}``: all claims of all pages with their verdicts, those that are counted apart."""
-
-    def run(self) -> list[nodes.Node]:
-        """Return the place of the ledger."""
-        state_of(self.env).of(self.env.docname).has_ledger = True
-        node = Pending(role="ledger", reference="")
-        self.set_source_info(node)
-        return [node]
-
-
 def _gather_claims(doctree: nodes.document) -> None:
     """Put the claims of the section in which a table of them stands into that table."""
     for table in [node for node in doctree.findall(Pending) if node["role"] == "claims"]:
@@ -272,11 +262,11 @@ class ResolveRecords(SphinxPostTransform):
         self._state = state_of(self.env)
         self._idents = Idents(self._docname)
         makers: dict[str, Callable[[Pending], nodes.Element]] = {
-            "measured": self._number,
-            "why": self._why,
+            "measured": lambda node: self._number_of(node["reference"], self._idents),
+            "why": lambda node: why_slot(self._record(node["reference"], "verdict"), self._idents),
             "claim": self._claim,
             "claims": self._claims,
-            "ledger": self._ledger,
+            "claim-ledger": self._ledger,
             "card": self._card,
         }
         _gather_claims(self.document)
@@ -323,13 +313,6 @@ class ResolveRecords(SphinxPostTransform):
         page = record["page"]
         origin = (self._title(page), self._address(page)) if page != self._docname else None
         return number_slot(record, idents, origin)
-
-    def _number(self, node: Pending) -> Slot:
-        return self._number_of(node["reference"], self._idents)
-
-    def _why(self, node: Pending) -> Slot:
-        record = self._record(node["reference"], "verdict")
-        return why_slot(record, self._idents)
 
     def _name_of(self, reference: str) -> str:
         """Return what a number is of; for one that was not measured its key says it."""
@@ -437,11 +420,6 @@ def _on_page(reference: str, page: str) -> str:
     return ":".join(split_reference(reference, page))
 
 
-def before_reading(app: Sphinx, docname: str, _: list[str]) -> None:
-    """Forget what an earlier build left of the page."""
-    forget_notebook(app, docname)
-
-
 class TakeRecords(SphinxTransform):
     """Taking of a page's records, when all of its text is read: they decide what of it stays, and bring a card."""
 
@@ -479,7 +457,8 @@ class TakeRecords(SphinxTransform):
         if records is not None:
             here.records = records
             self._check_claims(here, records)
-            _append_card(self.document)
+            card = nodes.section("", nodes.title("", TITLE), Pending(role="card", reference=""), ids=[CARD_ID])
+            next(iter(self.document.findall(nodes.section)), self.document).append(card)
 
     def _check_claims(self, here: PageState, records: PageRecords) -> None:
         """Warn of each claim that is tested and that the text has no words for.
@@ -501,13 +480,6 @@ class TakeRecords(SphinxTransform):
             warn(said, (docname, line_of(f'"{key}"', path)))
 
 
-def _append_card(doctree: nodes.document) -> None:
-    """Append a section with the card to the page's first section, before contents are collected."""
-    section = nodes.section("", nodes.title("", TITLE), Pending(role="card", reference=""), ids=[CARD_ID])
-    main = next(iter(doctree.findall(nodes.section)), doctree)
-    main.append(section)
-
-
 def _unresolved(_self: Any, _node: Pending) -> None:
     raise nodes.SkipNode
 
@@ -527,8 +499,8 @@ def setup(app: Sphinx) -> None:
     app.add_role("measured", _MeasuredRole())
     app.add_role("quoted", QuotedRole())
     app.add_directive("claim", ClaimDirective)
-    app.add_directive("claims", ClaimsDirective)
-    app.add_directive("claim-ledger", LedgerDirective)
-    app.connect("source-read", before_reading)
+    app.add_directive("claims", PlaceDirective)
+    app.add_directive("claim-ledger", PlaceDirective)
+    app.connect("source-read", lambda app, docname, _: forget_notebook(app, docname))
     app.add_transform(TakeRecords)
     app.add_post_transform(ResolveRecords)

@@ -72,12 +72,6 @@ _DARK = 'html[data-theme="dark"]'
 _DARK_RULES = re.compile(rf"^{re.escape(_DARK)}[^{{]*\{{[^}}]*\}}", re.MULTILINE)
 
 
-def choose_theme(_: Sphinx, config: Config) -> None:
-    """Make this the theme, in the place of Jupyter Book's own, which would bring 2 MB of scripts, fonts and styles."""
-    config.html_theme = THEME
-    config.html_theme_options = {}
-
-
 def contents_html(app: Sphinx, docname: str) -> str:
     """Return links to the sections of the page, in two levels; empty for one without sections."""
     contents = cast(nodes.bullet_list | None, TocTree(app.env).get_toc_for(docname, app.builder))
@@ -168,7 +162,9 @@ def digest(source: Path) -> str:
 
 
 def prepare(app: Sphinx, config: Config) -> None:
-    """Note the digest, whose change makes Sphinx write all pages again, and add no file for its folder alone."""
+    """Make this the theme, and note the digest, whose change makes Sphinx write all pages again."""
+    # Jupyter Book's own would bring 2 MB of scripts, fonts and styles.
+    config.html_theme, config.html_theme_options = THEME, {}
     config.site_digest = digest(Path(app.srcdir))
     config.book_pdf = PDF if settings.SETTINGS.pdf else ""
     # Jupyter Book lists every file of _static here, for all pages.
@@ -247,7 +243,6 @@ def setup(app: Sphinx) -> None:
     app.add_node(nodes.table, override=True, html=(visit_table, depart_table))
     app.add_config_value("site_digest", "", "html", str)
     app.add_config_value("book_pdf", "", "html", str)
-    app.connect("config-inited", choose_theme)
     app.connect("config-inited", prepare)
     app.connect("builder-inited", write_stylesheet)
     app.connect("html-page-context", add_frame)
