@@ -119,15 +119,7 @@ class Drawing:
         color: str,
         label: Callable[[int, int], str],
     ) -> None:
-        """Draw a grid, such as a matrix.
-
-        Args:
-            x, y: the top left corner.
-            rows, columns: how many cells.
-            size: width and height of one cell.
-            color: of all cells.
-            label: words of the cell in a row and a column.
-        """
+        """Draw a grid, such as a matrix, from its top left corner; ``label`` gives the words of each cell."""
         wide, high = size
         for row in range(rows):
             for column in range(columns):
@@ -158,12 +150,7 @@ class Drawing:
         self._add("circle", cx=x, cy=y, r=radius, fill=color_of(color), **_TINTED, stroke=color_of(color))
 
     def svg(self, *, key: str, alt: str) -> str:
-        """Return the drawing as an ``<svg>`` element as wide as its place.
-
-        Args:
-            key: goes before the element's ids.
-            alt: what a reader who does not see it is told.
-        """
+        """Return the drawing as an ``<svg>`` element as wide as its place; ``key`` goes before its ids."""
         root = ET.Element(f"{{{_SVG}}}svg", {"viewBox": f"0 0 {_number(WIDTH)} {_number(self.height)}", "role": "img"})
         root.set("aria-labelledby", f"figure-{key}-alt")
         description = ET.SubElement(root, f"{{{_SVG}}}desc", {"id": f"figure-{key}-alt"})

@@ -43,12 +43,7 @@ class Found:
 
 
 def evaluate(expression: str, namespace: Mapping[str, Any], *, calls: bool = False) -> Any:
-    """Return the value of an expression in a page's namespace.
-
-    Args:
-        expression: a name, an attribute, an index, or one operation on these.
-        namespace: of the page.
-        calls: whether a function may be called.
+    """Return the value in a page's namespace of a name, an attribute, an index, one operation on these, or a call.
 
     Raises:
         NotYetError: if a name is not there; those that are nearly alike are told.
@@ -106,13 +101,10 @@ def name_of(value: object) -> Said | None:
 
 
 def outcome_of(expression: str, value: object, arms: Mapping[str, Ends | None]) -> Found:
-    """Return the outcome of a value that a page has a text for.
+    """Return the outcome of a value that a page has texts for: ``arms``, by outcome, with the ends of those that have.
 
-    Args:
-        expression: that gave the value.
-        value: a comparison, a verdict, a word or truth value that code chose; a measurement, of which the texts have
-            ends; or anything, if the page only asks whether it was measured.
-        arms: the ends of each outcome that the page has a text for; None for one without.
+    The value is a comparison, a verdict, a word or truth value that code chose; a measurement, of which the texts have
+    ends; or anything, if the page only asks whether it was measured.
 
     Raises:
         ExpressionError: if an outcome that can occur has no text, or a text belongs to none that can.

@@ -78,13 +78,9 @@ _axis_scales: WeakKeyDictionary[Axes, tuple[str, Scale]] = WeakKeyDictionary()
 
 
 def subplots(rows: int = 1, columns: int = 1, *, height: float = 2.8, **options: Any) -> tuple[Figure, Any]:
-    """Return a figure of the book's width and style, and its axes, as matplotlib's ``subplots`` does.
+    """Return a figure of the book's width and style, of some inches in height, and its axes, as matplotlib does.
 
-    Args:
-        rows: axes below one another.
-        columns: axes beside one another; on a phone there is room for one or two.
-        height: of the whole figure, in inches.
-        options: handed to `matplotlib.figure.Figure.subplots`, such as ``sharex=True``.
+    On a phone there is room for one or two columns. ``options`` go to `matplotlib.figure.Figure.subplots`.
     """
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
@@ -148,14 +144,8 @@ def draw_bars(
 ) -> None:
     """Draw a horizontal bar for each value, from the top down: its median, with its interval as error bar.
 
-    Where the interval is wider than the median, it stands without a bar.
-
-    Args:
-        ax: where to draw.
-        labels: what each bar is.
-        values: all in one unit; as many as ``labels``. The bars of what is `Modelled` are hollow.
-        quantity: what the axis shows, such as "latency"; its unit is added.
-        variants: the name in `colors.VARIANTS` of each bar, or one for all.
+    Where the interval is wider than the median, it stands without a bar; the bars of what is `Modelled` are hollow.
+    ``quantity`` is what the axis shows, to which the unit is added; ``variants`` are names in `colors.VARIANTS`.
 
     Raises:
         ValueError: if lengths or units differ, or a variant is unknown.
@@ -188,15 +178,8 @@ def draw_line(
 ) -> None:
     """Draw the medians of ``values`` over ``x`` as a line with markers, their intervals as error bars.
 
-    Where the interval is wider than the median, it stands without a marker.
-
-    Args:
-        ax: where to draw.
-        x: positions, one for each value.
-        values: all in one unit. The line of what is `Modelled` is dashed, and its markers are hollow.
-        quantity: what the vertical axis shows, such as "latency"; its unit is added.
-        variant: a name in `colors.VARIANTS`.
-        label: the line's name in the legend; the variant's name if None.
+    Where the interval is wider than the median, it stands without a marker. The line of what is `Modelled` is dashed.
+    The label in the legend is the variant's name by default; see `draw_bars`.
 
     Raises:
         ValueError: if lengths or units differ, or the variant is unknown.

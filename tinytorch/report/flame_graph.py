@@ -41,10 +41,7 @@ def flame_boxes(
 ) -> list[Box]:
     """Return the boxes of a call tree, each before those below it, the widest first.
 
-    Args:
-        root: of `call_tree`.
-        look: gives a frame, by the names on the way to it, its look and further words; by default its kind.
-        least: share of the width below which a box is left out.
+    ``look`` gives a frame, by the names on the way to it, its look and further words; by default its kind.
     """
     whole = max(root.total_ns, 1)
     boxes: list[Box] = []

@@ -64,10 +64,7 @@ def _rewrite(element: ET.Element, referenced: set[str], prefix: str) -> None:
 def page_svg(figure: Figure, *, key: str, alt: str) -> str:
     """Return the figure as an ``<svg>`` element: transparent, as wide as its place, the same for the same data.
 
-    Args:
-        figure: what to draw.
-        key: goes before each id and into the hash that matplotlib makes ids of.
-        alt: what a reader who does not see the figure is told.
+    ``key`` goes before each id, and into the hash that matplotlib makes ids of.
     """
     buffer = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": key, "path.simplify": True}):
@@ -369,14 +366,7 @@ def laid_out(figure: Figure, layout: Layout) -> Iterator[Figure]:
 
 
 def both_layouts(figure: Figure, *, key: str, alt: str, bitmap: bool = False) -> tuple[str, bytes | None]:
-    """Return the figure as two ``<svg>`` elements, of which the style sheet shows one; it stays as it was.
-
-    Args:
-        figure: what to draw.
-        key: goes before each id.
-        alt: what a reader who does not see the figure is told.
-        bitmap: whether the wide one is to be returned as a PNG, too.
-    """
+    """Return the figure as two ``<svg>`` elements, of which the style sheet shows one, and the wide one as a PNG."""
     drawn, png = [], None
     for layout in (WIDE, NARROW):
         with laid_out(figure, layout):

@@ -42,13 +42,7 @@ def page_entry(page: Mapping[str, Any]) -> Json:
 
 
 def document(label: str, pages: Sequence[Json], *, note: str | None = None) -> Json:
-    """Return a file of measurements.
-
-    Args:
-        label: what the machine is called.
-        pages: made by `page_entry`.
-        note: what a reader should know of the machine.
-    """
+    """Return a file of measurements of a machine, with the pages that `page_entry` made."""
     return {"schema": SCHEMA_NAME, "schema_version": SCHEMA_VERSION, "label": label, "note": note, "pages": list(pages)}
 
 
@@ -162,11 +156,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> Json:
 
 
 def parse(content: bytes, name: str) -> Json:
-    """Return the file of measurements that ``content`` is.
-
-    Args:
-        content: the bytes of a file of which nothing is known.
-        name: of the file, for the message.
+    """Return the file of measurements that ``content`` is, the bytes of a file of which nothing is known.
 
     Raises:
         ValueError: if it is too large, no JSON, of another version, or breaks the schema.

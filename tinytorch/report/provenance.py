@@ -81,12 +81,7 @@ def package_provenance(folder: Path | None = None) -> Json:
 
 
 def hosting_words(hosting: Json, cores: int) -> str | None:
-    """Return what a host grants in words: "Binder, CPU quota 1.5 of 8 cores, memory limit 2 GiB"; None if no limit.
-
-    Args:
-        hosting: ``service``, ``cpu_quota`` and ``memory_limit``, None where the host does not say.
-        cores: of the machine.
-    """
+    """Return what a host grants in words: "Binder, CPU quota 1.5 of 8 cores, memory limit 2 GiB"; None if no limit."""
     quota, limit = hosting["cpu_quota"], hosting["memory_limit"]
     parts = [
         hosting["service"],

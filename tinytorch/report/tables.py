@@ -106,14 +106,6 @@ def declared(
 ) -> tuple[list[Column], list[dict[str, Any]]]:
     """Return the columns of a table whose page names attributes of rows, and its cells; values say how a column looks.
 
-    Args:
-        rows: any objects, or objects by name: see `tinytorch.report.rows`.
-        headings: of each column by the attribute of its cells; the first names the rows.
-        key: of the table.
-        quoted: attributes whose text others published; values know it.
-        totals: of factors, the attribute of their product so far.
-        words: what the page calls texts and verdicts that cells have otherwise.
-
     Raises:
         ValueError: if there are no rows, one lacks an attribute, or ``quoted`` or ``totals`` names no column.
     """
@@ -329,13 +321,7 @@ def _cell_html(cell: Cell, laid: Laid, first: bool, detail: Sequence[str]) -> st
 
 
 def to_html(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], *, caption: str, key: str) -> str:
-    """Return the table as HTML: a caption, header cells with scope, in a region that scrolls when too wide.
-
-    Args:
-        rows, columns: as `checked_rows` and `checked_columns` return them.
-        caption: what the table says.
-        key: of its address.
-    """
+    """Return the table as HTML: a caption, header cells with scope, in a region that scrolls when too wide."""
     return laid_html(laid_out(rows, columns), caption=caption, key=key)
 
 
@@ -352,7 +338,8 @@ def laid_html(
 
     Args:
         laid: of `laid_out`.
-        caption, key: as `to_html` takes them.
+        caption: what the table says.
+        key: of its address.
         detail: what stands behind a cell, by the row's place and the column, a sentence each; none if empty.
         number: in words, before the caption: "Table 3.2".
         page: whose record it shows, if any.

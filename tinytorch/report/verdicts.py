@@ -228,10 +228,7 @@ def _what_matters(test: Json) -> str:
 
 
 def claim_parts(lines: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the quote and the paragraphs of a claim that a page writes: its statement, then its evidence, if any.
-
-    Args:
-        lines: the body of the directive ``{claim}``; the lines of the quote begin with ``>``.
+    """Return the quote, from lines that begin with ``>``, and the paragraphs of a claim: statement, then evidence.
 
     Raises:
         ValueError: if the quote or the statement is missing.

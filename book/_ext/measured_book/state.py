@@ -185,14 +185,7 @@ class BookState:
         return record if record is not None and record["kind"] in kinds else None
 
     def missing(self, reference: str, docname: str, wanted: str, *kinds: str) -> str | None:
-        """Return the error about a record that `find` does not find; None if the page's records were all refused.
-
-        Args:
-            reference: ``key`` or ``page:key``, on the page ``docname``.
-            docname: see ``reference``.
-            wanted: what was asked for, in a word.
-            kinds: of records that would do.
-        """
+        """Return the error about a record that `find` does not find; None if the page's records were all refused."""
         name, key = split_reference(reference, docname)
         page = self.pages.get(name)
         if page is None:

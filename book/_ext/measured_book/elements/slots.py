@@ -73,12 +73,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _conditions_words(had: Conditions, apart_from: Conditions | None = None) -> str:
-    """Return how a number was measured, in sentences, of which none stands for what is not known.
-
-    Args:
-        had: its conditions.
-        apart_from: conditions that were told already: of a side, those of the whole.
-    """
+    """Return how a number was measured, in sentences; of a side, ``apart_from`` the conditions of the whole."""
     known = apart_from or Conditions()
     told = []
 
@@ -187,12 +182,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def detail_lines(record: Json, shown: Formatted | None = None) -> list[str]:
-    """Return what stands behind a number, a sentence each: how sure it is, of how many samples, what ran, how.
-
-    Args:
-        record: the number's.
-        shown: as it is shown already; formatted here if None.
-    """
+    """Return what stands behind a number, a sentence each: how sure it is, of how many samples, what ran, how."""
     if record["kind"] == "quoted":
         return [f"Quoted from {named_source(record['source'])[0]}: {record['what'].rstrip('.')}."]
     ran = "What ran" if record["kind"] == "measured" else "What it is"
@@ -253,12 +243,9 @@ def _with_detail(
 
 
 def number_slot(record: Json, idents: Idents, origin: tuple[str, str] | None = None) -> Slot:
-    """Return a number with its detail behind it.
+    """Return a number with its detail behind it, and title and address of the page that it comes from, if another.
 
-    Args:
-        record: a number of any kind; what is quoted has its source beside it, and no detail.
-        idents: makes the page's ids.
-        origin: title and address of the page that it comes from, if that is another.
+    What is quoted has its source beside it, and no detail.
     """
     shown, extra = format_record(record), ""
     if record["kind"] == "quoted":

@@ -107,13 +107,7 @@ def _not_finite(value: Any) -> bool:
 def read_page(
     notebook: nbformat.NotebookNode, docname: str, duration: float | None, claim_words: Mapping[str, Json] | None = None
 ) -> PageRecords | None:
-    """Return the page's records; None if its cells made none.
-
-    Args:
-        notebook: as it was executed.
-        docname: the page.
-        duration: seconds that its cells took, if known.
-        claim_words: what its text says of the claims that its cells test.
+    """Return the page's records, with what its text says of the claims that its cells test; None if they made none.
 
     Raises:
         RecordError: if two share a key, one says it belongs to another page, is not finite, or breaks the schema.

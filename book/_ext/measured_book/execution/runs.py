@@ -95,12 +95,6 @@ class PeakMemory:
 def execute(docname: str, notebook: nbformat.NotebookNode, folder: str, timeout: float | None) -> float:
     """Execute the page's ``notebook``, which then holds its outputs, times and the most memory; return the seconds.
 
-    Args:
-        docname: the page.
-        notebook: as MyST-NB reads it.
-        folder: that the cells run in.
-        timeout: the seconds that a cell may take; None for any.
-
     Raises:
         PageRunError: if a cell raises an error or takes too long, or its kernel dies.
     """
@@ -125,12 +119,7 @@ def _first_line(code: str) -> str:
 
 
 def page_run(notebook: nbformat.NotebookNode, when: str | None) -> PageRun | None:
-    """Return the execution of a notebook; None if it has no code cells.
-
-    Args:
-        notebook: executed.
-        when: the time at which its page made its first record, for notebooks that kept no times.
-    """
+    """Return the execution of a notebook, which began ``when`` its page made its first record; None without code."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     if not cells:
         return None

@@ -105,9 +105,7 @@ def _imports(cells: Sequence[Any], used: set[str]) -> str:
 def exercises_in(cells: Sequence[Any], title: str) -> Iterator[tuple[str, list[Any]]]:
     """Yield for each exercise among a page's cells the name of its function, and the cells of its notebook.
 
-    Args:
-        cells: of a notebook; the task is the last numbered paragraph before a solution.
-        title: of the page.
+    The task is the last numbered paragraph before a solution.
     """
     for place, (task, solution, check) in enumerate(zip(cells, cells[1:], cells[2:], strict=False)):
         if not (is_tagged(solution.metadata, SOLUTION) and is_tagged(check.metadata, CHECK)):

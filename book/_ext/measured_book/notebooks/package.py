@@ -45,12 +45,9 @@ def _wheel_of(root: Path) -> Source | None:
 
 
 def install_cell(source: Source, commit: str | None, extra: str = "") -> str:
-    """Return the code that installs the package where there is no checkout: from its repository, else from its wheel.
+    """Return the code that installs the package where there is no checkout, at a commit of its repository if any.
 
-    Args:
-        source: where the package can be had.
-        commit: that is to be installed from the repository; the latest if None.
-        extra: what the page needs besides, as ``"[mpi]"``.
+    ``extra`` is what the page needs besides, as ``"[mpi]"``.
     """
     if source.repository is None:
         return (

@@ -42,12 +42,7 @@ _COLUMNS = ("Claim", "Verdict", "Evidence", "Discussed in")
 
 
 def claim_line(record: Json, ledger: str | None) -> str:
-    """Return the line of a claim beside its test: verdict, statement and source; quote and evidence are in the ledger.
-
-    Args:
-        record: the claim's, completed.
-        ledger: address of its row among all claims, if a page lists them.
-    """
+    """Return the line of a claim beside its test: verdict, statement and source; the ledger has the rest."""
     link = f'; <a class="claim-ledger-link" href="{escape(ledger)}">quote and evidence</a>' if ledger else ""
     return (
         f'<p class="claim-line claim-{record["verdict"].replace(" ", "-")}" id="claim-{record["key"]}">'
@@ -60,11 +55,7 @@ def claim_line(record: Json, ledger: str | None) -> str:
 def claim_row(record: Json, evidence: str, found: str, ledger: str | None) -> str:
     """Return the row of a claim: what it says, with quote, evidence and source folded below, its verdict, one number.
 
-    Args:
-        record: the claim's, completed.
-        evidence: as HTML, with its numbers.
-        found: the first number that it rests on, as HTML; empty if it rests on none.
-        ledger: address of its row among all claims, if a page lists them.
+    Evidence and the first number that it rests on, ``found``, are HTML; ``ledger`` is the address of its row there.
     """
     return (
         f'<tr id="claim-{record["key"]}"><td><details>\n'

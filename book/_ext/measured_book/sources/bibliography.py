@@ -69,11 +69,6 @@ def named_source(source: str) -> tuple[str, str | None]:
 def claim_words(lines: Sequence[str], source: str, bibliography: Path) -> dict[str, Any]:
     """Return the words of a claim: ``statement``, ``quote``, ``evidence``, which may be empty, and its source.
 
-    Args:
-        lines: of the directive: the quote behind ``>``, then the statement, then what was found.
-        source: key of an entry of the bibliography, or ``name <address>``.
-        bibliography: the file of references.
-
     Raises:
         ValueError: if quote, statement or source is missing, or the source is neither.
     """

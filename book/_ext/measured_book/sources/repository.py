@@ -118,13 +118,7 @@ def binder_address(repository: Repository, path: str) -> str:
 
 
 def launches(repository: Repository, source: str, *, runs: bool) -> list[tuple[str, str]]:
-    """Return names and addresses of what the repository offers for a page.
-
-    Args:
-        repository: the book's.
-        source: the file of the page's source, relative to the book's folder.
-        runs: whether the page has cells, which Binder can run.
-    """
+    """Return names and addresses of what the repository offers for a page, by its source in the book's folder."""
     path = f"{FOLDER}/{source}"
     # HEAD is the default branch, whatever its name. What a reader edits is a copy of their own.
     found = [("Source", f"{repository.url}/blob/HEAD/{path}?plain=1"), ("Edit", f"{repository.url}/edit/HEAD/{path}")]
