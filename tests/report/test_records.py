@@ -16,10 +16,11 @@ from tests.perf.measuring.test_conditions import conditions
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted, Unmeasured, quotient
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Stated
-from tinytorch.report import Column, Page
+from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, draw_line, subplots
 from tinytorch.report.numbers import interval_of, measurement_from_record, number_body
 from tinytorch.report.records import checked_key, page_file, schema
+from tinytorch.report.tables import Column
 
 pytestmark = pytest.mark.usefixtures("figures_drawn_once")
 

@@ -11,10 +11,11 @@ from tinytorch.perf.measuring import Counted, Measurement, difference, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Verdict, decided, had_less_than_a_core, verdict_between
-from tinytorch.report import Column, Page
+from tinytorch.report import Page
 from tinytorch.report.numbers import number_body
 from tinytorch.report.provenance import WITHHELD_WORD, caution
 from tinytorch.report.records import page_file, schema
+from tinytorch.report.tables import Column
 from tinytorch.report.verdicts import placeholders, split_at_placeholders
 
 

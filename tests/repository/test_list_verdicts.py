@@ -10,8 +10,9 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.prose import Ends
-from tinytorch.report import Column, Page
+from tinytorch.report import Page
 from tinytorch.report.records import Json, page_file
+from tinytorch.report.tables import Column
 
 TIME = Measurement("a run", (1.0, 1.1, 0.9, 1.05, 0.95, 1.0, 1.02, 0.98), "s")
 COUNT = Measurement("bytes", (4096.0,), "B")

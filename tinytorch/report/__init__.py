@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 from tinytorch.perf.measuring.judge import verdict_between
 from tinytorch.report.page import Page
 from tinytorch.report.rows import flattened, points
-from tinytorch.report.tables import Column
 
 if TYPE_CHECKING:
     from tinytorch.report.charts import arrows, bars, dots, histogram, lines
 
 __all__ = [
-    "Column",
     "Page",
     "arrows",
     "bars",

@@ -224,9 +224,8 @@ class Page:
         """Show and record a table: a row for each object, a column for each attribute that is named.
 
         A cell is a value, a whole number that was counted, text, a verdict, or None for "does not apply". A column of
-        `Modelled` or `Quoted` values looks so. A verdict is withheld, as
-        ``word`` says, where other processes took the machine's time from what it was tested on, or, where it names
-        nothing, from a number of its row.
+        `Modelled` or `Quoted` values looks so. A verdict is withheld where other processes took the machine's time from
+        what it was tested on, or, where it names nothing, from a number of its row.
 
         Args:
             key: its name; the table's address is ``#table-key``.

@@ -58,12 +58,6 @@ class Column:
     others published them, as text or `Quoted`; ``judged`` that its cells are verdicts on their rows' numbers, as
     ``tinytorch.report.verdicts.Said``. ``total`` says that its numbers are factors, and is the key of the column that
     holds their product so far, in each row that has both.
-
-    Examples:
-        >>> from tinytorch.report import Column
-        >>> column = Column("time", "Time", unit="s")
-        >>> column.key, column.unit
-        ('time', 's')
     """
 
     key: str

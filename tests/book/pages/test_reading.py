@@ -12,9 +12,9 @@ from measured_book.state import LEFT_OUT
 
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.judge import verdict_between
-from tinytorch.report import Column, Page
+from tinytorch.report import Page
 from tinytorch.report.records import Json
-from tinytorch.report.tables import Cell, Laid
+from tinytorch.report.tables import Cell, Column, Laid
 
 TIMED = Measurement("a run", (1.0e-3, 1.1e-3, 1.2e-3, 1.05e-3, 1.15e-3, 1.3e-3, 1.12e-3), "s")
 

@@ -25,8 +25,9 @@ from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.tradeoff import accuracy_change
 from tinytorch.prose import Ends
-from tinytorch.report import Column, Page
+from tinytorch.report import Page
 from tinytorch.report.records import page_file, schema
+from tinytorch.report.tables import Column
 
 OPEN = Judgement(Verdict.OPEN)
 RUN = Measurement("a <slow> run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s")
