@@ -14,6 +14,7 @@ from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.between_run_variance import watch_spread
 from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Ends, Judgement, Verdict, is_disturbed
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.prose import key_of, outcome_key, split_words
@@ -47,12 +48,7 @@ from tinytorch.report.records import (
 )
 from tinytorch.report.rows import Rows as AnyRows
 from tinytorch.report.tables import Column
-from tinytorch.report.verdicts import (
-    conditions_of,
-    judged_claim,
-    tested,
-    verdict_of,
-)
+from tinytorch.report.verdicts import Said, conditions_of, judged_claim, tested, verdict_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -201,8 +197,13 @@ class Page:
 
     def judged(self, comparison: Comparison) -> Comparison:
         """Return the comparison as a table shows it: withheld where other programs were at work."""
-        disturbed = is_disturbed([comparison.estimate.conditions], self.background.cores())
-        return comparison.withheld(WITHHELD_WORD) if disturbed and comparison.verdict.is_decided else comparison
+        return comparison.withheld(WITHHELD_WORD) if self._must_withhold(comparison) else comparison
+
+    def _must_withhold(self, said: Said, *measured: Conditions) -> bool:
+        """Return whether other programs took time from what a decided verdict was tested on, else from ``measured``."""
+        fixed = isinstance(said, Judgement) and said.is_fixed
+        conditions = [] if fixed else conditions_of(said) or measured
+        return verdict_of(said).is_decided and is_disturbed(list(conditions), self.background.cores())
 
     def _unmeasured(self, key: str, why: Unmeasured, instead_of: Literal["table", "figure"] | None = None) -> Shown:
         """Record that this build did not measure something, with the reason, in its place."""
@@ -388,8 +389,7 @@ class Page:
             return self._unmeasured(key, absent[0])
         self._check_new(key)
         found = judged_claim(key, measured, above=above, below=below, at_least=at_least, at_most=at_most)
-        conditions = [test.measurement.conditions for test in found.tests]
-        if found.verdict.is_decided and is_disturbed(conditions, self.background.cores()):
+        if self._must_withhold(found):
             found = Judgement(Verdict.WITHHELD)
         body = {"verdict": found.verdict.value, **tested(found), "counted": found.is_fixed}
         return self._emit(key, "claim", body)
@@ -424,10 +424,8 @@ class Page:
         value = evaluate(expression, namespace)
         self._values[key] = value
         said = name_of(value)
-        if isinstance(said, Judgement) and said.verdict.is_decided:
-            is_withheld = is_disturbed([test.measurement.conditions for test in said.tests], self.background.cores())
-            said = Judgement(Verdict.WITHHELD) if is_withheld else said
         if said is not None:
+            said = Judgement(Verdict.WITHHELD) if self._must_withhold(said) else said
             body = verdict_body(said, words or CHOSEN)
             self._emit(key, "verdict", {**body, "expression": expression})
             return
@@ -475,8 +473,7 @@ class Page:
         if isinstance(value, Unmeasured):
             self._emit(key, ABSENT, {"reason": value.reason, **about, "text": found.outcome})
         else:
-            conditions = rests_on(found.said, value)
-            if verdict_of(found.said).is_decided and is_disturbed(conditions, self.background.cores()):
+            if self._must_withhold(found.said, *rests_on(found.said, value)):
                 found = Found(Judgement(Verdict.WITHHELD), Verdict.WITHHELD.value)
             is_withheld = verdict_of(found.said) is Verdict.WITHHELD
             body = verdict_body(found.said, WITHHELD_WORD if is_withheld else CHOSEN)
@@ -499,13 +496,11 @@ class Page:
 
     def _withhold(self, rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> None:
         """Withhold the verdicts that were tested on what others disturbed, or in whose rows that is."""
-        judged, others = [column.key for column in columns if column.judged], self.background.cores()
+        judged = [column.key for column in columns if column.judged]
         for row in rows if judged else ():
             measured = [as_measurement(cell).conditions for cell in row.values() if isinstance(cell, Value)]
             for key in (key for key in judged if row[key] is not None):
-                is_fixed = isinstance(row[key], Judgement) and row[key].is_fixed
-                rests_on = [] if is_fixed else conditions_of(row[key]) or measured
-                if verdict_of(row[key]).is_decided and is_disturbed(rests_on, others):
+                if self._must_withhold(row[key], *measured):
                     row[key] = Judgement(Verdict.WITHHELD)
 
     def _emit(self, key: str, kind: str, body: Json, *, on_page: str | None = None, png: bytes | None = None) -> Shown:
