@@ -161,15 +161,12 @@ def test_pages_that_run_are_prepared_and_what_that_tells_is_told(monkeypatch: py
     assert same["words"][0] == machine != other["words"][0]
 
 
-def test_nothing_is_prepared_if_no_page_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told_by_preparation(monkeypatch, [], HERE) == []
-
-
 def test_a_preparation_that_fails_ends_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ExtensionError, match="ended"):
         told_by_preparation(monkeypatch, ["roofline"], HERE, code=3)
 
 
-def test_a_build_by_hand_prepares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_prepared_if_no_page_runs_or_the_build_is_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told_by_preparation(monkeypatch, [], HERE) == []
     choose_settings(monkeypatch, build_preparation="")
     prepare_pages(["roofline"], HERE)

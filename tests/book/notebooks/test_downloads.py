@@ -73,12 +73,12 @@ def test_the_files_of_a_page_go_and_those_of_others_stay(tmp_path: Path) -> None
     assert left == set(other)
 
 
-def test_one_wheel_is_there_and_it_is_told_when_it_is_another(tmp_path: Path) -> None:
-    folder = tmp_path / "out"
-    assert replace_wheel(folder, {"a-1.whl": b"1"})
-    assert not replace_wheel(folder, {"a-1.whl": b"1"})
-    assert replace_wheel(folder, {"a-1.whl": b"2"})
-    assert replace_wheel(folder, {"a-2.whl": b"2"})
-    assert [(path.name, path.read_bytes()) for path in folder.iterdir()] == [("a-2.whl", b"2")]
-    assert replace_wheel(folder, {})
-    assert list(folder.iterdir()) == []
+def test_the_wheel_is_the_only_one_unless_pages_are_left_that_link_to_another(tmp_path: Path) -> None:
+    def names(wheel: dict[str, bytes], *, keep: bool) -> set[str]:
+        replace_wheel(tmp_path, wheel, keep=keep)
+        return {path.name for path in tmp_path.iterdir()}
+
+    assert names({"a-1.whl": b"1"}, keep=False) == {"a-1.whl"}
+    assert names({"a-2.whl": b"2"}, keep=True) == {"a-1.whl", "a-2.whl"}
+    assert names({"a-2.whl": b"2"}, keep=False) == {"a-2.whl"}
+    assert names({}, keep=False) == set()

@@ -21,6 +21,7 @@ from measured_book.notebooks.files import FOLDER as NOTEBOOKS_FOLDER
 from measured_book.notebooks.files import notebook_files
 from measured_book.notebooks.package import kept_wheel, source_of
 from measured_book.state import PageRecords, state_of
+from tinytorch import settings
 from tinytorch.report.records import RECORD_MIME
 
 RECORDS_FOLDER = "_records"
@@ -146,7 +147,7 @@ def _files_of(app: Sphinx, page: PageRecords) -> Iterator[tuple[str, bytes]]:
 
 
 def write_downloads(app: Sphinx, exception: Exception | None) -> None:
-    """Write the files of each page that was written since they were; of all pages if the package is another."""
+    """Write the files of each page that was written since they were, and the package, whose name these pages have."""
     if exception is not None or app.builder.format != "html":
         return
     site, pages = Path(app.outdir), state_of(app.env).records
@@ -154,7 +155,7 @@ def write_downloads(app: Sphinx, exception: Exception | None) -> None:
     wheel: dict[str, bytes] = {}
     if source is not None and source.wheel is not None:
         wheel[source.wheel] = kept_wheel(Path(app.srcdir).parent, site.parent / WHEEL_FOLDER)
-    anew = replace_wheel(site / NOTEBOOKS_FOLDER, wheel)
+    replace_wheel(site / NOTEBOOKS_FOLDER, wheel, keep=bool(settings.SETTINGS.build_pages))
     old = {path.relative_to(site / RECORDS_FOLDER).with_suffix("") for path in (site / RECORDS_FOLDER).rglob("*.json")}
     for docname in (path.as_posix() for path in old):
         if docname not in pages:
@@ -162,7 +163,7 @@ def write_downloads(app: Sphinx, exception: Exception | None) -> None:
     for docname, page in pages.items():
         # The records are written last: where they are, all is.
         written = site / RECORDS_FOLDER / f"{docname}.json"
-        if not anew and written.is_file() and docname not in state_of(app.env).written:
+        if written.is_file() and docname not in state_of(app.env).written:
             continue
         drop_files(site, docname)
         for name, content in _files_of(app, page):
@@ -171,17 +172,13 @@ def write_downloads(app: Sphinx, exception: Exception | None) -> None:
             path.write_bytes(content)
 
 
-def replace_wheel(folder: Path, wheel: Mapping[str, bytes]) -> bool:
-    """Make ``wheel``, by name, the only one in ``folder``; return whether it was not."""
-    there = {path.name: path.read_bytes() for path in folder.glob("*.whl")}
-    if there == wheel:
-        return False
-    for name in there:
-        (folder / name).unlink()
+def replace_wheel(folder: Path, wheel: Mapping[str, bytes], *, keep: bool) -> None:
+    """Put ``wheel``, by name, into ``folder``, without others unless pages that are left as they are link to these."""
+    for path in () if keep else folder.glob("*.whl"):
+        path.unlink()
     for name, content in wheel.items():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(content)
-    return True
 
 
 def drop_files(site: Path, docname: str) -> None:
