@@ -168,10 +168,8 @@ class Table(Kind):
         """Return its cells in the order of its columns; of a number without samples, of a verdict the word."""
         columns = [{"key": column["key"], "label": column["label"]} for column in self.record["columns"]]
         rows = [[_compact_cell(row[column["key"]]) for column in columns] for row in self.record["rows"]]
-        return {"key": self.record["key"], "kind": "table", "caption": self.record["caption"]} | {
-            "columns": columns,
-            "rows": rows,
-        }
+        about = {name: self.record[name] for name in ("key", "kind", "caption")}
+        return {**about, "columns": columns, "rows": rows}
 
     def numbers(self) -> Iterator[Json]:
         """Yield each number among its cells."""
