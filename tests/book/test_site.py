@@ -1,7 +1,6 @@
 """The small book's pages, and what each of its builds did."""
 
 import json
-import os
 from pathlib import Path
 
 import built_pages
@@ -229,11 +228,6 @@ def test_executions_say_when_and_for_how_long_each_page_ran_last(story: Story) -
     assert changed["Second page"][0] != fresh["Second page"][0], "it ran again, as its number had changed"
 
 
-def test_mathematics_is_mathml_and_asks_no_other_host(first: BeautifulSoup) -> None:
-    assert [math.get("display") or math["displaystyle"] for math in first.find_all("math")] == ["inline", "true"]
-    assert [script["src"] for script in first.find_all("script", src=True) if "mathjax" in str(script["src"])] == []
-
-
 def test_the_gate_reads_the_memory_of_each_execution(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(built_pages, "MOST_HELD", 2**20)
     found = " ".join(built_pages.heavy_runs(story.fresh.page("index.html")))
@@ -350,10 +344,6 @@ def test_a_wrong_key_of_a_claim_is_one_warning_with_its_line_and_hides_nothing(
     assert warning.startswith(
         f":{line}: WARNING: page.test('at-most-nine', ...) tests a claim that the page does not state"
     )
-
-
-def test_the_variable_that_marks_a_build_stays_in_it() -> None:
-    assert "TINYTORCH_BUILDING_BOOK" not in os.environ
 
 
 def test_a_build_of_some_pages_shows_no_older_run_of_others(story: Story) -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from tinytorch.perf.measuring import Counted, Measurement, Unmeasured, from_turns
+from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between
 from tinytorch.prose import Ends
 from tinytorch.report import Page
@@ -35,19 +34,6 @@ def namespace() -> dict[str, Any]:
 def test_an_expression_has_its_value() -> None:
     assert evaluate("waits.near", namespace()) is NEAR
     assert evaluate('table["a"]', namespace()) is FAR
-
-
-def test_a_quotient_of_measurements_is_the_quotient_of_their_medians() -> None:
-    made = evaluate("waits.far / waits.near", namespace())
-    assert made.median == pytest.approx(10.0)
-    assert 10.0 in made.interval
-
-
-def test_a_quotient_of_turns_is_made_pair_by_pair() -> None:
-    drift = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
-    times = from_turns({"slow": [3 * one for one in drift], "fast": drift}, sample="rounds", conditions=Conditions())
-    made = evaluate("slow / fast", dict(times))
-    assert made.samples == pytest.approx([3.0] * 6)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tinytorch.perf.benchmarking.comparing import compare_sizes
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Stated
@@ -21,7 +20,6 @@ from tinytorch.report.numbers import (
     format_number,
     format_record,
     interval_name,
-    interval_of,
     measurement_from_record,
     number_body,
     scales_of,
@@ -187,12 +185,6 @@ def test_a_measurement_its_record_and_what_comes_back_of_it_are_shown_alike(
     read_text(shown.text)
 
 
-@given(st.lists(reals, min_size=2, max_size=2), units)
-def test_order_is_kept(pair: list[float], unit: str) -> None:
-    low, high = (read_text(format_number(value, unit).text)[0] for value in sorted(pair))
-    assert low <= high
-
-
 @given(st.integers(min_value=-(10**18), max_value=10**18))
 def test_whole_counts_are_exact(value: int) -> None:
     assert int(read(format_number(value, "parameters").digits)) == value
@@ -316,14 +308,3 @@ def test_a_confidence_below_one_is_never_shown_as_all() -> None:
 )
 def test_a_typed_number_stays_on_the_line_of_its_unit(typed: str, held: str) -> None:
     assert unbroken(typed) == held.replace("_", NO_BREAK)
-
-
-@pytest.mark.parametrize(("after", "shown"), [((512.0, 512.0), "4.00×"), ((508.0, 516.0, 512.0) * 4, "4.00×")])
-def test_a_ratio_of_bytes_is_a_point_or_has_an_interval(after: tuple[float, ...], shown: str) -> None:
-    sides = Measurement("old", (2048.0, 2048.0), "B", Conditions()), Measurement("new", after, "B", Conditions())
-    saved = compare_sizes(*sides, ("old", "new")).estimate
-    interval = interval_of(saved)
-    assert (interval is None) is (len({*after}) == 1)
-    assert interval is None or 2048 / 520 < interval.low < 4.0 < interval.high < 2048 / 504
-    assert format_measurement(saved).text == shown
-    assert number_body("saved", saved)["value"] == saved.median

@@ -3,7 +3,6 @@
 import gc
 import math
 from collections.abc import Callable
-from dataclasses import astuple
 
 import pytest
 
@@ -11,10 +10,9 @@ from tests.chosen_settings import choose_settings
 from tests.report.made_numbers import bounded
 from tinytorch.perf.engines.snippets import Printed
 from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
-from tinytorch.perf.measuring.comparison import Comparison, compare_paired, judged
+from tinytorch.perf.measuring.comparison import Comparison, judged
 from tinytorch.prose import Ends
 from tinytorch.report import Page
-from tinytorch.report.numbers import measurement_from_record
 from tinytorch.report.page import PROVENANCE_KEY
 from tinytorch.report.records import RECORD_MIME
 
@@ -92,17 +90,6 @@ def test_a_verdict_is_what_the_interval_leaves(
     assert page.records[-1]["rows"][0]["change"] == {
         name: verdict[name] for name in ("word", "outcome", "fixed", "tests")
     }
-
-
-def test_the_interval_of_a_statistic_survives_its_record(page: Page) -> None:
-    ratio = compare_paired([1.05, 1.06, 1.04] * 3, [1.0] * 9, 0).estimate
-    tail = Measurement("calls", tuple(float(i * 7 % 401) for i in range(1, 401)), "s").tail(99)
-    for key, made in (("ratio", ratio), ("tail", tail)):
-        page.number(key, made)
-        again = measurement_from_record(page.records[-1])
-        assert again.median == made.median
-        assert astuple(again.interval) == pytest.approx(astuple(made.interval), rel=1e-12)
-        assert again.conditions.statistic == made.conditions.statistic
 
 
 def test_what_is_absent_says_why_in_every_place(page: Page) -> None:

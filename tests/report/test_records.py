@@ -91,11 +91,6 @@ def test_a_record_is_of_the_kind_that_its_value_is(kind: str, value: Measurement
     validate(page_file("kinds", page.records))
 
 
-def test_what_a_model_makes_of_samples_keeps_their_interval() -> None:
-    body = number_body("wish", Modelled.by("a law", RUN.scaled(0.5)))
-    assert (body["n"], body["interval"]["low"]) == (RUN.n, RUN.scaled(0.5).interval.low)
-
-
 UNITS = ["s", "B/s", "FLOP/s", "items/s", "Hz", "years", "", "%", "points", "B", "dB"]
 REFUSED: list[tuple[Any, str, str | None, type[Exception], str]] = [
     *[(0.0123, unit, "a run", ValueError, "interleave") for unit in UNITS],
@@ -116,12 +111,6 @@ def test_what_is_no_number_of_its_kind_is_refused(
 ) -> None:
     with pytest.raises(error, match=word):
         number_body("mlp-latency", value, unit=unit, what=what)
-
-
-@pytest.mark.parametrize("unit", UNITS)
-def test_a_bare_float_is_refused_in_a_table(unit: str) -> None:
-    with pytest.raises(ValueError, match="table"):
-        Page("cells").table("cells", [{"it": 0.0123}], [Column("it", "It", unit)], caption="A cell.")
 
 
 @pytest.mark.parametrize("modelled", [True, False])

@@ -20,8 +20,6 @@ from tinytorch.report.tables import (
     checked_rows,
     declared,
     from_body,
-    laid_html,
-    laid_out,
     to_body,
     to_html,
     to_markdown,
@@ -154,14 +152,6 @@ def test_any_text_survives(words: list[str]) -> None:
     assert [" ".join(text.split()) for text in shown] == [" ".join(word.split()) for word in words]
 
 
-def test_the_text_form_is_aligned() -> None:
-    rows = checked_rows(ROWS, COLUMNS, "ops")
-    lines = to_text(rows, COLUMNS, caption="Time & work").splitlines()
-    assert lines[-1] == "Time & work"
-    assert lines[2].startswith("linear <b>")
-    assert lines[2].index("524,288") + len("524,288") == lines[3].index("512") + len("512")
-
-
 def test_a_record_writes_its_table_again() -> None:
     rows = [
         {**ROWS[0], "units": 3, "count": Counted(3, "1", "calls"), "gain": run(2.0).tail(50), "said": "73 %"},
@@ -179,14 +169,6 @@ def test_a_record_writes_its_table_again() -> None:
     written["rows"][0]["time"]["interval"]["high"] = 5.3e-3
     written["rows"][0]["time"]["conditions"] = {"statistic": "median"}
     assert "5.3" in to_html(*from_body(written), caption="Time", key="ops")
-
-
-def test_a_number_stands_before_the_caption_and_leads_to_the_table() -> None:
-    html = laid_html(laid_out(ROWS, COLUMNS), caption="Time", key="ops", number="Table 3.2")
-    caption = BeautifulSoup(html, "html.parser").caption
-    assert caption is not None
-    assert caption.get_text() == "Table 3.2 Time"
-    assert [link["href"] for link in caption.select("a")] == ["#table-ops"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from bs4 import BeautifulSoup
 from measured_book.machines.cluster import FILE, GRID, ClusterExplorerNode
-from measured_book.machines.repeated_builds import sentence, table
+from measured_book.machines.repeated_builds import table
 from measured_book.machines.table import Machine, sent_in, table_html
 
 from tests.report.made_measurements import made_measurements
@@ -114,10 +114,6 @@ def test_files_that_can_be_used_are_taken_and_others_stop_the_build(app: Any, ca
     assert "bad.json cannot be used: its schema_version must be 3, not 9" in warning.getMessage()
 
 
-def test_without_any_machine_it_says_so() -> None:
-    assert table_html([]) == "<p>No machine has been sent in yet, and this build measured nothing.</p>"
-
-
 def test_what_was_sent_in_can_be_used() -> None:
     for path in (ROOT / "measurements").glob("*.json"):
         assert read_measurements(path)["pages"]
@@ -146,14 +142,6 @@ MADE: dict[str, Any] = {
     "all": PAGE,
     "pages": {"roofline": {**PAGE, "holds": 0.5}},
 }
-
-
-def test_the_sentence_says_where_when_and_how_far() -> None:
-    text = BeautifulSoup(sentence(MADE), "html.parser").get_text()
-    assert text == (
-        "From other runs: the book was built 5 times on <b>CPU</b> (22 November 2026, at commit 0123456). Of any two "
-        "builds, 81 % of the intervals held the median of the other, and 98 % touched."
-    )
 
 
 def test_the_table_has_a_row_for_each_page_and_one_for_all() -> None:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from measured_book.pages.front import CITATION, bibtex, evidence_drawing, written_by
+from measured_book.pages.front import CITATION, bibtex, evidence_drawing
 from measured_book.pages.lists import environment_seconds, prepared_seconds
 
 from scripts import environment
@@ -37,11 +37,6 @@ def test_the_entry_to_cite_names_authors_title_and_version() -> None:
     assert entry.count("{") == entry.count("}")
     people = [{"family-names": "Doe", "given-names": "Jo"}, {"name": "A group"}]
     assert "author = {Doe, Jo and {A group}}" in bibtex({**cited, "authors": people})
-
-
-def test_a_group_has_its_article_small_in_the_middle_of_a_sentence() -> None:
-    people = [{"name": "The group"}, {"family-names": "Doe", "given-names": "Jo"}]
-    assert written_by({"authors": people, "version": "1.2"}) == "Written by the group, Jo Doe; version 1.2."
 
 
 def test_an_environment_says_how_long_it_took_and_one_of_before_does_not(

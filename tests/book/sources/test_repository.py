@@ -3,13 +3,11 @@
 import re
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from measured_book.sources import repository
-from sphinx.config import Config
 
 GITHUB = repository.Repository("https://github.com/owner/name")
 
@@ -100,11 +98,3 @@ def test_a_host_that_binder_has_no_short_name_for_is_given_in_full() -> None:
     other = repository.Repository("https://github.a.org/o/n")
     address = repository.launches(other, "a.md", runs=True)[0][1]
     assert address == "https://mybinder.org/v2/git/https%3A%2F%2Fgithub.a.org%2Fo%2Fn/HEAD?urlpath=lab/tree/book/a.md"
-
-
-def test_the_configuration_holds_what_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_REPOSITORY", "owner/name")
-    monkeypatch.delenv("GITHUB_SERVER_URL", raising=False)
-    config = Config()
-    repository.set_repository(SimpleNamespace(srcdir=tmp_path / "book"), config)  # type: ignore[arg-type]
-    assert config.book_repository == GITHUB
