@@ -40,8 +40,8 @@ COMPILE := $(VENV)/bin/uv pip compile pyproject.toml --python-version 3.11 --gen
 	--custom-compile-command "make lock"
 LOCK := $(COMPILE) --universal --fork-strategy fewest $(LOCK_FLAGS)
 
-# Runs a Python with the variables that are let through to it, on what follows: see the script.
-LET := -I scripts/let_through.py
+# Runs a Python on what follows, with the variables that are let through to it: see the script.
+LET := -I scripts/environment.py run
 RUN := $(VENV)/bin/python $(LET)
 PEERS_RUN := $(PEERS_VENV)/bin/python $(LET)
 
@@ -119,10 +119,10 @@ clean:  ## remove what was built; environments stay
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 environment:
-	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" $(LET) scripts/environment.py $(VENV) requirements.lock
+	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" -I scripts/environment.py make $(VENV) requirements.lock
 
 peers-environment:
-	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" $(LET) scripts/environment.py $(PEERS_VENV) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"
+	@$(if $(PYTHON),,$(error This needs Python 3.11 to 3.14 and found none on the path: install one or give it with PYTHON=/path/to/python))"$(PYTHON)" -I scripts/environment.py make $(PEERS_VENV) requirements-peers.lock --group torch --index "$(TORCH_INDEX)"
 
 # What the checks of the built site run on Node.js, exactly as locked; npm says so if Node.js is older than package.json asks.
 .node/made: book/_checks/package.json book/_checks/package-lock.json

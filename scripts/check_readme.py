@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from bs4 import BeautifulSoup
 
-from scripts.let_through import let_through, without_terminal
+from scripts.environment import let_through, without_terminal
 from tinytorch.perf.benchmarking import load_results
 from tinytorch.perf.machine.store import ceilings_from_json
 from tinytorch.perf.profiling.repeated import load_repeated

@@ -1,10 +1,15 @@
-"""Make a virtual environment from a lock file, or leave the one that is already right.
+"""Makes a virtual environment from a lock file, and runs jobs with the variables that are let through to them.
 
-Runs on the machine's own Python, before anything is installed, so it uses the standard library alone.
-An environment is right when its stamp says that it was made from these very files by this very Python; the stamp says
-how long that took, too.
-The stamp is removed first and written last: whatever interrupts the work leaves an environment without
-one, which the next run removes and makes anew.
+`environment.py make FOLDER LOCK` makes an environment, or leaves the one that is already right: its stamp says that it
+was made from these very files by this very Python, and how long that took. The stamp is removed first and written last:
+whatever interrupts the work leaves an environment without one, which the next run removes and makes anew.
+
+`environment.py run NAME=VALUE ... ARGUMENT ...` runs this Python anew with the arguments, with these variables, and of
+the caller's with those on a list alone. So neither a profile of the shell nor a setting that some other tool needs
+decides what is measured, tested or installed. What the pages' kernels get is steered further by
+`scripts.building.settings`; what steers results is in the key of each page (`measured_book.execution.key`).
+
+Both work before anything is installed, so this file uses the standard library alone.
 """
 
 import argparse
@@ -16,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,29 +78,14 @@ def is_made(environment: Path, wanted: str) -> bool:
     return stamp.is_file() and stamp.read_text(encoding="ascii").split()[:1] == [wanted]
 
 
-def group_requirements(group: str) -> list[str]:
-    """Return the requirements of a dependency group of pyproject.toml; KeyError if there is no such group."""
-    import tomllib  # which Pythons do not have that are too old, and are told so
-
-    with (ROOT / "pyproject.toml").open("rb") as file:
-        groups: dict[str, list[str]] = tomllib.load(file)["dependency-groups"]
-    return groups[group]
-
-
 def run(*command: str | Path) -> None:
     """Run a command in the checkout, without a keyboard; CalledProcessError if it fails.
 
-    Where pip finds packages is this machine's matter (scripts/let_through.py), where it puts them is not.
+    Where pip finds packages is this machine's matter, where it puts them is not.
     """
     settings = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
     settings |= {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PYTHONNOUSERSITE": "1"}
     subprocess.run([str(part) for part in command], check=True, cwd=ROOT, stdin=subprocess.DEVNULL, env=settings)
-
-
-def pinned(package: str, lock: Path) -> str:
-    """Return the lines of the lock that pin one package, with its hashes; empty if there are none."""
-    found = re.search(rf"^{re.escape(package)}==(?:.*\\\n)*.*\n", lock.read_text("utf-8"), re.MULTILINE)
-    return found[0] if found else ""
 
 
 def install(python: Path, lock: Path) -> None:
@@ -103,9 +94,10 @@ def install(python: Path, lock: Path) -> None:
     Where uv fails, pip does it: it knows the settings of this machine for other indexes, which uv does not read.
     """
     pip = (python, "-m", "pip", "install", "--quiet", "--require-hashes", "--requirement")
-    if wanted := pinned("uv", lock):
+    # The lines that pin it, with its hashes.
+    if uv := re.search(r"^uv==(?:.*\\\n)*.*\n", lock.read_text("utf-8"), re.MULTILINE):
         only_uv = python.parents[1] / "only-uv.txt"
-        only_uv.write_text(wanted, "utf-8")
+        only_uv.write_text(uv[0], "utf-8")
         try:
             run(*pip, only_uv)
             run(python.with_name("uv"), "pip", "install", "--quiet", "--python", python, *pip[-2:], lock)
@@ -123,9 +115,11 @@ def make(environment: Path, lock: Path, group: str | None, index: str | None) ->
     install(python, lock)
     pip = (python, "-m", "pip", "install", "--quiet", "--no-deps")
     if group is not None:
+        import tomllib  # which Pythons do not have that are too old, and are told so
+
+        groups = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
         # Only this index: PyPI has the same versions in another build.
-        indexes = () if index is None else ("--index-url", index)
-        run(*pip, *indexes, *group_requirements(group))
+        run(*pip, *(() if index is None else ("--index-url", index)), *groups[group])
     run(*pip, "--no-build-isolation", "--editable", ".")
     run(python, "-m", "pip", "--quiet", "check")
 
@@ -159,14 +153,63 @@ def ensure(environment: Path, lock: Path, group: str | None, index: str | None) 
     aside.replace(environment / STAMP)
 
 
+#: Names of variables, or their beginnings where they end in an underscore, each for what needs it.
+LET_THROUGH = (
+    *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "TZ", "TZDIR"),  # any program
+    *("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"),  # a Python whose own library lies elsewhere; in the key
+    *("LANG", "LANGUAGE", "LC_"),  # names and text that are not ASCII
+    *("TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"),  # what is told at the terminal
+    *("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "GIT_CONFIG_"),  # git and caches
+    *("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"),  # the network
+    *("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS"),
+    *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_NO_INDEX", "PIP_FIND_LINKS", "PIP_CONFIG_FILE"),  # where packages
+    *("PIP_CERT", "PIP_CLIENT_CERT", "PIP_TRUSTED_HOST", "PIP_PROXY", "PIP_TIMEOUT", "PIP_DEFAULT_TIMEOUT"),  # are had
+    *("PIP_RETRIES", "PIP_CACHE_DIR", "PIP_NO_CACHE_DIR", "PIP_KEYRING_PROVIDER", "npm_config_", "NPM_CONFIG_"),
+    *("UV_CACHE_DIR", "UV_LINK_MODE", "UV_NATIVE_TLS"),
+    *("CHROMIUM", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),  # the browser of the gates
+    *("CI", "GITHUB_ACTIONS", "GITHUB_REPOSITORY", "GITHUB_SERVER_URL", "CODESPACES"),  # services that name themselves
+    *("BINDER_SERVICE_HOST", "BINDER_REPO_URL", "COLAB_RELEASE_TAG"),
+    *("TINYTORCH_SITE_URL", "TINYTORCH_PDF", "TINYTORCH_PEERS"),
+)
+#: Those of a terminal.
+_TELLS = ("TERM", "COLORTERM", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR")
+
+
+def let_through(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of the environment that are on the list."""
+    beginnings = tuple(name for name in LET_THROUGH if name.endswith("_"))
+    return {name: value for name, value in environment.items() if name in LET_THROUGH or name.startswith(beginnings)}
+
+
+def without_terminal(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables but those of a terminal, by whose width and colours no page may change."""
+    return {name: value for name, value in environment.items() if name not in _TELLS}
+
+
+def run_anew(arguments: list[str]) -> None:
+    """Run this Python with the arguments and the variables that stand before them, in the place of this process."""
+    settings = let_through(os.environ)
+    while arguments and (given := re.fullmatch(r"([A-Za-z_]\w*)=(.*)", arguments[0], re.DOTALL)):
+        settings[given[1]] = given[2]
+        arguments = arguments[1:]
+    os.execve(sys.executable, [sys.executable, *arguments], settings)
+
+
 def main() -> int:
-    """Parse the command line and return the exit code."""
+    """Do what the command line says and return the exit code."""
+    if sys.argv[1] == "run":
+        run_anew(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("make", choices=["make"], help=argparse.SUPPRESS)
     parser.add_argument("environment", help="folder of the environment, relative to the checkout")
     parser.add_argument("lock", help="lock file with a hash for every package, relative to the checkout")
     parser.add_argument("--group", help="dependency group of pyproject.toml to add without hashes")
     parser.add_argument("--index", help="the only package index for that group")
     arguments = parser.parse_args()
+    kept = let_through(os.environ)
+    os.environ.clear()
+    os.environ.update(kept)
     try:
         ensure(ROOT / arguments.environment, ROOT / arguments.lock, arguments.group, arguments.index)
     except subprocess.CalledProcessError as error:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from scripts.blas_settings import ignored_warnings
-from scripts.let_through import let_through, without_terminal
+from scripts.environment import let_through, without_terminal
 
 #: Runs in each page's kernel as it starts. After each cell it writes the modules loaded so far with their files, which
 #: the build compares with what the page's key holds: outside of the cells, so no measurement contains it.
