@@ -45,7 +45,8 @@ LET := -I scripts/environment.py run
 RUN := $(VENV)/bin/python $(LET)
 PEERS_RUN := $(PEERS_VENV)/bin/python $(LET)
 
-.PHONY: help chapter environment peers-environment book pdf live check test serve port format lint lock clean peers bench check-site check-readme check-links check-notebooks pictures
+LINTS := lint-style lint-layout lint-types lint-pages lint-imports lint-spelling
+.PHONY: help chapter environment peers-environment book pdf live check test serve port format lint lock clean peers bench check-site check-readme check-links check-notebooks pictures $(LINTS)
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
@@ -100,7 +101,14 @@ format: environment  ## mend what a program can mend: layout and style of the co
 	@$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.format_pages
 
 lint: environment  ## check style and types, also of the pages' cells, rules of pages, direction of imports and spelling
-	@$(RUN) -m scripts.lint
+	@$(MAKE) --no-print-directory --keep-going $(LINTS)  # each to its end: make names those that failed
+
+lint-style: ; @$(RUN) -m ruff check .
+lint-layout: ; @$(RUN) -m ruff format --check . || { echo "\`make format\` mends that."; exit 1; }
+lint-types: ; @$(RUN) -m mypy
+lint-pages: ; @$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.check_pages
+lint-imports: ; @$(RUN) PYTHONPATH=book/_ext -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
+lint-spelling: ; @$(RUN) -m codespell_lib
 
 peers: peers-environment  ## compare tinytorch with PyTorch (own environment, larger download)
 	@$(PEERS_RUN) -m pytest peers
