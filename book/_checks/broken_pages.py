@@ -2,11 +2,7 @@
 
 from pathlib import Path
 
-POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'"
-)
 GOOD_BODY = '<main><h1>Page</h1><p>Text and <a href="index.html">a link</a>.</p></main>'
-POLICY_META = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
 
 
 def page_html(body: str, head: str = "") -> str:

@@ -7,15 +7,16 @@ A gate that cannot run is an error: a check that did not run has not passed.
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import built_pages
 import gate_browser
 import gate_html
 import gate_lighthouse
-import gate_security
 import gate_spelling
 from built_site import find_pages, serve
 
@@ -30,41 +31,23 @@ def counted(number: int, word: str) -> str:
     return f"{number or 'no'} {word}{'' if number == 1 else 's'}"
 
 
-class Run:
-    """One run over some pages of a site: what was found, and the seconds that each part took."""
+class Run(NamedTuple):
+    """Some pages of a site, which each gate reads or looks at."""
 
-    def __init__(self, site: Path, pages: Sequence[str]) -> None:
-        self.site = site
-        self.pages = list(pages)
-        self.found: dict[str, list[str]] = {}
-        self.parts: dict[str, float] = {}
-
-    def html(self) -> dict[str, str]:
-        """Return the HTML of each page."""
-        return {page: (self.site / page).read_text("utf-8") for page in self.pages}
-
-    def files(self) -> Problems:
-        """Read numbers, words for pictures, links, anchors and ids, and files of records."""
-        return built_pages.check_site(self.site, self.pages)
-
-    def security(self) -> Problems:
-        """Read policies and inline scripts."""
-        return {page: gate_security.check(built_pages.parsed((self.site / page).resolve())) for page in self.pages}
-
-    def valid(self) -> Problems:
-        """Read HTML as the standard has it."""
-        return gate_html.check(self.site, self.pages, NODE)
+    site: Path
+    pages: list[str]
 
     def spelling(self) -> Problems:
         """Read words."""
-        return gate_spelling.check(self.html())
+        return gate_spelling.check({page: (self.site / page).read_text("utf-8") for page in self.pages})
 
     def browser(self) -> Problems:
-        """Look at pages in a browser."""
+        """Look at pages in a browser, and print the seconds of work that each part took."""
         looked = gate_browser.check(self.site, self.pages)
+        seconds: Counter[str] = Counter()
         for seen in looked:
-            for part, seconds in seen.seconds.items():
-                self.parts[part] = self.parts.get(part, 0.0) + seconds
+            seconds.update(seen.seconds)
+        print(f"  seconds of work: {', '.join(f'{part} {took:.0f}' for part, took in seconds.items())}", flush=True)
         return {seen.address: seen.lines() for seen in looked}
 
     def lighthouse(self) -> Problems:
@@ -72,30 +55,20 @@ class Run:
         with serve(self.site) as base:
             return gate_lighthouse.check(base, gate_lighthouse.chosen(self.site, self.pages), NODE)
 
-    def timed(self, name: str) -> Timed:
-        """Run a gate; return what it finds and how many seconds it took."""
-        start = time.monotonic()
-        return GATES[name](self), time.monotonic() - start
-
-    def keep(self, name: str, timed: Timed) -> None:
-        """Keep what a gate found, and print a line."""
-        found = {page: problems for page, problems in timed[0].items() if problems}
-        for page, problems in found.items():
-            self.found.setdefault(page, []).extend(f"{name}: {problem}" for problem in problems)
-        count = sum(map(len, found.values()))
-        parts = ", ".join(f"{part} {seconds:.0f}" for part, seconds in self.parts.items())
-        took = f"{timed[1]:.1f} s" + (f"; seconds of work: {parts}" if name == "browser" else "")
-        print(f"{name}: {counted(count, 'problem')} ({took})", flush=True)
-
 
 GATES: dict[str, Callable[[Run], Problems]] = {
-    "files": Run.files,
-    "security": Run.security,
-    "html": Run.valid,
+    "files": lambda run: built_pages.check_site(run.site, run.pages),
+    "html": lambda run: gate_html.check(run.site, run.pages, NODE),
     "spelling": Run.spelling,
     "browser": Run.browser,
     "lighthouse": Run.lighthouse,
 }
+
+
+def timed(name: str, run: Run) -> Timed:
+    """Run a gate; return what it finds and how many seconds it took."""
+    start = time.monotonic()
+    return GATES[name](run), time.monotonic() - start
 
 
 def check(site: Path, gates: Sequence[str], pages: Sequence[str]) -> int:
@@ -115,21 +88,28 @@ def check(site: Path, gates: Sequence[str], pages: Sequence[str]) -> int:
         raise FileNotFoundError(f'The last build of {site} left out {missing}: run `make book PAGES="{missing}"`.')
     if left_out and not pages:
         print(f"{counted(len(left_out), 'page')} not looked at: PAGES left out {', '.join(sorted(left_out))}.")
-    run = Run(site, pages or [page for page in known if page not in left_out])
+    run = Run(site, [*pages] or [page for page in known if page not in left_out])
     names = [name for name in GATES if name in (gates or GATES)]
+    by_page: dict[str, list[str]] = {}
+
+    def keep(name: str, problems: Problems, seconds: float) -> None:
+        for page, lines in problems.items():
+            by_page.setdefault(page, []).extend(f"{name}: {line}" for line in lines)
+        print(f"{name}: {counted(sum(map(len, problems.values())), 'problem')} ({seconds:.1f} s)", flush=True)
+
     with ThreadPoolExecutor(1) as beside:
-        seen: list[Future[Timed]] = [beside.submit(run.timed, name) for name in names if name == "browser"]
+        looking = [beside.submit(timed, name, run) for name in names if name == "browser"]
         for name in names:
             if name not in ("browser", "lighthouse"):
-                run.keep(name, run.timed(name))
-        for looked in seen:
-            run.keep("browser", looked.result())
+                keep(name, *timed(name, run))
+        for looked in looking:
+            keep("browser", *looked.result())
     if "lighthouse" in names:
-        run.keep("lighthouse", run.timed("lighthouse"))
-    for page, problems in sorted(run.found.items()):
+        keep("lighthouse", *timed("lighthouse", run))
+    for page, problems in sorted((page, problems) for page, problems in by_page.items() if problems):
         print(f"\n{page}: {counted(len(problems), 'problem')}")
         print("\n".join(f"  {problem}" for problem in problems))
-    count = sum(map(len, run.found.values()))
+    count = sum(map(len, by_page.values()))
     print(f"\n{counted(len(run.pages), 'page')}: {counted(count, 'problem')}.")
     return count
 

@@ -15,7 +15,7 @@ export default {
     "prefer-native-element": "off",
     // A button outside of forms submits nothing, whatever its type; the theme has no other.
     "no-implicit-button-type": "off",
-    // matplotlib draws with styles; what a style may do is in the hands of the page's policy: see gate_security.py.
+    // matplotlib draws with styles; what a style may do is in the hands of the page's policy: see built_pages.py.
     "no-inline-style": "off",
     // The search starts with Enter, and says so; a button beside its field would be one more thing to tab through.
     "wcag/h32": "off",

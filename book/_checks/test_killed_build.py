@@ -24,12 +24,11 @@ sys.exit(main())
 BUILD = f"""
 import sys
 from pathlib import Path
-from rich.console import Console
 from scripts.build_book import build
 def command(root, output):
     folders = ["-d", str(output / ".doctrees"), str(root / "book"), str(output / "html")]
     return [sys.executable, "-c", {SPHINX!r}, *{OPTIONS!r}, *folders]
-sys.exit(build(Path(sys.argv[1]), Console(), command, lambda *_: []))
+sys.exit(build(Path(sys.argv[1]), command, lambda *_: []))
 """
 #: Builds that are killed, each at a moment drawn from the whole time that one takes.
 KILLED = 2
