@@ -3,18 +3,20 @@
 A mark lies in _build/ from before the build until after its success. A build that fails by an error or a warning on a
 page writes into the mark that what it left may be trusted, as the next will read what failed again: see
 book/_ext/measured_book/execution/failures.py. A build that finds another mark first removes what Sphinx would trust;
-results of executed pages are kept, except those that cannot be read.
+results of executed pages are kept, and one that cannot be read runs again (execution/cache.py).
 
-Sources are checked first (building/sources.py), so that what is wrong with them is told before anything runs. Before
-any page runs, models are trained and kernels compiled (building/preparation.py). Pages tell what happens through a pipe
+Sources are checked first, so that what is wrong with them is told before anything runs. Before any page runs, models
+are trained and kernels compiled (building/preparation.py). Pages tell what happens through a pipe
 (book/_ext/measured_book/execution/events.py). All that Jupyter Book says goes to _build/build.log; what must be mended
 is said at the end.
 """
 
 import argparse
 import fcntl
+import hashlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,16 +25,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
-from rich.console import Console
 
-from scripts.building.full_disk import full_disk
 from scripts.building.settings import build_settings, write_startup
-from scripts.building.sources import source_faults
-from scripts.building.story import Story, counted, display_of, duration, sentence_of
+from scripts.building.story import FULL, Story, counted, duration, sentence_of
 from tinytorch.settings import variables
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -41,25 +41,64 @@ LOG = "build.log"
 _KEPT = "kept"
 #: Lines of the log that are shown when the build died without a word.
 _LAST_WORDS = 5
-JUPYTER_BOOK = ROOT / "scripts" / "building" / "jupyter_book.py"
+#: With less than so many free bytes on its disk no build gets by.
+_LEAST_FREE = 2**20
+JUPYTER_BOOK, PREPARES = (ROOT / "scripts" / "building" / f"{name}.py" for name in ("jupyter_book", "preparation"))
 #: Makes the command that builds the site from the root of a checkout into its folder of built things.
 Command = Callable[[Path, Path], list[str]]
 #: Tells what is wrong with sources of a checkout: those of these pages, or of all if none is named.
 Check = Callable[[Path, Sequence[str]], list[str]]
+#: Tells what is wrong with the pages that are named behind it.
+CHECK_PAGES = [sys.executable, "-m", "scripts.check_pages", "--without-types"]
+#: What that reads: files, and below folders those of these kinds.
+_CHECKED = ("_toc.yml", "README.md", "pyproject.toml", "requirements.lock", "book", "scripts", "tinytorch")
+_KINDS = (".md", ".py", ".svg", ".bib", ".txt")
+say = partial(print, flush=True)
 
 
 def jupyter_book_command(root: Path, output: Path) -> list[str]:
     """Return the command that runs Jupyter Book on `root`/book. Any warning is an error."""
-    command = [sys.executable, "-P", str(JUPYTER_BOOK), "build", str(root / "book")]
-    command += ["--path-output", str(output.parent)]
+    command = [
+        sys.executable,
+        "-P",
+        str(JUPYTER_BOOK),
+        "build",
+        str(root / "book"),
+        "--path-output",
+        str(output.parent),
+    ]
     # Absolute, or Jupyter Book looks for the pages beside the list of pages.
     command += ["--config", str(root / "_config.yml"), "--toc", str(root / "_toc.yml")]
     return [*command, "-W", "--keep-going", "-n"]
 
 
-def preparation_command(output: Path) -> list[str]:
-    """Return the command that trains and compiles what pages need, without the words that the pages' build adds."""
-    return [sys.executable, str(ROOT / "scripts" / "building" / "preparation.py"), str(output)]
+def source_faults(root: Path, asked: Sequence[str]) -> list[str]:
+    """Return what is wrong with these pages and their modules, with all if none is asked for, a line each.
+
+    What `make check` tells, but for types. Where nothing changed since all passed, nothing is read again.
+
+    Raises:
+        OSError: if what passed cannot be remembered in _build.
+        ValueError: if a rule cannot be applied.
+    """
+    memory, sources = root / "_build" / "checked", hashlib.sha256(sys.version.encode())
+    for path in sorted(path for name in _CHECKED for path in ((root / name), *(root / name).rglob("*"))):
+        if path.suffix in (*_KINDS, ".yml", ".toml", ".lock") and path.is_file():
+            sources.update(f"\0{path.relative_to(root)}\0".encode() + path.read_bytes())
+    if memory.is_file() and memory.read_text("ascii") == sources.hexdigest():
+        return []
+    folders = (root / "book" / "_ext", root / "book" / "_checks")
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
+    done = subprocess.run([*CHECK_PAGES, *asked], cwd=root, env=settings, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        if not asked:
+            memory.parent.mkdir(exist_ok=True)
+            memory.write_text(sources.hexdigest(), "ascii")
+        return []
+    if done.returncode != 1 or not done.stdout:
+        said = done.stderr.strip().splitlines() or ["it ended without a word"]
+        raise ValueError(f"the sources could not be checked: {said[-1]}")
+    return done.stdout.splitlines()
 
 
 @dataclass(frozen=True)
@@ -87,21 +126,21 @@ EVERYTHING = Wanted()
 
 
 def run_and_show(
-    command: list[str], root: Path, settings: dict[str, str], output: Path, lock: int, story: Story, console: Console
+    command: list[str], root: Path, settings: dict[str, str], output: Path, lock: int, story: Story
 ) -> int:
-    """Run a command that builds, show the events that it tells, and return its exit code."""
+    """Run a command that builds, say the events that it tells, and return its exit code."""
     reading, writing = os.pipe()
     settings = {**settings, **variables(build_events=str(writing))}
     with (output / LOG).open("wb") as log, os.fdopen(reading, encoding="utf-8") as events:
-        said: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
         try:
-            started = subprocess.Popen(command, cwd=root, env=settings, pass_fds=(writing, lock), **said)
+            started = subprocess.Popen(command, cwd=root, env=settings, pass_fds=(writing, lock), **streams)
         finally:
             os.close(writing)
         try:
-            with display_of(story, console) as take:
-                for line in events:
-                    take(json.loads(line))
+            for line in events:
+                if told := story.take(json.loads(line)):
+                    say(told)
             return started.wait()
         finally:
             end_all(started)
@@ -122,8 +161,8 @@ def end_all(started: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def only_build(lock: Path, waiting: Callable[[str], None]) -> Iterator[int]:
-    """Hold the file `lock` while the body runs, and yield its descriptor; `waiting` is told once if another has it.
+def only_build(lock: Path) -> Iterator[int]:
+    """Hold the file `lock` while the body runs, and yield its descriptor; say so if another build has it.
 
     A process that inherits the descriptor holds the lock as well. So a build whose parent was killed keeps the
     next one waiting until it has ended, too.
@@ -134,7 +173,7 @@ def only_build(lock: Path, waiting: Callable[[str], None]) -> Iterator[int]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
-            waiting(f"Another build is at work here (process {owner or 'unknown'}): waiting until it has ended.")
+            say(f"Another build is at work here (process {owner or 'unknown'}): waiting until it has ended.")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -149,7 +188,7 @@ def last_words(log: Path) -> list[str]:
     return [f"  {line}" for line in lines if line.strip("= \x1b[0123456789m")][-_LAST_WORDS:]
 
 
-def build(root: Path, console: Console, command: Command, check: Check, wanted: Wanted = EVERYTHING) -> int:
+def build(root: Path, command: Command, check: Check, wanted: Wanted = EVERYTHING) -> int:
     """Build what is ``wanted`` of the book of the checkout at `root`; return 0, or 1 if anything failed or warned.
 
     Raises:
@@ -170,55 +209,41 @@ def build(root: Path, console: Console, command: Command, check: Check, wanted: 
     settings |= variables(
         build_pages=" ".join(wanted.pages),
         build_outcome=wanted.outcome or "",
-        build_preparation=json.dumps(preparation_command(output)),
+        # Trains and compiles what pages need; the pages' build adds their names.
+        build_preparation=json.dumps([sys.executable, str(PREPARES), str(output)]),
     )
     if wanted.rough:
         settings |= variables(rough="1")
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
-
     if faults := check(root, wanted.pages):
-        found = f"The book was not built: {counted(len(faults), 'fault')} in its sources, found before anything ran:"
-        say("\n".join([found, *(f"  {fault}" for fault in faults)]))
+        said = f"The book was not built: {counted(len(faults), 'fault')} in its sources, found before anything ran:"
+        say("\n".join([said, *(f"  {fault}" for fault in faults)]))
         return 1
     output.mkdir(parents=True, exist_ok=True)
-    with only_build(output / "build.lock", say) as lock:
-        return _build_alone(root, settings, output, lock, console, say, command(root, output))
+    with only_build(output / "build.lock") as lock:
+        return _build_alone(root, settings, output, lock, command(root, output))
 
 
-def _build_alone(
-    root: Path,
-    settings: dict[str, str],
-    output: Path,
-    lock: int,
-    console: Console,
-    say: Callable[[str], None],
-    command: list[str],
-) -> int:
+def _build_alone(root: Path, settings: dict[str, str], output: Path, lock: int, command: list[str]) -> int:
     mark = output / "build-in-progress"
     start = time.monotonic()
     if mark.exists() and mark.read_text("utf-8") == _KEPT:
         say("The last build did not succeed: reading again what failed.")
     elif mark.exists():
-        sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # seconds to load, see `jupyter_book`
-        from scripts.building.leftovers import discard_untrusted  # loads what opens notebooks: a second of each build
-
         say("The last build did not succeed: reading every page anew.")
-        discard_untrusted(output)
+        for name in (".doctrees", "html", "jupyter_execute"):
+            shutil.rmtree(output / name, ignore_errors=True)
     mark.write_text("", "utf-8")
     write_startup(output)
     story = Story()
-    code = run_and_show(command, root, settings, output, lock, story, console)
+    code = run_and_show(command, root, settings, output, lock, story)
     took = duration(time.monotonic() - start)
     if code != 0:
         mark.write_text(_KEPT if story.kept else "", "utf-8")
-        complaints = story.complaints() or last_words(output / LOG)
-        if full := full_disk(output, "\n".join([*complaints, *last_words(output / LOG)])):
-            say(f"The book was not built: {full}")
-            return 1
-        warned = f" because of {counted(len(story.warnings), 'warning')}" if story.warnings else ""
-        say("\n".join(["", f"The book was not built{warned} ({took}):", *complaints]))
+        complaints, last = story.complaints, last_words(output / LOG)
+        if shutil.disk_usage(output).free < _LEAST_FREE or any(words in "".join(complaints + last) for words in FULL):
+            complaints = [f"  {sentence_of(FULL[0])}", *complaints]
+        warned = f" because of {counted(story.warnings, 'warning')}" if story.warnings else ""
+        say("\n".join(["", f"The book was not built{warned} ({took}):", *(complaints or last)]))
         say(f"All that was said is in {(output / LOG).relative_to(root)}.")
         return 1
     mark.unlink()
@@ -239,13 +264,12 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl+C does
     try:
         wanted = Wanted(tuple(asked.pages), asked.cpu, asked.outcome, asked.rough)
-        return build(ROOT, Console(), jupyter_book_command, source_faults, wanted)
+        return build(ROOT, jupyter_book_command, source_faults, wanted)
     except KeyboardInterrupt:
         print("Interrupted: the next build reads every page anew.", file=sys.stderr)
         return 130
     except (OSError, ValueError) as error:
-        said = full_disk(ROOT / "_build", str(error)) or sentence_of(str(error))
-        print(f"The book was not built: {said}", file=sys.stderr)
+        print(f"The book was not built: {sentence_of(str(error))}", file=sys.stderr)
         return 1
 
 

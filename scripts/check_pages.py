@@ -10,20 +10,21 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import keys
+import medians
+import page_lists
 import spelling
 import yaml
 from measured_book.sources.names import meant
 from pybtex.exceptions import PybtexError  # type: ignore[import-untyped]
 from sources import Cell, check_module, check_source, is_draft, read_source
 
-from scripts import lint_lists, lint_medians
 from scripts.building.jupyter_book import sentence
 from scripts.building.preparation import needs_in
 from tinytorch.chapters.preparation import NEEDS
@@ -104,13 +105,12 @@ class Sources:
     Args:
         root: of the checkout.
         names: of the pages; if there are none, all of `_toc.yml` and all modules of chapters.
-        passed: pages that passed and did not change: of these only the references are read, which lead to others.
 
     Raises:
         NoPageError: if there is no page of a name.
     """
 
-    def __init__(self, root: Path, names: Sequence[str] = (), passed: Collection[str] = ()) -> None:
+    def __init__(self, root: Path, names: Sequence[str] = ()) -> None:
         self.root, self.book = root, root / "book"
         paths = [path for folder in (self.book, self.book / "reference") for path in sorted(folder.glob("*.md"))]
         names_of = {path: path.relative_to(self.book).with_suffix("").as_posix() for path in paths}
@@ -119,12 +119,9 @@ class Sources:
             raise NoPageError(
                 f"PAGES must name pages, but there is no book/{unknown[0]}.md{meant(unknown[0], self.texts)}"
             )
-        contents = lint_lists.pages_in(lint_lists.read_contents(root))
-        self.referring = [*names] or [name for name in contents if name in self.texts]
-        self.names = [name for name in self.referring if name not in passed]
-        of_passed = {path for name in passed for path in modules_of(root, name)}
-        modules = (path for name in names for path in modules_of(root, name)) if names else modules_of(root)
-        self.modules = [path for path in modules if path not in of_passed]
+        contents = page_lists.pages_in(page_lists.read_contents(root))
+        self.names = [*names] or [name for name in contents if name in self.texts]
+        self.modules = [path for name in names for path in modules_of(root, name)] if names else modules_of(root)
         self.cells = {name: found for name in self.names if (found := read_source(self.texts[name]).cells)}
         #: What the text of each page names by expressions.
         self.named = {name: _named(self.texts[name], self.cells[name]) for name in self.cells}
@@ -148,21 +145,19 @@ def _unknown_needs(text: str) -> Iterator[tuple[int, str]]:
 def by_rules(sources: Sources) -> Iterator[Fault]:
     """Yield what breaks the rules of pages, of references between them, of modules and of the lists that name pages."""
     pages = keys.Pages(sources.texts)
-    book = lint_lists.read_book(sources.root)
+    book = page_lists.read_book(sources.root)
     readme = (sources.root / "README.md").read_text("utf-8")
-    table = lint_lists.page_table(sources.root, book)
-    yield from (Fault("README.md", *fault) for fault in lint_lists.table_faults(readme, table))
-    for name in sources.referring:
-        found = keys.reference_faults(name, pages, sources.book)
-        yield from (Fault(sources.path(name), *fault) for fault in found)
+    table = page_lists.page_table(sources.root, book)
+    yield from (Fault("README.md", *fault) for fault in page_lists.table_faults(readme, table))
     for name in sources.names:
         path, text = sources.path(name), sources.texts[name]
+        yield from (Fault(path, *fault) for fault in keys.reference_faults(name, pages, sources.book))
         yield from (Fault(path, *fault) for fault in spelling.page_faults(pages.source(name)))
         if "/" not in name:  # the reference explains, and measures nothing
             yield from (Fault(path, fault.line, fault.message) for fault in check_source(text))
-        yield from (Fault(path, *fault) for fault in lint_lists.page_faults(name, text, book))
+        yield from (Fault(path, *fault) for fault in page_lists.page_faults(name, text, book))
         yield from (Fault(path, *fault) for fault in _unknown_needs(text))
-        yield from (Fault(path, *fault) for fault in lint_medians.faults(as_module(sources.cells.get(name, ()))))
+        yield from (Fault(path, *fault) for fault in medians.faults(as_module(sources.cells.get(name, ()))))
     for module in sources.modules:
         path, text = sources.below(module), module.read_text("utf-8-sig")
         try:
@@ -170,7 +165,7 @@ def by_rules(sources: Sources) -> Iterator[Fault]:
         except SyntaxError:  # which ruff tells
             continue
         yield from (Fault(path, *fault) for fault in spelling.module_faults(text))
-        yield from (Fault(path, *fault) for fault in lint_medians.faults(text))
+        yield from (Fault(path, *fault) for fault in medians.faults(text))
 
 
 def by_ruff(sources: Sources) -> Iterator[Fault]:
@@ -256,11 +251,11 @@ def lacks(sources: Sources) -> list[Fault]:
         text = sources.texts[name]
         if not is_draft(text):
             continue
-        path, finished = sources.path(name), lint_lists.finished(text)
+        path, finished = sources.path(name), page_lists.finished(text)
         known = {fault.message for fault in check_source(text)}
         found += [Fault(path, each.line, each.message) for each in check_source(finished) if each.message not in known]
-        now = lint_lists.faults(sources.root)
-        found += [Fault(*fault) for fault in lint_lists.faults(sources.root, told_of=name) if fault not in now]
+        now = page_lists.faults(sources.root)
+        found += [Fault(*fault) for fault in page_lists.faults(sources.root, told_of=name) if fault not in now]
     return found
 
 
@@ -269,10 +264,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check pages and their modules, running nothing of them.")
     parser.add_argument("pages", nargs="*", help="names of pages, such as memory (default: all pages and modules)")
     parser.add_argument("--without-types", action="store_true", help="leave out mypy")
-    parser.add_argument("--passed", nargs="*", default=[], help="pages that passed and did not change since")
     given = parser.parse_args(arguments)
     try:
-        sources = Sources(ROOT, given.pages, given.passed)
+        sources = Sources(ROOT, given.pages)
         found, missing = faults(sources, with_types=not given.without_types), lacks(sources)
     except NoPageError as error:
         print(error, file=sys.stderr)

@@ -6,10 +6,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import nbformat
+from page_lists import page_table, read_book, with_table
 from sources import read_source
 
 from scripts.check_pages import ROOT, as_notebook
-from scripts.lint_lists import page_table, read_book, with_table
 
 
 def mended(text: str) -> str:

@@ -1,19 +1,11 @@
-"""What a build tells while it runs and at its end, in words: which page, why, how long, what is left, what failed.
+"""What a build tells while it runs and at its end, in lines: which page, why, how long, what is left, what failed."""
 
-On a terminal a bar stands below the lines.
-"""
-
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-#: Times a second that the bar is drawn: rarely, as drawing takes time from the pages that measure.
-_REDRAWN = 1
+#: How the text of an error says that the disk is full.
+FULL = ("No space left", "disk is full", "Disk quota", "OSError(28,")
 
 
 def duration(seconds: float) -> str:
@@ -34,31 +26,53 @@ class Story:
     Attributes:
         pages: what was planned for each page that is read, in their order.
         done: pages read so far, the present one not among them.
-        current: the page being read; None before and after.
         took: seconds that pages ran in this build.
-        warnings: each with its place.
-        failure: the event of what ended the build, if something did.
+        complaints: what must be mended, as lines: the warnings, each with its place, then what ended the build.
+        warnings: how many.
         writing: whether all pages are read.
-        preparing: what was prepared last, and how many steps of how many are done; None before and after.
         kept: whether the next build may trust what this one leaves, should it fail.
     """
 
     pages: list[dict[str, Any]] = field(default_factory=list)
     done: int = 0
-    current: str | None = None
     took: dict[str, float] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    failure: dict[str, Any] | None = None
+    complaints: list[str] = field(default_factory=list)
+    warnings: int = 0
     writing: bool = False
-    preparing: tuple[str, int, int] | None = None
     kept: bool = True
 
     def take(self, event: dict[str, Any]) -> str | None:
         """Take the next event; return a line that tells it, or None if there is nothing to say."""
-        teller: Callable[[dict[str, Any]], str | None] = getattr(self, f"_{event['event'].replace('-', '_')}")
-        return teller(event)
+        match event["event"]:
+            case "begun" | "kept" as state:
+                self.kept = state == "kept"
+            case "plan":
+                return self._plan(event["pages"])
+            case "preparing":
+                steps, about = counted(event["steps"], "step"), duration(event["seconds"])
+                return f"Before that, training, compiling and measuring what they share ({steps}, about {about})."
+            case "prepared-step":
+                return f"  {event['step']}"
+            case "prepared":
+                return f"Trained, compiled and measured in {duration(event['seconds'])}."
+            case "page" if not self.writing:  # else it is read once more, for what its verdicts did not find
+                return self._page(event["page"])
+            case "ran":
+                return self._ran(event["page"], event["seconds"])
+            case "writing":
+                self.done, self.writing = len(self.pages), True
+                return "Writing the pages." if self.pages else None
+            case "warning":
+                place = _below_book(event["where"])
+                self.complaints.insert(self.warnings, f"  {place}: {event['text']}" if place else f"  {event['text']}")
+                self.warnings += 1
+            case "failed" if len(self.complaints) == self.warnings:
+                self.complaints.append(f"  {sentence_of(event['error'])}")
+            case "failed-cell":
+                self.complaints[self.warnings :] = _failed_cell(event)
+        return None
 
-    def rest(self) -> float | None:
+    def _rest(self) -> float | None:
         """Return the seconds that the pages left will run: as they did last time, or by their budgets; None if unknown.
 
         A page of which neither is known counts as the mean of the others.
@@ -70,105 +84,38 @@ class Story:
         mean = sum(known) / len(known)
         return sum(page["seconds"] if page["seconds"] is not None else mean for page in left)
 
-    def _begun(self, _: dict[str, Any]) -> None:
-        self.kept = False
-
-    def _kept(self, _: dict[str, Any]) -> None:
-        self.kept = True
-
-    def _plan(self, event: dict[str, Any]) -> str:
-        self.pages = event["pages"]
-        running = [page for page in self.pages if page["runs"]]
-        if not self.pages:
+    def _plan(self, pages: list[dict[str, Any]]) -> str:
+        self.pages = pages
+        if not pages:
             return "No page changed."
-        rest = self.rest()
-        about = f", about {duration(rest)}" if running and rest is not None else ""
-        return f"{counted(len(self.pages), 'page')} to read, {len(running) or 'none'} of them to run{about}."
+        rest = self._rest()
+        about = f", about {duration(rest)}" if rest else ""
+        running = sum(page["runs"] for page in pages)
+        return f"{counted(len(pages), 'page')} to read, {running or 'none'} of them to run{about}."
 
-    def _preparing(self, event: dict[str, Any]) -> str:
-        self.preparing = ("preparing", 0, event["steps"])
-        about = duration(event["seconds"])
-        steps = counted(event["steps"], "step")
-        return f"Before that, training, compiling and measuring what they share ({steps}, about {about})."
-
-    def _prepared_step(self, event: dict[str, Any]) -> None:
-        assert self.preparing is not None
-        _, done, steps = self.preparing
-        self.preparing = (event["step"], done + 1, steps)
-
-    def _prepared(self, event: dict[str, Any]) -> str:
-        self.preparing = None
-        return f"Trained, compiled and measured in {duration(event['seconds'])}."
-
-    def _page(self, event: dict[str, Any]) -> str | None:
-        if self.writing:  # it is read once more, for what its verdicts did not find
-            return None
-        names = [page["page"] for page in self.pages]
-        self.current = event["page"]
-        self.done = names.index(self.current)
+    def _page(self, name: str) -> str:
+        self.done = [page["page"] for page in self.pages].index(name)
         page = self.pages[self.done]
+        about = "" if page["seconds"] is None else f" (about {duration(page['seconds'])})"
         if page["runs"]:
-            expected = "" if page["seconds"] is None else f" (about {duration(page['seconds'])})"
-            said = f"runs{expected}, because {page['why']}"
+            state = f"runs{about}, because {page['why']}"
+        elif page["left_out"]:
+            state = "is left out"
         else:
-            said = "is taken from the cache" if page["cells"] else "has no cells"
-            said = "is left out" if page["left_out"] else said
-        return f"{self.done + 1:>3} of {len(names)}  {self.current} {said}"
+            state = "is taken from the cache" if page["cells"] else "has no cells"
+        return f"{self.done + 1:>3} of {len(self.pages)}  {name} {state}"
 
-    def _ran(self, event: dict[str, Any]) -> str:
-        seconds = event["seconds"]
+    def _ran(self, name: str, seconds: float | None) -> str:
         if seconds is not None:
-            self.took[event["page"]] = seconds
-        rest = self.rest()
+            self.took[name] = seconds
+        rest = self._rest()
         left = f"; about {duration(rest)} left" if rest else ""
         took = "" if seconds is None else f" in {duration(seconds)}"
-        return f"{'':>{len(f'  1 of {len(self.pages)}')}}  {event['page']} ran{took}{left}"
-
-    def _writing(self, _: dict[str, Any]) -> str | None:
-        self.done, self.current, self.writing = len(self.pages), None, True
-        return "Writing the pages." if self.pages else None
-
-    def _warning(self, event: dict[str, Any]) -> None:
-        place = _short(event["where"])
-        self.warnings.append(f"{place}: {event['text']}" if place else event["text"])
-
-    def _failed(self, event: dict[str, Any]) -> None:
-        self.failure = self.failure or event
-
-    def _failed_cell(self, event: dict[str, Any]) -> None:
-        self.failure = event
-
-    def complaints(self) -> list[str]:
-        """Return what must be mended, as lines: the warnings, then what ended the build."""
-        lines = [f"  {warning}" for warning in self.warnings]
-        return lines if self.failure is None else lines + _failure_lines(self.failure)
+        return f"{'':>{len(f'  1 of {len(self.pages)}')}}  {name} ran{took}{left}"
 
 
-@contextmanager
-def display_of(story: Story, console: Console) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Yield what takes each event of `story` and shows what it means."""
-    columns = (BarColumn(30), TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[rest]}"))
-    bar = Progress(*columns, console=console, refresh_per_second=_REDRAWN, transient=True)
-    task = bar.add_task("starting", total=None, rest="")
-
-    def take(event: dict[str, Any]) -> None:
-        line = story.take(event)
-        if line is not None:
-            console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
-        if story.preparing is not None:
-            step, done, steps = story.preparing
-            bar.update(task, total=steps, completed=done, description=step, rest="")
-            return
-        rest, doing = story.rest(), story.current or ("writing" if story.writing else "starting")
-        left = f"about {duration(rest)} left" if rest else ""
-        bar.update(task, total=len(story.pages) or None, completed=story.done, description=doing, rest=left)
-
-    with bar if console.is_terminal else nullcontext():
-        yield take
-
-
-def _short(place: str) -> str:
-    """Return a place in a source as it is below the book's folder: `profiling.md:12`."""
+def _below_book(place: str) -> str:
+    """Return a place in a source as it is below the book's folder: `book/profiling.md:12`."""
     path, colon, line = place.partition(":")
     parts = PurePath(path).parts
     if "book" in parts:
@@ -176,9 +123,7 @@ def _short(place: str) -> str:
     return f"{path}{colon}{line}"
 
 
-def _failure_lines(failure: dict[str, Any]) -> list[str]:
-    if failure["event"] == "failed":
-        return [f"  {sentence_of(failure['error'])}"]
+def _failed_cell(failure: dict[str, Any]) -> list[str]:
     if "cell" not in failure:
         return [f"  Page {failure['page']} ({failure['source']}) did not run to its end: {failure['error']}"]
     at = f"{failure['source']}:{failure['source_line']}" if failure["source_line"] else failure["source"]
@@ -195,6 +140,8 @@ def _failure_lines(failure: dict[str, Any]) -> list[str]:
 def sentence_of(error: str) -> str:
     """Return an error of the system as what to do about it; any other as it is, its first line."""
     first = error.strip().splitlines()[0] if error.strip() else "unknown error"
+    if any(words in error for words in FULL):
+        return f"The disk is full: make space, for example by `make clean`, and build again ({first})."
     if "Read-only file system" in error or "readonly database" in error or "Permission denied" in error:
         return f"A file cannot be written: see that _build and all in it can be changed ({first})."
     if "Not a directory" in error or "File exists" in error:

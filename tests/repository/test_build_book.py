@@ -1,25 +1,22 @@
-"""What a failed or interrupted build left is not believed by the next one; what a build measured is kept."""
+"""What a failed or interrupted build left is not believed by the next one, and each build says what it does."""
 
 import io
 import json
-import re
+import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-import nbformat
 import psutil
 import pytest
-from jupyter_cache.base import CacheBundleIn
-from rich.console import Console
 
 from scripts import build_book
-from scripts.building import full_disk
-from scripts.building.leftovers import discard_untrusted, open_cache
 from scripts.building.settings import build_settings, write_startup
+from scripts.building.story import Story
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,19 +32,15 @@ def tell(**event):
 """
 
 
-class Build:
-    """A build of a book that does what ``does`` says, and what it printed."""
+def build(root: Path, does: str = "", faults: list[str] | None = None) -> tuple[int, list[str], list[str]]:
+    """Build a book that does what ``does`` says; return the code, the lines, and the folders that it found."""
 
-    def __init__(self, root: Path, does: str = "", faults: list[str] | None = None) -> None:
-        printed = io.StringIO()
-        console = Console(file=printed, width=20)  # lines are never broken, whatever the width
-        self.code = build_book.build(root, console, lambda _, output: command(output, does), lambda *_: faults or [])
-        self.printed = printed.getvalue()
-        self.found = json.loads((root / "_build" / "found.json").read_text())
+    def command(_: Path, output: Path) -> list[str]:
+        return [sys.executable, "-I", "-S", "-c", BOOK + does, str(output)]
 
-
-def command(output: Path, does: str) -> list[str]:
-    return [sys.executable, "-I", "-S", "-c", BOOK + does, str(output)]
+    with redirect_stdout(io.StringIO()) as printed:
+        code = build_book.build(root, command, lambda *_: faults or [])
+    return code, printed.getvalue().splitlines(), json.loads((root / "_build" / "found.json").read_text())
 
 
 FAILS = "sys.exit(2)"
@@ -64,10 +57,10 @@ ALL = [".doctrees", ".jupyter_cache", ".user", "html"]
     ],
 )
 def test_of_a_build_is_kept_what_it_says_may_be(tmp_path: Path, does: str, left: list[str], said: str) -> None:
-    assert Build(tmp_path, does).code == bool(does)
-    second = Build(tmp_path)
-    assert (second.code, second.found) == (0, left)
-    assert second.printed.startswith(said)
+    assert build(tmp_path, does)[0] == bool(does)
+    code, lines, found = build(tmp_path)
+    assert (code, found) == (0, left)
+    assert lines[0].startswith(said)
 
 
 def test_what_must_be_mended_is_said_at_the_end(tmp_path: Path) -> None:
@@ -78,12 +71,11 @@ tell(event="failed-cell", page="roofline", source="roofline.md", cell=3, line=2,
      modules=[{"file": "tinytorch/chapters/roofline.py", "line": 12, "code": "return 1 / 0"}],
      error="ZeroDivisionError: division by zero")
 """
-    failed = Build(tmp_path, said + FAILS)
-    assert failed.code == 1
-    lines = failed.printed.splitlines()
+    code, lines, _ = build(tmp_path, said + FAILS)
+    assert code == 1
     assert lines[1].startswith("The book was not built because of 1 warning (")
     assert lines[2:] == [
-        "  book/machine.md:100: page 'roofline' has recorded no number 'peak'",  # and no emoji of ":100:"
+        "  book/machine.md:100: page 'roofline' has recorded no number 'peak'",
         "  Page roofline, code cell 3, its line 2 (roofline.md:40) failed:",
         "      study.roof()",
         "  in tinytorch/chapters/roofline.py:12:",
@@ -92,71 +84,61 @@ tell(event="failed-cell", page="roofline", source="roofline.md", cell=3, line=2,
         "All that was said is in _build/build.log.",
     ]
     assert (tmp_path / "_build" / "build.log").read_text() == "much else\n"
+    _, lines, _ = build(tmp_path, "print('one', '======', 'the cause', sep=chr(10))\nsys.exit(3)")
+    assert lines[3:5] == ["  one", "  the cause"], "a build that dies without a word shows its last ones"
 
 
 def test_faults_of_sources_are_told_before_anything_runs(tmp_path: Path) -> None:
-    Build(tmp_path)
+    build(tmp_path)
     (tmp_path / "_build" / "html").rmdir()
-    failed = Build(tmp_path, faults=["book/page.md:3: one", "book/page.md:4: another"])
-    assert failed.code == 1
-    assert failed.printed.splitlines() == [
-        "The book was not built: 2 faults in its sources, found before anything ran:",
-        "  book/page.md:3: one",
-        "  book/page.md:4: another",
-    ]
+    code, lines, _ = build(tmp_path, faults=["book/page.md:3: one", "book/page.md:4: another"])
+    assert code == 1
+    assert lines[1:] == ["  book/page.md:3: one", "  book/page.md:4: another"]
     assert not (tmp_path / "_build" / "html").exists()
-    assert "did not succeed" not in Build(tmp_path).printed, "what the last build left is trusted"
+    assert "did not succeed" not in build(tmp_path)[1][0], "what the last build left is trusted"
 
 
-def test_a_build_that_dies_without_a_word_shows_its_last_ones(tmp_path: Path) -> None:
-    failed = Build(tmp_path, "print('one', '======', 'the cause', sep=chr(10))\nsys.exit(3)")
-    assert failed.printed.splitlines()[2:4] == ["  one", "  the cause"]
+def test_a_build_checks_sources_again_only_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "book" / "page.md"
+    page.parent.mkdir()
+    page.write_text("# Page")
+    told = "import sys; print(*sys.argv[1:], file=open('told', 'a'))\n"
+    fails = "if 'gian' in open('book/page.md').read(): sys.exit(print('wrong') or 1)"
+    monkeypatch.setattr(build_book, "CHECK_PAGES", [sys.executable, "-I", "-S", "-c", told + fails])
 
+    def asked() -> list[str]:
+        lines = (tmp_path / "told").read_text().splitlines() if (tmp_path / "told").exists() else []
+        (tmp_path / "told").unlink(missing_ok=True)
+        return lines
 
-EXTENSION = "Handler <function prepare> for event 'x' threw an exception ([Errno 28] No space left on device)"
+    for pages, told_then in ((["page"], ["page"]), ([], [""]), ([], []), (["other"], [])):
+        assert build_book.source_faults(tmp_path, pages) == []
+        assert asked() == told_then
+    page.write_text("# Page\n\n{measured}`gian`")
+    for _ in range(2):  # what failed is told again
+        assert build_book.source_faults(tmp_path, []) == ["wrong"]
+        assert asked() == [""]
+    monkeypatch.setattr(build_book, "CHECK_PAGES", [sys.executable, "-c", "raise RuntimeError('no ruff')"])
+    with pytest.raises(ValueError, match="the sources could not be checked: RuntimeError: no ruff"):
+        build_book.source_faults(tmp_path, [])
 
 
 @pytest.mark.parametrize(
-    "does",
+    ("does", "free"),
     [
-        f"tell(event='failed', error={EXTENSION!r})",
-        "tell(event='failed', error='OperationalError: (sqlite3.OperationalError) database or disk is full')",
-        "tell(event='warning', where='', text=\"Failed to copy a file: OSError(28, 'No space left on device')\")",
-        "tell(event='failed-cell', page='a', source='a.md', error='OSError: [Errno 122] Disk quota exceeded')",
-        "print('Traceback', 'OSError: [Errno 28] No space left on device', sep=chr(10))",
+        ("tell(event='failed', error='OperationalError: (sqlite3.OperationalError) database or disk is full')", 10**9),
+        ("tell(event='warning', where='', text=\"Failed to copy: OSError(28, 'No space left on device')\")", 10**9),
+        ("tell(event='failed-cell', page='a', source='a.md', error='OSError: [Errno 122] Disk quota exceeded')", 10**9),
+        ("print('Traceback', 'OSError: [Errno 28] No space left on device', sep=chr(10))", 10**9),
+        ("tell(event='warning', where='', text='the cache may need to be cleared')", 12_345),
     ],
 )
-def test_an_error_of_a_full_disk_is_one_sentence_that_says_what_to_free(tmp_path: Path, does: str) -> None:
-    (tmp_path / "_build" / "kernels").mkdir(parents=True)
-    (tmp_path / "_build" / "kernels" / "one").write_bytes(bytes(2_400_000))
-    failed = Build(tmp_path, f"{does}\n{FAILS}")
-    assert failed.code == 1
-    assert re.fullmatch(
-        rf"The book was not built: The disk of {tmp_path}/_build is full, with \d.* free: make space there, or remove "
-        r"what a build makes anew \(_build/kernels: 2 MB; all of it: `make clean`\), and build again\.\n",
-        failed.printed,
-    )
-
-
-OURS = "or remove what a build makes anew (_build/models: 3 MB, _build/kernels: 1 MB; all of it: `make clean`)"
-
-
-@pytest.mark.parametrize(("full", "ours"), [("_build", f", {OURS}"), ("elsewhere", "")])
-def test_a_full_disk_is_seen_where_no_error_tells_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: str, ours: str
+def test_a_full_disk_is_said_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, free: int
 ) -> None:
-    numbers = {tmp_path / "_build": 1, tmp_path / "elsewhere": 2}
-    for folder in numbers:
-        folder.mkdir()
-    for name, size in (("kernels", 1_200_000), ("models", 3_000_000), ("html", 4_000)):
-        (tmp_path / "_build" / name).mkdir()
-        (tmp_path / "_build" / name / "file").write_bytes(bytes(size))
-    free = {folder: 12_345 if folder.name == full else 10**9 for folder in numbers}
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "elsewhere"))
-    monkeypatch.setattr(full_disk, "disk_of", lambda folder: full_disk.Disk(numbers[folder], free[folder]))
-    failed = Build(tmp_path, "tell(event='warning', where='', text='the cache may need to be cleared')\nsys.exit(2)")
-    sentence = f"The disk of {tmp_path / full} is full, with 12 kB free: make space there{ours}, and build again."
-    assert failed.printed == f"The book was not built: {sentence}\n"
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    lines = build(tmp_path, f"{does}\n{FAILS}")[1]
+    assert lines[2].startswith("  The disk is full: make space, for example by `make clean`, and build again")
 
 
 MAIN = """
@@ -182,10 +164,10 @@ def start(root: Path, does: str, *asked: str) -> subprocess.Popen[str]:
     )
 
 
-def said_by(build: subprocess.Popen[str]) -> str:
+def said_by(started: subprocess.Popen[str]) -> str:
     """Return the next line of a build, once it comes."""
-    assert build.stdout is not None
-    return build.stdout.readline()
+    assert started.stdout is not None
+    return started.stdout.readline()
 
 
 @pytest.mark.parametrize(
@@ -207,7 +189,6 @@ def test_what_cannot_be_built_is_one_sentence(tmp_path: Path, asked: list[str], 
 def test_pages_another_cpu_and_how_to_prepare_are_told_to_the_build(tmp_path: Path) -> None:
     (tmp_path / "book").mkdir()
     (tmp_path / "book" / "roofline.md").write_text("# Roofline")
-    (tmp_path / "scripts").symlink_to(ROOT / "scripts")
     does = "told = [os.environ['TINYTORCH_' + name] for name in ('BUILD_PAGES', 'CPU', 'BUILD_PREPARATION')]\n"
     tried = start(tmp_path, does + "(output / 'told').write_text(json.dumps(told))", "roofline", "--cpu", "avx2")
     out, err = tried.communicate()
@@ -216,8 +197,8 @@ def test_pages_another_cpu_and_how_to_prepare_are_told_to_the_build(tmp_path: Pa
     pages, cpu, preparation = json.loads((tmp_path / "_build" / "avx2" / "_build" / "told").read_text())
     assert (pages, cpu) == ("roofline", "avx2")
     python, *told = json.loads(preparation)
-    command = [python, "-X", "importtime", *told, "machine", "glossary"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [python, "-X", "importtime", str(ROOT / "scripts" / "building" / "preparation.py"), *told[1:]]
+    done = subprocess.run([*command, "machine", "glossary"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "numpy" not in done.stderr, "pages that need nothing wait for nothing"
 
@@ -259,39 +240,10 @@ def test_an_interrupted_build_ends_what_it_started_and_the_next_reads_every_page
     assert said_by(first) == "No page changed.\n", "it takes what it started for its own"
     first.send_signal(by)
     _, err = first.communicate()
-    assert first.returncode == 130
-    assert err == "Interrupted: the next build reads every page anew.\n"
+    assert (first.returncode, err) == (130, "Interrupted: the next build reads every page anew.\n")
     with suppress(psutil.NoSuchProcess):  # it has been told to end
         psutil.Process(int((tmp_path / "_build" / "kernel").read_text())).wait(PATIENCE)
-    again = Build(tmp_path)
-    assert again.code == 0
-    assert again.found == [".jupyter_cache", ".user"]
-
-
-def test_only_results_that_can_be_read_are_kept(tmp_path: Path) -> None:
-    folder = tmp_path / ".jupyter_cache" / "key"
-    with open_cache(folder) as cache:
-        for number in range(3):
-            cell = nbformat.v4.new_code_cell(f"{number}", execution_count=1)
-            cache.cache_notebook_bundle(CacheBundleIn(nbformat.v4.new_notebook(cells=[cell]), f"{number}.md"))
-        good, half, gone = (record.hashkey for record in sorted(cache.list_cache_records(), key=lambda r: r.uri))
-    (folder / "executed" / half / "base.ipynb").write_text('{"cells": [')
-    (folder / "executed" / gone / "base.ipynb").unlink()
-
-    discard_untrusted(tmp_path)
-
-    with open_cache(folder) as cache:
-        assert [record.hashkey for record in cache.list_cache_records()] == [good]
-    assert [path.name for path in (folder / "executed").iterdir()] == [good]
-
-
-@pytest.mark.parametrize("content", [b"", b"no database at all, but long enough to be looked at" * 99])
-def test_a_cache_whose_index_is_broken_is_removed(tmp_path: Path, content: bytes) -> None:
-    index = tmp_path / ".jupyter_cache" / "key" / "global.db"
-    index.parent.mkdir(parents=True)
-    index.write_bytes(content)
-    discard_untrusted(tmp_path)
-    assert not index.parent.exists()
+    assert build(tmp_path)[2] == [".jupyter_cache", ".user"]
 
 
 CELL = """
@@ -314,42 +266,31 @@ print(json.dumps(["".join(texts).strip() for texts in said]))
 """
 
 
-def warned(output: Path, *cells: str) -> list[str]:
-    """What cells of a page write to standard error."""
-    write_startup(output)
-    command = [sys.executable, "-c", RUN_CELLS, *cells]
-    done = subprocess.run(command, env=build_settings(output), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    texts: list[str] = json.loads(done.stdout)
-    return texts
-
-
-def test_what_a_newer_python_says_of_old_ways_fails_no_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONWARNINGS", "error")
-    monkeypatch.setenv("PYTHONDEVMODE", "1")
-    # The last is one that Python shows in its development mode alone.
-    kinds = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning", "ResourceWarning")
-    old, careful = warned(tmp_path, "\n".join(map(CELL.format, kinds)), "import warnings\nwarnings.warn('careful')")
-    assert old == ""
-    assert careful.count("UserWarning: careful") == 1
-
-
-def test_nothing_of_the_shell_or_the_system_runs_in_a_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_the_shell_or_the_system_runs_in_a_kernel_and_old_ways_fail_no_build(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kernel = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
     kernel.parent.mkdir(parents=True)
     kernel.write_text(json.dumps({"argv": ["false"], "display_name": "mine", "language": "python"}))
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    monkeypatch.setenv("JUPYTER_PREFER_ENV_PATH", "0")
     for name in ("startup.py", "sitecustomize.py"):
         (tmp_path / name).write_text("import sys\nprint('reached', file=sys.stderr)\n")
-    monkeypatch.setenv("PYTHONSTARTUP", str(tmp_path / "startup.py"))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
-    monkeypatch.setenv("COLUMNS", "7")
+    shell = {"JUPYTER_PATH": str(tmp_path / "jupyter"), "JUPYTER_PREFER_ENV_PATH": "0", "PYTHONPATH": str(tmp_path)}
+    shell |= {"PYTHONSTARTUP": str(tmp_path / "startup.py"), "PYTHONOPTIMIZE": "2", "COLUMNS": "7"}
+    for name, value in {**shell, "PYTHONWARNINGS": "error", "PYTHONDEVMODE": "1"}.items():
+        monkeypatch.setenv(name, value)
     cell = "import os, sys\nfrom IPython.core import application, shellapp\n"
     cell += "found = application.SYSTEM_CONFIG_DIRS, shellapp.SYSTEM_CONFIG_DIRS, shellapp.ENV_CONFIG_DIRS\n"
     cell += "print(found, sys.flags.optimize, os.environ.get('COLUMNS'), file=sys.stderr)"
-    assert warned(tmp_path, cell) == ["([], [], []) 0 None"]
+    # The last is one that Python shows in its development mode alone.
+    kinds = ("DeprecationWarning", "PendingDeprecationWarning", "FutureWarning", "ResourceWarning")
+    cells = [cell, "\n".join(map(CELL.format, kinds)), "import warnings\nwarnings.warn('careful')"]
+    write_startup(tmp_path)
+    command = [sys.executable, "-c", RUN_CELLS, *cells]
+    done = subprocess.run(command, env=build_settings(tmp_path), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    settings, old, careful = json.loads(done.stdout)
+    assert (settings, old) == ("([], [], []) 0 None", "")
+    assert careful.count("UserWarning: careful") == 1
 
 
 #: An extension that reads the first page, as ours reads all.
@@ -361,64 +302,71 @@ def setup(app):
     app.connect("builder-inited", lambda _: (app.srcdir / "index.md").read_text("utf-8"))
     references.setup(app)
 """
-
-
 OWN = "book/own.py"
 FAILS_LATER = b"def setup(app):\n    app.connect('builder-inited', lambda _: 1 / 0)"
-ENDS = [
-    ("book/index.md", b"# Index\n\nna\xefve\n", "book/index.md:3 is not UTF-8: save the file in this encoding."),
-    (OWN, b"x = 1\ndef\n", f"{OWN}:2 is no Python: invalid syntax."),
-    (OWN, FAILS_LATER, f"ZeroDivisionError: division by zero ({OWN}:2)"),
-    ("book/references.bib", b"@book{one,\n  title {One}}\n", "book/references.bib:2 is no BibTeX: "),
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("book/index.md", b"# Index\n\nna\xefve\n", "book/index.md:3 is not UTF-8: save the file in this encoding."),
+        (OWN, b"x = 1\ndef\n", f"{OWN}:2 is no Python: invalid syntax."),
+        (OWN, FAILS_LATER, f"ZeroDivisionError: division by zero ({OWN}:2)"),
+        ("book/references.bib", b"@book{one,\n  title {One}}\n", "book/references.bib:2 is no BibTeX: "),
+        ("_config.yml", b"title: Book\nauthor: [one\n", "_config.yml:3 is no YAML: "),
+    ],
+)
+def test_what_ends_jupyter_book_is_told_with_file_and_line(
+    tmp_path: Path, file: str, content: bytes, said: str
+) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: index\n")
+    (tmp_path / "_config.yml").write_text("title: Book\nsphinx:\n  local_extensions: {own: book}\n")
+    for name, text in (("index.md", "# Index\n"), ("own.py", READS), ("references.bib", "")):
+        (tmp_path / "book" / name).write_text(text)
+    (tmp_path / file).write_bytes(content)
+    with redirect_stdout(io.StringIO()) as printed:
+        assert build_book.build(tmp_path, build_book.jupyter_book_command, lambda *_: []) == 1
+    assert printed.getvalue().splitlines()[-2].startswith(f"  {said}"), printed.getvalue()
+
+
+def page(name: str, *, seconds: float | None = None, why: str | None = None, **facts: Any) -> dict[str, Any]:
+    runs = {"left_out": False, "cells": 1, "runs": why is not None}
+    return {"page": name, **runs, "why": why, "seconds": seconds, **facts}
+
+
+PAGES = [
+    page("index", cells=0),
+    page("machine", seconds=10.0, why="its cells changed"),
+    page("profiling"),
+    page("roofline", seconds=20.0, why="tinytorch changed (perf.timing)"),
+    page("new", why="it runs here for the first time"),
+    page("other", cells=0, left_out=True),
 ]
-#: Loads once what runs of Jupyter Book load, and prints for each what it told.
-RUN_ALL = """
-import json, os, sys
-from importlib import import_module
-from scripts.building import jupyter_book as own
-from tinytorch import settings
-for name in ("jupyter_book.cli.main", "myst_nb.sphinx_ext", "sphinx_book_theme", "sphinx_thebe", "sphinx_comments"):
-    import_module(name)
-for arguments in json.loads(sys.argv[1]):
-    reading, writing = os.pipe()
-    if os.fork() == 0:
-        settings.SETTINGS = settings.Settings(build_events=str(writing))
-        sys.argv[1:] = arguments
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        own.main()
-    os.close(writing)
-    with os.fdopen(reading) as events:
-        print(json.dumps([json.loads(line) for line in events]))
-"""
 
 
-def write_book(root: Path, file: str, content: bytes) -> None:
-    (root / "book").mkdir(parents=True)
-    (root / "_toc.yml").write_text("format: jb-book\nroot: index\n")
-    (root / "_config.yml").write_text("title: Book\nsphinx:\n  local_extensions: {own: book}\n")
-    (root / "book" / "index.md").write_text("# Index\n")
-    (root / "book" / "own.py").write_text(READS)
-    (root / "book" / "references.bib").write_text("")
-    (root / file).write_bytes(content)
-
-
-def test_what_ends_jupyter_book_is_told_once_with_file_and_line(tmp_path: Path) -> None:
-    commands = []
-    for number, (file, content, _) in enumerate(ENDS):
-        root = tmp_path / f"{number}"
-        write_book(root, file, content)
-        commands.append(build_book.jupyter_book_command(root, root / "_build")[3:])
-    told = subprocess.check_output([sys.executable, "-c", RUN_ALL, json.dumps(commands)], cwd=ROOT, text=True)
-    for line, (*_, said) in zip(told.splitlines(), ENDS, strict=True):
-        (event,) = json.loads(line)
-        assert event["event"] == "failed"
-        assert event["error"].startswith(said)
-
-
-def test_a_build_that_jupyter_book_does_not_begin_says_why_in_a_line(tmp_path: Path) -> None:
-    write_book(tmp_path, "_config.yml", b"title: Book\nauthor: [one\n")
-    printed = io.StringIO()
-    assert build_book.build(tmp_path, Console(file=printed), build_book.jupyter_book_command, lambda *_: []) == 1
-    lines = printed.getvalue().splitlines()
-    assert lines[-2].startswith("  _config.yml:3 is no YAML: "), printed.getvalue()
-    assert len(lines) <= 4
+def test_each_page_says_what_becomes_of_it_why_and_how_much_is_left() -> None:
+    ran = {"machine": 12.0, "roofline": 20.0, "new": 3.0}
+    events: list[dict[str, Any]] = [{"event": "plan", "pages": PAGES}]
+    events += [{"event": "preparing", "steps": 3, "seconds": 40.0}, {"event": "prepared", "seconds": 61.0}]
+    for one in PAGES:
+        events.append({"event": "page", "page": one["page"]})
+        if one["runs"]:
+            events.append({"event": "ran", "page": one["page"], "seconds": ran[one["page"]]})
+    story = Story()
+    assert [story.take(event) for event in [*events, {"event": "writing"}, {"event": "page", "page": "machine"}]] == [
+        "6 pages to read, 3 of them to run, about 45 s.",
+        "Before that, training, compiling and measuring what they share (3 steps, about 40 s).",
+        "Trained, compiled and measured in 1 min 01 s.",
+        "  1 of 6  index has no cells",
+        "  2 of 6  machine runs (about 10 s), because its cells changed",
+        "          machine ran in 12 s; about 34 s left",
+        "  3 of 6  profiling is taken from the cache",
+        "  4 of 6  roofline runs (about 20 s), because tinytorch changed (perf.timing)",
+        "          roofline ran in 20 s; about 16 s left",
+        "  5 of 6  new runs, because it runs here for the first time",
+        "          new ran in 3 s",
+        "  6 of 6  other is left out",
+        "Writing the pages.",
+        None,  # read again for its other outcome
+    ]

@@ -50,31 +50,22 @@ def test_commands_are_taken_from_blocks_and_sentences_with_their_lines() -> None
     assert [command.line for command in commands_in("book/page.md", TEXT)] == [3, 6, 8]
 
 
-def test_a_comment_behind_a_command_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"README.md:2: zsh would take the comment for arguments: make book  # it"):
-        list(commands_in("README.md", "```bash\nmake book  # it\n```\n"))
-
-
-def clone(folder: Path, readme: str) -> Path:
-    (folder / "measurements").mkdir()
-    (folder / "measurements" / "README.md").write_text("")
-    (folder / "README.md").write_text(readme)
-    return folder
-
-
-def test_a_command_that_nobody_knows_is_an_error(tmp_path: Path) -> None:
-    assert commands_to_run(clone(tmp_path, TEXT))
-    (tmp_path / "README.md").write_text("```bash\ntinytorch invent --json new.json\n```\n")
-    with pytest.raises(ValueError, match=r"README\.md:2: tinytorch invent"):
-        commands_to_run(tmp_path)
+def test_a_command_with_a_comment_or_that_nobody_knows_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "measurements").mkdir()
+    (tmp_path / "measurements" / "README.md").write_text("")
+    for command, said in (
+        ("make book  # it", "README.md:2: zsh would take the comment for arguments: make book  # it"),
+        ("tinytorch invent --json new.json", r"README\.md:2: tinytorch invent"),
+    ):
+        (tmp_path / "README.md").write_text(f"```bash\n{command}\n```\n")
+        with pytest.raises(ValueError, match=said):
+            commands_to_run(tmp_path)
 
 
 def test_every_printed_command_is_known_and_no_entry_is_left_over() -> None:
-    run = commands_to_run(ROOT)
-    assert {command.document for command in run} >= {"README.md", "book/your_machine.md", "book/your_model.md"}
-    assert any(command.text == ".venv/bin/tinytorch measure --json my-machine.json" for command in run)
+    run = [command for command in commands_to_run(ROOT) if command.document == "README.md"]
     for name in ("machine", "profile", "diff", "bench", "compare", "report", "links"):
-        assert any(command.words[:2] == ["tinytorch", name] for command in run if command.document == "README.md")
+        assert any(command.words[:2] == ["tinytorch", name] for command in run)
     printed = [
         command
         for path in documents(ROOT)

@@ -91,14 +91,11 @@ def test_all_that_the_project_asks_for_is_there_and_peers_are_compared_with_the_
     assert {name: theirs[name][0] for name in common} == {name: ours[name][0] for name in common}
 
 
-def test_torch_is_pinned_outside_the_lock_and_brings_no_cuda() -> None:
+def test_torch_is_pinned_outside_the_lock_without_cuda_and_packages_of_node_have_hashes() -> None:
     (torch,) = map(Requirement, PROJECT["dependency-groups"]["torch"])
     assert re.fullmatch(r"torch==\d+\.\d+\.\d+", str(torch))
     names = [canonicalize_name(requirement.name) for lock in LOCKS for requirement, _ in entries(lock)]
     assert not [name for name in names if name == "torch" or name.startswith(("nvidia-", "triton", "cuda"))]
-
-
-def test_every_package_of_node_has_its_hash() -> None:
     packages = json.loads((ROOT / "book" / "_checks" / "package-lock.json").read_text("utf-8"))["packages"]
     assert all("integrity" in package for name, package in packages.items() if name)
 

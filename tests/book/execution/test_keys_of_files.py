@@ -20,7 +20,7 @@ from scripts.building.preparation import keys_of
 from tinytorch.perf.engines.presence import available
 from tinytorch.sources import package_files
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def listed(*options: str) -> list[str]:

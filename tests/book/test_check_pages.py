@@ -1,14 +1,13 @@
 """Checking of pages before they run: each kind of fault on a page that has it, with its line and what to do."""
 
-import sys
 from pathlib import Path
 
+import page_lists
 import pytest
-from sources import read_source
 
-from scripts import check_pages, lint_lists
-from scripts.building import sources
-from scripts.check_pages import Sources, as_module, by_rules, faults, lacks, main
+from scripts import check_pages
+from scripts.check_pages import Sources, by_rules, faults, lacks, main
+from scripts.format_pages import mended
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONT = "---\nkernelspec:\n  name: python3\n---\n\n(page)=\n# Title\n\n"
@@ -98,7 +97,7 @@ def rows() -> list[int]:
 '''
 FILES = {
     "_toc.yml": "root: index\nparts:\n  - caption: Basics\n    chapters:\n      - file: page\n      - file: other\n",
-    "README.md": f"{lint_lists.BEGIN}\n{lint_lists.END}\n",
+    "README.md": f"{page_lists.BEGIN}\n{page_lists.END}\n",
     "book/index.md": "# Book\n",
     "book/page.md": PAGE,
     "book/other.md": OTHER,
@@ -117,8 +116,8 @@ def checkout(tmp_path: Path) -> Path:
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text, "utf-8")
-    table = lint_lists.page_table(tmp_path, lint_lists.read_book(tmp_path))
-    (tmp_path / "README.md").write_text(lint_lists.with_table(FILES["README.md"], table), "utf-8")
+    table = page_lists.page_table(tmp_path, page_lists.read_book(tmp_path))
+    (tmp_path / "README.md").write_text(page_lists.with_table(FILES["README.md"], table), "utf-8")
     (tmp_path / "pyproject.toml").symlink_to(ROOT / "pyproject.toml")
     return tmp_path
 
@@ -133,10 +132,6 @@ def change(checkout: Path, old: str, new: str, file: str = "book/page.md") -> in
 
 def said(checkout: Path) -> list[str]:
     return [str(fault) for fault in by_rules(Sources(checkout, ["page"]))]
-
-
-def test_a_page_without_faults_has_none(checkout: Path) -> None:
-    assert said(checkout) == []
 
 
 #: What is changed on the page of `PAGE`, and what is then told; at the line of the change, or of another text.
@@ -195,28 +190,12 @@ def test_each_fault_is_told_at_its_line_with_what_to_do(checkout: Path, wrong: t
     assert found[0].startswith(f"book/page.md:{line}: ")
 
 
-def test_one_wrong_key_of_a_claim_is_one_fault(checkout: Path) -> None:
+def test_one_wrong_key_of_a_claim_is_one_fault_and_a_good_page_has_none(checkout: Path) -> None:
+    assert said(checkout) == []
     line = change(checkout, "```{claim} small", "```{claim} smal")
     assert said(checkout) == [f"book/page.md:{line}: page 'page' has no claim 'smal': did you mean 'small'?"]
-
-
-def test_code_in_a_line_names_no_record(checkout: Path) -> None:
     change(checkout, "To count.", "To write ``{measured}`key` `` and `{verdict}`, or `{numref}`.")
-    assert said(checkout) == []
-
-
-def test_a_module_is_read_with_its_page(checkout: Path) -> None:
-    change(
-        checkout,
-        "    return [1, 2]\n",
-        "    name = 'it takes 12 ms'\n    return [name, 'a speling of it', 1]\n",
-        "tinytorch/chapters/page.py",
-    )
-    assert said(checkout) == [
-        "tinytorch/chapters/page.py:6: '12 ms' is typed in a string: show what was measured instead",
-        "tinytorch/chapters/page.py:7: 'speling' is in no dictionary, nor in book/_checks/words.txt: did you mean "
-        "'spelling'?",
-    ]
+    assert said(checkout) == [], "code in a line names no record"
 
 
 FAULTY = f"""{FRONT}```{{code-cell}} python3
@@ -227,7 +206,7 @@ import os
 os.getpid()
 ```
 
-Prose of the the cache.
+Prose of the teh cache.
 
 ```{{code-cell}} python3
 os.getpid()
@@ -243,28 +222,25 @@ len(3)
 """
 
 
-def line_of(text: str, code: str) -> int:
-    return text.splitlines().index(code) + 1
-
-
 def test_what_ruff_codespell_and_mypy_find_is_told_with_the_line_of_page_or_module(checkout: Path) -> None:
-    (checkout / "book/page.md").write_text(FAULTY.replace("the the", "teh"), "utf-8")
-    module = MODULE.replace("-> list[int]", "-> list[str]").replace("[1, 2]", "[1,2]  # teh")
+    (checkout / "book/page.md").write_text(FAULTY, "utf-8")
+    module = MODULE.replace("-> list[int]", "-> list[str]").replace("[1, 2]", "[1,2, 'it takes 12 ms']  # teh")
     (checkout / "tinytorch/chapters/page.py").write_text(module, "utf-8")
     found = [str(fault) for fault in faults(Sources(checkout, ["page"]))]
-    unknown, argument = line_of(FAULTY, "unknown(os)"), line_of(FAULTY, "len(3)")
+    lines = FAULTY.splitlines()
+    unused, unknown, argument = (lines.index(code) + 1 for code in ("import json", "unknown(os)", "len(3)"))
     for expected in (
-        f"book/page.md:{line_of(FAULTY, 'import json')}: F401 `json` imported but unused",
+        f"book/page.md:{unused}: F401 `json` imported but unused",
         f"book/page.md:{unknown}: F821 Undefined name `unknown`",
         f'book/page.md:{unknown}: error: Name "unknown" is not defined  [name-defined]',
         f'book/page.md:{argument}: error: Argument 1 to "len" has incompatible type "int"; expected "Sized"',
         "book/page.md:17: 'teh' is misspelled: the",
+        "tinytorch/chapters/page.py:6: '12 ms' is typed in a string: show what was measured instead",
         "tinytorch/chapters/page.py:6: is not laid out as ruff does it: `make format` mends that",
         'tinytorch/chapters/page.py:6: error: List item 0 has incompatible type "int"; expected "str"  [list-item]',
         "tinytorch/chapters/page.py:6: 'teh' is misspelled: the",
     ):
         assert any(fault.startswith(expected) for fault in found), "\n".join(found)
-    assert found == sorted(found, key=lambda fault: (fault.split(":")[0], int(fault.split(":")[1])))
 
 
 def test_a_draft_is_told_what_it_lacks_and_passes(
@@ -274,8 +250,8 @@ def test_a_draft_is_told_what_it_lacks_and_passes(
     draft = PAGE.replace("---\nkernelspec", "---\ndraft: true\nkernelspec")
     draft = draft.replace("To count.\n", f"To count.{builds}\n## Questions\n\n## Exercises\n")
     (checkout / "book/page.md").write_text(draft, "utf-8")
-    table = lint_lists.page_table(checkout, lint_lists.read_book(checkout))
-    (checkout / "README.md").write_text(lint_lists.with_table(FILES["README.md"], table), "utf-8")
+    table = page_lists.page_table(checkout, page_lists.read_book(checkout))
+    (checkout / "README.md").write_text(page_lists.with_table(FILES["README.md"], table), "utf-8")
     monkeypatch.setattr(check_pages, "ROOT", checkout)
     assert main(["page", "--without-types"]) == 0, capsys.readouterr().out
     assert [fault.said.partition(";")[0] for fault in lacks(Sources(checkout, ["page"]))] == [
@@ -292,7 +268,7 @@ def test_a_draft_is_told_what_it_lacks_and_passes(
         ("book/references.bib", b"@book{one,\n  title {One}}\n", "book/references.bib:2 is no BibTeX: "),
     ],
 )
-def test_a_source_that_cannot_be_read_is_told_with_its_line(
+def test_a_source_that_cannot_be_read_and_a_page_that_is_not_there_are_told(
     checkout: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -300,56 +276,39 @@ def test_a_source_that_cannot_be_read_is_told_with_its_line(
     content: bytes,
     said: str,
 ) -> None:
-    (checkout / file).write_bytes(content)
     monkeypatch.setattr(check_pages, "ROOT", checkout)
+    assert main(["pgae"]) == 2
+    assert "there is no book/pgae.md: did you mean 'page'?" in capsys.readouterr().err
+    (checkout / file).write_bytes(content)
     assert main(["--without-types"]) == 1
     assert capsys.readouterr().out.startswith(said)
 
 
-def test_a_page_that_is_not_there_is_told_with_one_that_is(
-    monkeypatch: pytest.MonkeyPatch, checkout: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(check_pages, "ROOT", checkout)
-    assert main(["pgae"]) == 2
-    assert "there is no book/pgae.md: did you mean 'page'?" in capsys.readouterr().err
+MENDED = """# Title
+
+```{code-cell} python3
+:tags: [remove-cell]
+import json
+import sys
+
+print(json.dumps(sys.path))
+```
+
+- A list
+  ```{code-cell} python3
+  import sys
+  import json
+  ```
+
+Prose:  with `import sys`.
+
+```{code-cell} python3
+%matplotlib inline
+import re, os
+```
+"""
 
 
-def test_a_build_checks_sources_again_only_after_a_change(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (checkout / "requirements.lock").touch()
-    told = "import sys; print(*sys.argv[1:], file=open('told', 'a'))\n"
-    fails = "if 'gian' in open('book/page.md').read(): sys.exit(print('wrong') or 1)"
-    monkeypatch.setattr(sources, "COMMAND", [sys.executable, "-I", "-S", "-c", told + fails])
-
-    def asked() -> list[str]:
-        lines = (checkout / "told").read_text().splitlines() if (checkout / "told").exists() else []
-        (checkout / "told").unlink(missing_ok=True)
-        return lines
-
-    for pages, told_then in ((["page"], ["page --passed"]), (["page"], []), ([], ["--passed page"]), (["other"], [])):
-        assert sources.source_faults(checkout, pages) == []
-        assert asked() == told_then
-    change(checkout, "{measured}`gain`", "{measured}`gian`")
-    for _ in range(2):
-        assert sources.source_faults(checkout, []) == ["wrong"]
-        assert asked() == ["--passed glossary index other"], "what failed is told again, and the others are remembered"
-    change(checkout, "return [1, 2]", "return [1, 3]", "tinytorch/chapters/page.py")
-    (checkout / "book/page.md").write_text(PAGE, "utf-8")
-    assert sources.source_faults(checkout, []) == []
-    assert asked() == ["--passed glossary index other"], "a module is a part of its page"
-    (checkout / "book/references.bib").write_text("", "utf-8")
-    assert sources.source_faults(checkout, []) == []
-    assert asked() == ["--passed"], "all pages rest on the references"
-
-
-def test_rules_that_cannot_be_applied_stop_a_build(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (checkout / "requirements.lock").touch()
-    monkeypatch.setattr(sources, "COMMAND", [sys.executable, "-c", "raise RuntimeError('no ruff')"])
-    with pytest.raises(ValueError, match="the sources could not be checked: RuntimeError: no ruff"):
-        sources.source_faults(checkout, [])
-
-
-def test_a_module_has_the_lines_of_the_page() -> None:
-    page_lines, module_lines = FAULTY.splitlines(), as_module(read_source(FAULTY).cells).splitlines()
-    code = {number for number, line in enumerate(module_lines) if line and not line.startswith("#")}
-    assert {module_lines[number] for number in code} >= {"import os", "unknown(os)", "len(3)"}
-    assert all(page_lines[number] == module_lines[number] for number in code)
+def test_cells_are_mended_and_prose_and_magic_commands_stay() -> None:
+    page = MENDED.replace("import json\nimport sys\n\nprint", "import sys\nimport json\n\nprint")
+    assert mended(page) == mended(MENDED) == MENDED

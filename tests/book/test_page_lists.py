@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import page_lists
 import pytest
-
-from scripts import lint_lists
 
 CONTENTS = """format: jb-book
 root: index
@@ -55,39 +54,26 @@ def change(tmp_path: Path) -> Change:
 
 
 def said(root: Path, told_of: str | None = None) -> list[str]:
-    return [f"{path}:{line}: {fault}" for path, line, fault in lint_lists.faults(root, told_of)]
+    return [f"{path}:{line}: {fault}" for path, line, fault in page_lists.faults(root, told_of)]
 
 
-MEASURES = """# First: why?
-
-| You need | You get | Time |
-|---|---|---|
-| nothing | {term}`rates <rate>` and {term}`peaks` | 5 minutes |
-
-```{code-cell} python3
-page = Page("first")
-```
-"""
+MEASURES = "# First: why?\n\n| You need | You get | Time |\n|---|---|---|\n"
+MEASURES += "| nothing | {term}`rates <rate>` and {term}`peaks` | 5 minutes |\n"
 
 
 @pytest.mark.usefixtures("change")
 def test_table_of_pages_is_made_of_their_heads_and_what_is_not_current_is_a_fault(tmp_path: Path) -> None:
     (tmp_path / "book" / "first.md").write_text(MEASURES)
-    book = lint_lists.read_book(tmp_path)
-    table = lint_lists.page_table(tmp_path, book)
+    book = page_lists.read_book(tmp_path)
+    table = page_lists.page_table(tmp_path, book)
     assert table.splitlines()[2] == "| [First: why?](book/first.md) | rates and peaks | 5 minutes |"
     assert "[Title](book/second.md), [Title](book/third.md)" in table.splitlines()[-1]
-    empty = f"# Book\n\n{lint_lists.BEGIN}\n{lint_lists.END}\n\nMore.\n"
-    assert [line for line, _ in lint_lists.table_faults(empty, table)] == [3]
-    written = lint_lists.with_table(empty, table)
-    assert list(lint_lists.table_faults(written, table)) == []
-    assert written.endswith(f"{lint_lists.END}\n\nMore.\n")
-    assert list(lint_lists.table_faults("# Book\n", table))
-
-
-@pytest.mark.usefixtures("change")
-def test_lists_that_are_right_pass(tmp_path: Path) -> None:
-    assert said(tmp_path) == []
+    empty = f"# Book\n\n{page_lists.BEGIN}\n{page_lists.END}\n\nMore.\n"
+    assert [line for line, _ in page_lists.table_faults(empty, table)] == [3]
+    written = page_lists.with_table(empty, table)
+    assert list(page_lists.table_faults(written, table)) == []
+    assert written.endswith(f"{page_lists.END}\n\nMore.\n")
+    assert list(page_lists.table_faults("# Book\n", table))
 
 
 @pytest.mark.parametrize(
@@ -102,6 +88,7 @@ def test_lists_that_are_right_pass(tmp_path: Path) -> None:
 def test_each_that_went_stale_is_said_with_its_line(
     change: Change, tmp_path: Path, changed: tuple[str, str, str], fault: str
 ) -> None:
+    assert said(tmp_path) == []
     change(*changed)
     assert said(tmp_path)[0].startswith(fault)
 
@@ -112,9 +99,7 @@ def test_a_new_chapter_has_to_be_named_once_it_is_no_draft(change: Change, tmp_p
     draft = "---\ndraft: true\n---\n\n(the-new)=\n# New\n"
     path.write_text(draft)
     assert said(tmp_path) == []
-    expected = [
-        "book/second.md:6: 'What comes next' must lead to `new` first, which comes next in _toc.yml",
-    ]
+    expected = ["book/second.md:6: 'What comes next' must lead to `new` first, which comes next in _toc.yml"]
     assert said(tmp_path, told_of="new") == expected
-    path.write_text(lint_lists.finished(draft))
+    path.write_text(page_lists.finished(draft))
     assert said(tmp_path) == expected
