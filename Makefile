@@ -45,8 +45,9 @@ LET := -I scripts/environment.py run
 RUN := $(VENV)/bin/python $(LET)
 PEERS_RUN := $(PEERS_VENV)/bin/python $(LET)
 
+BENCHMARKS := bench-beside_numpy bench-imports bench-verdicts
 LINTS := lint-style lint-layout lint-types lint-pages lint-imports lint-spelling
-.PHONY: help chapter environment peers-environment book pdf live check test serve port format lint lock clean peers bench check-site check-readme check-links check-notebooks pictures $(LINTS)
+.PHONY: help chapter environment peers-environment book pdf live check test serve port format lint lock clean peers bench check-site check-readme check-links check-notebooks pictures $(LINTS) $(BENCHMARKS)
 
 help:  ## list the jobs
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
@@ -114,7 +115,9 @@ peers: peers-environment  ## compare tinytorch with PyTorch (own environment, la
 	@$(PEERS_RUN) -m pytest peers
 
 bench: peers-environment  ## run benchmarks/ beside PyTorch, each library on its best BLAS
-	@$(PEERS_RUN) -m scripts.run_benchmarks
+	@$(MAKE) --no-print-directory --keep-going $(BENCHMARKS)  # one that misses its target stops no other
+
+$(BENCHMARKS): bench-%: ; @echo "== benchmarks.$*"; $(PEERS_RUN) -m benchmarks.$*
 
 lock: environment  ## pin every dependency anew after a change of pyproject.toml
 	@$(LOCK) --all-extras --output-file requirements.lock

@@ -152,7 +152,7 @@ def by_rules(sources: Sources) -> Iterator[Fault]:
     for name in sources.names:
         path, text = sources.path(name), sources.texts[name]
         yield from (Fault(path, *fault) for fault in keys.reference_faults(name, pages, sources.book))
-        yield from (Fault(path, *fault) for fault in spelling.page_faults(pages.source(name)))
+        yield from (Fault(path, *fault) for fault in spelling.page_faults(pages.read(name)[0]))
         if "/" not in name:  # the reference explains, and measures nothing
             yield from (Fault(path, fault.line, fault.message) for fault in check_source(text))
         yield from (Fault(path, *fault) for fault in page_lists.page_faults(name, text, book))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from scripts.blas_settings import ignored_warnings
+from scripts.building.settings import ignored_warnings
 from tests.chosen_settings import choose_settings
 from tests.perf.made_ceilings import made_ceilings
 from tinytorch.perf.host.background_load import BackgroundLoad

@@ -2,7 +2,7 @@
 
 Each page is opened once, with every folded part open, and then made as wide as a phone and a desk and dark; and once
 more from its folder. Problems are: an error on the console, a request that fails, a request to another host (blocked),
-and what the gates of weight, width, layout, accessibility, keyboard, folder and search find.
+and what the gates of weight, layout, accessibility, keyboard, folder and search find.
 """
 
 import os
@@ -22,7 +22,6 @@ import gate_keyboard
 import gate_layout
 import gate_search
 import gate_weight
-import gate_width
 from built_site import serve
 from chromium import HEIGHT, PATIENCE, Mode, launched, opened, watch
 from playwright.sync_api import Browser, Page, expect
@@ -91,7 +90,7 @@ def look(browser: Browser, base: str, site: Path, seen: Seen, widths: Sequence[i
 def _look_at(page: Page, seen: Seen, width: int) -> None:
     """Add what is wrong with an open page that is this wide, but for its colours."""
     where = f"{width} px"
-    wide = seen.timed("width", lambda: gate_width.check(page, WIDTHS[width]))
+    wide = seen.timed("width", lambda: gate_layout.check_width(page, WIDTHS[width]))
     for problem, found in wide.items():
         seen.add([problem], ", ".join(f"{each} px" for each in found))
     seen.add(seen.timed("layout", lambda: gate_layout.check(page)), where)

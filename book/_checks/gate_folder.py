@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from chromium import Mode, opened, watch
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser
 from playwright.sync_api import TimeoutError as TookTooLong
 
 SCREEN = Mode(1280, "light")
@@ -18,29 +18,18 @@ STYLES_MISSING = """() => [...document.querySelectorAll('link[rel~=stylesheet]')
   .map(link => `the style sheet ${link.getAttribute('href')} is not applied`)"""
 
 
-def folder_address(site: Path) -> str:
-    """Return the ``file:`` address of a site's folder, without a final slash."""
-    return site.resolve().as_uri()
-
-
 def check(browser: Browser, site: Path, address: str) -> list[str]:
     """Return what does not work on a page opened by its ``file:`` address, a line for each."""
-    base = folder_address(site)
+    base = site.resolve().as_uri()
     is_search = Path(address).name == "search.html"
     with opened(browser, SCREEN) as page:
         traffic = watch(page, base)
         page.goto(f"{base}/{address}{f'?q={WORD}' if is_search else ''}", wait_until="load")
         problems = [*page.evaluate(STYLES_MISSING)]
         if is_search:
-            problems += _search(page)
+            try:
+                page.wait_for_selector("#search-results li p.context", timeout=SECONDS * 1000)
+            except TookTooLong:
+                problems.append(f"the search for {WORD!r} lists no section within {SECONDS} s")
         problems += traffic.problems
     return list(dict.fromkeys(problems))
-
-
-def _search(page: Page) -> list[str]:
-    """Return what is wrong with the search: it must list pages that hold a common word."""
-    try:
-        page.wait_for_selector("#search-results li p.context", timeout=SECONDS * 1000)
-    except TookTooLong:
-        return [f"the search for {WORD!r} lists no section within {SECONDS} s"]
-    return []

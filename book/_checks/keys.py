@@ -7,7 +7,7 @@ up a key as it runs, in a loop or by an f-string, nothing can be said, and any k
 import ast
 import builtins
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +37,8 @@ _HEADING = re.compile(r"^#+\s+(?P<title>.*?)\s*$")
 _ADDRESS = re.compile(r"\]\((https?://[^)\s]+)\)|<(https?://[^>\s]+)>")
 _LINK = re.compile(r"\]\((?!\w+:|#)(?P<path>[^)#\s]+\.md)(?:#[^)]*)?\)")
 _READING = "Further reading"
+#: What is said where a role names nothing that is there.
+_LACKS = {"eq": "there is no equation with the label", "ref": "there is no label", "term": "the glossary has no"}
 #: The roles and directives of this book, for which others are taken that are nearly called so.
 ROLES = frozenset({"measured", "quoted", "numref", "eq", "ref", "term", "download"})
 DIRECTIVES = frozenset(
@@ -156,55 +158,39 @@ def facts_of(source: Source) -> Facts:
     return facts
 
 
-class Pages(Mapping[str, Facts]):
-    """The facts of all pages by name, each taken from its text when it is asked for; and what the whole book shares.
+class Pages:
+    """The pages of the book, each taken apart when it is asked for, and what the whole book shares.
 
     Attributes:
-        labels: for ``{ref}``.
-        equations: their labels.
-        terms: of the glossary, by their lower case.
+        texts: of the pages, by name.
+        targets: what the roles for labels, formulas and words of the glossary may name.
     """
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self.texts = texts
-        self.labels = {label for text in texts.values() for label in _LABEL.findall(text)}
-        self.equations = {label for text in texts.values() for label in _EQUATION.findall(text)}
-        self.terms: dict[str, str] = {}
-        for text in (text for text in texts.values() if "{glossary}" in text):
-            lines = [line for fence in fences(text) if fence.name == "glossary" for line in fence.body]
-            terms = (line.strip() for line in lines if line[:1].strip() and not line.startswith(":"))
-            self.terms |= {term.lower(): term for term in terms}
+        glossaries = [fence for text in texts.values() if "{glossary}" in text for fence in fences(text)]
+        lines = [line for fence in glossaries if fence.name == "glossary" for line in fence.body]
+        self.targets = {
+            "ref": {label for text in texts.values() for label in _LABEL.findall(text)},
+            "eq": {label for text in texts.values() for label in _EQUATION.findall(text)},
+            "term": {line.strip() for line in lines if line[:1].strip() and not line.startswith(":")},
+        }
         self._known: dict[str, tuple[Source, Facts]] = {}
 
-    def _read(self, name: str) -> tuple[Source, Facts]:
+    def read(self, name: str) -> tuple[Source, Facts]:
+        """Return a page's text taken apart, and what it has that pages refer to."""
         if name not in self._known:
             source = read(name, self.texts[name])
             self._known[name] = source, facts_of(source)
         return self._known[name]
-
-    def source(self, name: str) -> Source:
-        """Return a page's text taken apart."""
-        return self._read(name)[0]
-
-    def __getitem__(self, name: str) -> Facts:
-        return self._read(name)[1]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.texts)
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.texts
 
 
 class _Page:
     """The references of one page, each held against what all pages have."""
 
     def __init__(self, name: str, pages: Pages, book: Path) -> None:
-        self.source, self.pages, self.book = pages.source(name), pages, book
-        self.name, self.own = name, pages[name]
+        self.source, self.own = pages.read(name)
+        self.name, self.pages, self.book = name, pages, book
         self.path = book / f"{name}.md"
 
     def faults(self) -> Iterator[Fault]:
@@ -218,9 +204,9 @@ class _Page:
     def _key(self, reference: str, role: str, *wanted: str) -> str | None:
         """Return why a reference to a record is wrong; None if it is not."""
         name, key = split_reference(reference.strip(), self.name)
-        if name not in self.pages:
-            return f"there is no page {name!r}{meant(name, self.pages)}"
-        page, what = self.pages[name], _either(wanted)
+        if name not in self.pages.texts:
+            return f"there is no page {name!r}{meant(name, self.pages.texts)}"
+        page, what = self.pages.read(name)[1], _either(wanted)
         if page.is_open or page.kinds.get(key, frozenset()).intersection(wanted):
             return None
         if key in page.kinds:
@@ -263,26 +249,13 @@ class _Page:
                 return self._numbered(text.strip())
             case "quoted":
                 return self._quoted(text)
-        target = " ".join(_TITLED.fullmatch(text.strip())["target"].split())  # type: ignore[index]
-        known: Iterable[str]
-        match role:
-            case "eq":
-                known = self.pages.equations
-                return (
-                    None if target in known else f"there is no equation with the label {target!r}{meant(target, known)}"
-                )
-            case "ref":
-                known = self.pages.labels
-                return None if target in known else f"there is no label {target!r}{meant(target, known)}"
-            case "term":
-                terms = self.pages.terms
-                return (
-                    None
-                    if target.lower() in terms
-                    else f"the glossary has no {target!r}{meant(target, terms.values())}"
-                )
             case "download":
-                return self._file(target)
+                return self._file(_target(text))
+            case "ref" | "eq" | "term":
+                target, known = _target(text), self.pages.targets[role]
+                if target in known or (role == "term" and target.lower() in map(str.lower, known)):
+                    return None
+                return f"{_LACKS[role]} {target!r}{meant(target, known)}"
         return _near(role, ROLES, "role")
 
     def _measured(self, text: str) -> str | None:
@@ -321,9 +294,9 @@ class _Page:
 
     def _numbered(self, reference: str) -> str | None:
         name, label = split_reference(reference, self.name)
-        if name not in self.pages:
-            return f"there is no page {name!r}{meant(name, self.pages)}"
-        page, kind = self.pages[name], label.partition("-")[0]
+        if name not in self.pages.texts:
+            return f"there is no page {name!r}{meant(name, self.pages.texts)}"
+        page, kind = self.pages.read(name)[1], label.partition("-")[0]
         known = page.numbered()
         if page.is_open or label in known or kind == "equation":
             return None
@@ -368,7 +341,7 @@ class _Page:
                     return
                 yield (said := self._key(argument, "predict", *wanted))
                 page, key = split_reference(argument, self.name)
-                if said is None and len(kinds := self.pages[page].kinds.get(key, frozenset())) == 1:
+                if said is None and len(kinds := self.pages.read(page)[1].kinds.get(key, frozenset())) == 1:
                     yield choices_fault(next(iter(kinds)), argument, fence.options.get("choices"))
             case "outcome":
                 yield self._expression(argument, is_number=False)
@@ -424,6 +397,12 @@ class _Page:
             for found in _ADDRESS.finditer(SPAN.sub(" ", line)) if title == _READING else ():
                 if said := self._cited(found[1] or found[2]):
                     yield number, said
+
+
+def _target(text: str) -> str:
+    """Return what a role names, behind its words if it has any."""
+    titled = _TITLED.fullmatch(text.strip())
+    return " ".join(titled["target"].split()) if titled else text
 
 
 def _either(words: Sequence[str]) -> str:

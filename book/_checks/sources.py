@@ -1,4 +1,9 @@
-"""Rules for the chapters' pages and modules: no typed number, no silent figure, no hidden logic, whole exercises."""
+"""Rules for the chapters' pages and modules: no typed number, no silent figure, no hidden logic, whole exercises.
+
+A hidden cell calls studies and methods of ``page``, and may compute with what they return: take parts, combine them,
+and list them as rows. What it must not do is choose by a result, or make words of one: a sentence that depends on a
+result stands in an ``{outcome}``, where all its texts can be read, and a choice is a function that has a test.
+"""
 
 import ast
 import builtins
@@ -8,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from declarations import knows_a_page, undeclared
 from measured_book.sources.myst import fences
 from page_heads import check_head, title_fault
 
@@ -72,6 +76,23 @@ _BUILDS = "**What you will build.**"
 _HIDDEN = ("hide-input", "hide-cell", "remove-input", "remove-cell")
 #: Arguments that repeat what a source says, which stands beside them.
 _OF_A_SOURCE = {"statement", "source", "source_url", "quote"}
+
+
+_OF_STRINGS = {name for name in dir(str) if not name.startswith("_")} - {"count", "index"}
+_CHOICES: dict[type[ast.AST], str] = {
+    ast.If: "if",
+    ast.IfExp: "conditional expression",
+    ast.Match: "match",
+    ast.Compare: "comparison",
+    ast.BoolOp: "boolean operator",
+    ast.While: "while",
+    ast.Try: "try",
+}
+_TEXTS: dict[type[ast.AST], str] = {ast.JoinedStr: "f-string"}
+_FUNCTIONS: dict[type[ast.AST], str] = {ast.FunctionDef: "def", ast.AsyncFunctionDef: "def", ast.ClassDef: "class"}
+_CHOOSES = "choose by a function of the chapter's module, or by an {outcome} in the text"
+_WRITES = "write each text into an {outcome}"
+_DEFINES = "put it into the chapter's module"
 
 
 #: What an exercise has without its page: its checks.
@@ -275,13 +296,46 @@ def _imported(tree: ast.AST) -> set[str]:
     return {(alias.asname or alias.name).partition(".")[0] for alias in aliases}
 
 
+def _undeclared(tree: ast.Module, imported: frozenset[str]) -> Iterator[tuple[int, str]]:
+    """Yield where a hidden cell chooses, makes text, or defines what has a place of its own, on a page that imports so.
+
+    A method of an imported module may have the name of one of strings.
+    """
+    for node in ast.walk(tree):
+        for kinds, remedy in ((_CHOICES, _CHOOSES), (_TEXTS, _WRITES), (_FUNCTIONS, _DEFINES)):
+            if what := kinds.get(type(node)):
+                yield getattr(node, "lineno", 1), f"a hidden cell must not hold a {what}: {remedy}"
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name, value=owner)) if name in _OF_STRINGS:
+                if not (isinstance(owner, ast.Name) and owner.id in imported):
+                    yield node.lineno, f"a hidden cell must not make text, as {name}() does: {_WRITES}"
+
+
+def _knows_a_page(text: str, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield where a chapter's module knows of a page: a caption, an import of Page, a parameter for one."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if re.search(r"\bcaption\s*=", line):
+            yield (
+                number,
+                "a module writes no captions: return the rows or the figure, and write the caption on the page",
+            )
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            inside = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            names = {f"{inside}{each.name}" for each in node.names}
+            if any(f"{name}.".startswith(("tinytorch.report.Page.", "tinytorch.report.page.")) for name in names):
+                yield node.lineno, "a module must not import Page: return a value, and show it on the page"
+        elif isinstance(node, ast.arg) and node.arg == "page":
+            yield node.lineno, "a module's function must not take a page: return a value, and show it on the page"
+
+
 def hidden_logic(chapter: Chapter) -> Iterator[Problem]:
     """Yield what hidden cells hold besides declarations."""
     trees = {cell.line: tree for cell in chapter.cells if (tree := _parsed(cell))}
     imported = frozenset().union(*map(_imported, trees.values()))
     for cell in chapter.cells:
         if cell.line in trees and not cell.visible and not cell.of_an_exercise:
-            yield from (Problem(cell.line + line - 1, said) for line, said in undeclared(trees[cell.line], imported))
+            yield from (Problem(cell.line + line - 1, said) for line, said in _undeclared(trees[cell.line], imported))
 
 
 def _defined(cell: Cell) -> set[str]:
@@ -445,5 +499,5 @@ class _WithoutDocstrings(ast.NodeTransformer):
 def check_module(text: str) -> list[Problem]:
     """Return the problems of a chapter's module, sorted by line: typed numbers, figures without alt text, and pages."""
     tree = _WithoutDocstrings().visit(ast.parse(text))
-    pages = (Problem(*fault) for fault in knows_a_page(text, tree))
+    pages = (Problem(*fault) for fault in _knows_a_page(text, tree))
     return sorted([*_typed_in_code(tree, 1), *_silent_in_code(tree, 1), *pages])

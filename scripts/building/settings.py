@@ -5,7 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from scripts.blas_settings import ignored_warnings
+import numpy as np
+
 from scripts.environment import let_through, without_terminal
 
 #: Runs in each page's kernel as it starts. After each cell it writes the modules loaded so far with their files, which
@@ -80,3 +81,33 @@ def write_startup(output: Path) -> None:
     folder = output / ".user" / "ipython" / "profile_default" / "startup"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "loaded_modules.py").write_text(_STARTUP.format(target=str(output / LOADED_MODULES)), "utf-8")
+
+
+def raises_false_flags() -> bool:
+    """Return whether a float32 product of ones by NumPy's BLAS raises floating-point flags, of errors that it has not.
+
+    A kernel for Arm's SME does: the unit sets every flag on its way into the streaming mode and out of it. Sources: Arm
+    Architecture Reference Manual, PSTATE.SM and FPSR; https://github.com/numpy/numpy/issues/28687, of macOS, where
+    NumPy itself does without the flags.
+    """
+    ones = np.ones((64, 64), np.float32)
+    try:
+        with np.errstate(all="raise"):
+            np.matmul(ones, ones)
+    except FloatingPointError:
+        return True
+    return False
+
+
+def ignored_warnings() -> list[str]:
+    """Return the filters, as ``-W`` takes them, of what NumPy warns of after products: none unless flags are false.
+
+    Where they are false, a true one cannot be told from them, and neither is one in any other operation hidden.
+    """
+    if not raises_false_flags():
+        return []
+    return [
+        f"ignore:{flag} encountered in {product}:RuntimeWarning"
+        for flag in ("divide by zero", "overflow", "invalid value")
+        for product in ("matmul", "dot")
+    ]

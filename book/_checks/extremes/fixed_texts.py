@@ -1,30 +1,10 @@
 """The longest and the shortest texts that a build can put where a page leaves room for them, on made machines."""
 
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
 
 from fixed_records import PROVENANCE
 
 from tinytorch.perf.measuring import Measurement
-
-
-@dataclass(frozen=True)
-class Texts:
-    """What code chooses on a page: numbers by key, and texts by where they stand."""
-
-    numbers: dict[str, Measurement]
-    word: str
-    because_absent: str
-    header: str
-    caption: str
-    rows: tuple[str, ...]
-    claims: int
-    statement: str
-    source: str
-    claimed: float
-    evidence: str
-    printed: str
-    machine: dict[str, Any]
 
 
 def _spread(name: str, value: float, unit: str, by: float) -> Measurement:
@@ -32,7 +12,7 @@ def _spread(name: str, value: float, unit: str, by: float) -> Measurement:
     return Measurement(name, tuple(value * (1 + by * step / 3) for step in (-3, 2, -1, 0, 1, -2, 3)), unit)
 
 
-LONGEST = Texts(
+LONGEST = SimpleNamespace(
     numbers={
         "time": _spread("an epoch of training with every technique of the ladder switched on", 98_765.4, "s", 0.0471),
         "rate": _spread("eight-bit products of the widest layer of the largest model", 987.654e12, "FLOP/s", 0.0471),
@@ -73,7 +53,7 @@ LONGEST = Texts(
     },
 )  # fmt: skip
 
-SHORTEST = Texts(
+SHORTEST = SimpleNamespace(
     numbers={key: Measurement(key, (1.0,) * 7, unit) for key, unit in {
         "time": "s", "rate": "FLOP/s", "ratio": "", "bytes": "B/s"}.items()},
     word="fast",

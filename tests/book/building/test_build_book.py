@@ -19,7 +19,7 @@ from scripts.building.settings import build_settings, write_startup
 from scripts.building.story import Story
 from tests.patience import PATIENCE
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 #: Stands in for Jupyter Book: notes which folders it finds, leaves those that Sphinx would leave, and does as told.
 BOOK = """
 import json, os, pathlib, sys, time
