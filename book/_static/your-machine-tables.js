@@ -182,19 +182,12 @@ globalThis.machines ??= {};
       })),
     )).slice(0, MOST_BARS);
 
-  const SVG = "http://www.w3.org/2000/svg";
-  const drawn = (name, attributes, text) => {
-    const made = document.createElementNS(SVG, name);
-    for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
-    if (text) made.textContent = text;
-    return made;
-  };
-
   /** A bar for each ratio from 1 on a logarithmic line, to the right where the reader's machine is faster. */
   const ratioPicture = (ratios) => {
     const [width, lane, middle] = [480, 44, 240];
     const far = Math.max(2, ...ratios.map(({ value }) => Math.max(value, 1 / value)));
     const across = (value) => middle + (middle - 165) * Math.log(value) / Math.log(far);
+    const { svg: drawn } = explorers;
     const svg = drawn("svg", { viewBox: `0 0 ${width} ${ratios.length * lane + 8}`, role: "img" });
     const times = (value) => machines.formatNumber(Math.max(value, 1 / value), "").text.replace("×", "");
     const shown = (ratio) => (machines.reach(ratio, "B/s") ? machines.formatNumber(ratio.value, "").text : ratio.said.replace(/.*(?= times)/, times(ratio.value)));

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import chromium
 import gate_browser
+import notebooks
 import pytest
 from built_site import find_pages
 from check_site import main
@@ -78,3 +79,12 @@ def test_problems_of_a_gate_are_told_by_page_and_counted(site: Path, capsys: pyt
     assert said.startswith("files: ")
     assert "  files: the page must have a policy" in said
     assert said.endswith("1 page: 1 problem.\n")
+
+
+def test_notebooks_are_checked_of_pages_with_cells_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "b.md").write_text("```{code-cell}\n1\n```\n", "utf-8")
+    (tmp_path / "book" / "a.md").write_text("Text.\n", "utf-8")
+    assert notebooks.chapters(tmp_path) == ["b"]
+    assert notebooks.main(["nonsense"]) == 1
+    assert "named nonsense: there are " in capsys.readouterr().err

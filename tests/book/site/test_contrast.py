@@ -1,10 +1,11 @@
-"""What is drawn stands out by 3 to 1 and words by 4.5 to 1, in both schemes (WCAG 2.2, 1.4.3 and 1.4.11)."""
+"""What is drawn stands out by 3 to 1, its words by 4.5 to 1, in both schemes (WCAG 2.2, 1.4.3 and 1.4.11).
+
+Text of the pages is for axe, which sees neither words in drawings nor lines.
+"""
 
 import re
 
 import pytest
-from measured_book.site.frame import CODE_STYLES
-from pygments.styles import get_style_by_name  # type: ignore[import-untyped]
 
 from tests.report.contrast import STYLE, contrast, tokens
 from tinytorch.report import flame_graph
@@ -12,22 +13,6 @@ from tinytorch.report.colors import HUES
 
 SCHEMES = ("light", "dark")
 STATIC = STYLE.parent / "_static"
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_the_words_of_the_style_sheet_stand_out(scheme: str) -> None:
-    colors = tokens(scheme)
-    inks = [colors[name] for name in ("text", "muted", "link", "accent", "modelled", "supported", "refuted", "open")]
-    assert min(contrast(ink, colors[behind]) for ink in inks for behind in ("background", "tint")) >= 4.5
-    assert contrast(colors["text"], colors["mark"]) >= 4.5
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_keyword_of_code_stands_out(scheme: str) -> None:
-    style, colors = get_style_by_name(CODE_STYLES[SCHEMES.index(scheme)]), tokens(scheme)
-    inks = {token["color"] for _, token in style if token["color"]}
-    assert len(inks) > 4
-    assert min(contrast(f"#{ink}", colors[behind]) for ink in inks for behind in ("background", "tint")) >= 4.5
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

@@ -13,10 +13,9 @@ import pytest
 import tinycss2  # type: ignore[import-untyped]
 from bs4 import BeautifulSoup
 from measured_book.elements import drawings
-from measured_book.site.frame import CODE_STYLES, DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest, lighten, stylesheet
+from measured_book.site.frame import DIGESTED, STYLE_FOLDER, STYLE_PARTS, digest, lighten, stylesheet
 from measured_book.site.security import POLICY
 from PIL import Image
-from pygments.formatters import HtmlFormatter  # type: ignore[import-untyped]
 
 from tests.book.small_book import one
 from tests.book.sphinx_process import SphinxProcess
@@ -135,11 +134,6 @@ def test_a_changed_script_reaches_the_site_and_its_pages_though_no_page_changed(
     assert asked == [f"_static/code.js?v={hashlib.sha256(script).hexdigest()[:8]}"]
 
 
-def test_scripts_do_not_hold_the_text_back_but_for_the_one_that_chooses_its_colours(unknown: Site) -> None:
-    at_once = [str(tag["src"]) for tag in unknown.page("search").find_all("script") if not tag.has_attr("defer")]
-    assert [address.partition("?v=")[0] for address in at_once] == ["_static/theme.js"]
-
-
 def test_nothing_of_the_theme_stays_in_the_site(unknown: Site) -> None:
     files = [path for path in (unknown.folder / "_static").rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < 300_000
@@ -214,13 +208,6 @@ def styles() -> list[Any]:
     return rules_of(stylesheet(BOOK / STYLE_FOLDER))
 
 
-def test_the_style_sheet_is_whole(unknown: Site, styles: list[Any]) -> None:
-    text = (unknown.folder / "_static" / "book.css").read_text("utf-8")
-    rules = tinycss2.parse_stylesheet(text, skip_whitespace=True)
-    assert len(rules) == len(styles) > 200
-    assert [rule for rule in rules if rule.type in ("error", "comment")] == []
-
-
 def test_shortening_changes_no_rule(styles: list[Any]) -> None:
     def selectors(rules: list[Any]) -> list[str]:
         return [" ".join(tinycss2.serialize(rule.prelude).replace(",", ", ").split()) for rule in rules]
@@ -284,11 +271,3 @@ def test_links_to_where_they_stand_are_no_stops_and_code_like_its_text_has_no_el
     context = {"body": body}
     lighten(None, "", "", context, None)  # type: ignore[arg-type]
     assert context["body"] == light
-
-
-def test_code_without_an_element_has_the_colour_of_the_text_around_it() -> None:
-    for style in CODE_STYLES:
-        rules = HtmlFormatter(style=style).get_style_defs(".highlight")
-        text = re.search(r"^\.highlight \{.* color: (#\w+)", rules, re.MULTILINE)
-        assert text is not None
-        assert all(f".highlight .{kind} {{ color: {text[1]} }}" in rules for kind in "npw")
