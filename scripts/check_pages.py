@@ -135,13 +135,6 @@ class Sources:
         return path.relative_to(self.root).as_posix()
 
 
-def _unknown_needs(text: str) -> Iterator[tuple[int, str]]:
-    """Yield what the head of a page needs that no step of the preparation is for."""
-    for need in sorted(needs_in(text) - NEEDS):
-        line = next(number for number, each in enumerate(text.splitlines(), start=1) if each.startswith("needs:"))
-        yield line, f"there is no need {need!r}{meant(need, NEEDS)}"
-
-
 def by_rules(sources: Sources) -> Iterator[Fault]:
     """Yield what breaks the rules of pages, of references between them, of modules and of the lists that name pages."""
     pages = keys.Pages(sources.texts)
@@ -151,12 +144,14 @@ def by_rules(sources: Sources) -> Iterator[Fault]:
     yield from (Fault("README.md", *fault) for fault in page_lists.table_faults(readme, table))
     for name in sources.names:
         path, text = sources.path(name), sources.texts[name]
-        yield from (Fault(path, *fault) for fault in keys.reference_faults(name, pages, sources.book))
+        yield from (Fault(path, *fault) for fault in keys.References(name, pages, sources.book).faults())
         yield from (Fault(path, *fault) for fault in spelling.page_faults(pages.read(name)[0]))
         if "/" not in name:  # the reference explains, and measures nothing
             yield from (Fault(path, fault.line, fault.message) for fault in check_source(text))
         yield from (Fault(path, *fault) for fault in page_lists.page_faults(name, text, book))
-        yield from (Fault(path, *fault) for fault in _unknown_needs(text))
+        for need in sorted(needs_in(text) - NEEDS):
+            line = next(number for number, each in enumerate(text.splitlines(), start=1) if each.startswith("needs:"))
+            yield Fault(path, line, f"there is no need {need!r}{meant(need, NEEDS)}")
         yield from (Fault(path, *fault) for fault in medians.faults(as_module(sources.cells.get(name, ()))))
     for module in sources.modules:
         path, text = sources.below(module), module.read_text("utf-8-sig")

@@ -7,8 +7,8 @@ listed apart, and is not in the share of those that are open.
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.table import Table
@@ -20,8 +20,7 @@ from tinytorch.report.verdicts import OPEN, OUTCOMES
 _SITE = Path("_build/html")
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(NamedTuple):
     """A verdict of a page: where it stands, what kind of thing says it, what it comes to, and its words."""
 
     page: str

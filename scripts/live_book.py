@@ -18,7 +18,6 @@ from sphinx_autobuild.middleware import JavascriptInjectorMiddleware  # type: ig
 from sphinx_autobuild.server import RebuildServer  # type: ignore[import-untyped]
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
@@ -54,10 +53,6 @@ def build(root: Path, pages: Sequence[str], changed_paths: Sequence[Path] = ()) 
     subprocess.run([sys.executable, "-m", "scripts.build_book", "--rough", *pages], cwd=root, check=False)
 
 
-def _reloader(_: Request) -> Response:
-    return Response(RELOADER, media_type="text/javascript")
-
-
 def make_app(root: Path, pages: Sequence[str]) -> Starlette:
     """Return the application that shows the site of the checkout at ``root`` and builds ``pages`` anew on changes."""
     site = Wanted(rough=True).output(root) / "html"
@@ -66,7 +61,7 @@ def make_app(root: Path, pages: Sequence[str]) -> Starlette:
     return Starlette(
         routes=[
             WebSocketRoute("/live-reload", watcher),
-            Route(SCRIPT, _reloader),
+            Route(SCRIPT, lambda _: Response(RELOADER, media_type="text/javascript")),
             Mount("/", StaticFiles(directory=site, html=True, check_dir=False)),
         ],
         middleware=[Middleware(Injector)],

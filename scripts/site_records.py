@@ -42,16 +42,12 @@ def text_of(number: Json) -> str:
     return "not measured" if number["kind"] == ABSENT else number_text(number)
 
 
-def _row_name(record: Json, row: Json) -> str:
-    first = row.get(record["columns"][0]["key"])
-    return text_of(first) if is_number(first) else str(first)
-
-
 def _cells(record: Json) -> Iterator[tuple[str, Json]]:
     """Yield each number and each verdict of a table, by its place in words."""
     seen: dict[str, int] = {}
     for row in record.get("rows", []):
-        named = _row_name(record, row)
+        first = row.get(record["columns"][0]["key"])
+        named = text_of(first) if is_number(first) else str(first)
         seen[named] = seen.get(named, 0) + 1
         again = f" ({seen[named]})" if seen[named] > 1 else ""
         for column in record["columns"]:

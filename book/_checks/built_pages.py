@@ -95,10 +95,6 @@ def unguarded(page: BeautifulSoup) -> Iterator[str]:
         yield f"the policy comes after {str(early)[:80]}, which it must precede to hold for it"
 
 
-def _may_have(file: Path, anchor: str) -> bool:
-    return file.suffix != ".html" or anchor in _ids(file) or is_left_out(file)
-
-
 def broken_links(page: BeautifulSoup, path: Path, root: Path) -> Iterator[str]:
     """Yield each link to a file or an anchor of the site that is not there."""
     for link in page.find_all("a", href=True):
@@ -111,8 +107,8 @@ def broken_links(page: BeautifulSoup, path: Path, root: Path) -> Iterator[str]:
         target = target / "index.html" if target.is_dir() else target
         if not target.is_file():
             yield f"a link leads nowhere: {address}"
-        elif parts.fragment and not _may_have(target, unquote(parts.fragment)):
-            yield f"a link leads to no anchor: {address}"
+        elif parts.fragment and target.suffix == ".html" and not is_left_out(target):
+            yield from () if unquote(parts.fragment) in _ids(target) else (f"a link leads to no anchor: {address}",)
 
 
 def unaddressed(page: BeautifulSoup) -> Iterator[str]:

@@ -3,7 +3,6 @@
 Rules look at what can be seen, which differs between a phone and a screen: none is left out at either width.
 """
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,6 @@ def describe_violation(violation: dict[str, Any]) -> list[str]:
         target = " ".join(str(part) for part in node["target"])
         lines.append(f"axe {violation['id']}: {target}: {reason} ({violation['helpUrl'].split('?')[0]})")
     return lines
-
-
-@cache
-def _script() -> str:
-    return AXE.read_text("utf-8")
 
 
 #: What depends on the colour scheme.
@@ -83,7 +77,7 @@ def check(page: Page, *, colors: bool | None = None) -> list[str]:
         FileNotFoundError: if axe-core is not installed.
     """
     if not page.evaluate("'axe' in window"):
-        page.evaluate(_script())
+        page.evaluate(AXE.read_text("utf-8"))
     rest = [] if colors is True else _violations(page, {"type": "tag", "values": WCAG_TAGS}, colors=False)
     return rest if colors is False else [*rest, *_violations(page, {"type": "rule", "values": COLORS}, colors=True)]
 

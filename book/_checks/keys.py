@@ -185,8 +185,8 @@ class Pages:
         return self._known[name]
 
 
-class _Page:
-    """The references of one page, each held against what all pages have."""
+class References:
+    """The references of one page, each held against what all pages have; ``book`` is the folder of the pages."""
 
     def __init__(self, name: str, pages: Pages, book: Path) -> None:
         self.source, self.own = pages.read(name)
@@ -414,8 +414,3 @@ def _near(name: str, known: frozenset[str], what: str) -> str | None:
     """Return that there is no role or directive of a name that is nearly one of the book's; None if there may be."""
     said = meant(name, known) if name not in known else ""
     return f"there is no {what} {name!r}{said}" if "did you mean" in said else None
-
-
-def reference_faults(name: str, pages: Pages, book: Path) -> list[Fault]:
-    """Return what is wrong with a page's references, sorted by line; ``book`` is the folder of the pages."""
-    return sorted(_Page(name, pages, book).faults())

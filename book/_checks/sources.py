@@ -121,11 +121,6 @@ class Cell:
         return not any(tag in self.tags for tag in _HIDDEN)
 
     @property
-    def of_an_exercise(self) -> bool:
-        """Whether the cell is an exercise's solution or its check."""
-        return any(tag in self.tags for tag in ("solution", "check"))
-
-    @property
     def lines_of_code(self) -> int:
         """Number of lines that are not empty."""
         return sum(bool(line.strip()) for line in self.code)
@@ -203,10 +198,6 @@ def typed_in_prose(chapter: Chapter) -> Iterator[Problem]:
             yield Problem(number, f"{found[0].strip()!r} {_TYPED}")
 
 
-def _cells_of(row: str) -> list[str]:
-    return [cell.strip() for cell in re.split(r"(?<!\\)\|", row.strip().strip("|"))]
-
-
 def typed_in_tables(chapter: Chapter) -> Iterator[Problem]:
     """Yield each bare number in a table of Markdown with decimals, or in a row or column of what is measured."""
     headings: list[str] = []
@@ -214,7 +205,7 @@ def typed_in_tables(chapter: Chapter) -> Iterator[Problem]:
         if not line.lstrip().startswith("|"):
             headings = []
             continue
-        row = _cells_of(line)
+        row = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
         headings = headings or row
         for at, (cell, heading) in enumerate(zip(row, headings, strict=False)):
             found = _BARE_NUMBER.fullmatch(cell)
@@ -334,7 +325,7 @@ def hidden_logic(chapter: Chapter) -> Iterator[Problem]:
     trees = {cell.line: tree for cell in chapter.cells if (tree := _parsed(cell))}
     imported = frozenset().union(*map(_imported, trees.values()))
     for cell in chapter.cells:
-        if cell.line in trees and not cell.visible and not cell.of_an_exercise:
+        if cell.line in trees and not cell.visible and not any(tag in cell.tags for tag in ("solution", "check")):
             yield from (Problem(cell.line + line - 1, said) for line, said in _undeclared(trees[cell.line], imported))
 
 

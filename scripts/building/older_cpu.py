@@ -28,6 +28,8 @@ def older_cpu_settings(cpu: str) -> dict[str, str]:
     features = dict(get_host_cpu_features())
     if not features.get("avx2"):
         raise ValueError("CPU=avx2 needs an x86-64 processor with AVX2, which this one is not")
+    # What NumPy may run here by a choice at start, and would not on AVX2.
+    numpy = [name for name in __cpu_dispatch__ if __cpu_features__.get(name) and name.startswith(("AVX512", "X86_V4"))]
     kept = {name: has and not name.startswith(LATER_THAN_AVX2) for name, has in features.items()}
     return {
         **variables(cpu=cpu),
@@ -35,13 +37,8 @@ def older_cpu_settings(cpu: str) -> dict[str, str]:
         "NUMBA_CPU_NAME": "haswell",
         "NUMBA_CPU_FEATURES": ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(kept.items())),
         "OPENBLAS_CORETYPE": "Haswell",
-        "NPY_DISABLE_CPU_FEATURES": " ".join(_numpy_later_than_avx2()),
+        "NPY_DISABLE_CPU_FEATURES": " ".join(numpy),
     }
-
-
-def _numpy_later_than_avx2() -> list[str]:
-    """Return what NumPy may run here by a choice at start, and would not on AVX2."""
-    return [name for name in __cpu_dispatch__ if __cpu_features__.get(name) and name.startswith(("AVX512", "X86_V4"))]
 
 
 def main() -> None:

@@ -165,7 +165,10 @@ def prepare(
     if not missing:
         return
     start = time.monotonic()
-    workers = workers or _cores()
+    if workers is None:
+        from tinytorch.perf.host.pinned_threads import usable_cores  # takes as long as all that nothing to do may take
+
+        workers = len(usable_cores())
     tell({"event": "preparing", "steps": len(missing), "seconds": sum(step.seconds for step in missing) / workers})
     taken: list[tuple[Step, float]] = []
 
@@ -190,12 +193,6 @@ def needs_in(text: str) -> set[str]:
     head, *_ = text.split("\n---", 1)
     listed = (line.removeprefix("needs:").strip(" []") for line in head.splitlines() if line.startswith("needs:"))
     return {need.strip() for line in listed for need in line.split(",")}
-
-
-def _cores() -> int:
-    from tinytorch.perf.host.pinned_threads import usable_cores  # takes as long as all that nothing to do may take
-
-    return len(usable_cores())
 
 
 def _print(event: dict[str, Any]) -> None:
