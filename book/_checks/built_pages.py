@@ -102,13 +102,13 @@ def broken_links(page: BeautifulSoup, path: Path, root: Path) -> Iterator[str]:
         parts = urlsplit(address)
         if parts.scheme or parts.netloc or address == "#":
             continue
-        base = root if parts.path.startswith("/") else path.parent
+        base, anchor = root if parts.path.startswith("/") else path.parent, unquote(parts.fragment)
         target = (base / unquote(parts.path).lstrip("/")).resolve() if parts.path else path.resolve()
         target = target / "index.html" if target.is_dir() else target
         if not target.is_file():
             yield f"a link leads nowhere: {address}"
-        elif parts.fragment and target.suffix == ".html" and not is_left_out(target):
-            yield from () if unquote(parts.fragment) in _ids(target) else (f"a link leads to no anchor: {address}",)
+        elif anchor and target.suffix == ".html" and anchor not in _ids(target) and not is_left_out(target):
+            yield f"a link leads to no anchor: {address}"
 
 
 def unaddressed(page: BeautifulSoup) -> Iterator[str]:
