@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -143,24 +143,20 @@ def by_rules(sources: Sources) -> Iterator[Fault]:
     table = page_lists.page_table(sources.root, book)
     yield from (Fault("README.md", *fault) for fault in page_lists.table_faults(readme, table))
     for name in sources.names:
-        path, text = sources.path(name), sources.texts[name]
-        yield from (Fault(path, *fault) for fault in keys.References(name, pages, sources.book).faults())
-        yield from (Fault(path, *fault) for fault in spelling.page_faults(pages.read(name)[0]))
+        text, page = sources.texts[name], sources.cells.get(name, ())
+        found = [*keys.References(name, pages, sources.book).faults(), *medians.faults(as_module(page))]
+        found += [*spelling.page_faults(pages.read(name)[0]), *page_lists.page_faults(name, text, book)]
         if "/" not in name:  # the reference explains, and measures nothing
-            yield from (Fault(path, fault.line, fault.message) for fault in check_source(text))
-        yield from (Fault(path, *fault) for fault in page_lists.page_faults(name, text, book))
+            found += check_source(text)
         for need in sorted(needs_in(text) - NEEDS):
             line = next(number for number, each in enumerate(text.splitlines(), start=1) if each.startswith("needs:"))
-            yield Fault(path, line, f"there is no need {need!r}{meant(need, NEEDS)}")
-        yield from (Fault(path, *fault) for fault in medians.faults(as_module(sources.cells.get(name, ()))))
+            found.append((line, f"there is no need {need!r}{meant(need, NEEDS)}"))
+        yield from (Fault(sources.path(name), *fault) for fault in found)
     for module in sources.modules:
-        path, text = sources.below(module), module.read_text("utf-8-sig")
-        try:
-            yield from (Fault(path, fault.line, fault.message) for fault in check_module(text))
-        except SyntaxError:  # which ruff tells
-            continue
-        yield from (Fault(path, *fault) for fault in spelling.module_faults(text))
-        yield from (Fault(path, *fault) for fault in medians.faults(text))
+        text = module.read_text("utf-8-sig")
+        with suppress(SyntaxError):  # which ruff tells
+            found = [*check_module(text), *spelling.module_faults(text), *medians.faults(text)]
+            yield from (Fault(sources.below(module), *fault) for fault in found)
 
 
 def by_ruff(sources: Sources) -> Iterator[Fault]:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 from measured_book.sources.myst import fences
 from page_heads import check_head, title_fault
@@ -99,8 +100,7 @@ _DEFINES = "put it into the chapter's module"
 _EVERYWHERE = {"exercises"}
 
 
-@dataclass(frozen=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """What is wrong, and on which line."""
 
     line: int
