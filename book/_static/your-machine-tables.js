@@ -52,7 +52,7 @@ globalThis.machines ??= {};
     return cell;
   };
 
-  const isNumber = (record) => ["measured", "counted", "derived", "modelled", "quoted"].includes(record.kind);
+  const isNumber = (record) => record.kind !== "table" && machines.numbersOf(record).length > 0;
   const agreement = (yours, book) =>
     yours === book ? element("span", { class: "beside-agree" }, "agree") : element("strong", { class: "beside-differ" }, "differ");
 
@@ -172,15 +172,18 @@ globalThis.machines ??= {};
 
   const MOST_BARS = 10;
 
-  /** How much faster each rate is that the tables of both hold with an interval, by name. */
-  const rateRatios = (shared) => shared.flatMap(([mine, theirs]) =>
+  /** Each number in a cell of your tables that the book has, too, with the book's and the name of the cell. */
+  const cellPairs = (shared) => shared.flatMap(([mine, theirs]) =>
     pairs(mine, theirs, (record) => record.kind === "table").flatMap((tables) =>
-      rowPairs(...tables).filter(({ problem }) => problem === null).flatMap((pair) => [...pair.theirs].flatMap(([column, cell]) => {
-        const other = pair.mine.get(column);
-        const ratio = machines.RATES.includes(cell?.unit) && other?.kind ? machines.ratio(other, cell) : null;
-        return ratio === null ? [] : [{ name: `${pair.name}: ${pair.labels.get(column)}`, ...ratio, ...machines.speed(ratio, cell.unit) }];
-      })),
-    )).slice(0, MOST_BARS);
+      rowPairs(...tables).filter(({ problem }) => problem === null).flatMap((pair) =>
+        [...pair.theirs].map(([column, cell]) => ({ mine: pair.mine.get(column), theirs: cell, name: `${pair.name}: ${pair.labels.get(column)}` })),
+      ))).filter((cell) => cell.mine?.kind && cell.theirs?.kind);
+
+  /** How much faster each rate is that the tables of both hold with an interval, by name. */
+  const rateRatios = (shared) => cellPairs(shared).flatMap(({ mine, theirs, name }) => {
+    const ratio = machines.RATES.includes(theirs.unit) ? machines.ratio(mine, theirs) : null;
+    return ratio === null ? [] : [{ name, ...ratio, ...machines.speed(ratio, theirs.unit) }];
+  }).slice(0, MOST_BARS);
 
   /** A bar for each ratio from 1 on a logarithmic line, to the right where the reader's machine is faster. */
   const ratioPicture = (ratios) => {
@@ -226,12 +229,10 @@ globalThis.machines ??= {};
   };
 
   /** Each number of yours that the book has, too, with the book's: records and cells of tables. */
-  const numberPairs = (shared) => shared.flatMap(([mine, theirs]) => [
-    ...pairs(mine, theirs, isNumber),
-    ...pairs(mine, theirs, (record) => record.kind === "table").flatMap((tables) =>
-      rowPairs(...tables).filter(({ problem }) => problem === null).flatMap((pair) =>
-        [...pair.theirs].map(([column, cell]) => [pair.mine.get(column), cell]).filter(([one, other]) => one?.kind && other?.kind))),
-  ]);
+  const numberPairs = (shared) => [
+    ...shared.flatMap(([mine, theirs]) => pairs(mine, theirs, isNumber)),
+    ...cellPairs(shared).map(({ mine, theirs }) => [mine, theirs]),
+  ];
 
   const BUSY = 1.5;
   const NOISY = 2;
