@@ -7,11 +7,9 @@ A gate that cannot run is an error: a check that did not run has not passed.
 import argparse
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
 
 import built_pages
 import gate_browser
@@ -23,7 +21,6 @@ from built_site import find_pages, serve
 NODE = Path(__file__).resolve().parents[2] / ".node"
 #: What a gate returns: the problems of each file that has any, a line each.
 Problems = dict[str, list[str]]
-Timed = tuple[Problems, float]
 
 
 def counted(number: int, word: str) -> str:
@@ -31,44 +28,25 @@ def counted(number: int, word: str) -> str:
     return f"{number or 'no'} {word}{'' if number == 1 else 's'}"
 
 
-class Run(NamedTuple):
-    """Some pages of a site, which each gate reads or looks at."""
-
-    site: Path
-    pages: list[str]
-
-    def spelling(self) -> Problems:
-        """Read words."""
-        return gate_spelling.check({page: (self.site / page).read_text("utf-8") for page in self.pages})
-
-    def browser(self) -> Problems:
-        """Look at pages in a browser, and print the seconds of work that each part took."""
-        looked = gate_browser.check(self.site, self.pages)
-        seconds: Counter[str] = Counter()
-        for seen in looked:
-            seconds.update(seen.seconds)
-        print(f"  seconds of work: {', '.join(f'{part} {took:.0f}' for part, took in seconds.items())}", flush=True)
-        return {seen.address: seen.lines() for seen in looked}
-
-    def lighthouse(self) -> Problems:
-        """Look at some pages of each kind with Lighthouse."""
-        with serve(self.site) as base:
-            return gate_lighthouse.check(base, gate_lighthouse.chosen(self.site, self.pages), NODE)
+def _lighthouse(site: Path, pages: Sequence[str]) -> Problems:
+    with serve(site) as base:
+        return gate_lighthouse.check(base, gate_lighthouse.chosen(site, pages), NODE)
 
 
-GATES: dict[str, Callable[[Run], Problems]] = {
-    "files": lambda run: built_pages.check_site(run.site, run.pages),
-    "html": lambda run: gate_html.check(run.site, run.pages, NODE),
-    "spelling": Run.spelling,
-    "browser": Run.browser,
-    "lighthouse": Run.lighthouse,
+#: Each gate, which takes the folder of the site and its pages.
+GATES: dict[str, Callable[[Path, Sequence[str]], Problems]] = {
+    "files": built_pages.check_site,
+    "html": lambda site, pages: gate_html.check(site, pages, NODE),
+    "spelling": lambda site, pages: gate_spelling.check({page: (site / page).read_text("utf-8") for page in pages}),
+    "browser": lambda site, pages: {seen.address: seen.lines() for seen in gate_browser.check(site, pages)},
+    "lighthouse": _lighthouse,
 }
 
 
-def timed(name: str, run: Run) -> Timed:
+def timed(name: str, site: Path, pages: Sequence[str]) -> tuple[Problems, float]:
     """Run a gate; return what it finds and how many seconds it took."""
     start = time.monotonic()
-    return GATES[name](run), time.monotonic() - start
+    return GATES[name](site, pages), time.monotonic() - start
 
 
 def check(site: Path, gates: Sequence[str], pages: Sequence[str]) -> int:
@@ -88,7 +66,7 @@ def check(site: Path, gates: Sequence[str], pages: Sequence[str]) -> int:
         raise FileNotFoundError(f'The last build of {site} left out {missing}: run `make book PAGES="{missing}"`.')
     if left_out and not pages:
         print(f"{counted(len(left_out), 'page')} not looked at: PAGES left out {', '.join(sorted(left_out))}.")
-    run = Run(site, [*pages] or [page for page in known if page not in left_out])
+    pages = pages or [page for page in known if page not in left_out]
     names = [name for name in GATES if name in (gates or GATES)]
     by_page: dict[str, list[str]] = {}
 
@@ -98,19 +76,19 @@ def check(site: Path, gates: Sequence[str], pages: Sequence[str]) -> int:
         print(f"{name}: {counted(sum(map(len, problems.values())), 'problem')} ({seconds:.1f} s)", flush=True)
 
     with ThreadPoolExecutor(1) as beside:
-        looking = [beside.submit(timed, name, run) for name in names if name == "browser"]
+        looking = [beside.submit(timed, name, site, pages) for name in names if name == "browser"]
         for name in names:
             if name not in ("browser", "lighthouse"):
-                keep(name, *timed(name, run))
+                keep(name, *timed(name, site, pages))
         for looked in looking:
             keep("browser", *looked.result())
     if "lighthouse" in names:
-        keep("lighthouse", *timed("lighthouse", run))
+        keep("lighthouse", *timed("lighthouse", site, pages))
     for page, problems in sorted((page, problems) for page, problems in by_page.items() if problems):
         print(f"\n{page}: {counted(len(problems), 'problem')}")
         print("\n".join(f"  {problem}" for problem in problems))
     count = sum(map(len, by_page.values()))
-    print(f"\n{counted(len(run.pages), 'page')}: {counted(count, 'problem')}.")
+    print(f"\n{counted(len(pages), 'page')}: {counted(count, 'problem')}.")
     return count
 
 

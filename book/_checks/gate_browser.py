@@ -7,14 +7,12 @@ and what the gates of weight, layout, accessibility, keyboard, folder and search
 
 import os
 import re
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
 from queue import Empty, Queue
-from typing import TypeVar
 
 import gate_accessibility
 import gate_folder
@@ -24,7 +22,7 @@ import gate_search
 import gate_weight
 from built_site import serve
 from chromium import HEIGHT, PATIENCE, Mode, launched, opened, watch
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, expect
 
 PHONE, SCREEN = 390, 1280
 #: The widths that a page loaded at a width is then tried at.
@@ -35,16 +33,13 @@ KEYBOARD_ON_PHONE = ("index.html", gate_search.PAGE)
 MOST_PROCESSES = 2
 OPEN_FOLDED_PARTS = "document.querySelectorAll('details').forEach(part => part.open = true)"
 
-T = TypeVar("T")
-
 
 @dataclass
 class Seen:
-    """What was found on one page: each problem with where it shows, and the seconds that each gate took."""
+    """What was found on one page: each problem with where it shows."""
 
     address: str
     problems: dict[str, list[str]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
 
     def add(self, problems: Sequence[str], where: object) -> None:
         """Add problems that show in one place."""
@@ -52,14 +47,6 @@ class Seen:
             places = self.problems.setdefault(problem, [])
             if str(where) not in places:
                 places.append(str(where))
-
-    def timed(self, gate: str, check: Callable[[], T]) -> T:
-        """Return what ``check`` returns, and count its time for the gate."""
-        start = time.perf_counter()
-        try:
-            return check()
-        finally:
-            self.seconds[gate] = self.seconds.get(gate, 0.0) + time.perf_counter() - start
 
     def lines(self) -> list[str]:
         """Return each problem with its places, a line each."""
@@ -70,43 +57,36 @@ def look(browser: Browser, base: str, site: Path, seen: Seen, widths: Sequence[i
     """Load a page once, try it at each of these widths, and add what is wrong with it to ``seen``."""
     with opened(browser, Mode(widths[0], "light")) as page:
         traffic = watch(page, base)
-        seen.timed("load", lambda: page.goto(f"{base}/{seen.address}", wait_until="networkidle"))
+        page.goto(f"{base}/{seen.address}", wait_until="networkidle")
         asked = [address.removeprefix(base) for address in traffic.requests if address.startswith(base)]
         for explorer in page.locator("[data-instead]").all():  # one is made when a reader comes near
             explorer.evaluate("each => each.scrollIntoView()")
             expect(explorer).to_have_class(re.compile(r"\bdrawn\b"), timeout=PATIENCE)
         page.evaluate(OPEN_FOLDED_PARTS)
-        seen.add(seen.timed("weight", lambda: gate_weight.check(site, seen.address, asked)), "first load")
+        seen.add(gate_weight.check(site, seen.address, asked), "first load")
         for width in widths:
             page.set_viewport_size({"width": width, "height": HEIGHT})
-            _look_at(page, seen, width)
+            where = f"{width} px"
+            for problem, found in gate_layout.check_width(page, WIDTHS[width]).items():
+                seen.add([problem], ", ".join(f"{each} px" for each in found))
+            seen.add(gate_layout.check(page), where)
+            seen.add(gate_accessibility.check(page, colors=False), where)
+            if width == SCREEN or seen.address in KEYBOARD_ON_PHONE:
+                seen.add(gate_layout.hover(page), where)
+                seen.add(gate_keyboard.walk(page, popovers=width == SCREEN), where)
         for scheme in ("light", "dark"):  # colours are alike at all widths
             page.emulate_media(color_scheme=scheme)
-            found = seen.timed("contrast", lambda: gate_accessibility.check(page, colors=True))
-            seen.add(found, f"{widths[-1]} px {scheme}")
+            seen.add(gate_accessibility.check(page, colors=True), f"{widths[-1]} px {scheme}")
         seen.add(traffic.problems, "as it loads or is used")
-
-
-def _look_at(page: Page, seen: Seen, width: int) -> None:
-    """Add what is wrong with an open page that is this wide, but for its colours."""
-    where = f"{width} px"
-    wide = seen.timed("width", lambda: gate_layout.check_width(page, WIDTHS[width]))
-    for problem, found in wide.items():
-        seen.add([problem], ", ".join(f"{each} px" for each in found))
-    seen.add(seen.timed("layout", lambda: gate_layout.check(page)), where)
-    seen.add(seen.timed("accessibility", lambda: gate_accessibility.check(page, colors=False)), where)
-    if width == SCREEN or seen.address in KEYBOARD_ON_PHONE:
-        seen.add(seen.timed("hover", lambda: gate_layout.hover(page)), where)
-        seen.add(seen.timed("keyboard", lambda: gate_keyboard.walk(page, popovers=width == SCREEN)), where)
 
 
 def check_page(browser: Browser, base: str, site: Path, address: str) -> Seen:
     """Return what is wrong with one page, at all widths and from its folder."""
     seen = Seen(address)
     look(browser, base, site, seen)
-    seen.add(seen.timed("folder", lambda: gate_folder.check(browser, site, address)), "from a folder")
+    seen.add(gate_folder.check(browser, site, address), "from a folder")
     if address == gate_search.PAGE:
-        seen.add(seen.timed("search", lambda: gate_search.check(browser, base)), "over http")
+        seen.add(gate_search.check(browser, base), "over http")
     return seen
 
 

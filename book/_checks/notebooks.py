@@ -2,16 +2,13 @@
 
 The environment is made of `binder/` alone. Problems are: a page that does not open as a notebook, a cell that fails or
 writes to standard error, and an output of the book that is not seen or not legible in the light or the dark theme.
-How long it took until the first result is printed.
 """
 
 import argparse
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from chromium import launched
@@ -31,19 +28,7 @@ _IS_READY = """() => {
   const panel = window.jupyterapp?.shell.currentWidget;
   return Boolean(panel?.content?.model && panel.context?.isReady && panel.sessionContext?.session?.kernel);
 }"""
-_RUN_ALL = """async () => {
-  const panel = window.jupyterapp.shell.currentWidget;
-  const began = performance.now();
-  const first = new Promise(resolve => {
-    for (const cell of panel.content.model.cells)
-      if (cell.type === 'code')
-        cell.outputs.changed.connect(outputs => { if (outputs.length) resolve(performance.now() - began); });
-  });
-  const ran = window.jupyterapp.commands.execute('notebook:run-all-cells');
-  await ran;
-  const none = new Promise(resolve => setTimeout(() => resolve(null), 0));
-  return {first: await Promise.race([first, none]), all: performance.now() - began};
-}"""
+_RUN_ALL = "async () => { await window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
 _FAULTS = """() => {
   const faults = [];
   let number = 0;
@@ -102,16 +87,6 @@ _DRAW_ALL = """() => {
 _COUNT = "() => document.querySelectorAll('.jp-RenderedHTMLCommon.jp-OutputArea-output').length"
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What became of one page: its problems, and the seconds until it was open, the first output, and all."""
-
-    problems: list[str]
-    opened: float
-    first: float | None
-    total: float
-
-
 def chapters(root: Path) -> list[str]:
     """Return the names of the pages of `root`/book that have cells, sorted."""
     pages = sorted((root / "book").glob("*.md"))
@@ -131,21 +106,18 @@ def legibility(page: Page) -> list[str]:
     return found
 
 
-def run_page(page: Page, lab: Lab, name: str) -> Ran:
-    """Open the page ``name`` by its launch path, run all its cells, and look at it; never raises for a slow page."""
-    start = time.monotonic()
+def run_page(page: Page, lab: Lab, name: str) -> list[str]:
+    """Open the page ``name`` by its launch path, run all its cells, and return what a reader would miss."""
     try:
         page.goto(lab.launch(f"book/{name}.md"))
         page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=OPENS)
         page.wait_for_function(_IS_READY, timeout=OPENS)
     except TimeoutError:
-        return Ran(["did not open as a notebook"], time.monotonic() - start, None, time.monotonic() - start)
-    opened = time.monotonic() - start
-    times = page.evaluate(_RUN_ALL)
+        return ["did not open as a notebook"]
+    page.evaluate(_RUN_ALL)
     problems = [*page.evaluate(_FAULTS), *legibility(page)]
     page.evaluate("() => window.jupyterapp.commands.execute('kernelmenu:shutdown')")
-    first = None if times["first"] is None else opened + times["first"] / 1e3
-    return Ran(problems, opened, first, opened + times["all"] / 1e3)
+    return problems
 
 
 def check(names: Sequence[str], folder: Path) -> int:
@@ -155,24 +127,15 @@ def check(names: Sequence[str], folder: Path) -> int:
         FileNotFoundError: if there is no browser.
         RuntimeError, subprocess.CalledProcessError: if the environment cannot be made or started.
     """
-    began = time.monotonic()
-    place = make(folder)
-    made = time.monotonic() - began
-    print(f"The environment of binder/ was made in {made:.0f} s.", flush=True)
-    ran: dict[str, Ran] = {}
-    with running(place) as lab, launched() as browser:
+    count = 0
+    with running(make(folder)) as lab, launched() as browser:
         for name in names:
             context = browser.new_context(viewport={"width": 1280, "height": 1000})
-            page = context.new_page()
-            ran[name] = run_page(page, lab, name)
+            problems = run_page(context.new_page(), lab, name)
             context.close()
-            one = ran[name]
-            said = f"{len(one.problems)} problems" if one.problems else "ran"
-            first = "" if one.first is None else f", first output after {one.first:.0f} s"
-            print(f"{name}: {said} ({one.total:.0f} s{first})", flush=True)
-            for problem in ran[name].problems:
-                print(f"  {problem}", flush=True)
-    return sum(len(one.problems) for one in ran.values())
+            print("\n  ".join([f"{name}: {len(problems) or 'no'} problems", *problems]), flush=True)
+            count += len(problems)
+    return count
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
