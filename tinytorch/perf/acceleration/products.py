@@ -171,12 +171,28 @@ def compiled_loops_by_rows(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """Tiles whose sums stay in registers, ``b`` read where it lies; the result must be made of whole tiles."""
+    """Tiles whose sums stay in registers, ``b`` read where it lies; the result must be made of whole tiles.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration.products import register_tiles
+        >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
+        >>> np.allclose(register_tiles(a, b), a @ b)
+        True
+    """
     return _in_whole_tiles("in_register_tiles", a, b)
 
 
 def cache_tiles(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
-    """The same tiles, ``deep`` rows of ``b`` at a time, so that what they read stays in a near cache."""
+    """The same tiles, ``deep`` rows of ``b`` at a time, so that what they read stays in a near cache.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration.products import cache_tiles
+        >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
+        >>> np.allclose(cache_tiles(a, b, deep=8), a @ b)
+        True
+    """
     return _in_whole_tiles("in_cache_tiles", a, b, deep)
 
 
@@ -184,6 +200,13 @@ def packed_blocks(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
     """The same, each ``deep`` rows of ``b`` copied to panels first.
 
     Source: K. Goto and R. van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008.
+
+    Examples:
+        >>> import numpy as np
+        >>> from tinytorch.perf.acceleration.products import packed_blocks
+        >>> a, b = np.ones((48, 20), np.float32), np.ones((20, 96), np.float32)
+        >>> np.allclose(packed_blocks(a, b, deep=8), a @ b)
+        True
     """
     return _in_whole_tiles("in_packed_blocks", a, b, deep)
 
