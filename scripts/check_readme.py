@@ -17,15 +17,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from bs4 import BeautifulSoup
 
 from scripts.environment import let_through, without_terminal
-from tinytorch.perf.benchmarking import load_results
-from tinytorch.perf.machine.store import ceilings_from_json
-from tinytorch.perf.profiling.repeated import load_repeated
+from tinytorch.cli.machine import MACHINE
+from tinytorch.perf.benchmarking.results import RESULTS
+from tinytorch.perf.distributed.collectives.measured import COLLECTIVES
+from tinytorch.perf.profiling.repeated import REPEATED
 from tinytorch.report.measurements import read_measurements
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -170,14 +172,11 @@ def json_fault(path: Path) -> str | None:
     """Return what is wrong with a file of JSON, read as its schema has it; None if nothing is."""
     given: dict[str, Any] = json.loads(path.read_text("utf-8"))
     readers: dict[str, Callable[[], object]] = {
+        **{one.schema: partial(one.read, path) for one in (COLLECTIVES, MACHINE, REPEATED, RESULTS)},
         "tinytorch-measurements": lambda: read_measurements(path),
-        "tinytorch-benchmark": lambda: load_results(path),
-        "tinytorch-repeated-profile": lambda: load_repeated(path),
-        "tinytorch-machine": lambda: [ceilings_from_json(one) for one in given["ceilings"]],
-        "tinytorch-collectives": lambda: given["times"],
         "tinytorch-profile": lambda: given["wall_seconds"],
     }
-    name = re.sub(r"-\d+$", "", str(given.get("schema")))
+    name = str(given.get("schema"))
     if name not in readers:
         return f"{path.name} has the schema {name}, which nothing here reads"
     try:

@@ -151,7 +151,7 @@ def test_compare_leaves_with_1_for_a_proven_regression_alone(
 def test_a_comparison_across_machines_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = saved(tmp_path, "base", a=1e-3)
     document = json.loads(Path(base).read_text())
-    document["identity"]["cpu"] = "another"
+    document["values"]["identity"]["cpu"] = "another"
     (tmp_path / "moved.json").write_text(json.dumps(document))
     assert main(["compare", base, str(tmp_path / "moved.json")]) == 0
     assert "warning: this comparison crosses machines" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """``tinytorch links``: what it prints of made times, what it keeps, and what it refuses."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 
 from tests.perf.distributed.made_times import made_times
 from tinytorch.cli import links, main
-from tinytorch.perf.distributed.collectives.measured import Collectives
+from tinytorch.perf.distributed.collectives.measured import COLLECTIVES, Collectives
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions, Ranks
 
@@ -45,10 +44,11 @@ def test_lines_are_printed_and_all_samples_kept(
     assert "2 ranks on 1 host, MPI 4" in told
     assert "2 MiB" in told
     assert "a median time is farther than 25% off" in told
-    kept = json.loads(path.read_text("utf-8"))
-    assert (kept["ranks"], kept["library"], kept["oversubscribed"]) == (2, "MPI 4", False)
-    samples = {one["nbytes"]: tuple(one["samples"]) for one in kept["times"] if one["kind"] == "all-reduce"}
-    assert samples == {size: one.samples for size, one in made.of("all-reduce").items()}
+    kept, _ = COLLECTIVES.read(path)
+    assert (kept.ranks, kept.library, kept.oversubscribed) == (2, "MPI 4", False)
+    assert {size: one.samples for size, one in kept.of("all-reduce").items()} == {
+        size: one.samples for size, one in made.of("all-reduce").items()
+    }
 
 
 def test_no_line_is_printed_where_ranks_share_cores(

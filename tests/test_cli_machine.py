@@ -12,7 +12,6 @@ from tinytorch.cli import machine as command
 from tinytorch.perf.host.identity import Identity
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution
-from tinytorch.perf.machine.store import ceilings_from_json
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report.numbers import NO_BREAK
 
@@ -53,12 +52,13 @@ def test_the_same_as_json(asked: list[tuple[int, bool]], tmp_path: Path, capsys:
     assert cli.main(["machine", "--refresh", "--json", str(target)]) == 0
     assert asked == [(1, True), (2, True)]
     document = json.loads(target.read_text())
-    assert (document["schema"], document["schema_version"]) == ("tinytorch-machine", 4)
-    assert {*Identity.__dataclass_fields__} <= document["identity"].keys()
-    assert ceilings_from_json(document["ceilings"][1]) == synthetic_ceilings(2)
-    assert [one["what"] for one in document["warnings"]] == ["narrow BLAS", "busy neighbour"]
-    assert document["warnings"][0]["cost"] is None
-    assert document["warnings"][1]["cost"] == document["busy_neighbour"]["over_alone"]
+    assert (document["schema"], document["schema_version"]) == ("tinytorch-machine", 5)
+    assert {*Identity.__dataclass_fields__} <= document["machine"].keys()
+    limits, _ = command.MACHINE.read(target)
+    assert limits.ceilings[1] == synthetic_ceilings(2)
+    assert [one.what for one in limits.warnings] == ["narrow BLAS", "busy neighbour"]
+    assert limits.busy_neighbour is not None
+    assert [one.cost for one in limits.warnings] == [None, limits.busy_neighbour.over_alone]
     assert [path.name for path in tmp_path.iterdir()] == ["machine.json"]
 
 

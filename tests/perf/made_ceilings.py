@@ -10,8 +10,7 @@ from tinytorch.perf.events.stream import recording
 from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.machine.call_costs import CallCosts, call_key
-from tinytorch.perf.machine.levels import Level
-from tinytorch.perf.machine.store import Taken
+from tinytorch.perf.machine.levels import Level, Taken
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Stated

@@ -7,8 +7,7 @@ import numpy as np
 
 from tests.perf.made_ceilings import made_costs
 from tinytorch.perf.machine.bandwidth_sweep import working_sets
-from tinytorch.perf.machine.levels import CURVES, Curve, Point, find_levels
-from tinytorch.perf.machine.store import Ceilings, Taken
+from tinytorch.perf.machine.levels import CURVES, Ceilings, Curve, Point, Taken, find_levels
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
 

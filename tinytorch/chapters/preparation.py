@@ -251,8 +251,7 @@ def _compile_calls() -> None:
 def _measure_ceilings() -> None:
     """Measure the ceilings of one core, where they are not kept, once a few processes told what runs differ by."""
     from tinytorch.perf.machine.store import ceilings, kept_ceilings
-    from tinytorch.perf.measuring.between_run_variance import known_variance
-    from tinytorch.perf.measuring.between_run_workloads import sample_spread
+    from tinytorch.perf.measuring.between_run_variance import known_variance, sample_spread
 
     if kept_ceilings() is not None:
         return

@@ -6,8 +6,7 @@ from typing import Any
 
 from tinytorch.perf.benchmarking.pareto import pareto_front, plot_performance_comparison
 from tinytorch.perf.benchmarking.performance import Change, Performance, compare_with_first
-from tinytorch.perf.benchmarking.regressions import ResultsChange
-from tinytorch.perf.benchmarking.results import Results
+from tinytorch.perf.benchmarking.results import Results, ResultsChange
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.report import tables
 from tinytorch.report.numbers import format_number

@@ -6,8 +6,8 @@ import sys
 from tinytorch.cli.benchmark_report import change_rows
 from tinytorch.cli.usage import Parser, add_matters, share
 from tinytorch.perf.benchmarking import load_results
-from tinytorch.perf.benchmarking.comparing import MATTERS
-from tinytorch.perf.benchmarking.regressions import compare_results
+from tinytorch.perf.benchmarking.performance import MATTERS
+from tinytorch.perf.benchmarking.results import compare_results
 from tinytorch.report import tables
 
 #: Exit code of a proven regression.

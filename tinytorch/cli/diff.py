@@ -12,11 +12,11 @@ from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.profiling.repeated import (
     MATTERS,
+    REPEATED,
     Change,
     ProfileChange,
     RepeatedProfile,
     compare_profiles,
-    load_repeated,
     tree_of,
 )
 from tinytorch.report import tables
@@ -48,7 +48,7 @@ def add(diff: Parser) -> None:
 def _run(chosen: argparse.Namespace) -> int:
     check_above_zero(chosen, "limit")
     check_folder("html", chosen.html)
-    base, new = load_repeated(chosen.base), load_repeated(chosen.new)
+    (base, _), (new, _) = REPEATED.read(chosen.base), REPEATED.read(chosen.new)
     found = compare_profiles(base, new, share(chosen.matters))
     for warning in found.warnings:
         print(f"warning: {warning}", file=sys.stderr)

@@ -6,15 +6,16 @@ from typing import Any
 from tinytorch.cli.usage import Parser, UsageError, check_folder, sizes
 from tinytorch.perf.distributed.collectives.link_fit import BECAUSE, FEWEST_SIZES, TOLERANCE, fit_pieces
 from tinytorch.perf.distributed.collectives.measured import (
+    COLLECTIVES,
     SIZES,
     Collectives,
     measure_collectives,
     measure_collectives_on,
-    save_collectives,
 )
 from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.communicator import world
 from tinytorch.perf.distributed.ranks.launch import started_by_launcher
+from tinytorch.perf.host.identity import machine_label
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Derived
 from tinytorch.report import tables
@@ -51,7 +52,7 @@ def _run(chosen: argparse.Namespace) -> None:
     if collectives is None:
         return
     if chosen.json:
-        save_collectives(collectives, chosen.json)
+        COLLECTIVES.write(chosen.json, collectives, machine_label())
     _print(collectives)
 
 

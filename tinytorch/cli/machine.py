@@ -1,8 +1,8 @@
 """``tinytorch machine``: identity, ceilings, levels, ladders, evidence and cautions of this machine."""
 
 import argparse
-import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 from tinytorch.cli.usage import Parser, check_folder, progress
@@ -11,12 +11,25 @@ from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.machine import Ceilings, ceilings, identity
 from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution, busy_neighbour, collapsing_blas, narrow_blas
 from tinytorch.perf.machine.levels import CURVES
-from tinytorch.perf.machine.store import machine_document
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.codec import Format
 from tinytorch.perf.measuring.text_table import Column, print_table
 from tinytorch.report.numbers import format_measurement
 from tinytorch.report.provenance import bytes_text, identity_rows
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Ceilings on one thread and on all cores, cautions, and the cost of a busy process; None on one core."""
+
+    ceilings: tuple[Ceilings, ...]
+    warnings: tuple[Caution, ...]
+    busy_neighbour: BusyNeighbour | None
+
+
+#: What ``--json`` writes; ``machine`` has the fields of `Identity`. Units are "s", "Hz", "B/s", "FLOP/s", "OP/s", or ""
+#: for a ratio; sizes are bytes.
+MACHINE = Format("tinytorch-machine", 5, Limits, "`tinytorch machine --json FILE`")
 
 
 def add(machine: Parser) -> None:
@@ -28,18 +41,16 @@ def add(machine: Parser) -> None:
 
 def _run(chosen: argparse.Namespace) -> None:
     check_folder("json", chosen.json)
-    examined = _examine(chosen.refresh)
+    here = identity()
+    limits = _measured_limits(here, chosen.refresh)
     if chosen.json:
-        write_whole(chosen.json, json.dumps(machine_document(*examined), allow_nan=False))
-    _print(*examined)
+        MACHINE.write(chosen.json, limits, here.to_json())
+    _print(here, limits)
 
 
-def _examine(refresh: bool) -> tuple[Identity, tuple[Ceilings, ...], tuple[Caution, ...], BusyNeighbour | None]:
-    """Return what this machine is, its ceilings on one thread and on all cores, cautions, and what a neighbour costs.
-
-    What is not kept is measured; a terminal is shown how far it is.
-    """
-    made, cores = identity(), len(usable_cores())
+def _measured_limits(made: Identity, refresh: bool) -> Limits:
+    """Return the limits of this machine; what is not kept is measured, and a terminal is shown how far it is."""
+    cores = len(usable_cores())
     threads = (1, cores) if cores > 1 else (1,)
     with progress() as shown:
         task = shown.add_task("machine", total=len(threads) + 1)
@@ -55,13 +66,12 @@ def _examine(refresh: bool) -> tuple[Identity, tuple[Ceilings, ...], tuple[Cauti
         shown.update(task, description="BLAS", completed=len(threads), refresh=True)
         neighbour = busy_neighbour(cores) if cores > 1 else None
         cautions = (narrow_blas(made), collapsing_blas(neighbour) if neighbour else None)
-    return made, measured, tuple(one for one in cautions if one), neighbour
+    return Limits(measured, tuple(one for one in cautions if one), neighbour)
 
 
-def _print(
-    made: Identity, measured: Sequence[Ceilings], cautions: Sequence[Caution], neighbour: BusyNeighbour | None
-) -> None:
+def _print(made: Identity, limits: Limits) -> None:
     """Print everything, each value with its 95 % interval."""
+    measured, neighbour = limits.ceilings, limits.busy_neighbour
     _print_rows(("", "This machine"), identity_rows(made))
     _print_rows(["Ceiling", *map(_threads, measured)], _ceiling_rows(measured), _sources(measured))
     for each in measured:
@@ -70,9 +80,9 @@ def _print(
         _print_rows(("Working set", *CURVES), _ladder_rows(each), [f"Ladder, {_threads(each)}."])
     for name, found in measured[0].evidence.items():
         print(f"{name} ran on {', '.join(f'{count} × {what}' for what, count in found.items()) or 'no vectors'}")
-    if neighbour and not any(one.what == "busy neighbour" for one in cautions):
+    if neighbour and not any(one.what == "busy neighbour" for one in limits.warnings):
         print(neighbour.sentence())
-    for caution in cautions:
+    for caution in limits.warnings:
         print(f"Warning: {caution.sentence}")
 
 

@@ -35,7 +35,7 @@ from tinytorch.perf.profiling.model_profile import (
     run_once,
 )
 from tinytorch.perf.profiling.program import ProgramProfile, profile_process, profile_program
-from tinytorch.perf.profiling.repeated import RunTimes, repeated, repeated_program, save_repeated
+from tinytorch.perf.profiling.repeated import REPEATED, RunTimes, repeated, repeated_program
 from tinytorch.perf.profiling.shares import recordings
 from tinytorch.perf.profiling.torch_ops import torch_text
 
@@ -241,7 +241,8 @@ def _save_script(chosen: argparse.Namespace, done: ProgramProfile, run: Callable
         return times
 
     setting = f"a script, arguments: {' '.join(chosen.arguments) or 'none'}"
-    save_repeated(repeated_program(done.name, record, setting), chosen.save)
+    made = repeated_program(done.name, record, setting)
+    REPEATED.write(chosen.save, made, made.machine)
 
 
 def print_program(done: ProgramProfile, limit: int) -> None:
@@ -322,7 +323,7 @@ def _run_model(chosen: argparse.Namespace) -> int:
             mode = "forward and backward" if chosen.backward else "forward"
             setting = f"{mode}, input {inputs.dtype}{list(inputs.shape)}"
             made = repeated(chosen.model, partial(recordings, once, chosen.repeats), setting)
-        save_repeated(made, chosen.save)
+        REPEATED.write(chosen.save, made, made.machine)
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
     done.print_report(chosen.limit)

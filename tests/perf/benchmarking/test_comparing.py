@@ -3,22 +3,18 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import mannwhitneyu
 
 from tests.perf.benchmarking.made import performance, results, times
 from tinytorch.perf.benchmarking import Performance, Results, compare, compare_results, pareto_front
-from tinytorch.perf.benchmarking.comparing import compare_processes
-from tinytorch.perf.benchmarking.performance import RunConditions
+from tinytorch.perf.benchmarking.performance import RunConditions, compare_runs
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.between_run_variance import PRIOR
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Verdict
-from tinytorch.perf.measuring.statistics import Shift, _mann_whitney
 
 
 def in_turns(**seconds: float) -> dict[str, Performance]:
@@ -101,10 +97,10 @@ def test_separate_calls_of_one_program_differ_by_more_than_promised_as_seldom_as
         levels = np.exp(PRIOR.alone * draw.standard_normal(2))  # what each draws for its whole life
         drawn = [tuple(level * np.exp(0.01 * draw.standard_normal(12))) for level in levels]
         one, other = ([Measurement("made", samples, "s")] for samples in drawn)
-        wrong += compare_processes(one, other, 0, names=("a", "b")).verdict != Verdict.OPEN
+        wrong += compare_runs(one, other, 0, names=("a", "b"), together=1).verdict != Verdict.OPEN
     assert wrong / 200 <= 0.05
     one, other = ([Measurement("made", (level,), "s")] * 2 for level in (1.0, 9.0))
-    few = compare_processes(one, other, 0.01, names=("a", "b"))
+    few = compare_runs(one, other, 0.01, names=("a", "b"), together=1)
     assert (few.verdict, "one sample" in few.because) == (Verdict.OPEN, True)
 
 
@@ -151,31 +147,11 @@ def test_results_divide_and_subtract_in_the_direction_of_their_words() -> None:
             base.time / other
 
 
-@pytest.mark.parametrize(("m", "n"), [(3, 4), (5, 5), (6, 8)])
-def test_tails_are_those_of_counting_all_orders(m: int, n: int) -> None:
-    counts = np.zeros(m * n + 1)
-    for chosen in combinations(range(m + n), m):
-        counts[sum(chosen) - m * (m - 1) // 2] += 1
-    np.testing.assert_allclose(_mann_whitney(m, n), np.cumsum(counts / counts.sum()))
-
-
-@pytest.mark.parametrize("shift", [0.0, 0.4, 0.9])
-def test_the_law_holds_the_shifts_that_the_mann_whitney_test_does_not_reject(shift: float) -> None:
-    draw = np.random.default_rng(3)
-    a, b = draw.normal(0, 1, 8), draw.normal(-shift, 1, 7)
-    law = Shift(tuple(a), tuple(b))
-    low, high = law.quantiles(np.array([0.025, 0.975]))
-    for tried in np.linspace(-3, 4, 141):
-        rejected = mannwhitneyu(a - tried, b, method="exact").pvalue < 0.05
-        next_to_an_end = min(abs(tried - low), abs(tried - high)) < 0.3
-        assert next_to_an_end or rejected == (not low <= tried <= high), tried
-
-
 def test_intervals_between_runs_hold_the_truth_as_often_as_they_say() -> None:
     held = 0
     for seed in range(300):
         base, new = (times(level, 6, seed + start, samples=3) for level, start in ((1.0, 0), (1.1, 5000)))
-        held += 1 / 1.1 in compare_processes(base, new, 0, names=("a", "b")).interval
+        held += 1 / 1.1 in compare_runs(base, new, 0, names=("a", "b"), together=1).interval
     assert held / 300 > 0.92
 
 

@@ -21,9 +21,9 @@ from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.int8.instructions import available_dots
 from tinytorch.perf.kernels.runtime.evidence import evidence
 from tinytorch.perf.machine import Ceilings, ceilings, store
-from tinytorch.perf.machine.store import StageProgress, ceilings_from_json, kept_ceilings
+from tinytorch.perf.machine.store import StageProgress, kept_ceilings
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.codec import to_json
+from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.conditions import ComputeProbe
 
 #: A run of all probes, with few samples on a ladder that ends soon, printed as JSON; `test_call_costs` has the calls of
@@ -33,7 +33,7 @@ import json, sys
 from functools import partial
 from tinytorch.perf.machine import measured_ceilings, peaks
 from tinytorch.perf.machine.call_costs import CallCosts
-from tinytorch.perf.measuring.codec import to_json
+from tinytorch.perf.measuring.codec import from_json, to_json
 measured_ceilings.LARGEST = 2**15 * int(sys.argv[1])
 measured_ceilings.caches = tuple
 measured_ceilings.measured_call_costs = lambda: CallCosts({}, {})
@@ -56,7 +56,7 @@ def small_run(threads: int, **environment: str) -> Ceilings:
         env={**os.environ, **environment},
     )
     assert done.stderr == ""
-    return ceilings_from_json(json.loads(done.stdout))
+    return from_json(json.loads(done.stdout), Ceilings, "ceilings")
 
 
 def registers(found: Mapping[str, int]) -> set[str]:
@@ -190,19 +190,19 @@ def _sizeless(level: dict[str, Any]) -> dict[str, Any]:
 
 #: Where a file of ceilings is wrong, and what stands there: another value, what a function makes of it, or nothing.
 BROKEN: dict[str, tuple[tuple[Any, ...], Any]] = {
-    "foreign": (("of", "cpu"), "another"),
+    "foreign": (("machine", "cpu"), "another"),
     "version": (("schema_version",), 1),
-    "threads": (("ceilings", "threads"), 7),
-    "missing": (("ceilings", "clock"), ...),
-    "unit": (("ceilings", "clock", "unit"), "s"),
-    "zero": (("ceilings", "clock", "samples", 3), 0),
-    "text": (("ceilings", "clock", "samples", 3), "4e9"),
-    "nothing": (("ceilings", "sgemm", "samples"), []),
-    "infinite": (("ceilings", "sgemm", "samples", 0), float("inf")),
-    "order": (("ceilings", "curves", "read"), lambda points: points[::-1]),
-    "levels": (("ceilings", "levels", -1), ...),
-    "size": (("ceilings", "levels", 0, "capacity_measured"), 1.5),
-    "sizeless": (("ceilings", "levels", 0), _sizeless),
+    "threads": (("values", "threads"), 7),
+    "missing": (("values", "clock"), ...),
+    "unit": (("values", "clock", "unit"), "s"),
+    "zero": (("values", "clock", "samples", 3), 0),
+    "text": (("values", "clock", "samples", 3), "4e9"),
+    "nothing": (("values", "sgemm", "samples"), []),
+    "infinite": (("values", "sgemm", "samples", 0), float("inf")),
+    "order": (("values", "curves", "read"), lambda points: points[::-1]),
+    "levels": (("values", "levels", -1), ...),
+    "size": (("values", "levels", 0, "capacity_measured"), 1.5),
+    "sizeless": (("values", "levels", 0), _sizeless),
 }
 
 
@@ -250,7 +250,7 @@ def test_a_working_set_lives_in_the_innermost_level_that_holds_it() -> None:
     made = synthetic_ceilings()
     untold = replace(made.levels[1], capacity_measured=None, capacity_by_latency=None)
     untold_made = replace(made, levels=(made.levels[0], untold, *made.levels[2:]))
-    assert ceilings_from_json(to_json(untold_made)).levels[1].told_by is None
+    assert from_json(to_json(untold_made), Ceilings, "it").levels[1].told_by is None
     sizes = (0, CACHES[0], CACHES[0] + 1, CACHES[1], CACHES[1] + 1, CACHES[2], CACHES[2] + 1, 2**40)
     for each in (made, untold_made):
         assert " ".join(each.level_of(size).name for size in sizes) == "L1 L1 L2 L2 L3 L3 memory memory"
@@ -261,6 +261,6 @@ def test_a_working_set_lives_in_the_innermost_level_that_holds_it() -> None:
 def test_ceilings_survive_json_and_only_a_difference_may_be_below_zero() -> None:
     made, less = synthetic_ceilings(), Measurement("less", (2e-6, -1e-7, 1e-6), "s")
     for each in (made, replace(made, recorder=less), replace(made, clock=Measurement("one", (4e9,), "Hz"))):
-        assert ceilings_from_json(json.loads(json.dumps(to_json(each), allow_nan=False))) == each
+        assert from_json(json.loads(json.dumps(to_json(each), allow_nan=False)), Ceilings, "it") == each
     with pytest.raises(ValueError, match="samples"):
-        ceilings_from_json(to_json(replace(made, page_fault=less)))
+        from_json(to_json(replace(made, page_fault=less)), Ceilings, "it")

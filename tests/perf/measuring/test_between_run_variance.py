@@ -1,8 +1,11 @@
 """The spread between repeats, on made processes whose spread is known, and places that move what is allocated."""
 
 import json
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.chosen_settings import choose_settings
-from tinytorch.perf.measuring import Measurement, between_run_variance, between_run_workloads, interleave
+from tinytorch.perf.measuring import Measurement, between_run_variance, interleave
 from tinytorch.perf.measuring.between_run_variance import (
     PRIOR,
     BetweenRunVariance,
@@ -136,52 +139,56 @@ def test_what_is_known_of_runs_goes_into_the_conditions(monkeypatch: pytest.Monk
         assert parts_of(part.conditions) == pytest.approx((np.hypot(0.03, blocks), 0.01, 2.0))
 
 
-@pytest.mark.parametrize(("known", "seconds", "due"), [(11, 5, True), (11, 3, False), (12, 63, False), (12, 65, True)])
-def test_many_known_processes_are_sampled_less_often(
-    known: int, seconds: float, due: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = tmp_path / "kept.json"
-    kept.write_text("{}")
-    monkeypatch.setattr(between_run_variance, "kept_path", lambda: kept)
-    monkeypatch.setattr(between_run_variance, "known_variance", lambda: replace(PRIOR, processes=known))
-    monkeypatch.setattr("time.time", lambda: kept.stat().st_mtime + seconds)
-    assert not spread_sample_is_due(), "this process does not watch"
-    monkeypatch.setattr(between_run_variance, "_watches", True)
-    assert spread_sample_is_due() is due
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Return the numbers of the processes that are asked for, which make their answers up; they are kept elsewhere."""
+    numbers: list[int] = []
 
+    def answered(module: str, number: int) -> Any:
+        numbers.append(number)
+        return json.loads(json.dumps(to_json(made(2, 0.01, 0.01, number)[0])))
 
-def test_watching_samples_before_measuring_and_shares_samples_with_other_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def answered(module: str, seed: int) -> Any:
-        return json.loads(json.dumps(to_json(made(2, 0.01, 0.01, seed)[0])))
-
-    def measure_once() -> int:
-        interleave({"one": lambda: None}, repeats=1)
-        return len(between_run_variance.kept_processes())
-
-    kept = tmp_path / "machine" / "kept.json"
-    monkeypatch.setattr(between_run_variance, "kept_path", lambda: kept)
-    monkeypatch.setattr(between_run_workloads, "kept_path", lambda: kept)
-    monkeypatch.setattr(between_run_workloads, "answer_of", answered)
+    monkeypatch.setattr(between_run_variance, "kept_path", lambda: tmp_path / "machine" / "kept.json")
+    monkeypatch.setattr(between_run_variance, "answer_of", answered)
     monkeypatch.setattr(between_run_variance, "_watches", False)
     choose_settings(monkeypatch, repeats="")
     known_variance.cache_clear()
-    try:
-        assert measure_once() == 0
-        between_run_variance.watch_spread()
-        assert measure_once() == 2
-        found = known_variance()
-        assert found is not None
-        assert found.processes == 2
-        monkeypatch.setattr(between_run_variance, "EVERY", 1e6)
-        assert measure_once() == 2, "the last sample is young, whoever took it"
-        monkeypatch.setattr(between_run_variance, "EVERY", -1.0)
-        assert measure_once() == 3
-        kept.write_text("{")
-        assert between_run_variance.kept_processes() == []
-    finally:
-        known_variance.cache_clear()
+    yield numbers
+    known_variance.cache_clear()
+
+
+def test_a_process_that_watches_samples_before_it_measures_and_shares_samples_with_others(
+    asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure_once() -> list[int]:
+        interleave({"one": lambda: None}, repeats=1)
+        return asked
+
+    assert measure_once() == [], "this process does not watch"
+    between_run_variance.watch_spread()
+    assert measure_once() == [0, 1]
+    found = known_variance()
+    assert found is not None
+    assert found.processes == 2
+    monkeypatch.setattr(between_run_variance, "EVERY", 1e6)
+    assert measure_once() == [0, 1], "the last sample is young, whoever took it"
+    monkeypatch.setattr(between_run_variance, "EVERY", -1.0)
+    assert measure_once() == [0, 1, 2]
+    between_run_variance.kept_path().write_text("{")
+    assert between_run_variance.kept_processes() == ()
+
+
+@pytest.mark.parametrize(("known", "seconds", "due"), [(11, 5, True), (11, 3, False), (12, 63, False), (12, 65, True)])
+def test_many_known_processes_are_sampled_less_often(
+    known: int, seconds: float, due: bool, asked: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = between_run_variance.kept_path()
+    kept.parent.mkdir()
+    kept.write_text("{}")
+    monkeypatch.setattr(between_run_variance, "known_variance", cache(lambda: replace(PRIOR, processes=known)))
+    os.utime(kept, (time.time() - seconds,) * 2)
+    between_run_variance.watch_spread()
+    assert spread_sample_is_due() is due
 
 
 def test_places_move_what_is_allocated_next() -> None:

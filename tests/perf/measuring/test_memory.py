@@ -18,9 +18,9 @@ from tinytorch.core.optimizers import SGD, Adam
 from tinytorch.core.spatial import BatchNorm2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.array_life import MemoryProfile, recording_memory
+from tinytorch.perf.measuring.fresh import answer_of
 from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker, leaked_bytes
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.measuring.processes import answer_of
 from tinytorch.perf.profiling import profile_function
 
 F32 = 4

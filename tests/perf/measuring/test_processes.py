@@ -8,7 +8,8 @@ import pytest
 
 from tests.perf import replicated
 from tinytorch.perf.measuring.conditions import Sample
-from tinytorch.perf.measuring.processes import Fresh, answer_of, compare_in_processes, fresh_processes
+from tinytorch.perf.measuring.fresh import answer_of
+from tinytorch.perf.measuring.processes import Fresh, compare_in_processes, fresh_processes
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,10 @@ from tinytorch.perf.events.stream import Profile, median_profile
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.profiling.repeated import (
+    REPEATED,
     RepeatedProfile,
     compare_profiles,
-    load_repeated,
     repeated,
-    save_repeated,
     tree_of,
 )
 
@@ -142,17 +141,10 @@ def test_ops_and_stacks_sum_to_the_run() -> None:
     }
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "no profile"), ("[]", "no profile"), ('{"schema": 1}', "--save")])
-def test_another_file_is_refused(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "a.json").write_text(text)
-    with pytest.raises(ValueError, match=said):
-        load_repeated(tmp_path / "a.json")
-
-
 def test_the_command_has_exit_code_1_for_a_proven_slowdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = {"fast": runs(100, 100), "slow": runs(200, 100)}
-    fast, slow = (str(save_repeated(one, tmp_path / f"{name}.json")) for name, one in made.items())
-    assert load_repeated(Path(slow)) == made["slow"]
+    fast, slow = (str(REPEATED.write(tmp_path / f"{name}.json", one, "here")) for name, one in made.items())
+    assert REPEATED.read(slow)[0] == made["slow"]
     page = tmp_path / "diff.html"
     assert main(["diff", fast, slow, "--html", str(page)]) == 1
     assert "slower: linear (forward)" in capsys.readouterr().out
@@ -166,7 +158,7 @@ def test_the_command_has_exit_code_1_for_a_proven_slowdown(tmp_path: Path, capsy
 
 def test_a_model_is_saved_and_read(made_machine: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", "mlp", "--backward", "--save", str(tmp_path / "mlp.json"), "--repeats", "6"]) == 0
-    made = load_repeated(tmp_path / "mlp.json")
+    made, _ = REPEATED.read(tmp_path / "mlp.json")
     assert made.whole.n == 6
     assert {"linear (forward)", "linear (backward)", "backward (between ops)"} <= {one.name for one in made.ops}
     capsys.readouterr()

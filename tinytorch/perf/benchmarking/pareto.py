@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING
 
-from tinytorch.perf.benchmarking.comparing import MATTERS
-from tinytorch.perf.benchmarking.performance import Change, Performance, compare
+from tinytorch.perf.benchmarking.performance import MATTERS, Change, Performance, compare
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import is_disturbed

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from tinytorch.perf.benchmarking.comparing import (
-    ACCURACY_MATTERS,
-    MATTERS,
-    compare_accuracies,
-    compare_in_turns,
-    compare_processes,
-    compare_sizes,
-)
+import numpy as np
+
 from tinytorch.perf.benchmarking.variants import Right
-from tinytorch.perf.measuring import Counted, Measurement
-from tinytorch.perf.measuring.comparison import Comparison
+from tinytorch.perf.measuring import Counted, Measurement, derived, quotient, ratio
+from tinytorch.perf.measuring.between_run_variance import with_prior_spread
+from tinytorch.perf.measuring.comparison import Comparison, Quantity, compare_paired, judged
 from tinytorch.perf.measuring.conditions import Conditions, Sample, of_processes
 from tinytorch.perf.measuring.judge import why_incomparable
+from tinytorch.perf.measuring.measurement import Bytes, Seconds
 from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.measuring.processes import ratio_of_processes
 from tinytorch.perf.measuring.statistics import Known, Share
 from tinytorch.perf.measuring.text_table import aligned
+from tinytorch.perf.quantization import paired_accuracy
+from tinytorch.perf.quantization.tradeoff import accuracy_change
+
+#: Relative difference of time or memory that matters unless one says so.
+MATTERS = 0.02
+#: Difference of accuracy, as a share, that matters unless one says so: the zoo's 360 test digits can tell two
+#: models that agree on all of them from ones that differ by 1.1 points, not from ones that differ by less.
+ACCURACY_MATTERS = 0.02
+#: Processes of each run below which they do not show what processes differ by.
+FEWEST_PROCESSES = 5
 
 
 @dataclass(frozen=True)
@@ -73,12 +80,12 @@ class Performance:
 
     name: str
     task: str
-    times: Mapping[int, tuple[Measurement, ...]]
-    peaks: Mapping[int, Measurement]
+    times: Mapping[int, tuple[Seconds, ...]]
+    peaks: Mapping[int, Bytes]
     model_bytes: int
     correct: Right | None
     run: str
-    reference: Mapping[int, tuple[Measurement, ...]] = field(default_factory=dict)
+    reference: Mapping[int, tuple[Seconds, ...]] = field(default_factory=dict)
     conditions: RunConditions | None = None
 
     def __iter__(self) -> Iterator[Outcome | None]:
@@ -146,7 +153,7 @@ def share_right(name: str, right: Right) -> Measurement:
     return Measurement(name, tuple(right.astype(float).tolist()), "%", conditions, law=Share(count, examples))
 
 
-def pooled(processes: tuple[Measurement, ...]) -> Measurement:
+def pooled(processes: Sequence[Measurement]) -> Measurement:
     """Return one process's measurement as it is; of several the medians of each."""
     if len(processes) == 1:
         return processes[0]
@@ -222,7 +229,7 @@ class Memory(Outcome):
         if baseline.batches[-1] != candidate.batches[-1]:
             sizes = f"{baseline.batches[-1]} and {candidate.batches[-1]}"
             raise ValueError(f"memory must be of one batch size, not of {sizes}")
-        return compare_sizes(self, other, _names(baseline, candidate))
+        return _compare_bytes(self, other, _names(baseline, candidate))
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,10 +245,8 @@ class Accuracy(Outcome):
         if not isinstance(other, Accuracy):
             return NotImplemented
         baseline, candidate = _checked_pair(other.performance, self.performance)
-        assert baseline.correct is not None
-        assert candidate.correct is not None
         names = _names(candidate, baseline)[::-1]  # the first is what stands first
-        return compare_accuracies(baseline.correct, candidate.correct, ACCURACY_MATTERS, names)
+        return _compare_accuracies(baseline, candidate, ACCURACY_MATTERS, names)
 
 
 class Performances(dict[str, Performance]):
@@ -276,13 +281,11 @@ class Change:
     """Change from a baseline to a candidate.
 
     Attributes:
-        baseline, candidate: their names.
         speedups: by batch size, time of the baseline over the candidate's with its verdict: above 1 is faster.
         memory: peak memory at the largest batch size of both.
         size: bytes of the models' state.
         accuracy: share right of the candidate less the baseline's, on the same examples; None where no answers are
             known.
-        in_turns: whether the times were taken in turns, in one run; if not, it takes a larger difference to tell.
 
     Examples:
         >>> import numpy as np
@@ -291,18 +294,14 @@ class Change:
         >>> models = {"one": Linear(3, 3), "two": Linear(3, 3)}
         >>> found = benchmark_suite(models, np.ones((8, 3), np.float32), batches=(1,), repeats=6, at_most_seconds=0.1)
         >>> change = compare(found["one"], found["two"])
-        >>> print(change.size), change.in_turns, list(change.speedups)
-        no difference beyond 0 %
-        (None, True, [1])
+        >>> str(change.size), list(change.speedups)
+        ('no difference beyond 0 %', [1])
     """
 
-    baseline: str
-    candidate: str
     speedups: Mapping[int, Comparison]
     memory: Comparison
     size: Comparison
     accuracy: Comparison | None
-    in_turns: bool
 
     @property
     def speedup(self) -> Comparison:
@@ -355,18 +354,30 @@ def compare(
             f"candidate must have one of the baseline's batch sizes {baseline.batches}, but has {candidate.batches}"
         )
     names = _names(baseline, candidate)
-    accuracy = None
-    if baseline.correct is not None and candidate.correct is not None:
-        accuracy = compare_accuracies(baseline.correct, candidate.correct, accuracy_matters, names)
+    has_answers = baseline.correct is not None and candidate.correct is not None
     return Change(
-        baseline.name,
-        candidate.name,
         {size: _speedup(baseline, candidate, size, matters, together) for size in batches},
-        compare_sizes(baseline.peaks[batches[-1]], candidate.peaks[batches[-1]], names),
-        compare_sizes(baseline.size, candidate.size, names),
-        accuracy,
-        baseline.run == candidate.run,
+        _compare_bytes(baseline.peaks[batches[-1]], candidate.peaks[batches[-1]], names),
+        _compare_bytes(baseline.size, candidate.size, names),
+        _compare_accuracies(baseline, candidate, accuracy_matters, names) if has_answers else None,
     )
+
+
+def _compare_bytes(before: Measurement, after: Measurement, names: tuple[str, str]) -> Comparison:
+    """Return bytes of a baseline over those of a candidate, above 1 is smaller; counted where all calls agree."""
+    before, after = (Counted(one.median, one.unit, one.name) if one.std == 0 else one for one in (before, after))
+    return judged(quotient(before, after, f"{before.name} / {after.name}"), names, MATTERS, Quantity.BYTES)
+
+
+def _compare_accuracies(
+    baseline: Performance, candidate: Performance, matters: float, names: tuple[str, str]
+) -> Comparison:
+    """Return the share right of a candidate less that of a baseline, on the same examples."""
+    assert baseline.correct is not None
+    assert candidate.correct is not None
+    paired = paired_accuracy(baseline.correct, candidate.correct)
+    change = accuracy_change(paired, f"accuracy of {names[1]} less that of {names[0]}")
+    return judged(change, names, matters, Quantity.ACCURACY)
 
 
 def compare_with_first(performances: Mapping[str, Performance], matters: float = MATTERS) -> dict[str, Change]:
@@ -403,20 +414,57 @@ def _names(baseline: Performance, candidate: Performance) -> tuple[str, str]:
 
 def _speedup(baseline: Performance, candidate: Performance, batch: int, matters: float, together: int) -> Comparison:
     """Return the comparison of times: of neighbours if they were taken in turns, else of processes of two runs."""
-    before, after, names = baseline.times[batch], candidate.times[batch], _names(baseline, candidate)
+    before: Sequence[Measurement] = baseline.times[batch]
+    after: Sequence[Measurement] = candidate.times[batch]
+    names = _names(baseline, candidate)
     if baseline.run == candidate.run:
-        return compare_in_turns(before, after, matters, names=names, together=together)
-    both = baseline.reference.get(batch), candidate.reference.get(batch)
-    made = compare_processes(
-        before,
-        after,
-        matters,
-        names=names,
-        together=together,
-        references=(both[0], both[1]) if both[0] and both[1] else None,
-    )
+        if len(before) == len(after) == 1:
+            made = compare_paired(before[0], after[0], matters, together=together)
+            return replace(made, baseline=names[0], candidate=names[1])
+        return judged(ratio_of_processes(before, after, names).together(together), names, matters)
+    if batch in baseline.reference and batch in candidate.reference:
+        before, after = (over_reference(one.times[batch], one.reference[batch]) for one in (baseline, candidate))
+    made = compare_runs(before, after, matters, names=names, together=together)
     because = _objection(baseline, candidate, batch)
     return made if because is None else made.withheld(because)
+
+
+def over_reference(times: Sequence[Measurement], reference: Sequence[Measurement]) -> list[Measurement]:
+    """Return the times of each process over those of the fixed work beside them, which the machine slows alike."""
+    pairs = zip(times, reference, strict=True)
+    return [ratio(with_prior_spread(own), with_prior_spread(fixed)) for own, fixed in pairs]
+
+
+def compare_runs(
+    baseline: Sequence[Measurement],
+    candidate: Sequence[Measurement],
+    matters: float,
+    *,
+    names: tuple[str, str],
+    together: int,
+) -> Comparison:
+    """Return the ratio baseline / candidate of times that two runs took apart, with the verdict that it supports.
+
+    Of at least `FEWEST_PROCESSES` processes the process is the unit, and counts by its median. Fewer do not show what
+    they differ by; then it is the median of their medians, each with what repeats are known to differ by.
+
+    Args:
+        baseline, candidate: times, or times over a reference, one measurement from each process.
+        matters, together: those of `compare`.
+        names: what the two are called.
+    """
+    few = min(len(baseline), len(candidate)) < FEWEST_PROCESSES
+    before, after = (_of_few(side) if few else pooled(side) for side in (baseline, candidate))
+    made = judged(quotient(before, after, " / ".join(names)).together(together), names, matters)
+    because = f"{made.because}; they were not timed in turns, so it holds what separate runs differ by"
+    return replace(made, because=because)
+
+
+def _of_few(processes: Sequence[Measurement]) -> Measurement:
+    known = [with_prior_spread(one) for one in processes]
+    if len(known) == 1:
+        return known[0]
+    return derived(known[0].name, lambda *each: np.median(each, axis=0), *known, unit=known[0].unit)
 
 
 def _objection(baseline: Performance, candidate: Performance, batch: int) -> str | None:

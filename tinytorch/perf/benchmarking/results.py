@@ -1,22 +1,29 @@
-"""A run of a benchmark as one value, with its JSON, checked field by field when it is read."""
+"""A run of a benchmark as one value, with its file, and two runs compared whole."""
 
 from __future__ import annotations
 
-import json
+import math
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.variants import Right
-from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.codec import from_json, to_json
-from tinytorch.perf.measuring.measurement import Bytes, Seconds
+from tinytorch.perf.benchmarking.performance import (
+    MATTERS,
+    Change,
+    Performance,
+    compare,
+    compare_runs,
+    over_reference,
+)
+from tinytorch.perf.host.identity import machine_label
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.codec import Format
+from tinytorch.perf.measuring.comparison import Comparison
 
 Json = dict[str, Any]
 #: Fields of the identity without which times are another machine's: what the fingerprint is made of.
@@ -50,17 +57,15 @@ class Plan:
     data: str | None = None
     planned: bool = False
 
-
-def check_plan(plan: Plan) -> None:
-    """Raise ValueError if a number of the plan is out of its range."""
-    counts = {"processes": plan.processes, "repeats": plan.repeats, "threads": plan.threads}
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, not {count}")
-    if not plan.at_most_seconds > 0:
-        raise ValueError(f"at_most_seconds must be above 0, not {plan.at_most_seconds}")
-    if not plan.batches or min(plan.batches) < 1:
-        raise ValueError(f"batches must be whole numbers above 0, not {plan.batches}")
+    def __post_init__(self) -> None:
+        counts = {"processes": self.processes, "repeats": self.repeats, "threads": self.threads}
+        for name, count in counts.items():
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1, not {count}")
+        if not self.at_most_seconds > 0:
+            raise ValueError(f"at_most_seconds must be above 0, not {self.at_most_seconds}")
+        if not self.batches or min(self.batches) < 1:
+            raise ValueError(f"batches must be whole numbers above 0, not {self.batches}")
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,21 @@ class Results:
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     run: str = field(default_factory=lambda: uuid.uuid4().hex)
 
+    def __post_init__(self) -> None:
+        for name in (*FINGERPRINT, "blas"):
+            if name not in self.identity:
+                raise ValueError(f"identity must have the field {name!r}")
+        for one in self.performances.values():
+            if not one.times or any(len(times) != self.done for times in one.times.values()):
+                raise ValueError(f"times of {one.name!r} must be of the {self.done} processes that are done")
+            if one.model_bytes < 0:
+                raise ValueError(f"model_bytes of {one.name!r} must be at least 0, not {one.model_bytes}")
+            for size, beside in one.reference.items():
+                if [each.n for each in beside] != [each.n for each in one.times.get(size, ())]:
+                    raise ValueError(
+                        f"reference of {one.name!r} must have as many samples as its times at batch {size}"
+                    )
+
     @property
     def complete(self) -> bool:
         """Whether all that was planned is measured."""
@@ -117,9 +137,8 @@ def differences(one: Results, other: Results) -> list[str]:
     ]
 
 
-SCHEMA_NAME = "tinytorch-benchmark"
-#: Rises whenever a reader of the files would have to change.
-SCHEMA_VERSION = 3
+#: Files of results.
+RESULTS = Format("tinytorch-benchmark", 4, Results, "`tinytorch bench --json FILE`")
 
 
 def save_results(results: Results, path: str | Path) -> Path:
@@ -135,7 +154,7 @@ def save_results(results: Results, path: str | Path) -> Path:
         ...     save_results(results, f"{folder}/run.json").name
         'run.json'
     """
-    return write_whole(path, json.dumps(results_to_json(results), allow_nan=False))
+    return RESULTS.write(path, results, machine_label())
 
 
 def load_results(path: str | Path) -> Results:
@@ -155,126 +174,123 @@ def load_results(path: str | Path) -> Results:
         ...     load_results(save_results(results, f"{folder}/run.json")).plan.subject
         'mlp'
     """
-    text = Path(path).read_text("utf-8")
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path} must be a whole file of results, but is cut short or damaged at character {error.pos}"
-        ) from None
-    try:
-        return results_from_json(document)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def results_to_json(results: Results) -> Json:
-    """Return everything as one object of `SCHEMA_NAME`, version `SCHEMA_VERSION`, with all samples."""
-    return {
-        "schema": SCHEMA_NAME,
-        "schema_version": SCHEMA_VERSION,
-        "run": results.run,
-        "created": results.created,
-        "plan": to_json(results.plan),
-        "done": results.done,
-        "complete": results.complete,
-        "identity": results.identity,
-        "code": results.code,
-        "variants": [performance_to_json(one) for one in results.performances.values()],
-    }
+    return RESULTS.read(path)[0]
 
 
 @dataclass(frozen=True)
-class _Accuracy:
-    """Number of examples, and the indices of the wrong ones."""
+class ResultsChange:
+    """Change from a base run to a new one.
 
-    examples: int
-    wrong: tuple[int, ...]
+    Attributes:
+        changes: of each variant that both runs measured, by name; times corrected for all comparisons made.
+        geometric_mean: of all those times, base over new, taken in each process: above 1 is faster.
+        warnings: sentences on what makes the comparison doubtful: other machine, other plan, incomplete runs.
+        only_base, only_new: variants that only one of the runs has.
+    """
 
+    changes: Mapping[str, Change]
+    geometric_mean: Comparison
+    warnings: tuple[str, ...]
+    only_base: tuple[str, ...]
+    only_new: tuple[str, ...]
 
-@dataclass(frozen=True)
-class _Variant:
-    """A `Performance` as its file has it."""
-
-    name: str
-    task: str
-    model_bytes: int
-    times: Mapping[int, tuple[Seconds, ...]]
-    reference: Mapping[int, tuple[Seconds, ...]]
-    memory: Mapping[int, Bytes]
-    accuracy: _Accuracy | None
-
-
-@dataclass(frozen=True)
-class _File:
-    """A file of results, less its schema."""
-
-    run: str
-    created: str
-    plan: Plan
-    done: int
-    identity: Json
-    code: Json
-    variants: tuple[_Variant, ...]
-
-
-def performance_to_json(one: Performance) -> Json:
-    """Return all fields of ``one``; of the examples how many there are, and the indices of the wrong ones."""
-    right = one.correct
-    accuracy = None if right is None else _Accuracy(len(right), tuple(np.flatnonzero(~right).tolist()))
-    made: Json = to_json(_Variant(one.name, one.task, one.model_bytes, one.times, one.reference, one.peaks, accuracy))
-    return made
+    @property
+    def regressions(self) -> tuple[str, ...]:
+        """What is proven worse, a few words each: slower, larger or less accurate by more than does not matter."""
+        found = []
+        for name, change in self.changes.items():
+            found += [
+                f"{name} at batch {size} is slower: {_interval(speedup)} of its speed"
+                for size, speedup in change.speedups.items()
+                if speedup.is_loss
+            ]
+            if change.memory.is_loss:
+                found.append(f"{name} takes more memory: {1 / float(change.memory):.3g} times as much")
+            if change.size.is_loss:
+                found.append(f"{name} is larger: {1 / float(change.size):.3g} times as many bytes")
+            if change.accuracy is not None and change.accuracy.is_loss:
+                found.append(f"{name} is less accurate: {100 * float(change.accuracy):+.2f} points")
+        if self.geometric_mean.is_loss:
+            found.append(f"the geometric mean is slower: {_interval(self.geometric_mean)} of the speed")
+        return tuple(found)
 
 
-def results_from_json(given: Any) -> Results:
-    """Return the results that `results_to_json` wrote.
+def _interval(made: Comparison) -> str:
+    return f"{made.interval.low:.3f} to {made.interval.high:.3f}"
+
+
+def compare_results(base: Results, new: Results, matters: float = MATTERS) -> ResultsChange:
+    """Return what two separate runs say of each variant that both have, and of all together.
+
+    Args:
+        base: the older run.
+        new: the newer.
+        matters: relative difference of time that matters: 0.02 is two per cent.
 
     Raises:
-        ValueError: if it is of another schema or version, or a field is missing or of another type or range.
+        ValueError: if the runs have no variant and batch size in common, or a number is out of its range.
+
+    Examples:
+        >>> from tinytorch.perf.benchmarking import compare_results
+        >>> from tinytorch.perf.benchmarking.results import Plan
+        >>> from tinytorch.perf.benchmarking.running import started
+        >>> results = started(Plan("mlp", batches=(1,)), {"version": "0.1.0"})
+        >>> compare_results(results, results)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ValueError: ...
     """
-    if not isinstance(given, dict) or given.get("schema") != SCHEMA_NAME:
-        found = given.get("schema") if isinstance(given, dict) else type(given).__name__
-        raise ValueError(f"schema must be {SCHEMA_NAME!r}, not {found!r}: this is no file of results")
-    if given.get("schema_version") != SCHEMA_VERSION:
-        raise ValueError(
-            f"the file is of version {given.get('schema_version')!r}, and this program reads {SCHEMA_VERSION}: "
-            "measure again, or read it with the program that wrote it"
-        )
-    file = from_json(given, _File, "results")
-    for name in (*FINGERPRINT, "blas"):
-        if name not in file.identity:
-            raise ValueError(f"identity must have the field {name!r}")
-    check_plan(file.plan)
-    variants = [_performance(one, file.run) for one in file.variants]
-    if len({one.name for one in variants}) < len(variants):
-        raise ValueError("variants must have names of their own, but two share one")
-    for one in variants:
-        if any(len(times) != file.done for times in one.times.values()):
-            raise ValueError(f"times of {one.name!r} must be of the {file.done} processes that are done")
-    by_name = {one.name: one for one in variants}
-    return Results(file.plan, by_name, file.done, file.identity, file.code, file.created, file.run)
+    if not 0 <= matters < math.inf:
+        raise ValueError(f"matters must be at least 0, such as 0.02 for two per cent, not {matters}")
+    names = [name for name in base.performances if name in new.performances]
+    # A plan may be the same and the two files one run, which was saved twice: nothing then was taken in turns.
+    before = {name: replace(base.performances[name], run="base") for name in names}
+    after = {name: replace(new.performances[name], run="new") for name in names}
+    shared = [(name, size) for name in names for size in before[name].batches if size in after[name].times]
+    if not shared:
+        raise ValueError("the runs must have a variant and a batch size in common, but have none")
+    compared = len(shared) + 1
+    changes = {
+        name: compare(before[name], after[name], matters, together=compared)
+        for name in dict.fromkeys(name for name, _ in shared)
+    }
+    mean = _geometric_mean(before, after, shared, matters, compared)
+    return ResultsChange(
+        changes,
+        mean,
+        tuple(_warnings(base, new)),
+        tuple(name for name in base.performances if name not in new.performances),
+        tuple(name for name in new.performances if name not in base.performances),
+    )
 
 
-def performance_from_json(given: Any, run: str) -> Performance:
-    """Return the performance that `performance_to_json` wrote; raises as `results_from_json` does."""
-    return _performance(from_json(given, _Variant, "variant"), run)
+def _warnings(base: Results, new: Results) -> list[str]:
+    found = []
+    changed = differences(base, new)
+    if changed:
+        found.append(f"this comparison crosses machines or environments: {'; '.join(changed)}")
+    for name, one in (("base", base), ("new", new)):
+        if not one.complete:
+            found.append(f"the {name} run is not complete: {one.done} of {one.plan.processes} processes")
+    if base.plan.subject != new.plan.subject:
+        found.append(f"the runs are of {base.plan.subject} and {new.plan.subject}")
+    return found
 
 
-def _performance(one: _Variant, run: str) -> Performance:
-    if one.model_bytes < 0:
-        raise ValueError(f"model_bytes of {one.name!r} must be at least 0, not {one.model_bytes}")
-    if not one.times or (one.reference and one.reference.keys() != one.times.keys()):
-        raise ValueError(f"times and reference of {one.name!r} must be of the same batch sizes, one at least")
-    for size, beside in one.reference.items():
-        if [each.n for each in beside] != [each.n for each in one.times[size]]:
-            raise ValueError(f"reference of {one.name!r} must have as many samples as its times at batch {size}")
-    right = None if one.accuracy is None else _right(one.accuracy)
-    return Performance(one.name, one.task, one.times, one.memory, one.model_bytes, right, run, one.reference)
+def _geometric_mean(
+    before: Mapping[str, Performance],
+    after: Mapping[str, Performance],
+    shared: Sequence[tuple[str, int]],
+    matters: float,
+    together: int,
+) -> Comparison:
+    """Return the comparison of each process's geometric mean of all its times, over the reference's if both have it."""
+    has_reference = all(one.reference for side in (before, after) for one in side.values())
 
+    def means(side: Mapping[str, Performance]) -> list[Measurement]:
+        times: list[Sequence[Measurement]] = [side[name].times[size] for name, size in shared]
+        if has_reference:
+            times = [over_reference(side[name].times[size], side[name].reference[size]) for name, size in shared]
+        logs = np.log([[one.median for one in processes] for processes in times]).mean(axis=0)
+        return [Measurement("geometric mean", (mean,), "") for mean in np.exp(logs).tolist()]
 
-def _right(given: _Accuracy) -> Right:
-    if any(not 0 <= index < given.examples for index in given.wrong):
-        raise ValueError(f"wrong must be indices below {given.examples}, but {max(given.wrong)} is among them")
-    right = np.ones(given.examples, np.bool_)
-    right[list(given.wrong)] = False
-    return right
+    return compare_runs(means(before), means(after), matters, names=("base", "new"), together=together)

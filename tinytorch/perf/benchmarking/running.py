@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.results import Json, Plan, Results, check_plan, differences, performance_from_json
+from tinytorch.perf.benchmarking.results import Json, Plan, Results, differences
 from tinytorch.perf.host.identity import identity
-from tinytorch.perf.measuring.processes import answer_of
+from tinytorch.perf.measuring.codec import from_json
+from tinytorch.perf.measuring.fresh import answer_of
 
 #: What the reference is called among the functions that take turns; no variant may have this name.
 REFERENCE = "(reference)"
@@ -58,12 +58,7 @@ class Side:
 
 
 def started(plan: Plan, code: Json) -> Results:
-    """Return the results of a run on this machine that has measured nothing yet.
-
-    Raises:
-        ValueError: if a number of the plan is out of its range.
-    """
-    check_plan(plan)
+    """Return the results of a run on this machine that has measured nothing yet."""
     return Results(plan, {}, 0, identity().to_json(), code)
 
 
@@ -123,18 +118,14 @@ def extended(results: Results, measured: Sequence[Performance]) -> Results:
     before = results.performances
     if before and [*before] != [one.name for one in measured]:
         raise RuntimeError(f"a process measured {[one.name for one in measured]}, those before it {[*before]}")
-    after = {one.name: _joined(before.get(one.name), one, results.run) for one in measured}
+    after = {one.name: replace(one, run=results.run) for one in measured}
+    for name, one in before.items():
+        times, reference = (
+            {size: kept[size] + new[size] for size in kept}
+            for kept, new in ((one.times, after[name].times), (one.reference, after[name].reference))
+        )
+        after[name] = replace(one, times=times, reference=reference)
     return replace(results, performances=after, done=results.done + 1)
-
-
-def _joined(before: Performance | None, one: Performance, run: str) -> Performance:
-    if before is None:
-        return replace(one, run=run)
-    return replace(before, times=_both(before.times, one.times), reference=_both(before.reference, one.reference))
-
-
-def _both(before: Mapping[int, tuple[Any, ...]], after: Mapping[int, tuple[Any, ...]]) -> dict[int, tuple[Any, ...]]:
-    return {size: before[size] + after[size] for size in before}
 
 
 def _process(results: Results, number: int, folder: Path | None) -> list[Performance]:
@@ -144,4 +135,4 @@ def _process(results: Results, number: int, folder: Path | None) -> list[Perform
         measured = answer_of(WORKER_MODULE, asked, folder)
     except RuntimeError as error:
         raise RuntimeError(f"a process of the benchmark failed: {error}") from None
-    return [performance_from_json(one, results.run) for one in measured]
+    return [from_json(one, Performance, "variant") for one in measured]

@@ -12,10 +12,10 @@ from typing import Any
 
 from tinytorch.perf.benchmarking.measuring import peak_memory, timed
 from tinytorch.perf.benchmarking.performance import Performance
-from tinytorch.perf.benchmarking.results import Plan, performance_to_json
+from tinytorch.perf.benchmarking.results import Plan
 from tinytorch.perf.benchmarking.running import REFERENCE, reference_work
 from tinytorch.perf.benchmarking.zoo import subject_of
-from tinytorch.perf.measuring.codec import from_json
+from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.sampling import limit_blas_threads
 
 
@@ -60,7 +60,7 @@ def main() -> int:
     plan = from_json(asked["plan"], Plan, "plan")
     limit_blas_threads(plan.threads)
     made = measure_process(plan, asked["number"], asked["whole"])
-    sys.stdout.write("\n" + json.dumps([performance_to_json(one) for one in made]) + "\n")
+    sys.stdout.write("\n" + json.dumps(to_json(made)) + "\n")
     return 0
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from tinytorch import settings
 from tinytorch.perf.engines.protocol import ENGINES, Engine, engine
 from tinytorch.perf.measuring import Unmeasured
-from tinytorch.perf.measuring.processes import output_of
+from tinytorch.perf.measuring.fresh import output_of
 
 _SHOW = "import torch; print(torch.__config__.show())"
 

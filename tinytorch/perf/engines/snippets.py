@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tinytorch.perf.engines.presence import available, missing, peers_python
 from tinytorch.perf.measuring import Unmeasured
-from tinytorch.perf.measuring.processes import function_at, output_of, reference_to
+from tinytorch.perf.measuring.fresh import function_at, output_of, reference_to
 
 _ENGINE = "PyTorch eager"
 

@@ -17,8 +17,9 @@ from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.identity import Identity, is_narrower
 from tinytorch.perf.measuring import Measurement, blas_threads, collector_off
 from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.fresh import output_of
 from tinytorch.perf.measuring.judge import Verdict, verdict_between
-from tinytorch.perf.measuring.processes import output_of
+from tinytorch.perf.measuring.measurement import Ratio
 
 #: Variables that choose the kernels or block sizes of a BLAS begin like this; those of thread counts do not matter.
 _BLAS_VARIABLES = ("OPENBLAS_", "MKL_", "BLIS_", "VECLIB_", "GOTO_")
@@ -55,7 +56,7 @@ class Caution:
 
     what: str
     sentence: str
-    cost: Measurement | None
+    cost: Ratio | None
 
 
 def blas_variables(environment: Mapping[str, str]) -> list[str]:
@@ -124,8 +125,8 @@ class BusyNeighbour:
     """
 
     threads: int
-    over_alone: Measurement
-    over_one_thread: Measurement
+    over_alone: Ratio
+    over_one_thread: Ratio
 
     def sentence(self) -> str:
         """Return both in words."""

@@ -1,18 +1,20 @@
-"""Levels of memory: the borders that the ladder's curves show, beside the caches that the system reports."""
+"""Ceilings of a machine, and its levels of memory: borders in the ladder's curves, beside the caches as reported."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import Literal, get_args
+from itertools import combinations, pairwise
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
+from tinytorch.perf.machine.call_costs import CallCosts
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.measurement import BytesPerSecond, Seconds
+from tinytorch.perf.measuring.codec import SIGNED
+from tinytorch.perf.measuring.measurement import BytesPerSecond, FlopsPerSecond, Hertz, OpsPerSecond, Seconds
 from tinytorch.perf.measuring.statistics import median
 
 Curve = Literal["read", "copy", "triad", "latency"]
@@ -91,6 +93,104 @@ class Level:
     def capacity(self) -> int | None:
         """Bytes that this cache is taken to hold: by the streams, else by the latency, else as reported."""
         return self.capacity_measured or self.capacity_by_latency or self.capacity_reported
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Taken:
+    """The measuring of ceilings.
+
+    Attributes:
+        when: in UTC, ISO 8601.
+        seconds: that it took.
+        load_before: load average over the minute before; None where the system keeps none.
+        huge_page_policy: the system's, in its word; None where it has none.
+        huge_page_bytes: bytes of the probes' memory that were on huge pages; None where the system does not say.
+        bytes_of_memory: bytes of that memory.
+        note: why kept ceilings could not be used; None if there were none.
+        tries: how often they were measured, these last, until others left the machine alone.
+    """
+
+    when: str
+    seconds: float
+    load_before: float | None
+    huge_page_policy: str | None
+    huge_page_bytes: int | None
+    bytes_of_memory: int
+    note: str | None = None
+    tries: int = 1
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """The ceilings of this machine for ``threads`` threads.
+
+    Attributes:
+        threads: threads that every probe ran on, and that BLAS was told to use; see the conditions of ``sgemm``.
+        fp32_peak: FLOP/s, 2 per multiply-add: the larger of the two below, which ``fp32_from`` names.
+        fp32_from: ``"compiled multiply-add"`` or ``"sgemm"``.
+        multiply_add: the sweep: (FLOPs per element, FLOP/s of a block in the first cache).
+        sgemm: FLOP/s of a product of two float32 matrices, 2048 wide, by the BLAS of NumPy.
+        int8_peak: OP/s, 2 per multiply-accumulate of 8-bit numbers into 32 bits, by the fastest way that this CPU has.
+        int8_from: the instruction that multiplies them, such as "vpdpbusd zmm".
+        levels: from the innermost cache to memory. A cache ends where the bandwidth falls, or at its reported size.
+        curves: the ladder of each of "read", "copy", "triad" (B/s) and "latency" (s), by growing working set.
+        clock: Hz, of a chain of dependent integer operations of one cycle each.
+        page_fault: seconds that the first touch of a fresh page of memory takes.
+        calls: what a call of each op takes at least, by NumPy and by its kernel. For several threads this and
+            ``recorder`` are those of the ceilings of one, if these were kept.
+        recorder: seconds that recording adds to an op: a difference, of which a sample may be below 0.
+        evidence: for each probe the packed vector instructions found in its assembly, and how often.
+        taken: when and how they were measured.
+
+    Examples:
+        >>> from tinytorch.perf.machine import ceilings
+        >>> here = ceilings()
+        >>> here.fp32_peak.unit, here.levels[-1].name
+        ('FLOP/s', 'memory')
+        >>> here.level_of(1024).name
+        'L1'
+    """
+
+    threads: int
+    fp32_peak: FlopsPerSecond
+    fp32_from: str
+    multiply_add: tuple[tuple[int, FlopsPerSecond], ...]
+    sgemm: FlopsPerSecond
+    int8_peak: OpsPerSecond
+    int8_from: str
+    levels: tuple[Level, ...]
+    curves: Mapping[Curve, tuple[Point, ...]]
+    clock: Hertz
+    page_fault: Seconds
+    calls: CallCosts
+    recorder: Annotated[Seconds, SIGNED]
+    evidence: Mapping[str, Mapping[str, int]]
+    taken: Taken
+
+    def __post_init__(self) -> None:
+        if not self.levels or self.levels[-1].name != "memory":
+            raise ValueError("levels must be caches, and then memory")
+        if any(level.capacity is None for level in self.levels[:-1]):
+            raise ValueError("levels that are caches must have a capacity")
+        for curve, points in self.curves.items():
+            if any(one.working_set >= next_one.working_set for one, next_one in pairwise(points)):
+                raise ValueError(f"working sets of {curve} must grow")
+
+    @property
+    def peak_in_turns(self) -> bool:
+        """Whether the FP32 peak was sampled in turns with the bandwidths, as the compiled one is, and no product."""
+        return self.fp32_from != "sgemm"
+
+    def level_of(self, working_set: int) -> Level:
+        """Return the innermost level whose capacity holds ``working_set`` bytes, else memory.
+
+        Raises:
+            ValueError: if ``working_set`` is below 0.
+        """
+        if working_set < 0:
+            raise ValueError(f"working_set must be at least 0 bytes, not {working_set}")
+        fitting = (level for level in self.levels if working_set <= (level.capacity or 0))
+        return next(fitting, self.levels[-1])
 
 
 def find_levels(curves: Mapping[Curve, Sequence[Point]], reported: Mapping[int, int]) -> tuple[Level, ...]:

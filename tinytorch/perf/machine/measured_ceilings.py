@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,15 +29,14 @@ from tinytorch.perf.machine.bandwidth_sweep import (
     working_sets,
 )
 from tinytorch.perf.machine.call_costs import measured_call_costs
-from tinytorch.perf.machine.levels import CLEAR_OF_CACHE, STREAMS, Curve, Point, find_levels
+from tinytorch.perf.machine.levels import CLEAR_OF_CACHE, STREAMS, Ceilings, Curve, Point, Taken, find_levels
 from tinytorch.perf.machine.probing import Probe, interleaved_rates, repeats_of
-from tinytorch.perf.machine.store import Ceilings, StageProgress, Taken
 
 #: A ladder takes at most this part of free memory.
 _PART_OF_FREE_MEMORY = 4
 
 
-def measured_ceilings(threads: int, on_progress: StageProgress, one: Ceilings | None = None) -> Ceilings:
+def measured_ceilings(threads: int, on_progress: Callable[[str, float], None], one: Ceilings | None = None) -> Ceilings:
     """Return the ceilings for ``threads`` threads, measured now.
 
     Args:

@@ -31,9 +31,11 @@ from tinytorch import settings
 from tinytorch.kept import kept_folder
 from tinytorch.perf.host.blas import loaded_blas
 from tinytorch.perf.measuring.conditions import BetweenRuns
+from tinytorch.perf.measuring.fresh import answer_of
 from tinytorch.perf.measuring.statistics import block_spread, clipped
 
 if TYPE_CHECKING:
+    from tinytorch.perf.measuring.codec import Format
     from tinytorch.perf.measuring.measurement import Measurement
 
 #: Where the times of the processes are kept, beside the ceilings.
@@ -198,15 +200,18 @@ def kept_path() -> Path:
     return KEPT / f"between-runs-{hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]}.json"
 
 
-def kept_processes() -> list[Process]:
-    """Return the processes that are kept; none if the file is absent or broken."""
-    from tinytorch.perf.measuring.codec import from_json  # not for programs that only time
+def _files() -> Format[tuple[Process, ...]]:
+    from tinytorch.perf.measuring.codec import Format  # not for programs that only time
 
+    return Format("tinytorch-repeats", 3, tuple[Process, ...], "`make book`")
+
+
+def kept_processes() -> tuple[Process, ...]:
+    """Return the processes that are kept; none if the file is absent or broken."""
     try:
-        document = json.loads(kept_path().read_bytes())
-        return [from_json(one, Process, "processes") for one in document["processes"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+        return _files().read(kept_path())[0]
+    except (OSError, ValueError):
+        return ()
 
 
 @cache
@@ -219,6 +224,10 @@ def known_variance() -> BetweenRunVariance | None:
 #: Seconds between two samples of a process that watches, as long as fewer than so many are kept, and how many times as
 #: many from then on: what few show has wide limits, and each sample takes a second or two from what is measured.
 EVERY, FEW, SELDOM = 4.0, 12, 16.0
+#: The latest processes that are kept.
+LATEST = 200
+#: The module that times the workloads in a fresh process.
+_WORKLOADS = "tinytorch.perf.measuring.between_run_workloads"
 _watches = False
 
 
@@ -242,3 +251,22 @@ def spread_sample_is_due() -> bool:
         return time.time() - kept_path().stat().st_mtime > every
     except OSError:  # nothing is kept yet
         return True
+
+
+def sample_spread() -> None:
+    """Time the workloads in a fresh process, at first in two, and keep what they show; it takes a second or two.
+
+    Raises:
+        OSError: if the result cannot be written.
+        RuntimeError: if a process fails.
+    """
+    from tinytorch.perf.host.identity import machine_label
+    from tinytorch.perf.measuring.codec import from_json
+
+    kept = kept_processes()
+    for number in range(len(kept), len(kept) + (1 if kept else 2)):
+        kept += (from_json(answer_of(_WORKLOADS, number), Process, "processes"),)
+    path = kept_path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _files().write(path, kept[-LATEST:], machine_label())
+    known_variance.cache_clear()

@@ -1,4 +1,4 @@
-"""Workloads of several kinds, timed in fresh processes, that show how far runs differ."""
+"""Workloads of several kinds that show how far runs differ; run as a module, it is the process that times them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tinytorch.perf.measuring import blas_threads, interleave
-from tinytorch.perf.measuring.atomic_io import write_whole
-from tinytorch.perf.measuring.between_run_variance import (
-    Process,
-    RunStatistics,
-    kept_path,
-    kept_processes,
-    known_variance,
-)
-from tinytorch.perf.measuring.codec import from_json, to_json
-from tinytorch.perf.measuring.processes import answer_of
+from tinytorch.perf.measuring.between_run_variance import Process, RunStatistics
+from tinytorch.perf.measuring.codec import to_json
 from tinytorch.perf.measuring.sampling import rounds_in_block
 from tinytorch.perf.measuring.statistics import (
     CONFIDENCE,
@@ -33,8 +25,6 @@ from tinytorch.perf.measuring.statistics import (
     interval_of_law,
 )
 
-#: The latest processes that are kept.
-LATEST = 200
 _SAMPLES = 24
 
 
@@ -91,23 +81,6 @@ def one_process(seed: int) -> Process:
         {name: seen(each) for name, each in times.items()},
         {name: seen(times[one] / times[other]) for name, (one, other) in pairs.items()},
     )
-
-
-def sample_spread() -> None:
-    """Time the workloads in a fresh process, at first in two, and keep what they show; it takes a second or two.
-
-    Raises:
-        OSError: if the result cannot be written.
-        RuntimeError: if a process fails.
-    """
-    kept = kept_processes()
-    for _ in range(1 if kept else 2):
-        kept.append(from_json(answer_of(__name__, len(kept)), Process, "processes"))
-    path = kept_path()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    document = {"schema": "tinytorch-repeats", "schema_version": 2, "processes": to_json(kept[-LATEST:])}
-    write_whole(path, json.dumps(document))
-    known_variance.cache_clear()
 
 
 if __name__ == "__main__":

@@ -1,21 +1,25 @@
-"""JSON codec: dataclasses, and the measurements in them, as JSON and back, each field checked by its annotation."""
+"""JSON: files of values in one envelope, and the codec of the values, each field checked by its annotation."""
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
 from inspect import cleandoc
+from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
+import numpy.typing as npt
 from cattrs import Converter, transform_error
 from cattrs.errors import BaseValidationError
 from cattrs.gen import make_dict_structure_fn, override
 
+from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.conditions import (
     BetweenRuns,
     BlasThreads,
@@ -32,7 +36,59 @@ from tinytorch.perf.measuring.statistics import Known, Stated
 Json = dict[str, Any]
 #: In the annotation of a measurement behind its unit: a difference, whose samples may lie on either side of 0.
 SIGNED = "signed"
+#: One truth value for each example; as JSON the number of examples and the indices of the false ones.
+Flags = npt.NDArray[np.bool_]
 Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Format(Generic[Value]):
+    """A format of files: one JSON object with ``schema``, ``schema_version``, ``machine`` and ``values``.
+
+    Attributes:
+        schema: name of the format.
+        version: rises whenever a reader of the files would have to change.
+        kind: type of the values.
+        made_by: what writes such a file, in words that end an error.
+    """
+
+    schema: str
+    version: int
+    kind: type[Value]
+    made_by: str
+
+    def write(self, path: str | Path, values: Value, machine: Any) -> Path:
+        """Write ``values`` to ``path``, which is then whole or untouched, and return the path.
+
+        Args:
+            path: of the file.
+            values: to be kept.
+            machine: what is known of where they were measured, as JSON has it.
+        """
+        envelope = {"schema": self.schema, "schema_version": self.version, "machine": machine}
+        return write_whole(path, json.dumps({**envelope, "values": to_json(values)}, allow_nan=False))
+
+    def read(self, path: str | Path) -> tuple[Value, Any]:
+        """Return the values in a file, and the machine that they are of.
+
+        Raises:
+            ValueError: with the path and one reason, if the file is cut short, or of another format or version, or
+                does not hold such values.
+            OSError: if it cannot be read.
+        """
+        try:
+            document = json.loads(Path(path).read_bytes())
+        except ValueError as error:
+            raise ValueError(f"{path} is cut short or damaged: {error}") from None
+        schema = document.get("schema") if isinstance(document, dict) else type(document).__name__
+        if schema != self.schema:
+            raise ValueError(f"{path} is {schema!r} and not {self.schema!r}, which {self.made_by} writes")
+        if document.get("schema_version") != self.version:
+            raise ValueError(
+                f"{path} is of version {document.get('schema_version')!r}, not {self.version}: make it again with "
+                f"{self.made_by}"
+            )
+        return from_json(document.get("values"), self.kind, str(path)), document.get("machine")
 
 
 def to_json(value: Any) -> Any:
@@ -209,6 +265,17 @@ def _is_dtype(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, np.dtype)
 
 
+def _flags(given: Any, _kind: Any) -> Flags | None:
+    if given is None:
+        return None
+    examples, false = _object(given)["examples"], given["false"]
+    if not all(type(index) is int and 0 <= index < examples for index in false):
+        raise ValueError(f"false must be indices below {examples}, not {false}")
+    flags = np.ones(examples, np.bool_)
+    flags[false] = False
+    return flags
+
+
 def _is_of_a_unit(kind: Any) -> bool:
     return get_origin(kind) is Annotated and get_args(kind)[0] is Measurement
 
@@ -239,6 +306,11 @@ def _made() -> Converter:
     made.register_unstructure_hook_func(_is_named_tuple, lambda value: [made.unstructure(one) for one in value])
     made.register_structure_hook_func(_is_dtype, lambda given, _kind: np.dtype(given))
     made.register_unstructure_hook_func(_is_dtype, lambda value: value.str)
+    made.register_structure_hook_func(lambda kind: kind == Flags | None, _flags)
+    made.register_unstructure_hook_func(
+        lambda kind: kind == Flags | None,
+        lambda flags: flags if flags is None else {"examples": flags.size, "false": np.flatnonzero(~flags).tolist()},
+    )
     for chosen in (Sample, Caches):
         made.register_structure_hook(chosen, lambda given, kind: kind(given))
     for kind in _WORDS:

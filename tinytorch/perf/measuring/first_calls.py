@@ -16,8 +16,8 @@ from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.measuring import Measurement, blas_threads
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions, Sample
+from tinytorch.perf.measuring.fresh import output_of
 from tinytorch.perf.measuring.planning import rounds_within
-from tinytorch.perf.measuring.processes import output_of
 
 
 def first_calls(

@@ -323,6 +323,7 @@ Hertz = Annotated[Measurement, "Hz"]
 BytesPerSecond = Annotated[Measurement, "B/s"]
 FlopsPerSecond = Annotated[Measurement, "FLOP/s"]
 OpsPerSecond = Annotated[Measurement, "OP/s"]
+Ratio = Annotated[Measurement, ""]
 
 
 def derived(

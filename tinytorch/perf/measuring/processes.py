@@ -1,4 +1,4 @@
-"""Fresh processes: functions given by name, answers in JSON, and the same functions timed anew in several of them.
+"""Functions that are timed anew in several fresh processes, and compared.
 
 Where memory lies, which core ran it and what was loaded before differ from process to process and are the same for
 all pairs in one, so the pairs of a single process look surer than they are.
@@ -7,17 +7,12 @@ Source: T. Kalibera and R. Jones, Rigorous benchmarking in reasonable time, ISMM
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,92 +21,11 @@ from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.measuring import Measurement, blas_threads, interleave
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.comparison import Comparison, judged
-from tinytorch.perf.measuring.conditions import Conditions, of_processes, of_sides
-from tinytorch.perf.measuring.measurement import Seconds
+from tinytorch.perf.measuring.conditions import of_processes, of_sides
+from tinytorch.perf.measuring.fresh import function_at, output_of, reference_to, with_our_path
+from tinytorch.perf.measuring.measurement import Seconds, require_paired
 from tinytorch.perf.measuring.planning import PILOT_PROCESSES, carried_out, checked_resolve, planned, seconds_allowed
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
-
-
-def reference_to(argument: str, function: Callable[..., Any]) -> str:
-    """Return ``module:name``, after checking that it leads back to ``function``.
-
-    Args:
-        argument: what the caller's caller knows the function as, for the error.
-
-    Raises:
-        ValueError: if a new process could not import it by that name.
-    """
-    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
-    try:
-        found = getattr(importlib.import_module(module), name) if module != "__main__" else None
-    except (ImportError, AttributeError, ValueError):
-        found = None
-    if found is not function:
-        raise ValueError(
-            f"{argument} must be a function at the top level of a module that a new process can import, "
-            f"not {function!r}"
-        )
-    return f"{module}:{name}"
-
-
-def function_at(reference: str) -> Callable[..., Any]:
-    """Return the function that `reference_to` named."""
-    module, _, name = reference.partition(":")
-    found: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    return found
-
-
-def output_of(
-    arguments: Sequence[str],
-    *,
-    python: str = sys.executable,
-    environment: Mapping[str, str] | None = None,
-    given: str | None = None,
-) -> str:
-    """Return what a fresh process of Python prints.
-
-    Args:
-        arguments: of the interpreter, such as ``("-m", "module")``.
-        python: the interpreter.
-        environment: its variables; None for those of this process.
-        given: what it can read from standard input.
-
-    Raises:
-        RuntimeError: if the process fails: the last line of its error, or the signal that it died of.
-    """
-    done = subprocess.run(
-        [python, *arguments], input=given, capture_output=True, text=True, check=False, env=environment
-    )
-    if done.returncode < 0:
-        raise RuntimeError(f"a fresh process died of {signal.Signals(-done.returncode).name}")
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise RuntimeError(f"a fresh process failed: {lines[-1]}")
-    return done.stdout
-
-
-def _with_our_path(folder: Path | None = None) -> dict[str, str]:
-    """Return this process's variables, and where it finds modules, so that a fresh one finds the same."""
-    path = [str(folder), *sys.path] if folder else sys.path
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(each for each in path if each)}
-
-
-def answer_of(module: str, asked: Any, folder: Path | None = None) -> Any:
-    """Return what ``module``, run in a fresh process, answers to ``asked``.
-
-    It reads one JSON value from standard input and prints its answer as the last line. It has this thread's cores.
-
-    Args:
-        module: name of the module, run as ``python -m`` does.
-        asked: a value that JSON can hold.
-        folder: searched for the package first; None takes the package that is imported here.
-
-    Raises:
-        RuntimeError: as `output_of`.
-    """
-    printed = output_of(("-m", module), environment=_with_our_path(folder), given=json.dumps(asked))
-    return json.loads(printed.splitlines()[-1])
-
 
 #: Makes the functions that a process times, by name, with all that they need.
 Maker = Callable[[], Mapping[str, Callable[[], Any]]]
@@ -202,9 +116,28 @@ def _all_ratios(found: Sequence[Fresh]) -> list[Measurement]:
 
 def _ratio(found: Sequence[Fresh], baseline: str, candidate: str) -> Measurement:
     before, after = ([each.times[name] for each in found] for name in (baseline, candidate))
-    pairs = zip(before, after, strict=True)
-    medians = tuple(math.exp(np.median(np.log(old.samples) - np.log(new.samples))) for old, new in pairs)
-    return Measurement(f"{baseline} / {candidate}", medians, "", of_process_pairs(before, after))
+    return ratio_of_processes(before, after, (baseline, candidate))
+
+
+def ratio_of_processes(
+    baseline: Sequence[Measurement], candidate: Sequence[Measurement], names: tuple[str, str]
+) -> Measurement:
+    """Return baseline / candidate of times in turns, a sample from each process: the median of the ratios of its pairs.
+
+    Args:
+        baseline, candidate: times, one measurement from each process.
+        names: what the two are called.
+
+    Raises:
+        ValueError: if a process did not take the times of both in turns.
+    """
+    medians = []
+    for old, new in zip(baseline, candidate, strict=True):
+        require_paired(old, new)
+        medians.append(math.exp(np.median(np.log(old.samples) - np.log(new.samples))))
+    sides = {"baseline": baseline, "candidate": candidate}
+    conditions = of_sides({name: of_processes(one.conditions for one in times) for name, times in sides.items()})
+    return Measurement(" / ".join(names), tuple(medians), "", conditions)
 
 
 def compare_in_processes(
@@ -227,16 +160,10 @@ def compare_in_processes(
     return judged(_ratio(found, baseline, candidate).together(together), (baseline, candidate), matters)
 
 
-def of_process_pairs(baseline: Sequence[Measurement], candidate: Sequence[Measurement]) -> Conditions:
-    """Return the conditions of one number from each process, which timed both in turns."""
-    sides = {"baseline": baseline, "candidate": candidate}
-    return of_sides({name: of_processes(one.conditions for one in times) for name, times in sides.items()})
-
-
 def _run(reference: str, rounds: int, first: int, seed: int) -> Fresh:
     """Return what one fresh process timed."""
     arguments = ("-m", __name__, reference, str(rounds), str(first), str(seed), str(thread_limit()))
-    printed = output_of(arguments, environment=_with_our_path())
+    printed = output_of(arguments, environment=with_our_path())
     return from_json(json.loads(printed.splitlines()[-1]), Fresh, "a fresh process")
 
 

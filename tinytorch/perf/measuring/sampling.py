@@ -17,7 +17,7 @@ import numpy as np
 from tinytorch.core.contexts import checked_prompt, contextmanager
 from tinytorch.perf.host.blas import ThreadSwitch, current_blas_threads
 from tinytorch.perf.host.memory_pages import minor_page_faults
-from tinytorch.perf.measuring.between_run_variance import spread_sample_is_due, with_between_run_spread
+from tinytorch.perf.measuring.between_run_variance import sample_spread, spread_sample_is_due, with_between_run_spread
 from tinytorch.perf.measuring.conditions import Caches, ColdSets, Conditions, Planned, new_turns
 from tinytorch.perf.measuring.measurement import Measurement, ratio
 from tinytorch.perf.measuring.planning import (
@@ -539,8 +539,6 @@ def interleave(
     if resolve is not None:
         checked_resolve(resolve)
     if spread_sample_is_due():
-        from tinytorch.perf.measuring.between_run_workloads import sample_spread  # which times with this module
-
         sample_spread()
     sets = None if cold is None else cold_sets(cold)
     with collector_off():

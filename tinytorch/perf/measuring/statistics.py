@@ -293,52 +293,6 @@ class PairedShares:
 
 
 @dataclass(frozen=True)
-class Shift:
-    """The law of the shift from one group of independent numbers to another: Hodges and Lehmann's, by Mann and Whitney.
-
-    The shift is the median of all differences of a number of the one and one of the other. It lies below the k-th of
-    them with the chance of U < k, U being Mann and Whitney's statistic.
-
-    Source: M. Hollander, D. A. Wolfe and E. Chicken, Nonparametric Statistical Methods, 3rd edition, Wiley 2014,
-    sections 4.2 and 4.3.
-    """
-
-    before: tuple[float, ...]
-    after: tuple[float, ...]
-
-    @cached_property
-    def differences(self) -> Array:
-        """All differences before - after, in rising order."""
-        return np.sort(np.subtract.outer(self.before, self.after).ravel())
-
-    @property
-    def value(self) -> float:
-        """The estimate."""
-        return median(self.differences)
-
-    def quantiles(self, chances: Array) -> Array:
-        """Return the bounds below which it lies with these chances: see `Law`."""
-        from scipy.special import ndtri
-
-        below = _mann_whitney(len(self.before), len(self.after))[: self.differences.size]
-        return np.asarray(np.interp(ndtri(chances), ndtri(below), self.differences))
-
-
-@lru_cache(maxsize=64)
-def _mann_whitney(m: int, n: int) -> Array:
-    """Return P(U <= u) for u from 0 to m n, by counting the partitions that sum up to u."""
-    ways = np.zeros(m * n + 1)
-    ways[0] = 1
-    # The generating function of U is the Gaussian binomial: the product of (1 - q^(n + i)) / (1 - q^i), i from 1 to m.
-    for i in range(1, m + 1):
-        if n + i <= m * n:
-            ways[n + i :] -= ways[: m * n + 1 - n - i].copy()
-        for u in range(i, m * n + 1):
-            ways[u] += ways[u - i]
-    return np.asarray(np.cumsum(ways) / math.comb(m + n, m))
-
-
-@dataclass(frozen=True)
 class Mean:
     """The law of the mean of independent numbers: Student's."""
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, NamedTuple
 
 from tinytorch.perf.events.call_tree import Frame, call_tree
 from tinytorch.perf.events.stream import COLLECTOR, Profile
@@ -16,9 +14,8 @@ from tinytorch.perf.events.trace import NOT_NAMED, stack_text
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.host.identity import machine_label
 from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread, with_prior_spread
-from tinytorch.perf.measuring.codec import from_json, to_json
+from tinytorch.perf.measuring.codec import Format
 from tinytorch.perf.measuring.comparison import Comparison, compare_apart
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import (
@@ -26,8 +23,6 @@ from tinytorch.perf.measuring.judge import (
 )
 from tinytorch.perf.profiling.breakdown import between_rows, layer_rows, op_rows
 
-_NAME: Final = "tinytorch-repeated-profile"
-SCHEMA: Final = f"{_NAME}-4"
 #: Times by name, of one run.
 Times = Mapping[str, float]
 
@@ -65,7 +60,6 @@ class RepeatedProfile:
         irregular: what did not take time in every run, and is not compared.
     """
 
-    schema: str
     name: str
     setting: str
     machine: str
@@ -131,7 +125,6 @@ def _together(
 
     whole = tuple(run.whole for run in runs)
     return RepeatedProfile(
-        SCHEMA,
         name,
         setting,
         machine_label(),
@@ -170,30 +163,8 @@ def _stacks(profile: Profile) -> Times:
     return found
 
 
-def save_repeated(made: RepeatedProfile, path: str | Path) -> Path:
-    """Write the runs as JSON; return the path."""
-    return write_whole(path, json.dumps(to_json(made), allow_nan=False))
-
-
-def load_repeated(path: str | Path) -> RepeatedProfile:
-    """Return the runs that `save_repeated` wrote.
-
-    Raises:
-        ValueError: if the file holds something else.
-        OSError: if it cannot be read.
-    """
-    try:
-        given: Any = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} holds no profile of repeated runs: {error}") from None
-    schema = str(given.get("schema")) if isinstance(given, dict) else ""
-    if schema.startswith(_NAME) and schema != SCHEMA:
-        raise ValueError(
-            f"{path} is of an older version, {schema}: record it again with `tinytorch profile --save FILE`"
-        )
-    if schema != SCHEMA:
-        raise ValueError(f"{path} holds no profile of repeated runs: `tinytorch profile --save FILE` writes one")
-    return from_json(given, RepeatedProfile, str(path))
+#: Files of repeated runs.
+REPEATED = Format("tinytorch-repeated-profile", 5, RepeatedProfile, "`tinytorch profile --save FILE`")
 
 
 @dataclass(frozen=True)

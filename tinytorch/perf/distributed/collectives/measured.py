@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,10 +21,10 @@ from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.host.blas import limited_blas_threads
 from tinytorch.perf.host.pinned_threads import may_pin
 from tinytorch.perf.measuring import Measurement, Unmeasured, collector_off
-from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
-from tinytorch.perf.measuring.codec import to_json
+from tinytorch.perf.measuring.codec import Format
 from tinytorch.perf.measuring.conditions import BlasThreads, Caches, Conditions, Ranks
+from tinytorch.perf.measuring.measurement import Seconds
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: 8 B to 2 MiB, twice as many each time.
@@ -61,8 +59,8 @@ class Collectives:
     hosts: int
     library: str
     oversubscribed: bool
-    times: Mapping[Kind, Mapping[int, Measurement]]
-    barrier: Measurement
+    times: Mapping[Kind, Mapping[int, Seconds]]
+    barrier: Seconds
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -211,26 +209,5 @@ def _name(kind: str, size: int) -> str:
     return f"{kind} of {size} B"
 
 
-#: What a file of collectives calls itself, and the version, which rises whenever a reader of it would have to change.
-SCHEMA, VERSION = "tinytorch-collectives", 2
-
-
-def save_collectives(collectives: Collectives, path: str | Path) -> Path:
-    """Write what was measured, all samples and conditions, as JSON; return the path."""
-    times = [
-        {"kind": kind, "nbytes": size, **_written(seconds)}
-        for kind, sizes in collectives.times.items()
-        for size, seconds in sizes.items()
-    ]
-    kept = {
-        "schema": SCHEMA,
-        "schema_version": VERSION,
-        **{name: getattr(collectives, name) for name in ("ranks", "hosts", "library", "oversubscribed")},
-        "times": times,
-        "barrier": _written(collectives.barrier),
-    }
-    return write_whole(path, json.dumps(kept, allow_nan=False))
-
-
-def _written(seconds: Measurement) -> dict[str, Any]:
-    return {"name": seconds.name, "samples": list(seconds.samples), "conditions": to_json(seconds.conditions)}
+#: Files of collectives.
+COLLECTIVES = Format("tinytorch-collectives", 3, Collectives, "`tinytorch links --json FILE`")

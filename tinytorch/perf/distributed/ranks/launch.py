@@ -21,7 +21,7 @@ from tinytorch.perf.distributed.ranks import rank_process
 from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.watch import FAILURE, read_states
 from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
-from tinytorch.perf.measuring.processes import reference_to
+from tinytorch.perf.measuring.fresh import reference_to
 
 #: Runs on each rank. Takes the communicator and the launch's arguments by name; returns values by name.
 Program = Callable[..., Mapping[str, Any] | None]

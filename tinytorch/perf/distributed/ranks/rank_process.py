@@ -32,7 +32,7 @@ def run_rank(folder: Path) -> None:
     from tinytorch.perf.distributed.ranks.watch import watched
     from tinytorch.perf.host.blas import ThreadSwitch
     from tinytorch.perf.host.pinned_threads import allowed_cores, pin
-    from tinytorch.perf.measuring.processes import function_at
+    from tinytorch.perf.measuring.fresh import function_at
 
     asked, arguments = pickle.loads((folder / "request").read_bytes())
     communicator = world()
