@@ -1,6 +1,5 @@
 """The command that measures for another's eyes: it runs pages, keeps each as it is done, and checks files."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ from tinytorch.cli import main, measure
 from tinytorch.cli.page_runs import ChapterError, claim_statements, expected_seconds, measuring_pages, run_page
 from tinytorch.report.measurements import as_text, document, page_entry, read_measurements
 from tinytorch.report.page import Page
-from tinytorch.report.provenance import package_folder, package_hash
 from tinytorch.report.records import Json, page_file
 
 PAGE = """---
@@ -155,21 +153,6 @@ def test_pages_of_other_code_are_not_kept(clone: Path, monkeypatch: pytest.Monke
     words = ["measure", "--json", str(clone / "mine.json"), "--pages", "first", "--label", "Mine", "--resume"]
     assert main(words) == 0
     assert [page["page"] for page in read_measurements(clone / "mine.json")["pages"]] == ["first"]
-
-
-def test_a_build_that_was_just_made_is_taken_and_an_older_one_is_not(
-    clone: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = clone / "_build" / "html" / "_records"
-    folder.mkdir(parents=True)
-    (folder / "first.json").write_text(json.dumps(records("first")), "utf-8")
-    words = ["measure", "--json", str(clone / "mine.json"), "--pages", "first", "--built"]
-    assert main(words) == 0
-    (page,) = read_measurements(clone / "mine.json")["pages"]
-    assert page["provenance"]["package"]["sha256"] == package_hash(package_folder())
-    (folder / "first.json").write_text(json.dumps(records("first", sha256="0" * 64)), "utf-8")
-    assert main(words) == 2
-    assert "built with other code" in capsys.readouterr().err
 
 
 def test_it_says_how_long_the_same_pages_took_elsewhere(clone: Path) -> None:

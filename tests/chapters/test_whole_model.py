@@ -12,7 +12,7 @@ from tinytorch import models
 from tinytorch.chapters.acceleration.tiles import PEAK
 from tinytorch.chapters.whole_model import expressions, passes
 from tinytorch.chapters.whole_model.exercises import check_fused_silu
-from tinytorch.chapters.whole_model.expressions import EXPRESSIONS, study_expressions
+from tinytorch.chapters.whole_model.expressions import EXPRESSIONS, passes_bytes, study_expressions
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Sequential
 from tinytorch.core.op import Array
@@ -184,3 +184,10 @@ def test_where_reuse_parts_nothing_there_is_no_border(reuse: tuple[float, float]
     rule = made_rule(reuse, 0.5, second)
     assert isinstance(rule.border, Unmeasured)
     assert isinstance(rule.choice(Linear(2, 2, seed=0), np.ones((1, 2), np.float32)), Unmeasured)
+
+
+def test_passes_are_counted_operand_by_operand() -> None:
+    x = np.ones(1000, np.float32)
+    assert passes_bytes(lambda x: x + x, x) == 3 * 4000
+    assert passes_bytes(lambda x: x + np.float32(1), x) == 2 * 4000
+    assert passes_bytes(lambda x: np.tanh(x * 2, out=np.empty(1000, np.float32)), x) == 4 * 4000

@@ -61,10 +61,8 @@ def made_ceilings(
         taken=Taken(
             when="2026-01-01T00:00:00+00:00",
             seconds=9.5,
-            load_before=None,
             huge_page_policy=None,
             huge_page_bytes=None,
-            bytes_of_memory=0,
         ),
     )
 

@@ -73,9 +73,7 @@ def synthetic_ceilings(threads: int = 1, noise: float = 0.02) -> Ceilings:
         taken=Taken(
             when="2026-01-01T00:00:00+00:00",
             seconds=9.5,
-            load_before=0.5,
             huge_page_policy="madvise",
             huge_page_bytes=2**28,
-            bytes_of_memory=2**28,
         ),
     )

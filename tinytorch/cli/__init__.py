@@ -6,8 +6,8 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.metadata import version
-from types import ModuleType
 
 from tinytorch.cli.usage import Parser, UsageError, sentence
 
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsers = {name: commands.add_parser(name, help=what) for name, what in _COMMANDS.items()}
     if own and own[0] in parsers:
         given = set(os.environ)
-        command = _module(own[0])
+        command = import_module(f"tinytorch.cli.{own[0]}")  # what the others import would be waited for in vain
         for name in set(os.environ) - given:  # threadpoolctl sets one: a program that we start is to have the caller's
             del os.environ[name]
         command.add(parsers[own[0]])
@@ -62,26 +62,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"tinytorch {chosen.command}: {sentence(error)}", file=sys.stderr)
         return 2
     return code
-
-
-def _module(name: str) -> ModuleType:
-    """Return a command's module, which alone is loaded: what the others import would be waited for in vain."""
-    command: ModuleType
-    match name:
-        case "profile":
-            from tinytorch.cli import profile as command
-        case "diff":
-            from tinytorch.cli import diff as command
-        case "machine":
-            from tinytorch.cli import machine as command
-        case "bench":
-            from tinytorch.cli import bench as command
-        case "compare":
-            from tinytorch.cli import compare as command
-        case "report":
-            from tinytorch.cli import report as command
-        case "measure":
-            from tinytorch.cli import measure as command
-        case _:
-            from tinytorch.cli import links as command
-    return command

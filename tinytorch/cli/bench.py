@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.progress import MofNCompleteColumn
 
 from tinytorch import models
-from tinytorch.cli.benchmark_report import conditions, performance_rows
+from tinytorch.cli.report import conditions, performance_rows
 from tinytorch.cli.usage import INTERRUPTED, Parser, UsageError, check_batch, check_folder, progress, sizes
 from tinytorch.perf.benchmarking import Results, load_results, save_results
 from tinytorch.perf.benchmarking.performance import compare_with_first

@@ -3,12 +3,14 @@
 import argparse
 import sys
 
-from tinytorch.cli.benchmark_report import change_rows
 from tinytorch.cli.usage import Parser, add_matters, share
 from tinytorch.perf.benchmarking import load_results
-from tinytorch.perf.benchmarking.performance import MATTERS
-from tinytorch.perf.benchmarking.results import compare_results
+from tinytorch.perf.benchmarking.performance import MATTERS, Change
+from tinytorch.perf.benchmarking.results import ResultsChange, compare_results
+from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.report import tables
+from tinytorch.report.numbers import format_number
+from tinytorch.report.tables import Column
 
 #: Exit code of a proven regression.
 REGRESSION = 1
@@ -41,3 +43,31 @@ def _run(chosen: argparse.Namespace) -> int:
     if not changed.regressions:
         print("no regression is proven")
     return REGRESSION if changed.regressions else 0
+
+
+def change_rows(changed: ResultsChange) -> tuple[list[dict[str, object]], list[Column]]:
+    """Return rows and columns of two runs' comparison: each variant and batch size, then the geometric mean."""
+    labels = {"name": "variant", "batch": "batch", "speedup": "speedup", "verdict": "the new one is"}
+    columns = [Column(key, label) for key, label in labels.items()]
+    rows = [
+        _speed_row(name, str(size), speedup) | {"memory": _memory_words(change), "accuracy": _accuracy_words(change)}
+        for name, change in changed.changes.items()
+        for size, speedup in change.speedups.items()
+    ]
+    rows.append(_speed_row("geometric mean", "all", changed.geometric_mean) | {"memory": None, "accuracy": None})
+    return rows, [*columns, Column("memory", "memory"), Column("accuracy", "accuracy")]
+
+
+def _speed_row(name: str, batch: str, speedup: Comparison) -> dict[str, object]:
+    return {"name": name, "batch": batch, "speedup": speedup.estimate, "verdict": str(speedup)}
+
+
+def _memory_words(change: Change) -> str:
+    return f"{change.memory}, {format_number(1 - 1 / float(change.memory), '%')} saved"
+
+
+def _accuracy_words(change: Change) -> str | None:
+    if change.accuracy is None:
+        return None
+    ends = (change.accuracy.interval.low, change.accuracy.interval.high)
+    return f"{change.accuracy}, {format_number(float(change.accuracy), 'points', ends=ends).cell_with_interval}"

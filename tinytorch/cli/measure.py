@@ -11,7 +11,6 @@ from time import perf_counter
 from tinytorch.cli.page_runs import (
     IN_A_CLONE,
     ChapterError,
-    built_page,
     checkout,
     expected_seconds,
     measuring_pages,
@@ -42,7 +41,6 @@ def add(measure: Parser) -> None:
     measure.add_argument("--label", metavar="TEXT", help="what to call this machine (default: its CPU)")
     measure.add_argument("--note", metavar="TEXT", help="what readers should know of it, such as a virtual machine")
     measure.add_argument("--resume", action="store_true", help="keep pages that FILE holds of the same code")
-    measure.add_argument("--built", action="store_true", help="take what the last make book measured, and run nothing")
     measure.set_defaults(run=_run)
 
 
@@ -92,10 +90,7 @@ def _measure(chosen: argparse.Namespace, root: Path) -> int:
             raise UsageError(f"page {page['page']} made what no reader would take: {problem}")
         write_whole(path, as_text(whole))
 
-    if chosen.built:
-        for page in [built_page(root, name) for name in missing]:
-            keep(page)
-    elif not _run_all(root, missing, keep):
+    if not _run_all(root, missing, keep):
         print(f"Interrupted: {_so_far(path, made)}; --resume goes on.", file=sys.stderr)
         return INTERRUPTED
     changed = " The package differs from its commit." if package_provenance()["changed"] else ""

@@ -1,6 +1,5 @@
 """Runs the cells of the book's chapters outside of its build, and gives back the records that they make."""
 
-import json
 import os
 import re
 import tempfile
@@ -13,7 +12,7 @@ from typing import Any
 from tinytorch.perf.host.identity import steering_variables
 from tinytorch.prose import with_cells
 from tinytorch.report.measurements import read_measurements
-from tinytorch.report.provenance import package_folder, package_hash
+from tinytorch.report.provenance import package_folder
 from tinytorch.report.records import RECORD_MIME, Json, page_file
 from tinytorch.report.verdicts import claim_parts
 from tinytorch.settings import variables
@@ -59,21 +58,6 @@ def expected_seconds(root: Path, pages: list[str]) -> float | None:
             if page["duration_seconds"] is not None:
                 durations.setdefault(page["page"], []).append(page["duration_seconds"])
     return sum(median(durations[page]) for page in pages) if all(page in durations for page in pages) else None
-
-
-def built_page(root: Path, name: str) -> Json:
-    """Return the records of a page as the last `make book` of the clone ``root`` made them.
-
-    Raises:
-        ChapterError: if there are none, or the package has changed since.
-    """
-    path = root / "_build" / "html" / "_records" / f"{name}.json"
-    if not path.is_file():
-        raise ChapterError(f"the last build has no records of page {name}: run make book")
-    made: Json = json.loads(path.read_text("utf-8"))
-    if made["provenance"]["package"]["sha256"] != package_hash(package_folder()):
-        raise ChapterError(f"page {name} was built with other code than there is now: run make book")
-    return made
 
 
 def run_page(root: Path, name: str, on_cell: Callable[[int, int], None], *, rough: bool = False) -> Json:

@@ -1,28 +1,23 @@
 """Plans: what number of pairs follows from noise and difference, what time and repeats do, and whether plans hold."""
 
-import itertools
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.chosen_settings import choose_settings
-from tests.perf import replicated
-from tinytorch.perf.measuring import Measurement, interleave, processes, ratio
+from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions, Planned, Sample
 from tinytorch.perf.measuring.planning import (
     LONG_ENOUGH,
     PILOT,
-    PILOT_PROCESSES,
     ROUGH_SECONDS,
     carried_out,
     planned,
     seconds_allowed,
 )
-from tinytorch.perf.measuring.processes import Fresh, compare_in_processes, fresh_processes
 from tinytorch.perf.measuring.sampling import BLOCKS
 
 #: Of processes, which do not depend on one another, so that only the formula counts.
@@ -82,7 +77,7 @@ def test_as_many_plans_decide_as_they_say(truth: float, least: float) -> None:
     decided, trials = 0, 300
     for _ in range(trials):
         log = np.log1p(truth)
-        samples = np.exp(draw.normal(log, 0.05, PILOT_PROCESSES)).tolist()
+        samples = np.exp(draw.normal(log, 0.05, 8)).tolist()
         number = planned([Measurement("pilot", tuple(samples), "", PROCESSES)], 0.03).number
         taken = Measurement("taken", tuple(np.exp(draw.normal(log, 0.05, number)).tolist()), "", PROCESSES)
         low, high = taken.interval.low, taken.interval.high
@@ -101,74 +96,25 @@ def test_what_was_reached_is_what_the_taken_pairs_resolve() -> None:
     assert (carried_out(plan, [Measurement("r", (1.0, 1.1), "", PROCESSES)]).reached or 0) > 1
 
 
-class Clocked:
-    """Two functions whose times are made: each call takes what its noise says, on a clock that stands meanwhile."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now, self.draw = 0.0, np.random.default_rng(3)
-        self.taken: dict[str, list[float]] = {"one": [], "other": []}
-        monkeypatch.setattr(time, "perf_counter", lambda: self.now)
-        monkeypatch.setattr(time, "perf_counter_ns", lambda: round(self.now * 1e9))
-
-    def functions(self) -> dict[str, Callable[[], None]]:
-        return {name: partial(self._run, name) for name in self.taken}
-
-    def _run(self, name: str) -> None:
-        self.taken[name].append(1e-3 * float(np.exp(self.draw.normal(0, 0.1))))
-        self.now += self.taken[name][-1]
-
-
-def test_pairs_follow_the_plan_and_the_pilots_are_not_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    clocked = Clocked(monkeypatch)
-    made = interleave(clocked.functions, resolve=0.03, at_most_seconds=1e3)
-    plan = plan_of(made["one"])
-    assert made["one"].n == made["other"].n == plan.number > PILOT == plan.pilot
+@pytest.mark.parametrize("seconds", [1e3, 1e-3])
+def test_pairs_follow_the_plan_or_the_record_says_that_time_ended_it(seconds: float) -> None:
+    calls = {"one": lambda: sum(range(1000)), "other": lambda: sum(range(1000))}
+    made = interleave(calls, resolve=0.9, at_most_seconds=seconds, warmup_seconds=0.01)
+    plan, taken = plan_of(made["one"]), made["one"].n
+    assert plan.ended_by_time is (taken < plan.number)
+    assert made["other"].n == taken >= 6
     assert plan_of(ratio(made["one"], made["other"])) == plan
-    assert (plan.ended_by_time, plan.resolve, plan.power) == (False, 0.03, 0.9)
-    # What was taken last, with a call off the clock for each block: the warm-up's and the pilot's calls come before.
-    last = np.array(clocked.taken["one"][-plan.number - BLOCKS :])
-    assert max(np.abs(last - sample).min() for sample in made["one"].samples) < 2e-9
-    assert made["one"].conditions.block == -(-plan.number // BLOCKS)
-    assert plan.reached == pytest.approx(0.03, rel=0.5)
-
-
-def test_time_ends_a_plan_and_the_record_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    clocked = Clocked(monkeypatch)
-    made = interleave(clocked.functions(), resolve=0.001, at_most_seconds=0.3)
-    plan = plan_of(made["one"])
-    assert 6 <= made["one"].n < plan.number
-    assert plan.ended_by_time
-    assert (plan.reached or 0) > 0.001
-    assert clocked.now < 0.5
-
-
-def test_processes_follow_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, seeds, clocked = np.random.default_rng(0), itertools.count(), Clocked(monkeypatch)
-
-    def run(reference: str, rounds: int, first: int, seed: int) -> Fresh:
-        assert seed == next(seeds), "each process has an order of its own, also the pilot's"
-        clocked.now += 1.0
-        times = {name: np.exp(draw.normal(0, 0.03) + draw.normal(0, 0.01, rounds)).tolist() for name in ("a", "b")}
-        return Fresh((), {name: Measurement(name, tuple(row), "s") for name, row in times.items()})
-
-    monkeypatch.setattr(processes, "_run", run)
-    found = fresh_processes(replicated.twice_the_work, resolve=0.05)
-    plan = plan_of(found[0].times["a"])
-    assert len(found) == plan.number == next(seeds) - PILOT_PROCESSES
-    assert plan_of(compare_in_processes(found, "a", "b", 0.05).estimate) == plan
-    seeds = itertools.count()
-    cut = fresh_processes(replicated.twice_the_work, resolve=0.0001, at_most_seconds=PILOT_PROCESSES + 6.5)
-    assert len(cut) == 7
-    assert plan_of(cut[0].times["a"]).ended_by_time
+    if seconds > 1:
+        assert (taken, plan.pilot, plan.power) == (plan.number, PILOT, 0.9)
+        assert made["one"].conditions.block == -(-plan.number // BLOCKS)
 
 
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda: interleave({"a": len, "b": len}, resolve=0.0), "resolve must be above 0, such as 0.03"),
-        (lambda: interleave({"a": len, "b": len}, resolve=0.1, repeats=9), "repeats or resolve"),
+        (lambda: interleave({"a": list, "b": list}, resolve=0.0), "resolve must be above 0, such as 0.03"),
+        (lambda: interleave({"a": list, "b": list}, resolve=0.1, repeats=9), "repeats or resolve"),
         (lambda: interleave({"a": list}, resolve=0.1), "at least one candidate"),
-        (lambda: fresh_processes(replicated.twice_the_work, resolve=0.1, processes=9), "processes or resolve"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(function: Callable[[], Any], message: str) -> None:

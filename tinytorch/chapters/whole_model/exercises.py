@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 
 from tinytorch.chapters.checking import exercise_check, judged_faster
+from tinytorch.chapters.whole_model.expressions import passes_bytes
 from tinytorch.core.op import Array
 from tinytorch.perf.measuring import interleave
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.measuring.moved_bytes import passes_bytes
 from tinytorch.perf.profiling.breakdown import amdahl
 
 #: Largest error of a fused SiLU over the largest value: a few roundings of float32.

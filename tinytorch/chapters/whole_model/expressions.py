@@ -14,13 +14,35 @@ from tinytorch.perf.kernels.gemm.product_tiles import LANES
 from tinytorch.perf.measuring import Counted, Measurement, interleave, ratio
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.measuring.moved_bytes import passes_bytes
 
 #: GELU's constants, as a reader would write them.
 _ROOT, _CUBIC = np.float32(0.7978845608028654), np.float32(0.044715)
 _HALF, _ONE = np.float32(0.5), np.float32(1)
 #: Numbers of a block, whose bytes fit a cache.
 _BLOCK = 16_384
+
+
+class _Counted(np.ndarray[Any, Any]):
+    """An array that writes down the bytes of every ufunc that it goes through."""
+
+    moved = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        plain = [each.view(np.ndarray) if isinstance(each, _Counted) else each for each in inputs]
+        out = kwargs.get("out")
+        if out is not None:
+            kwargs["out"] = tuple(each.view(np.ndarray) for each in out)
+        result = getattr(ufunc, method)(*plain, **kwargs)
+        arrays = [each for each in plain if isinstance(each, np.ndarray) and each.ndim]
+        _Counted.moved += sum(each.nbytes for each in arrays) + result.nbytes
+        return out[0] if out is not None else result.view(_Counted)
+
+
+def passes_bytes(function: Callable[[Array], Array], x: Array) -> int:
+    """Return the bytes that the ufuncs of ``function(x)`` read and write: each array operand once, each result once."""
+    _Counted.moved = 0
+    function(x.view(_Counted))
+    return _Counted.moved
 
 
 def gelu_in_steps(x: Array) -> Array:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 from typing import TYPE_CHECKING
 
-from tinytorch.perf.benchmarking.performance import MATTERS, Change, Performance, compare
+from tinytorch.perf.benchmarking.performance import MATTERS, Performance, compare
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.judge import is_disturbed
@@ -43,7 +42,6 @@ class ParetoFront:
 def pareto_front(
     performances: Mapping[str, Performance],
     *,
-    batch: int | None = None,
     matters: float = MATTERS,
     told: Callable[[Comparison], Comparison] | None = None,
 ) -> ParetoFront:
@@ -57,13 +55,12 @@ def pareto_front(
 
     Args:
         performances: of one `benchmark_suite`, by name.
-        batch: batch size at which times are compared; the smallest by default.
         matters: relative difference of time that matters.
         told: what judges a comparison of times again, for who knows more than the suite does, such as who else was at
             work; by default it is as it is, or withheld as above.
 
     Raises:
-        ValueError: if there are none, or ``batch`` was not measured.
+        ValueError: if there are none, or they have no batch size in common.
 
     Examples:
         >>> import numpy as np
@@ -75,27 +72,26 @@ def pareto_front(
     """
     if not performances:
         raise ValueError("performances must hold at least one model")
-    names = [*performances]
-    size = min(performances[names[0]].batches) if batch is None else batch
-    for one in performances.values():
-        one.seconds(size)
+    names, verdict_of = [*performances], told or _undisturbed(performances)
     pairs = max(1, len(names) * (len(names) - 1) // 2)
     dominated: dict[str, tuple[str, ...]] = {}
     undecided: dict[str, tuple[str, ...]] = {}
-    changes = {
-        (a, b): compare(performances[a], performances[b], matters, together=pairs) for a, b in permutations(names, 2)
-    }
-    verdict_of = told or _undisturbed(performances)
-    speeds = {pair: verdict_of(change.speedups[size]) for pair, change in changes.items()}
     for name in names:
-        others = [other for other in names if other != name]
-        better = tuple(other for other in others if _dominates(changes[name, other], speeds[name, other]))
+        better, seemingly = [], []
+        for other in names:
+            if other == name:
+                continue
+            change = compare(performances[name], performances[other], matters, together=pairs)
+            parts = [verdict_of(change.speedup), change.memory, *([change.accuracy] if change.accuracy else [])]
+            if all(part.is_no_loss for part in parts) and any(part.is_gain for part in parts):
+                better.append(other)
+            gains = [float(part) - (0.0 if part.quantity.is_difference else 1.0) for part in parts]
+            if not any(part.is_loss for part in parts) and min(gains) >= 0 and max(gains) > 0:
+                seemingly.append(other)
         if better:
-            dominated[name] = better
-            continue
-        seemingly = tuple(other for other in others if _seems_to_dominate(changes[name, other], speeds[name, other]))
-        if seemingly:
-            undecided[name] = seemingly
+            dominated[name] = tuple(better)
+        elif seemingly:
+            undecided[name] = tuple(seemingly)
     return ParetoFront(tuple(name for name in names if name not in dominated), dominated, undecided)
 
 
@@ -144,23 +140,6 @@ def _undisturbed(performances: Mapping[str, Performance]) -> Callable[[Compariso
         return comparison.withheld("other programs took the time of one of the two") if disturbed else comparison
 
     return told
-
-
-def _parts(change: Change, speed: Comparison) -> list[Comparison]:
-    return [speed, change.memory, *([change.accuracy] if change.accuracy is not None else [])]
-
-
-def _dominates(change: Change, speed: Comparison) -> bool:
-    """Return whether the candidate is proven better at one thing and proven not worse at the others."""
-    parts = _parts(change, speed)
-    return all(part.is_no_loss for part in parts) and any(part.is_gain for part in parts)
-
-
-def _seems_to_dominate(change: Change, speed: Comparison) -> bool:
-    """Return whether by the numbers alone the candidate is no worse at anything, and nothing is proven against it."""
-    parts = _parts(change, speed)
-    gains = [float(part) - (0.0 if part.quantity.is_difference else 1.0) for part in parts]
-    return not any(part.is_loss for part in parts) and min(gains) >= 0 and max(gains) > 0
 
 
 #: Of bars.

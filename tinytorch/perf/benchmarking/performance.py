@@ -246,7 +246,7 @@ class Accuracy(Outcome):
             return NotImplemented
         baseline, candidate = _checked_pair(other.performance, self.performance)
         names = _names(candidate, baseline)[::-1]  # the first is what stands first
-        return _compare_accuracies(baseline, candidate, ACCURACY_MATTERS, names)
+        return _compare_accuracies(baseline, candidate, names)
 
 
 class Performances(dict[str, Performance]):
@@ -314,7 +314,6 @@ def compare(
     candidate: Performance,
     matters: float = MATTERS,
     *,
-    accuracy_matters: float = ACCURACY_MATTERS,
     together: int = 1,
 ) -> Change:
     """Return speedup, memory reduction and accuracy difference of a candidate, each with interval and verdict.
@@ -328,7 +327,6 @@ def compare(
         baseline: the old version.
         candidate: the new one, on the same examples.
         matters: relative difference of time that matters; by default 0.02.
-        accuracy_matters: difference of accuracy, as a share, that matters.
         together: how many comparisons of times are read together: the level of each is corrected for them.
 
     Raises:
@@ -346,8 +344,6 @@ def compare(
         ('smaller', 16.0)
     """
     _checked_pair(baseline, candidate)
-    if not 0 <= accuracy_matters < 1:
-        raise ValueError(f"accuracy_matters must be a share from 0 to 1, such as 0.01, not {accuracy_matters}")
     batches = [size for size in baseline.batches if size in candidate.times]
     if not batches:
         raise ValueError(
@@ -359,7 +355,7 @@ def compare(
         {size: _speedup(baseline, candidate, size, matters, together) for size in batches},
         _compare_bytes(baseline.peaks[batches[-1]], candidate.peaks[batches[-1]], names),
         _compare_bytes(baseline.size, candidate.size, names),
-        _compare_accuracies(baseline, candidate, accuracy_matters, names) if has_answers else None,
+        _compare_accuracies(baseline, candidate, names) if has_answers else None,
     )
 
 
@@ -369,15 +365,13 @@ def _compare_bytes(before: Measurement, after: Measurement, names: tuple[str, st
     return judged(quotient(before, after, f"{before.name} / {after.name}"), names, MATTERS, Quantity.BYTES)
 
 
-def _compare_accuracies(
-    baseline: Performance, candidate: Performance, matters: float, names: tuple[str, str]
-) -> Comparison:
+def _compare_accuracies(baseline: Performance, candidate: Performance, names: tuple[str, str]) -> Comparison:
     """Return the share right of a candidate less that of a baseline, on the same examples."""
     assert baseline.correct is not None
     assert candidate.correct is not None
     paired = paired_accuracy(baseline.correct, candidate.correct)
     change = accuracy_change(paired, f"accuracy of {names[1]} less that of {names[0]}")
-    return judged(change, names, matters, Quantity.ACCURACY)
+    return judged(change, names, ACCURACY_MATTERS, Quantity.ACCURACY)
 
 
 def compare_with_first(performances: Mapping[str, Performance], matters: float = MATTERS) -> dict[str, Change]:

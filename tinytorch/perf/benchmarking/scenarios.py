@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -22,32 +21,6 @@ from tinytorch.perf.measuring.conditions import Conditions
 _SPIN = 0.0005
 
 
-class Clock(Protocol):
-    """Clock that tells the time and waits for an arrival; tests have one that they turn themselves."""
-
-    def now(self) -> float:
-        """Return seconds."""
-
-    def wait_until(self, moment: float) -> None:
-        """Return as soon as `now` is not before ``moment``."""
-
-
-class WallClock:
-    """The machine's clock."""
-
-    def now(self) -> float:
-        """Return seconds since some moment."""
-        return time.perf_counter_ns() * 1e-9
-
-    def wait_until(self, moment: float) -> None:
-        """Sleep, and look at the clock for the last half millisecond."""
-        left = moment - self.now()
-        if left > _SPIN:
-            time.sleep(left - _SPIN)
-        while self.now() < moment:
-            pass
-
-
 def single_stream(
     model: Any,
     data: Any,
@@ -55,7 +28,6 @@ def single_stream(
     queries: int = 64,
     at_most_seconds: float = 10.0,
     seed: int = 0,
-    clock: Clock | None = None,
 ) -> Measurement:
     """Return the seconds of each request where one is sent as soon as the last is answered.
 
@@ -63,7 +35,6 @@ def single_stream(
         model: a Module or a ``Variant``.
         data: see `measure_performance`; the examples are drawn from ``seed``, with replacement.
         queries: how many are sent, fewer if ``at_most_seconds`` are over.
-        clock: instead of the machine's.
 
     Raises:
         ValueError: if a number is out of its range.
@@ -77,7 +48,7 @@ def single_stream(
         >>> found.n, found.unit
         (16, 's')
     """
-    return _served(model, data, lambda now, _: now, "single-stream", queries, at_most_seconds, seed, clock)
+    return _served(model, data, None, queries, at_most_seconds, seed)
 
 
 def server(
@@ -88,7 +59,6 @@ def server(
     queries: int = 600,
     at_most_seconds: float = 10.0,
     seed: int = 0,
-    clock: Clock | None = None,
 ) -> Measurement:
     """Return the seconds from arrival to answer of requests that arrive at random, as a Poisson process does.
 
@@ -112,38 +82,34 @@ def server(
     if not 0 < rate < math.inf:
         raise ValueError(f"rate must be above 0 and finite, not {rate}")
     gaps = np.random.default_rng((seed, 1)).exponential(1 / rate, queries)
-    since = np.cumsum(gaps).tolist()
-    return _served(model, data, lambda start, at: start + since[at], "server", queries, at_most_seconds, seed, clock)
+    return _served(model, data, np.cumsum(gaps).tolist(), queries, at_most_seconds, seed)
 
 
 def _served(
-    model: Any,
-    data: Any,
-    arrival: Callable[[float, int], float],
-    scenario: str,
-    queries: int,
-    at_most_seconds: float,
-    seed: int,
-    clock: Clock | None,
+    model: Any, data: Any, arrivals: list[float] | None, queries: int, at_most_seconds: float, seed: int
 ) -> Measurement:
-    """Return the latencies of requests; ``arrival`` has the moment of each, from the last answer or from the start."""
+    """Return the latencies of requests that arrive so many seconds after the start; None as soon as one is answered."""
     if queries < 1 or not at_most_seconds > 0:
         raise ValueError(f"queries and at_most_seconds must be above 0, not {queries} and {at_most_seconds}")
-    variant, watch = variant_of("model", model), clock or WallClock()
+    variant = variant_of("model", model)
     task = with_generation(task_of(data), {variant.name: variant})
     chosen = np.random.default_rng(seed).integers(0, len(task.inputs), (queries, 1))
     latencies: list[float] = []
     with variant.undisturbed(), variant.running(), collector_off():
         variant.call(task, task.inputs[chosen[0]])  # the first call compiles and allocates
-        start = watch.now()
-        last = start
+        start = answered = time.perf_counter()
         for at, each in enumerate(chosen):
-            arrived = arrival(last if scenario == "single-stream" else start, at)
+            arrived = answered if arrivals is None else start + arrivals[at]
             if latencies and arrived - start > at_most_seconds:
                 break
-            watch.wait_until(arrived)
+            if (left := arrived - time.perf_counter()) > _SPIN:
+                time.sleep(left - _SPIN)
+            while time.perf_counter() < arrived:
+                pass
             variant.call(task, task.inputs[each])
-            last = watch.now()
-            latencies.append(last - arrived)
-    conditions = Conditions(collector_off=True, note=f"Requests drawn from seed {seed}, {last - start:.3g} s in all.")
-    return with_between_run_spread(Measurement(f"latency, {scenario}", tuple(latencies), "s", conditions))
+            answered = time.perf_counter()
+            latencies.append(answered - arrived)
+    seconds = f"{answered - start:.3g} s in all"
+    conditions = Conditions(collector_off=True, note=f"Requests drawn from seed {seed}, {seconds}.")
+    name = "latency, single-stream" if arrivals is None else "latency, server"
+    return with_between_run_spread(Measurement(name, tuple(latencies), "s", conditions))

@@ -102,20 +102,16 @@ class Taken:
     Attributes:
         when: in UTC, ISO 8601.
         seconds: that it took.
-        load_before: load average over the minute before; None where the system keeps none.
         huge_page_policy: the system's, in its word; None where it has none.
         huge_page_bytes: bytes of the probes' memory that were on huge pages; None where the system does not say.
-        bytes_of_memory: bytes of that memory.
         note: why kept ceilings could not be used; None if there were none.
         tries: how often they were measured, these last, until others left the machine alone.
     """
 
     when: str
     seconds: float
-    load_before: float | None
     huge_page_policy: str | None
     huge_page_bytes: int | None
-    bytes_of_memory: int
     note: str | None = None
     tries: int = 1
 

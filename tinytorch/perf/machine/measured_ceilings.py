@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -47,7 +46,7 @@ def measured_ceilings(threads: int, on_progress: Callable[[str, float], None], o
     Raises:
         ValueError: if ``threads`` is below 1 or above the number of cores that this process may use.
     """
-    start, load = time.perf_counter(), os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    start = time.perf_counter()
     with Team(threads) as team:
         on_progress("compiling probes", 0.0)
         reported = reported_capacities(caches(), team.cores)
@@ -64,7 +63,7 @@ def measured_ceilings(threads: int, on_progress: Callable[[str, float], None], o
         curves: dict[Curve, tuple[Point, ...]] = stream_curves(
             {(key[1], key[2]): one for key, one in reached.items() if key[0] == "stream"}
         )
-        huge, bytes_of_memory = [arena.huge_bytes() for arena in arenas], sum(arena.memory.size for arena in arenas)
+        huge = [arena.huge_bytes() for arena in arenas]
         curves["latency"] = latency_curve(
             team, arenas, sizes, lambda part: on_progress("latency", 0.6 + 0.25 * part), repeats
         )
@@ -95,10 +94,8 @@ def measured_ceilings(threads: int, on_progress: Callable[[str, float], None], o
         taken=Taken(
             when=datetime.now(UTC).isoformat(timespec="seconds"),
             seconds=time.perf_counter() - start,
-            load_before=load,
             huge_page_policy=huge_page_policy(),
             huge_page_bytes=None if None in huge else sum(size or 0 for size in huge),
-            bytes_of_memory=bytes_of_memory,
         ),
     )
 

@@ -36,26 +36,20 @@ class Quantity(Enum):
         """Whether it is compared by a difference of shares, and not by a ratio."""
         return self.value[2]
 
-    def amount(self, end: float, *, up: bool = True) -> str:
-        """Return how far ``end`` is from no difference, in words: "16 %", "2.4 times", "1.2 points"; rounded outwards.
-
-        Args:
-            end: a ratio, or a difference of shares.
-            up: whether it is rounded up, as the bound of a difference is.
-        """
+    def amount(self, end: float) -> str:
+        """Return how far a ratio, or a difference of shares, is from none, rounded up: "16 %", "2.4 times"."""
         if self.is_difference:
-            return f"{_rounded(100 * abs(end), up)} points"
+            return f"{_rounded_up(100 * abs(end))} points"
         factor = max(end, 1 / end)
-        return f"{_rounded(100 * (factor - 1), up)} %" if factor < 2 else f"{_rounded(factor, up)} times"
+        return f"{_rounded_up(100 * (factor - 1))} %" if factor < 2 else f"{_rounded_up(factor)} times"
 
 
-def _rounded(value: float, up: bool) -> str:
-    """Return a number above 0 with two digits, rounded up or to the nearest."""
+def _rounded_up(value: float) -> str:
+    """Return a number above 0 with two digits."""
     if not value:
         return "0"
     step = 10.0 ** (math.floor(math.log10(value)) - 1)
-    steps = math.ceil(value / step - 1e-9) if up else round(value / step)
-    return f"{float(f'{steps * step:.12g}'):g}"
+    return f"{float(f'{math.ceil(value / step - 1e-9) * step:.12g}'):g}"
 
 
 @dataclass(frozen=True, repr=False)

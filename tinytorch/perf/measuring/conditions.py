@@ -130,21 +130,6 @@ class PageProbe:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ColdSets:
-    """Working sets that calls take by turns, so that none is in a cache.
-
-    Attributes:
-        working_sets: how many.
-        working_set_bytes: bytes of one.
-        last_level_cache_bytes: bytes of the last cache; None where the system does not say.
-    """
-
-    working_sets: int
-    working_set_bytes: int
-    last_level_cache_bytes: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Ranks:
     """Ranks that were timed together; a sample is that of the slowest.
 
@@ -161,7 +146,7 @@ class Ranks:
     series: str | None = None
 
 
-Instrument = ComputeProbe | MemoryProbe | PageProbe | ColdSets | Ranks
+Instrument = ComputeProbe | MemoryProbe | PageProbe | Ranks
 #: Threads of BLAS: a number, or that the library does not say it.
 BlasThreads = int | Literal["unknown"]
 

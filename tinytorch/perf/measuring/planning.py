@@ -1,4 +1,4 @@
-"""Plans of comparisons: how many pairs, or processes, it takes to decide about the difference that matters.
+"""Plans of comparisons: how many pairs it takes to decide about the difference that matters.
 
 A pilot tells how much the log-ratios of pairs spread, and the number of pairs follows. Verdicts rest on the pairs that
 are taken after it. The pilot's are thrown away: a number that is chosen before the first of these pairs, and that they
@@ -61,8 +61,8 @@ from tinytorch.perf.measuring.statistics import (
 
 #: Chance to find a true difference that matters, and of "none beyond it" with noise that is known.
 POWER = 0.90
-#: Pairs, and processes, of a pilot.
-PILOT, PILOT_PROCESSES = 12, 8
+#: Pairs of a pilot.
+PILOT = 12
 #: Pairs that are taken where the pilot shows no difference that surely matters, however still it was.
 FEWEST_PAIRS = 30
 #: Independent pairs, of which noise that wanders is ruled out in 97 of 100 series.
@@ -108,7 +108,7 @@ def checked_resolve(resolve: float) -> None:
 
 
 def planned(pilot: Sequence[Measurement], resolve: float, fewest: int = 0) -> Planned:
-    """Return how many pairs, or processes, tell the worst candidate from the baseline by what matters.
+    """Return how many pairs tell the worst candidate from the baseline by what matters.
 
     Args:
         pilot: the ratios baseline / candidate of a pilot, of each candidate; their confidence is corrected for their

@@ -12,7 +12,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from tinytorch.perf.measuring.comparison import Comparison, judged
 from tinytorch.perf.measuring.conditions import of_processes, of_sides
 from tinytorch.perf.measuring.fresh import function_at, output_of, reference_to, with_our_path
 from tinytorch.perf.measuring.measurement import Seconds, require_paired
-from tinytorch.perf.measuring.planning import PILOT_PROCESSES, carried_out, checked_resolve, planned, seconds_allowed
+from tinytorch.perf.measuring.planning import rounds_within
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 #: Makes the functions that a process times, by name, with all that they need.
@@ -47,8 +47,7 @@ class Fresh:
 def fresh_processes(
     maker: Maker,
     *,
-    processes: int | None = None,
-    resolve: float | None = None,
+    processes: int = 10,
     at_most_seconds: float = math.inf,
     rounds: int = 20,
     first: int = 0,
@@ -60,17 +59,13 @@ def fresh_processes(
 
     Args:
         maker: a function at the top level of a module that a new process can import.
-        processes: how many are started, one after the other; 10 if neither this nor ``resolve`` is given.
-        resolve: the relative difference between the first function and the others that matters, such as 0.03, in
-            place of ``processes``: a pilot of eight, which are not in the result, tells how many find it, as those of
-            `interleave` do; the conditions of the times say what was reached.
+        processes: how many are started, one after the other.
         at_most_seconds: for all processes.
         rounds: of samples in turns, in each.
         first: calls of the first function that are timed one by one before all else.
 
     Raises:
-        ValueError: if ``maker`` cannot be imported by name, a count is out of its range, or both ``processes`` and
-            ``resolve`` are given.
+        ValueError: if ``maker`` cannot be imported by name, or a count is out of its range.
         RuntimeError: if a process fails; its last line of error is the message.
 
     Examples:
@@ -79,44 +74,13 @@ def fresh_processes(
         Traceback (most recent call last):
         ValueError: maker must be a function at the top level of a module that a new process can import, not ...
     """
-    if processes is not None and resolve is not None:
-        raise ValueError("processes or resolve must be given, not both: a plan says how many processes it takes")
-    count = 10 if processes is None else processes
-    if count < 1 or rounds < 1 or first < 0:
+    if processes < 1 or rounds < 1 or first < 0:
         raise ValueError(
-            f"processes and rounds must be at least 1 and first at least 0, not {count}, {rounds} and {first}"
+            f"processes and rounds must be at least 1 and first at least 0, not {processes}, {rounds} and {first}"
         )
-    reference, start = reference_to("maker", maker), time.perf_counter()
-
-    def started(begin: int, count: int, seconds: float) -> list[Fresh]:
-        found: list[Fresh] = []
-        until = start + seconds_allowed(seconds)
-        while len(found) < count and (len(found) < FEWEST_FOR_INTERVAL or time.perf_counter() < until):
-            found.append(_run(reference, rounds, first, begin + len(found)))
-        return found
-
-    if resolve is None:
-        return started(0, count, at_most_seconds)
-    checked_resolve(resolve)
-    plan = planned(_all_ratios(started(0, PILOT_PROCESSES, at_most_seconds)), resolve)
-    found = started(PILOT_PROCESSES, plan.number, at_most_seconds)
-    done = carried_out(plan, _all_ratios(found))
-
-    def told(one: Measurement) -> Measurement:
-        return replace(one, conditions=replace(one.conditions, planned=done))
-
-    return [replace(one, times={name: told(each) for name, each in one.times.items()}) for one in found]
-
-
-def _all_ratios(found: Sequence[Fresh]) -> list[Measurement]:
-    """Return the first function's time over that of each other one, a sample from each process."""
-    baseline, *others = found[0].times
-    return [_ratio(found, baseline, other) for other in others]
-
-
-def _ratio(found: Sequence[Fresh], baseline: str, candidate: str) -> Measurement:
-    before, after = ([each.times[name] for each in found] for name in (baseline, candidate))
-    return ratio_of_processes(before, after, (baseline, candidate))
+    reference = reference_to("maker", maker)
+    numbers = rounds_within(at_most_seconds, processes, FEWEST_FOR_INTERVAL)
+    return [_run(reference, rounds, first, number) for number in numbers]
 
 
 def ratio_of_processes(
@@ -157,7 +121,9 @@ def compare_in_processes(
         baseline, candidate: names of functions.
         matters, together: those of `compare_paired`.
     """
-    return judged(_ratio(found, baseline, candidate).together(together), (baseline, candidate), matters)
+    before, after = ([each.times[name] for each in found] for name in (baseline, candidate))
+    names = baseline, candidate
+    return judged(ratio_of_processes(before, after, names).together(together), names, matters)
 
 
 def _run(reference: str, rounds: int, first: int, seed: int) -> Fresh:

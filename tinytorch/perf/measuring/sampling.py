@@ -1,13 +1,12 @@
-"""Sampling of times: warm-up, calibrated inner loops, warm or cold caches, functions in turns, under set conditions."""
+"""Sampling of times: warm-up, calibrated inner loops, functions in turns, under set conditions."""
 
 from __future__ import annotations
 
 import gc
-import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +17,7 @@ from tinytorch.core.contexts import checked_prompt, contextmanager
 from tinytorch.perf.host.blas import ThreadSwitch, current_blas_threads
 from tinytorch.perf.host.memory_pages import minor_page_faults
 from tinytorch.perf.measuring.between_run_variance import sample_spread, spread_sample_is_due, with_between_run_spread
-from tinytorch.perf.measuring.conditions import Caches, ColdSets, Conditions, Planned, new_turns
+from tinytorch.perf.measuring.conditions import Caches, Conditions, Planned, new_turns
 from tinytorch.perf.measuring.measurement import Measurement, ratio
 from tinytorch.perf.measuring.planning import (
     FEWEST_PAIRS,
@@ -29,102 +28,6 @@ from tinytorch.perf.measuring.planning import (
     seconds_allowed,
 )
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
-
-#: A function that makes a working set, or the sets themselves.
-WorkingSets = Callable[[], Any] | Sequence[Any]
-
-#: The sets together are this many times as large as the cache, so that none survives a round of the others.
-ROUNDS = 2
-#: What a last cache is taken to hold where the system does not report it, as macOS and many virtual machines on Arm do
-#: not: more than the largest that are likely there, 96 MB of Apple's M1 Ultra.
-#: Source: https://eclecticlight.co/2024/03/06/apple-silicon-memory-and-internal-storage.
-ASSUMED = 128 * 2**20
-
-
-def last_level_cache() -> int | None:
-    """Return the bytes of the largest cache of the last level, as the system reports them; None if it does not."""
-    from tinytorch.perf.host.identity import caches  # loads the compiler, which most timings do not need
-
-    known = caches()
-    last = max((one.level for one in known), default=0)
-    return max((one.size for one in known if one.level == last), default=None)
-
-
-def exceeding_bytes() -> int:
-    """Return how many bytes leave nothing else in the caches: `ROUNDS` times the last one, or `ASSUMED` if unknown."""
-    return ROUNDS * (last_level_cache() or ASSUMED)
-
-
-def bytes_of(working_set: Any) -> int:
-    """Return the bytes of the arrays in ``working_set``: an array, or lists, tuples and mappings of them.
-
-    Raises:
-        TypeError: if something else is in it.
-    """
-    if isinstance(working_set, np.ndarray):
-        return working_set.nbytes
-    if isinstance(working_set, Mapping):
-        return sum(bytes_of(item) for item in working_set.values())
-    if isinstance(working_set, list | tuple):
-        return sum(bytes_of(item) for item in working_set)
-    raise TypeError(f"cold must hold arrays, in lists, tuples or mappings, not {type(working_set).__name__}")
-
-
-@dataclass(frozen=True, slots=True)
-class WorkingSetsInTurn:
-    """Working sets that calls take in turns: all functions of a comparison one after the other from one round."""
-
-    sets: tuple[Any, ...]
-    cache_bytes: int | None
-    _turns: itertools.cycle[Any]
-
-    def bound(self, function: Callable[[Any], Any]) -> Callable[[], Any]:
-        """Return ``function`` on the set whose turn it is."""
-        turns = self._turns
-        return lambda: function(next(turns))
-
-    def described(self) -> ColdSets:
-        """Return what a measurement's conditions say of them."""
-        return ColdSets(
-            working_sets=len(self.sets),
-            working_set_bytes=bytes_of(self.sets[0]),
-            last_level_cache_bytes=self.cache_bytes,
-        )
-
-
-def cold_sets(cold: WorkingSets) -> WorkingSetsInTurn:
-    """Return working sets that together are at least twice the last cache, or twice `ASSUMED` if that is not known.
-
-    Args:
-        cold: a function that makes a working set, called as often as it takes; or the sets themselves.
-
-    Raises:
-        ValueError: if a set is empty, or the given sets are too small together.
-        TypeError: if a set holds something else than arrays.
-    """
-    enough = exceeding_bytes()
-    if callable(cold):
-        made = [cold()]
-        each = bytes_of(made[0])
-        if each == 0:
-            raise ValueError("cold must make working sets of at least one byte, but made an empty one")
-        made += [cold() for _ in range(-(-enough // each) - 1)]
-        if len(made) == 1:
-            made.append(cold())
-    else:
-        made = list(cold)
-    total = sum(bytes_of(item) for item in made)
-    if len({id(item) for item in made}) < len(made):
-        raise ValueError("cold must hold different working sets, but the same object is in it twice")
-    known = last_level_cache()
-    if len(made) < 2 or total < enough:
-        cache = "the last cache" if known else "what a last cache may hold that the system does not report"
-        raise ValueError(
-            f"cold must hold at least two working sets of {enough} bytes together, twice {cache}, not {len(made)} of "
-            f"{total}"
-        )
-    return WorkingSetsInTurn(tuple(made), known, itertools.cycle(made))
-
 
 _collector_lock = threading.Lock()
 #: How many bodies want the collector off, on whatever threads, and whether it was on before the first of them.
@@ -205,7 +108,7 @@ _LONG = 10e-3
 _HELD, _LEAST_HELD, _MOST_HELD = 8, 8, 22
 Context = Callable[[], AbstractContextManager[Any]]
 #: Functions by name, or what makes them.
-Functions = Mapping[str, Callable[..., Any]] | Callable[[], Mapping[str, Callable[..., Any]]]
+Functions = Mapping[str, Callable[[], Any]] | Callable[[], Mapping[str, Callable[[], Any]]]
 #: By name, what functions run in.
 Within = Mapping[str, Context]
 
@@ -250,16 +153,16 @@ class _WarmUp:
     steady: bool
 
 
-def _warmed_up(function: Callable[[], Any], at_most_seconds: float, at_least_runs: int) -> _WarmUp:
+def _warmed_up(function: Callable[[], Any], at_most_seconds: float) -> _WarmUp:
     """Run until no longer getting faster, or until the time is over: then twice at least, the first time cold."""
     fastest, since, runs = math.inf, 0, 0
     start = time.perf_counter()
-    while since < STEADY_RUNS or runs < at_least_runs:
+    while since < STEADY_RUNS:
         seconds = _timed(function, 1)
         runs += 1
         since = 0 if seconds < 0.98 * fastest else since + 1
         fastest = min(fastest, seconds)
-        if time.perf_counter() - start > at_most_seconds and runs >= max(2, at_least_runs):
+        if time.perf_counter() - start > at_most_seconds and runs >= 2:
             break
     return _WarmUp(runs, time.perf_counter() - start, fastest, since >= STEADY_RUNS)
 
@@ -279,10 +182,8 @@ class _Sampler:
 
     within: Context = nullcontext
 
-    def __init__(
-        self, function: Callable[[], Any], warmup: _WarmUp, loops: int, cold: WorkingSetsInTurn | None = None
-    ) -> None:
-        self.function, self.warmup, self.loops, self.cold = function, warmup, loops, cold
+    def __init__(self, function: Callable[[], Any], warmup: _WarmUp, loops: int) -> None:
+        self.function, self.warmup, self.loops = function, warmup, loops
         self.forget()
 
     def forget(self) -> None:
@@ -299,10 +200,6 @@ class _Sampler:
             self.cpu_ns += time.process_time_ns() - cpu
             self.faults += minor_page_faults() - faults
 
-    def change(self, function: Callable[..., Any]) -> None:
-        """Go on with ``function``."""
-        self.function = function if self.cold is None else self.cold.bound(function)
-
     def settle(self) -> None:
         """Run the function once, off the clock, unless that takes long: what it needs is then in the caches."""
         if self.warmup.fastest <= _LONG:
@@ -311,7 +208,6 @@ class _Sampler:
 
     def measurement(self, name: str, block: int, others: tuple[str, ...] = (), seed: int | None = None) -> Measurement:
         """Return the samples, of which ``block`` in a row were taken in one place, with their conditions."""
-        caches = Caches.WARM if self.warmup.runs else Caches.AS_FOUND
         conditions = Conditions(
             warmup_runs=self.warmup.runs,
             warmup_seconds=float(f"{self.warmup.seconds:.3g}"),
@@ -321,8 +217,7 @@ class _Sampler:
             blas_threads=current_blas_threads() or "unknown",
             cpu_per_wall=float(f"{self.cpu_ns * 1e-9 / (sum(self.seconds) * self.loops):.3g}"),
             page_faults_per_call=float(f"{self.faults / (len(self.seconds) * self.loops):.3g}"),
-            caches=caches if self.cold is None else Caches.COLD,
-            instrument=None if self.cold is None else self.cold.described(),
+            caches=Caches.WARM if self.warmup.runs else Caches.AS_FOUND,
             interleaved_with=others,
             order_seed=seed,
         )
@@ -348,18 +243,6 @@ class LayoutRandomizer:
         self._held = [np.empty(int(2**size), np.uint8) for size in bits][::2]
 
 
-def _prepare(function: Callable[..., Any], warmup_seconds: float, cold: WorkingSetsInTurn | None) -> _Sampler:
-    """Return the sampler of a function that now is warm; with ``cold`` its data are not."""
-    checked_prompt(function, "measure")
-    if cold is None:
-        warmup = _warmed_up(function, warmup_seconds, 0)
-        return _Sampler(function, warmup, _calibrated(function, warmup.fastest))
-    bound = cold.bound(function)
-    # Once over every set: memory that is touched for the first time is slower than cold memory.
-    warmup = _warmed_up(bound, warmup_seconds, len(cold.sets))
-    return _Sampler(bound, warmup, _calibrated(bound, warmup.fastest), cold)
-
-
 class _Turns:
     """Functions that are sampled in turns: each round in another order, each block of rounds in other places."""
 
@@ -368,7 +251,6 @@ class _Turns:
         functions: Functions,
         warmup_seconds: float,
         seed: int,
-        cold: WorkingSetsInTurn | None,
         within: Within,
         settle: bool,
     ):
@@ -378,8 +260,10 @@ class _Turns:
             raise ValueError("functions must name at least one function to time")
         self._samplers: dict[str, _Sampler] = {}
         for name, function in self._made.items():
+            checked_prompt(function, "measure")
             with (context := within.get(name, nullcontext))():
-                self._samplers[name] = _prepare(function, seconds_allowed(warmup_seconds), cold)
+                warmup = _warmed_up(function, seconds_allowed(warmup_seconds))
+                self._samplers[name] = _Sampler(function, warmup, _calibrated(function, warmup.fastest))
             self._samplers[name].within = context
         self._seed, self._draw = seed, np.random.default_rng(seed)
         self._layout = LayoutRandomizer(self._draw)
@@ -412,7 +296,7 @@ class _Turns:
             self._made = self._remake()
         self._are_new = False
         for name, sampler in self._samplers.items():
-            sampler.change(self._made[name])
+            sampler.function = self._made[name]
         for sampler in self._samplers.values():  # when nothing holds the operands of before any more
             sampler.settle()
 
@@ -448,7 +332,6 @@ def measure(
     repeats: int = 30,
     at_most_seconds: float = 10.0,
     warmup_seconds: float = 1.0,
-    cold: WorkingSets | None = None,
 ) -> Measurement:
     """Return the wall time of one call of ``function``, in seconds, ``repeats`` samples.
 
@@ -460,16 +343,14 @@ def measure(
     wall time (above 1 with threads, below 1 where it waited or was interrupted) and the page faults of a call.
 
     Args:
-        function: what to time; called with one working set if ``cold`` is given, else without arguments.
+        function: what to time; called without arguments.
         name: what it is, in words.
         repeats: samples.
         at_most_seconds: for all samples.
         warmup_seconds: for the warm-up.
-        cold: for cold caches, a function that makes a working set (an array, or arrays in lists, tuples and
-            mappings), or the sets themselves: calls take them in turns, and together they exceed the last cache.
 
     Raises:
-        ValueError: if ``repeats`` is below 1, ``at_most_seconds`` not above 0, or the sets fit into the cache.
+        ValueError: if ``repeats`` is below 1, ``at_most_seconds`` not above 0.
 
     Examples:
         >>> from tinytorch.perf.measuring import measure
@@ -480,7 +361,7 @@ def measure(
         True
     """
     return interleave(
-        {name: function}, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=warmup_seconds, cold=cold
+        {name: function}, repeats=repeats, at_most_seconds=at_most_seconds, warmup_seconds=warmup_seconds
     )[name]
 
 
@@ -497,7 +378,6 @@ def interleave(
     at_most_seconds: float = 30.0,
     warmup_seconds: float = 1.0,
     seed: int = 0,
-    cold: WorkingSets | None = None,
     within: Within | None = None,
     settle: bool = False,
 ) -> dict[str, Measurement]:
@@ -540,9 +420,8 @@ def interleave(
         checked_resolve(resolve)
     if spread_sample_is_due():
         sample_spread()
-    sets = None if cold is None else cold_sets(cold)
     with collector_off():
-        turns = _Turns(functions, warmup_seconds, seed, sets, within or {}, settle)
+        turns = _Turns(functions, warmup_seconds, seed, within or {}, settle)
         if resolve is not None:
             return turns.measurements(turns.take_planned(resolve, at_most_seconds))
         turns.take(rounds, at_most_seconds)

@@ -1,15 +1,11 @@
-"""Rows as tables: as text, and with colour on a terminal."""
+"""Rows as tables of text."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +60,5 @@ def text_table(rows: Sequence[Any], columns: Sequence[Column]) -> str:
 
 
 def print_table(rows: Sequence[Any], columns: Sequence[Column], notes: Sequence[str] = ()) -> None:
-    """Print rows and, below, ``notes``: with rich on a terminal, as plain text elsewhere."""
-    if sys.stdout.isatty():
-        table = Table()
-        for column in columns:
-            table.add_column(column.title, justify="right" if column.numeric else "left", no_wrap=True)
-        for line in _cells(rows, columns):
-            table.add_row(*line)
-        console = Console()
-        # A table that is cut to the terminal's width would hide digits: longer lines wrap instead.
-        console.width = max(console.width, console.measure(table, options=console.options.update(width=10_000)).maximum)
-        console.print(table, *notes, sep="\n", highlight=False, markup=False, crop=False)
-    else:
-        print("\n".join([text_table(rows, columns), *notes]))
+    """Print `text_table` of the rows and, below, ``notes``."""
+    print("\n".join([text_table(rows, columns), *notes]))

@@ -31,7 +31,6 @@ from tinytorch.perf.measuring import Counted, Measurement, Modelled, of_rounds, 
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement
-from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.roofline.bounds import (
     Bottleneck,
     BoundVerdict,
@@ -124,22 +123,10 @@ class Placed:
         return Modelled.by("the least cost of each call", self.verdict.overhead.seconds)
 
     @property
-    def apart(self) -> Modelled:
-        """The time of its arithmetic and, after it, that of its bytes: without any overlap."""
-        seconds = in_a_row(self.verdict.compute.seconds, self.verdict.memory.seconds)
-        return Modelled.by("arithmetic, then bytes", seconds)
-
-    @property
     def predicted(self) -> Modelled:
         """The time of its calls and, after them, that at the roof."""
         seconds = in_a_row(self.verdict.overhead.seconds, self.roof)
         return Modelled.by("the cost of each call, and the roofline", seconds, f"predicted time of {self.name}")
-
-    @property
-    def explained(self) -> Measurement:
-        """Share of the measured time that is predicted, with both intervals."""
-        predicted = as_measurement(self.predicted)
-        return share_of(predicted, self.seconds, f"share of the time of {self.name} that is predicted")
 
     @property
     def bandwidth(self) -> Measurement:

@@ -10,7 +10,6 @@ from docutils import nodes
 
 from measured_book.sources.bibliography import named_source
 from tinytorch.perf.measuring.conditions import (
-    ColdSets,
     ComputeProbe,
     Conditions,
     Instrument,
@@ -142,10 +141,6 @@ def _instrument_words(one: Instrument) -> list[str]:
             return [f"a working set of {one.working_set_bytes:,} bytes", *vectors]
         case PageProbe():
             return [f"pages of {one.page_bytes:,} bytes", f"{one.faults_per_page:,.4g} faults for each"]
-        case ColdSets():
-            last = one.last_level_cache_bytes
-            cache = "the last cache is not reported" if last is None else f"the last cache has {last:,} bytes"
-            return [f"{_counted(one.working_sets, 'working set')} of {one.working_set_bytes:,} bytes by turns", cache]
         case Ranks():
             cores = "more than the cores" if one.oversubscribed else "each with a core"
             kept = {None: [], True: ["pinned"], False: ["not pinned"]}[one.pinned]
