@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tests.perf.benchmarking.made import performance, results, times
-from tinytorch.perf.benchmarking import Performance, Results, compare, compare_results, pareto_front
+from tinytorch.perf.benchmarking import Performance, Results, compare, pareto_front
 from tinytorch.perf.benchmarking.performance import RunConditions, compare_runs
+from tinytorch.perf.benchmarking.results import compare_results
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.between_run_variance import PRIOR
 from tinytorch.perf.measuring.conditions import Conditions

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks import verdicts_synthetic as synthetic
+from tests.chapters.made_turns import made
 from tests.perf.measuring.test_comparison import taken_in_turns
 from tinytorch.perf.measuring import Counted, Measurement, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
@@ -17,13 +18,16 @@ from tinytorch.perf.measuring.judge import (
     Judgement,
     Verdict,
     decided,
+    largest,
     verdict_between,
     verdict_between_all,
     verdict_of_all,
     verdict_of_any,
     why_undecided,
+    word_between,
 )
 from tinytorch.perf.measuring.statistics import Stated
+from tinytorch.report.verdicts import words_of
 
 #: Around 2, with an interval of about 0.1 to each side.
 MEASURED = Measurement("ratio", tuple(np.random.default_rng(5).normal(2, 0.2, 60).tolist()), "")
@@ -200,17 +204,6 @@ def test_a_statistic_is_judged_by_its_own_interval_widened_for_more_confidence()
     assert found(replace(wins, samples=(0.9,), unit=""), low=0.8) == Verdict.SUPPORTED
 
 
-@pytest.mark.parametrize(
-    ("level", "memory", "n"), [(0.0, 0.0, 30), (0.02, 0.0, 30), (0.02, 0.7, 30), (-0.03, 0.3, 15), (0.3, 0.9, 8)]
-)
-def test_a_claim_and_a_comparison_agree_on_the_same_ratio(level: float, memory: float, n: int) -> None:
-    words = {Verdict.FASTER: Verdict.SUPPORTED, Verdict.SLOWER: Verdict.REFUTED}
-    for noise in synthetic.ar1(memory)(np.random.default_rng(3), 20, n):
-        old, new = taken_in_turns(["old", "new"], np.exp([level + noise, 0 * noise]))
-        made = compare_paired(old, new, 0.05)
-        assert found(ratio(old, new), low=1) == words.get(made.verdict, Verdict.OPEN) == found(made.estimate, low=1)
-
-
 def test_a_quotient_of_counts_is_exact_and_of_one_timed_sample_decides_nothing() -> None:
     smaller = quotient(Counted(4096, "B", "float"), Counted(1000, "B", "codes"), "smaller")
     assert found(smaller, 4, 4.1) == Verdict.SUPPORTED
@@ -245,3 +238,37 @@ def test_a_difference_that_is_there_is_found(matters: float) -> None:
     seen = sum(compare_paired(row, np.ones(100), matters).verdict == Verdict.FASTER for row in np.exp(series))
     assert seen >= 95
     assert synthetic.wrong_processes(np.random.default_rng(0), 300) <= 0.06
+
+
+BANDS = {"little": (None, 1.0), "some": (1.0, 2.0), "much": (2.0, None)}
+
+
+@pytest.mark.parametrize(
+    ("value", "noise", "words"),
+    [
+        *((0.5, 0.05, "little"), (1.5, 0.05, "some"), (4.0, 0.05, "much")),
+        *((1.0, 0.05, "little or some"), (2.05, 0.05, "some or much"), (1.5, 0.9, "open, between 0.")),
+    ],
+)
+def test_a_word_stands_where_the_whole_interval_lies_and_else_those_that_are_left(
+    value: float, noise: float, words: str
+) -> None:
+    found = word_between(made(value, noise=noise), BANDS)
+    assert words_of(found).startswith(words)
+    assert (found.verdict is Verdict.SUPPORTED) is (found.open_test is None) is (words in BANDS)
+
+
+def test_what_is_exactly_at_an_end_lies_on_neither_side() -> None:
+    zeros = Measurement("gain", (0.0,) * 9, "points")
+    assert word_between(zeros, {"better": (0.0, None), "worse": (None, 0.0)}).verdict is Verdict.OPEN
+
+
+def test_the_largest_is_larger_than_each_other_in_every_pair() -> None:
+    linear = (0.46, 0.44, 0.47, 0.43, 0.46, 0.44, 0.48, 0.42, 0.45)
+    for attention, word in ((0.9 * np.array(linear), "linear"), (linear[::-1], "linear or attention")):
+        sides = taken_in_turns(["linear", "attention", "gelu"], np.array([linear, attention, [0.1] * 9]), "%")
+        found = largest({one.name: one for one in sides})
+        assert found.verdict is (Verdict.SUPPORTED if word == "linear" else Verdict.OPEN)
+        assert str(found) == word
+    with pytest.raises(ValueError, match="least"):
+        largest({"linear": sides[0]})

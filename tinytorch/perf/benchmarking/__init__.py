@@ -3,7 +3,7 @@
 from tinytorch.perf.benchmarking.measuring import benchmark_suite, measure_performance
 from tinytorch.perf.benchmarking.pareto import ParetoFront, pareto_front, pareto_frontier, plot_performance_comparison
 from tinytorch.perf.benchmarking.performance import Change, Performance, compare
-from tinytorch.perf.benchmarking.results import Results, compare_results, load_results, save_results
+from tinytorch.perf.benchmarking.results import Results, load_results, save_results
 from tinytorch.perf.benchmarking.scenarios import server, single_stream
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "Results",
     "benchmark_suite",
     "compare",
-    "compare_results",
     "load_results",
     "measure_performance",
     "pareto_front",

@@ -229,15 +229,6 @@ def compare_results(base: Results, new: Results, matters: float = MATTERS) -> Re
 
     Raises:
         ValueError: if the runs have no variant and batch size in common, or a number is out of its range.
-
-    Examples:
-        >>> from tinytorch.perf.benchmarking import compare_results
-        >>> from tinytorch.perf.benchmarking.results import Plan
-        >>> from tinytorch.perf.benchmarking.running import started
-        >>> results = started(Plan("mlp", batches=(1,)), {"version": "0.1.0"})
-        >>> compare_results(results, results)  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ValueError: ...
     """
     if not 0 <= matters < math.inf:
         raise ValueError(f"matters must be at least 0, such as 0.02 for two per cent, not {matters}")

@@ -2,7 +2,7 @@
 
 from tinytorch.perf.host.blas import current_blas_threads
 from tinytorch.perf.measuring.measurement import Measurement, derived, difference, of_rounds, quotient, ratio
-from tinytorch.perf.measuring.own_loops import from_samples, from_turns, own_loop
+from tinytorch.perf.measuring.own_loops import from_turns, own_loop
 from tinytorch.perf.measuring.sampling import blas_threads, clock_resolution, collector_off, interleave, measure, sample
 from tinytorch.perf.measuring.timer import Timer
 from tinytorch.perf.measuring.values import Counted, Derived, Modelled, Quoted, Unmeasured
@@ -21,7 +21,6 @@ __all__ = [
     "current_blas_threads",
     "derived",
     "difference",
-    "from_samples",
     "from_turns",
     "interleave",
     "measure",

@@ -357,16 +357,6 @@ def proven_from(
         pairs: times in turns by the numbers that were tried, such as widths.
         matters: the relative difference of times that matters, such as 0.05.
         what, unit: what that number is.
-
-    Examples:
-        >>> from tinytorch.perf.measuring import from_turns
-        >>> from tinytorch.perf.measuring.conditions import Conditions
-        >>> from tinytorch.perf.measuring.comparison import proven_from
-        >>> taken = {"slow": [2.0 + 0.01 * i for i in range(9)], "fast": [1.0 + 0.01 * i for i in range(9)]}
-        >>> made = from_turns(taken, sample="rounds", conditions=Conditions())
-        >>> pair, turned = (made["slow"], made["fast"]), (made["fast"], made["slow"])
-        >>> proven_from({8: pair, 16: turned, 32: pair}, 0.05, "width", "numbers").value
-        32
     """
     smallest = None
     for number in sorted(pairs, reverse=True):

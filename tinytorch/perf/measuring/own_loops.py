@@ -24,8 +24,6 @@ from tinytorch.perf.measuring.statistics import Samples, checked, median
 _SAMPLES = (Sample.CALLS, Sample.REQUESTS, Sample.STEPS, Sample.ROUNDS, Sample.PROCESSES)
 #: A sample lasts at least this many resolutions of the clock, so that two readings err by at most a hundredth of it.
 RESOLUTIONS = 100
-#: Seconds in the units that times may have.
-_SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 @dataclass
@@ -59,60 +57,6 @@ def own_loop(warmup_runs: int, inner_loops: int = 1) -> Iterator[OwnLoop]:
     loop.conditions = replace(loop.conditions, blas_threads=current_blas_threads() or "unknown", cpu_per_wall=had)
 
 
-def from_samples(
-    name: str,
-    samples: Samples,
-    unit: str = "s",
-    *,
-    sample: Sample | str,
-    conditions: Conditions,
-    part_of: str | None = None,
-    block: int | None = None,
-) -> Measurement:
-    """Return what one's own loop timed as a measurement, whose interval takes in what repeats differ by.
-
-    Args:
-        name: what was timed, in words.
-        samples: all of them, in the order in which they were taken.
-        unit: of times, such as "s" or "ms"; of shares "%". `Measurement.per` makes rates of times.
-        sample: what each one is: calls, requests, steps or rounds in one process, which depend on one another; or
-            processes, each a fresh one.
-        conditions: those of `own_loop`, and as its note what else a reader should know.
-        part_of: of shares from 0 to 1, the whole of which each is a part.
-        block: samples in a row that were taken in one place in memory; None for all of one process.
-
-    Raises:
-        ValueError: if a sample is not finite or not above 0, there are none, their middle is below 100 resolutions of
-            the clock, all are equal, ``unit`` or ``sample`` is unknown.
-
-    Examples:
-        >>> import time
-        >>> from tinytorch.perf.measuring import from_samples, own_loop
-        >>> waits = []
-        >>> with own_loop(warmup_runs=0) as loop:
-        ...     for request in range(6):
-        ...         arrived = time.perf_counter()
-        ...         answer = sum(range(10_000 + request))
-        ...         waits.append(time.perf_counter() - arrived)
-        >>> found = from_samples("a request", waits, sample="requests", conditions=loop.conditions)
-        >>> found.n, found.interval.low <= found.median <= found.interval.high
-        (6, True)
-    """
-    array = checked(samples, f"samples of {name!r}")
-    if sample not in _SAMPLES:
-        raise ValueError(f"sample must say what one of {name!r} is: {', '.join(_SAMPLES)}, not {str(sample)!r}")
-    if unit in _SECONDS and part_of is None:
-        _check_times(name, array * _SECONDS[unit], conditions.inner_loops or 1)
-    elif unit != "%" or part_of is None:
-        raise ValueError(
-            f"unit of {name!r} must be one of {', '.join(_SECONDS)}, or % with what it is part_of, not {unit!r}: "
-            "rates are made with Measurement.per, what was counted with quantity"
-        )
-    known = replace(conditions, sample=Sample(sample), part_of=part_of)
-    made = Measurement(name, tuple(array.tolist()), unit, known)
-    return with_between_run_spread(made, 1 if known.sample.are_independent else block)
-
-
 def from_turns(
     series: Mapping[str, Samples],
     *,
@@ -120,16 +64,21 @@ def from_turns(
     conditions: Conditions,
     block: int | None = None,
 ) -> dict[str, Measurement]:
-    """Return what one's own loop timed of several things in turns, so that `ratio` and the comparisons pair it.
+    """Return what one's own loop timed of several things in turns, whose intervals take in what repeats differ by.
 
-    The i-th samples of all must be neighbours in time, best in an order that is drawn for each round.
-    Arguments and errors are those of `from_samples`.
+    The i-th samples of all must be neighbours in time, best in an order that is drawn for each round; so `ratio` and
+    the comparisons pair them. `Measurement.per` makes rates of them.
 
     Args:
-        series: samples by name.
+        series: seconds by name, all of them, in the order in which they were taken.
+        sample: what each one is: calls, requests, steps or rounds in one process, which depend on one another; or
+            processes, each a fresh one.
+        conditions: those of `own_loop`, and as its note what else a reader should know.
+        block: samples in a row that were taken in one place in memory; None for all of one process.
 
     Raises:
-        ValueError: also if there are fewer than two series, or they differ in length.
+        ValueError: if there are fewer than two series, or they differ in length; if a sample is not finite or not above
+            0, their middle is below 100 resolutions of the clock, all are equal, or ``sample`` is unknown.
 
     Examples:
         >>> from tinytorch.perf.measuring import from_turns, ratio
@@ -142,12 +91,18 @@ def from_turns(
     lengths = {name: len(samples) for name, samples in series.items()}
     if len(series) < 2 or len(set(lengths.values())) > 1:
         raise ValueError(f"series must be at least two of one length, as they were taken in turns, not {lengths}")
-    found, turns = {}, new_turns()
-    for name, each in series.items():
+    if sample not in _SAMPLES:
+        raise ValueError(f"sample must say what each one is: {', '.join(_SAMPLES)}, not {str(sample)!r}")
+    kind, turns = Sample(sample), new_turns()
+    measurements = {}
+    for name, samples in series.items():
+        seconds = checked(samples, f"samples of {name!r}")
+        _check_times(name, seconds, conditions.inner_loops or 1)
         others = tuple(other for other in series if other != name)
-        paired = replace(conditions, interleaved_with=others, turns=turns)
-        found[name] = from_samples(name, each, "s", sample=sample, conditions=paired, block=block)
-    return found
+        paired = replace(conditions, sample=kind, interleaved_with=others, turns=turns)
+        one = Measurement(name, tuple(seconds.tolist()), "s", paired)
+        measurements[name] = with_between_run_spread(one, 1 if kind.are_independent else block)
+    return measurements
 
 
 def _check_times(name: str, seconds: NDArray[np.float64], inner_loops: int) -> None:

@@ -4,10 +4,8 @@ from tinytorch.perf.roofline.in_turns import interleave_with_ceilings, record_wi
 from tinytorch.perf.roofline.placement import (
     Placed,
     arithmetic_intensity,
-    place,
     place_call,
     place_calls,
-    place_layers,
     place_ops,
     ridge,
 )
@@ -16,10 +14,8 @@ __all__ = [
     "Placed",
     "arithmetic_intensity",
     "interleave_with_ceilings",
-    "place",
     "place_call",
     "place_calls",
-    "place_layers",
     "place_ops",
     "record_with_ceilings",
     "ridge",

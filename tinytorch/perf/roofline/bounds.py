@@ -63,9 +63,8 @@ def words(candidates: Collection[Bottleneck]) -> str:
     return ", ".join(f"{one}-" for one in first) + " or " * bool(first) + f"{last}-bound"
 
 
-#: The words of a run whose largest bound is open, and all words of a verdict.
-OPEN_WORDS = tuple(words(some) for count in (2, 3) for some in combinations(BOUNDS, count))
-WORDS = (*(words([one]) for one in BOUNDS), words([]), *OPEN_WORDS)
+#: All words of a verdict.
+WORDS = tuple(words(some) for count in range(4) for some in combinations(BOUNDS, count))
 
 
 def best_bandwidth(level: Level) -> Measurement:

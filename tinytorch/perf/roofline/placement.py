@@ -219,20 +219,6 @@ def place(name: str, events: Sequence[Event], seconds: Measurement, ceilings: Ce
     Raises:
         UncountedError: if an op declares no work formula.
         ValueError: if there are no events, none moves a byte, or the threads of time and ceilings differ.
-
-    Examples:
-        >>> from tinytorch import Linear, Tensor
-        >>> from tinytorch.perf.events.stream import recording
-        >>> from tinytorch.perf.machine import ceilings
-        >>> from tinytorch.perf.measuring import blas_threads, sample
-        >>> from tinytorch.perf.roofline import place
-        >>> layer, x = Linear(64, 64), Tensor([[1.0] * 64])
-        >>> with blas_threads(1):
-        ...     seconds = sample(lambda: layer(x), "a layer", warmup=3, runs=7)
-        ...     with recording() as run:
-        ...         y = layer(x)
-        >>> place("a layer", run.profile.events, seconds, ceilings()).demand.calls
-        1
     """
     checked_conditions(seconds, ceilings, f"the time of {name}")
     return _placed(name, events, seconds, ceilings, ceilings.calls.op)
@@ -354,18 +340,7 @@ def place_ops(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[OpK
 
 
 def place_layers(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[str, Placed]:
-    """Return where each module stands, by its path, with the ops of the modules in it; as `place_ops` otherwise.
-
-    Examples:
-        >>> from tinytorch import Linear, Profiler, Sequential, Tensor
-        >>> from tinytorch.perf.machine import ceilings
-        >>> from tinytorch.perf.measuring import blas_threads
-        >>> from tinytorch.perf.roofline import place_layers
-        >>> with blas_threads(1), Profiler() as p:
-        ...     y = Sequential(Linear(8, 4))(Tensor([[1.0] * 8]))
-        >>> list(place_layers(p.run, ceilings()))
-        ['Sequential', 'Sequential.0']
-    """
+    """Return where each module stands, by its path, with the ops of the modules in it; as `place_ops` otherwise."""
     recorded = _same_runs(runs, ceilings)
     groups = layer_groups(recorded[0])
     names = {path: path or "outside modules" for path in groups}
