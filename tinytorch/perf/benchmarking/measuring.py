@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +20,8 @@ from tinytorch.perf.measuring.memory import MemoryTracker
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 BATCHES = (1, 64)
+#: What the reference is called among the functions that take turns; no variant may have this name.
+REFERENCE = "(reference)"
 
 
 def measure_performance(
@@ -107,39 +110,19 @@ def benchmark_suite(
     """
     variants = variants_of(models)
     task = with_generation(task_of(test_data, next(iter(variants.values())).model), variants)
-    sizes = checked_batches(batches)
+    sizes = tuple(sorted(set(batches)))
+    if not sizes or any(type(size) is not int or size < 1 for size in sizes):
+        raise ValueError(f"batches must be whole numbers above 0, such as (1, 64), not {tuple(batches)}")
     run, neighbours = uuid.uuid4().hex, BackgroundLoad()
     with ExitStack() as left:
         for variant in variants.values():
             left.enter_context(variant.undisturbed())
-        times = timed(task, variants, sizes, repeats=repeats, at_most_seconds=at_most_seconds, seed=seed)
+        found = performances(task, variants, sizes, repeats=repeats, at_most_seconds=at_most_seconds, seed=seed)
         conditions = RunConditions(machine_label(), current_blas_threads(), neighbours.cores(), task.digest)
-        return Performances(
-            {
-                name: Performance(
-                    name,
-                    task.name,
-                    {size: (times[size][name],) for size in sizes},
-                    peak_memory(task, variant, sizes),
-                    variant.stored_bytes,
-                    variant.correct(task),
-                    run,
-                    conditions=conditions,
-                )
-                for name, variant in variants.items()
-            }
-        )
+    return Performances({one.name: replace(one, run=run, conditions=conditions) for one in found})
 
 
-def checked_batches(batches: Sequence[int]) -> tuple[int, ...]:
-    """Return the batch sizes, smallest first, or raise ValueError if there are none or one is not above 0."""
-    sizes = tuple(sorted(set(batches)))
-    if not sizes or any(type(size) is not int or size < 1 for size in sizes):
-        raise ValueError(f"batches must be whole numbers above 0, such as (1, 64), not {tuple(batches)}")
-    return sizes
-
-
-def timed(
+def performances(
     task: Task,
     variants: Mapping[str, Variant],
     batches: Sequence[int],
@@ -147,34 +130,55 @@ def timed(
     repeats: int,
     at_most_seconds: float,
     seed: int,
-    beside: Mapping[str, Callable[[], Any]] | None = None,
-) -> dict[int, dict[str, Measurement]]:
-    """Return, by batch size and name, seconds of a call of each variant and of the functions ``beside``, in turns."""
-    contexts = {name: variant.running for name, variant in variants.items()}
-    made = {}
+    reference: Callable[[], None] | None = None,
+    whole: bool = True,
+) -> list[Performance]:
+    """Return what this process measures of each variant: their times, in turns, and if ``whole`` memory and accuracy.
+
+    Args:
+        task, variants, batches: what is measured.
+        repeats, at_most_seconds, seed: those of `interleave`, for each batch size.
+        reference: fixed work that is timed in turns with them.
+        whole: whether to measure also what does not depend on the process.
+
+    Raises:
+        ValueError: if a variant is called as the reference is.
+    """
+    if REFERENCE in variants:
+        raise ValueError(f"a variant must not be called {REFERENCE!r}: that is what the reference is called")
+    times: dict[int, dict[str, Measurement]] = {}
     for size in batches:
         inputs = task.batch(size)
-        calls = {name: partial(variant.call, task, inputs) for name, variant in variants.items()}
-        made[size] = interleave(
-            {**calls, **(beside or {})},
+        calls: dict[str, Callable[[], Any]] = {
+            name: partial(variant.call, task, inputs) for name, variant in variants.items()
+        }
+        times[size] = interleave(
+            {**calls, **({REFERENCE: reference} if reference else {})},
             repeats=repeats,
             at_most_seconds=at_most_seconds,
             warmup_seconds=0.3,
             seed=seed,
-            within=contexts,
+            within={name: variant.running for name, variant in variants.items()},
         )
-    return made
+    return [
+        Performance(
+            name,
+            task.name,
+            {size: (times[size][name],) for size in batches},
+            {size: _peak(task, variant, size) for size in batches} if whole else {},
+            variant.stored_bytes,
+            variant.correct(task) if whole else None,
+            "",
+            {size: (times[size][REFERENCE],) for size in batches} if reference else {},
+        )
+        for name, variant in variants.items()
+    ]
 
 
-def peak_memory(task: Task, variant: Variant, batches: Sequence[int]) -> dict[int, Measurement]:
-    """Return, by batch size, bytes of the model's state and the most that one call allocates: see `peak_of_calls`."""
-    measured = {}
-    for size in batches:
-        call = partial(variant.call, task, task.batch(size))
-        with variant.running():
-            name = f"peak memory of {variant.name}"
-            measured[size] = peak_of_calls(call, variant.stored_bytes, "the model's state", name)
-    return measured
+def _peak(task: Task, variant: Variant, size: int) -> Measurement:
+    call = partial(variant.call, task, task.batch(size))
+    with variant.running():
+        return peak_of_calls(call, variant.stored_bytes, "the model's state", f"peak memory of {variant.name}")
 
 
 def peak_of_calls(call: Callable[[], object], held: int, what: str, name: str) -> Measurement:

@@ -14,8 +14,6 @@ from tinytorch.perf.host.identity import identity
 from tinytorch.perf.measuring.codec import from_json
 from tinytorch.perf.measuring.fresh import answer_of
 
-#: What the reference is called among the functions that take turns; no variant may have this name.
-REFERENCE = "(reference)"
 _STEPS = 800
 
 

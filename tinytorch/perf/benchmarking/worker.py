@@ -10,48 +10,32 @@ import json
 import sys
 from typing import Any
 
-from tinytorch.perf.benchmarking.measuring import peak_memory, timed
+from tinytorch.perf.benchmarking.measuring import performances
 from tinytorch.perf.benchmarking.performance import Performance
 from tinytorch.perf.benchmarking.results import Plan
-from tinytorch.perf.benchmarking.running import REFERENCE, reference_work
+from tinytorch.perf.benchmarking.running import reference_work
 from tinytorch.perf.benchmarking.zoo import subject_of
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.sampling import limit_blas_threads
 
 
 def measure_process(plan: Plan, number: int, whole: bool) -> list[Performance]:
-    """Return what this process measures of each variant: times, and if ``whole`` memory and accuracy too.
-
-    Memory and accuracy do not depend on the process: one measures them for all. ``number`` is this one's in the run.
+    """Return what this process, the ``number``-th of a run, measures; if ``whole`` memory and accuracy, too.
 
     Raises:
         ValueError: if the plan's subject cannot be used, or a variant has the reference's name.
     """
     task, variants = subject_of(plan)
-    if REFERENCE in variants:
-        raise ValueError(f"a variant must not be called {REFERENCE!r}: that is what the reference is called")
-    times = timed(
+    return performances(
         task,
         variants,
         plan.batches,
         repeats=plan.repeats,
         at_most_seconds=plan.at_most_seconds,
         seed=plan.seed + number,
-        beside={REFERENCE: reference_work()},
+        reference=reference_work(),
+        whole=whole,
     )
-    return [
-        Performance(
-            name,
-            task.name,
-            {size: (times[size][name],) for size in plan.batches},
-            peak_memory(task, variant, plan.batches) if whole else {},
-            variant.stored_bytes,
-            variant.correct(task) if whole else None,
-            "",
-            {size: (times[size][REFERENCE],) for size in plan.batches},
-        )
-        for name, variant in variants.items()
-    ]
 
 
 def main() -> int:
