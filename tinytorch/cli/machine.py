@@ -1,9 +1,8 @@
 """``tinytorch machine``: identity, ceilings, levels, ladders, evidence and cautions of this machine."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 from tinytorch.cli.usage import Parser, check_folder, progress
 from tinytorch.perf.host.identity import Identity
@@ -13,7 +12,7 @@ from tinytorch.perf.machine.blas_costs import BusyNeighbour, Caution, busy_neigh
 from tinytorch.perf.machine.levels import CURVES
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import Format
-from tinytorch.perf.measuring.text_table import Column, print_table
+from tinytorch.perf.measuring.text_table import aligned
 from tinytorch.report.numbers import format_measurement
 from tinytorch.report.provenance import bytes_text, identity_rows
 
@@ -75,9 +74,18 @@ def _print(made: Identity, limits: Limits) -> None:
     _print_rows(("", "This machine"), identity_rows(made))
     _print_rows(["Ceiling", *map(_threads, measured)], _ceiling_rows(measured), _sources(measured))
     for each in measured:
-        levels = f"Levels of memory, {_threads(each)}; bandwidths of all together."
-        _print_rows(_LEVEL_HEADS, _level_rows(each), [levels])
-        _print_rows(("Working set", *CURVES), _ladder_rows(each), [f"Ladder, {_threads(each)}."])
+        levels = [
+            [level.name, level.told_by or "–", bytes_text(level.capacity_reported)]
+            + [_shown(getattr(level, curve)) for curve in CURVES]
+            for level in each.levels
+        ]
+        note = f"Levels of memory, {_threads(each)}; bandwidths of all together."
+        _print_rows(("Level", "told by", "reported size", *CURVES), levels, [note])
+        ladder = [
+            [bytes_text(steps[0].working_set), *(_shown(step.reached) for step in steps)]
+            for steps in zip(*(each.curves[curve] for curve in CURVES), strict=True)
+        ]
+        _print_rows(("Working set", *CURVES), ladder, [f"Ladder, {_threads(each)}."])
     for name, found in measured[0].evidence.items():
         print(f"{name} ran on {', '.join(f'{count} × {what}' for what, count in found.items()) or 'no vectors'}")
     if neighbour and not any(one.what == "busy neighbour" for one in limits.warnings):
@@ -86,11 +94,9 @@ def _print(made: Identity, limits: Limits) -> None:
         print(f"Warning: {caution.sentence}")
 
 
-def _print_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> None:
-    columns = [Column(f"cell_{i}", head, numeric=i > 0 and heads[0] != "") for i, head in enumerate(heads)]
-    keys = [column.key for column in columns]
-    print_table([SimpleNamespace(**dict(zip(keys, row, strict=True))) for row in rows], columns, notes)
-    print()
+def _print_rows(heads: Sequence[str], rows: Iterable[Sequence[str]], notes: Sequence[str] = ()) -> None:
+    numeric = [at > 0 and heads[0] != "" for at in range(len(heads))]
+    print("\n".join([aligned([heads, *rows], numeric), *notes]), end="\n\n")
 
 
 def _threads(made: Ceilings) -> str:
@@ -127,21 +133,3 @@ def _sources(all_made: Sequence[Ceilings]) -> list[str]:
         if made.taken.note:
             notes.append(f"{_threads(made)}: {made.taken.note}.")
     return notes
-
-
-_LEVEL_HEADS = ("Level", "told by", "reported size", *CURVES)
-
-
-def _level_rows(made: Ceilings) -> list[list[str]]:
-    return [
-        [level.name, level.told_by or "–", bytes_text(level.capacity_reported)]
-        + [_shown(getattr(level, curve)) for curve in CURVES]
-        for level in made.levels
-    ]
-
-
-def _ladder_rows(made: Ceilings) -> list[list[str]]:
-    return [
-        [bytes_text(steps[0].working_set), *(_shown(step.reached) for step in steps)]
-        for steps in zip(*(made.curves[curve] for curve in CURVES), strict=False)
-    ]

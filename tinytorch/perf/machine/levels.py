@@ -228,7 +228,10 @@ def find_levels(curves: Mapping[Curve, Sequence[Point]], reported: Mapping[int, 
                 read=_highest(curves["read"], inner, end),
                 copy=_highest(curves["copy"], inner, end),
                 triad=_highest(curves["triad"], inner, end),
-                latency=_lowest(curves["latency"], walk_inner, walk_end),
+                latency=min(
+                    (point.reached for point in _clear(curves["latency"], walk_inner, walk_end)),
+                    key=lambda one: one.median,
+                ),
                 capacity_by_latency=sizes[walk_end] if number in walk_ends else None,
             )
         )
@@ -303,11 +306,6 @@ def _borders(ends: Ends, sizes: Sequence[int], known: Mapping[int, int]) -> Ends
 def _highest(curve: Sequence[Point], inner: int, end: int) -> Measurement:
     """Return the highest bandwidth between the ends of two levels."""
     return max(_clear(curve, inner, end), key=lambda point: point.reached.median).reached
-
-
-def _lowest(curve: Sequence[Point], inner: int, end: int) -> Measurement:
-    """Return the lowest latency between the ends of two levels."""
-    return min(_clear(curve, inner, end), key=lambda point: point.reached.median).reached
 
 
 def _clear(curve: Sequence[Point], inner: int, end: int) -> Sequence[Point]:

@@ -101,12 +101,6 @@ def rounds_within(at_most_seconds: float, number: int, fewest: int) -> Iterator[
     return itertools.takewhile(lambda done: done < fewest or time.perf_counter() < until, range(number))
 
 
-def checked_resolve(resolve: float) -> None:
-    """Raise ValueError unless ``resolve`` is a difference."""
-    if not 0 < resolve < math.inf:
-        raise ValueError(f"resolve must be above 0, such as 0.03 for a difference of three per cent, not {resolve}")
-
-
 def planned(pilot: Sequence[Measurement], resolve: float, fewest: int = 0) -> Planned:
     """Return how many pairs tell the worst candidate from the baseline by what matters.
 

@@ -23,7 +23,6 @@ from tinytorch.perf.measuring.planning import (
     FEWEST_PAIRS,
     PILOT,
     carried_out,
-    checked_resolve,
     planned,
     seconds_allowed,
 )
@@ -416,8 +415,8 @@ def interleave(
         raise ValueError(f"repeats must be at least 1, not {rounds}")
     if not at_most_seconds > 0:
         raise ValueError(f"at_most_seconds must be above 0, not {at_most_seconds}")
-    if resolve is not None:
-        checked_resolve(resolve)
+    if resolve is not None and not 0 < resolve < math.inf:
+        raise ValueError(f"resolve must be above 0, such as 0.03 for a difference of three per cent, not {resolve}")
     if spread_sample_is_due():
         sample_spread()
     with collector_off():
