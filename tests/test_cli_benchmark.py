@@ -56,11 +56,15 @@ def test_an_interruption_leaves_what_was_measured_and_resume_goes_on(
     in_this_process.append(-2)  # process 1 is interrupted
     assert main([*QUICK, "--json", str(target), "--resume"]) == 130  # starts where there is nothing
     assert "--resume goes on" in capsys.readouterr().err
-    assert load_results(target).done == 1
+    before = load_results(target)
+    assert (before.done, before.complete) == (1, False)
     in_this_process[0] = 99
     assert main([*QUICK, "--json", str(target), "--resume"]) == 0
     assert in_this_process == [99, 0, 1]
-    assert load_results(target).complete
+    after = load_results(target)
+    assert (after.complete, after.run) == (True, before.run)
+    assert after.performances["one"].times[1][:1] == before.performances["one"].times[1]
+    assert after.performances["one"].peaks == before.performances["one"].peaks
     assert main([*QUICK, "--json", str(target), "--resume", "--seed", "5"]) == 2
     assert "planned otherwise" in capsys.readouterr().err
 
@@ -120,12 +124,6 @@ def test_data_that_score_nothing_are_refused(
     assert not target.exists()
 
 
-def test_a_suite_has_its_own_data_and_variants(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for options in (["--plan"], ["--data", "test.npz"]):
-        assert main(["bench", "--json", str(tmp_path / "made.json"), *options]) == 2
-        assert "--model" in capsys.readouterr().err
-
-
 def saved(folder: Path, name: str, **seconds: float) -> str:
     made = [performance(key, value, seed=len(name) + index) for index, (key, value) in enumerate(seconds.items())]
     return str(save_results(results(*made), folder / f"{name}.json"))
@@ -179,6 +177,8 @@ def test_report_writes_a_page_and_markdown_with_the_machine_and_the_front(tmp_pa
         (["bench", "--model", "nothing", "--json", "x.json"], "module:factory"),
         (["bench", "--model", "no_such_module:x", "--json", "x.json"], "cannot be imported"),
         (["bench", "--suite", "mlp", "--input-shape", "1,2", "--json", "x.json"], "--input-shape is for --model"),
+        (["bench", "--plan", "--json", "x.json"], "--data and --plan are for --model"),
+        (["bench", "--data", "test.npz", "--json", "x.json"], "--data and --plan are for --model"),
         (["bench", "--suite", "mlp", "--batches", "a", "--json", "x.json"], "--batches"),
         (["bench", "--suite", "mlp", "--base", "x", "--json", "x.json"], "belong together"),
         (["bench", "--suite", "mlp", "--base", "x", "--base-json", "y.json", "--json", "x.json"], "must be a checkout"),

@@ -89,26 +89,6 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> Asked:
     return asked
 
 
-def test_an_interrupted_run_keeps_what_it_has_and_goes_on(in_this_process: Asked) -> None:
-    kept: list[Results] = []
-
-    def interrupt(done: int, planned: int) -> None:
-        assert planned == 3
-        if done == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run([Side(started(PLAN, {"commit": "a"}), kept.append)], interrupt)
-    before = kept[-1]
-    assert (before.done, before.complete) == (2, False)
-    (after,) = run([Side(continued(before, PLAN, {"commit": "a"}), kept.append)])
-    assert in_this_process == [(None, 0, True), (None, 1, False), (None, 2, False)]
-    assert (after.done, after.complete, after.run) == (3, True, before.run)
-    one, other = after.performances["factory"], before.performances["factory"]
-    assert [each.samples for each in one.times[1][:2]] == [each.samples for each in other.times[1]]
-    assert one.peaks[3].samples == other.peaks[3].samples
-
-
 def test_a_run_that_would_mix_code_or_plans_is_not_continued() -> None:
     before = started(PLAN, {"commit": "a"})
     moved = replace(before, identity={**before.identity, "cpu": "another"})
