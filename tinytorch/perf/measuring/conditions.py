@@ -69,9 +69,9 @@ class Planned:
     Attributes:
         resolve: the difference that matters.
         power: chance to find a true difference as large; that to find none beyond it is a few per cent less.
-        pilot: pairs that were taken to plan by, and are in no verdict; or processes.
+        pilot: pairs that were taken to plan by, and are in no verdict.
         aimed: the difference that was planned for: ``resolve``, or more where the pilot was sure of more.
-        number: pairs, or processes, that the plan asks for.
+        number: pairs that the plan asks for.
         least: the smallest difference that any number of them resolves, for repeats differ as well.
         reached: the smallest difference that those taken resolve with that power, of several candidates the worst;
             None if they resolve none.
