@@ -2,8 +2,7 @@
 
 import pytest
 
-from tinytorch.perf.engines.agreement import check
-from tinytorch.perf.engines.loading import load
+from tinytorch.perf.engines.agreement import check, load
 from tinytorch.perf.engines.presence import available
 from tinytorch.perf.engines.protocol import ENGINES, OURS, Engine, Phase
 from tinytorch.perf.engines.turns import study

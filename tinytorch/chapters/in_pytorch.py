@@ -266,12 +266,12 @@ def take_one_step() -> None:
     from torch.utils.benchmark import Timer
 
     from tinytorch import models
-    from tinytorch.perf.engines.pytorch import generation, twin_of
+    from tinytorch.perf.engines.pytorch import decoding, twin_of
 
     set_num_threads(1)
     gpt, questions = models.trained("gpt"), models.example("gpt", 32)[:, :11]
     for asked in (questions[:1], questions):
-        plain, cached = answering(twin_of(gpt).module, asked), generation(gpt, asked, 10, "preallocated")
+        plain, cached = answering(twin_of(gpt).module, asked), decoding("eager", gpt, asked, 10)
         with profiler.profile() as found:
             told = plain()
         top = max(found.key_averages(), key=lambda op: op.self_cpu_time_total).key

@@ -79,7 +79,7 @@ def tinytorch() -> SourcePackage:
         "Linear(4, 4)(Tensor([[1.0] * 4])).sum().backward()",
         "from tinytorch.perf.acceleration import accelerated, vectorized_matmul\n"
         "import numpy as np\nwith accelerated():\n    vectorized_matmul(np.ones((4, 4)), np.ones((4, 4)))",
-        "from tinytorch.perf.engines.loading import load\nfrom tinytorch.perf.engines.protocol import engine\n"
+        "from tinytorch.perf.engines.agreement import load\nfrom tinytorch.perf.engines.protocol import engine\n"
         "from tinytorch.report import Page\nload(engine('tinytorch'))",
     ],
 )

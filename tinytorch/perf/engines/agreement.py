@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any, cast
 
 import numpy as np
 
-from tinytorch.core.op import Array
 from tinytorch.perf.engines import ours
-from tinytorch.perf.engines.loading import load
-from tinytorch.perf.engines.protocol import AdamWSettings, Engine, Phase, Training
+from tinytorch.perf.engines.protocol import AdamWSettings, Engine, Phase, Translation
 from tinytorch.perf.engines.workloads import Subject, prompt_of
 from tinytorch.perf.memoization import generate
 
@@ -27,6 +25,18 @@ class DisagreementError(Exception):
     """An engine computes something else than we do, so its time says nothing."""
 
 
+def load(engine: Engine) -> Translation:
+    """Return the module that speaks to an engine; imports the engine."""
+    module: Any = ours
+    if engine.translation == "pytorch":
+        from tinytorch.perf.engines import pytorch as module
+    elif engine.translation == "onnx_runtime":
+        from tinytorch.perf.engines import onnx_runtime as module
+    elif engine.translation == "jax_xla":
+        from tinytorch.perf.engines import jax_xla as module
+    return cast(Translation, module)
+
+
 def check(engine: Engine, subject: Subject, phase: Phase) -> float:
     """Return by how much the engine's results differ from ours on NumPy, as a share of the largest element.
 
@@ -40,11 +50,6 @@ def check(engine: Engine, subject: Subject, phase: Phase) -> float:
     return checks[phase](engine, subject)
 
 
-def largest_share(difference: Array, of: Array) -> float:
-    """Return the largest absolute element of ``difference`` over that of ``of``; NaN if either holds one."""
-    return float(np.abs(difference).max() / np.abs(of).max())
-
-
 def _check_output(engine: Engine, subject: Subject) -> float:
     inputs, _ = subject.batch()
     with ours.references():
@@ -52,7 +57,7 @@ def _check_output(engine: Engine, subject: Subject) -> float:
     output = load(engine).forward(engine.setting, subject.make(), inputs)()
     if output.shape != expected.shape:
         raise DisagreementError(f"{engine.name} on {subject.name} gives shape {output.shape}, not {expected.shape}")
-    share = largest_share(output - expected, expected)
+    share = float(np.abs(output - expected).max() / np.abs(expected).max())
     if not share <= OUTPUT_TOLERANCE:
         raise DisagreementError(f"{engine.name} on {subject.name} differs by {share:.2g} of the largest output")
     return share
@@ -79,18 +84,12 @@ def _check_training(engine: Engine, subject: Subject) -> float:
     # Relative to the first: a loss near 0 is a difference of logits, rounded as they are.
     if not np.abs(np.subtract(losses, wanted)).max() <= LOSS_TOLERANCE * abs(wanted[0]):
         raise DisagreementError(f"{engine.name} on {subject.name} has losses {losses}, not {wanted}")
-    return _compare_changes(engine, subject, before, expected, found)
-
-
-def _compare_changes(
-    engine: Engine, subject: Subject, before: Mapping[str, Array], expected: Training, found: Training
-) -> float:
-    wanted, got = expected.state(), found.state()
-    if wanted.keys() != got.keys():
-        names = ", ".join(sorted(wanted.keys() ^ got.keys()))
+    ours_after, theirs_after = expected.state(), found.state()
+    if ours_after.keys() != theirs_after.keys():
+        names = ", ".join(sorted(ours_after.keys() ^ theirs_after.keys()))
         raise DisagreementError(f"{engine.name} on {subject.name} trains other tensors than ours: {names}")
-    largest = max(float(np.abs(wanted[name] - before[name]).max()) for name in wanted)
-    shares = {name: float(np.abs(got[name] - wanted[name]).max()) / largest for name in wanted}
+    largest = max(float(np.abs(after - before[name]).max()) for name, after in ours_after.items())
+    shares = {name: float(np.abs(theirs_after[name] - after).max()) / largest for name, after in ours_after.items()}
     worst = max(shares, key=lambda name: shares[name])
     if not shares[worst] <= CHANGE_TOLERANCE:
         raise DisagreementError(

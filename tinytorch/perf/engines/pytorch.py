@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -228,28 +228,21 @@ def training(setting: str, model: Module, batch: tuple[Array, Array], loss: Loss
     return Training(step, twin.state)
 
 
-def decoding(setting: str, model: GPT, prompt: Array, new_tokens: int) -> Callable[[], Array]:
-    """Return a call that generates with a cache of PyTorch's own, in buffers or concatenated."""
-
-    return generation(model, prompt, new_tokens, "concatenated" if setting == "concatenated" else "preallocated")
-
-
-#: "preallocated" writes into buffers for all positions, "concatenated" makes longer arrays with every token.
-CacheKind = Literal["preallocated", "concatenated"]
-
-
 class _Cache:
-    """Keys and values of every block, (B, heads, positions, head_dim) each."""
+    """Keys and values of every block, (B, heads, positions, head_dim) each.
 
-    def __init__(self, kind: CacheKind, shape: tuple[int, int, int, int], layers: int) -> None:
-        self.kind, self.end = kind, 0
-        shape = shape if kind == "preallocated" else (*shape[:2], 0, shape[3])
+    They are written into buffers for all positions, or ``concatenated`` to longer arrays with every token.
+    """
+
+    def __init__(self, concatenated: bool, shape: tuple[int, int, int, int], layers: int) -> None:
+        self.concatenated, self.end = concatenated, 0
+        shape = (*shape[:2], 0, shape[3]) if concatenated else shape
         self.keys, self.values = ([torch.empty(shape) for _ in range(layers)] for _ in range(2))
 
     def extended(self, layer: int, k: Any, v: Any) -> tuple[Any, Any]:
         """Return all keys and values of a layer, the new ones remembered."""
         end = self.end + k.shape[2]
-        if self.kind == "concatenated":
+        if self.concatenated:
             self.keys[layer] = torch.cat([self.keys[layer], k], 2)
             self.values[layer] = torch.cat([self.values[layer], v], 2)
             return self.keys[layer], self.values[layer]
@@ -279,8 +272,11 @@ def _next(model: TorchGPT, tokens: Any, cache: _Cache) -> Any:
     return logits.argmax(-1, keepdim=True)
 
 
-def generation(model: GPT, prompt: Array, new_tokens: int, kind: CacheKind) -> Callable[[], Array]:
-    """Return a call that generates ``new_tokens`` after each prompt (B, P) and returns all tokens, int64."""
+def decoding(setting: str, model: GPT, prompt: Array, new_tokens: int) -> Callable[[], Array]:
+    """Return a call that generates ``new_tokens`` after each prompt (B, P) and returns all tokens, int64.
+
+    Its cache is one of PyTorch's own, in buffers, or "concatenated" if that is the ``setting``.
+    """
     twin = twin_of(model).module.eval()
     attention = model.blocks[0].attention
     head = attention.embed_dim // attention.num_heads
@@ -289,7 +285,7 @@ def generation(model: GPT, prompt: Array, new_tokens: int, kind: CacheKind) -> C
 
     def call() -> Array:
         with torch.inference_mode():
-            cache, found = _Cache(kind, shape, len(model.blocks)), [start]
+            cache, found = _Cache(setting == "concatenated", shape, len(model.blocks)), [start]
             for _ in range(new_tokens):
                 found.append(_next(twin, found[-1], cache))
             tokens: Array = torch.cat(found, 1).numpy()

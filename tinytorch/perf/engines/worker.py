@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from tinytorch.perf.engines import agreement
-from tinytorch.perf.engines.loading import load
+from tinytorch.perf.engines.agreement import check, load
 from tinytorch.perf.engines.protocol import AdamWSettings, Engine, engine
 from tinytorch.perf.engines.workloads import Subject, prompt_of, subject
 from tinytorch.perf.host.pinned_threads import allowed_cores, may_pin, pin, usable_cores
@@ -32,7 +31,7 @@ class Prepared:
     """A call that was checked, warmed up, and is timed turn by turn."""
 
     def __init__(self, made: Engine, of: Subject, phase: Any) -> None:
-        self.difference = agreement.check(made, of, phase)
+        self.difference = check(made, of, phase)
         self.name = f"{made.name}, {of.name}, {phase}"
         self.call = _call(made, of, phase)
         start, calls = time.perf_counter(), 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -13,7 +13,7 @@ from tinytorch import datasets, models
 from tinytorch.core.dispatch import apply
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module
-from tinytorch.core.op import Array
+from tinytorch.core.op import Array, Shape
 from tinytorch.core.ops import cross_entropy, mean_squared_error
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, TransformerBlock
@@ -66,49 +66,30 @@ def _sequences(batch: int, vocabulary: int, length: int) -> tuple[Array, Array]:
     return draw.integers(0, vocabulary, (batch, length)), draw.integers(0, vocabulary, (batch, length))
 
 
-def _activations(length: int) -> tuple[Array, Array]:
-    draw = np.random.default_rng(length)
-    shape = (1, length, GPT2_WIDTH)
-    return draw.standard_normal(shape, dtype=np.float32), draw.standard_normal(shape, dtype=np.float32)
+def _activations(seed: int, inputs: Shape, targets: Shape) -> tuple[Array, Array]:
+    draw = np.random.default_rng(seed)
+    return draw.standard_normal(inputs, dtype=np.float32), draw.standard_normal(targets, dtype=np.float32)
 
 
-def _rows_of_product() -> tuple[Array, Array]:
-    draw = np.random.default_rng(0)
-    inputs = draw.standard_normal((PRODUCT_ROWS, GPT2_WIDTH), dtype=np.float32)
-    return inputs, draw.standard_normal((PRODUCT_ROWS, 4 * GPT2_WIDTH), dtype=np.float32)
-
-
-def _product() -> Linear:
-    return Linear(GPT2_WIDTH, 4 * GPT2_WIDTH, seed=0)
-
-
-def _block() -> TransformerBlock:
-    return TransformerBlock(GPT2_WIDTH, GPT2_HEADS, seed=0)
-
-
-def _wide() -> GPT:
-    return GPT(*WIDE_GPT, seed=0)
-
-
-def _subjects() -> dict[str, Subject]:
+def _subjects() -> Iterator[Subject]:
+    block = partial(TransformerBlock, GPT2_WIDTH, GPT2_HEADS, seed=0)
+    for length in (128, 512):
+        shape = (1, length, GPT2_WIDTH)
+        yield Subject(f"block-{length}", block, partial(_activations, length, shape, shape), "squared error")
     sorting = (datasets.SEPARATOR + 1, 2 * datasets.SORT_LENGTH)
-    made = [
-        *(Subject(f"block-{length}", _block, partial(_activations, length), "squared error") for length in (128, 512)),
-        *(
-            Subject(f"gpt-{batch}", models.gpt, partial(_sequences, batch, *sorting), "cross entropy")
-            for batch in (1, 64)
-        ),
-        *(Subject(f"mlp-{batch}", models.mlp, partial(_digits, batch), "cross entropy") for batch in (1, 64)),
-        *(Subject(f"cnn-{batch}", models.cnn, partial(_digits, batch), "cross entropy") for batch in (1, 64)),
-    ]
-    made.append(Subject("product-512", _product, _rows_of_product, "squared error"))
-    made.append(Subject("wide-gpt-1", _wide, partial(_sequences, 1, WIDE_GPT[0], WIDE_GPT[-1]), "cross entropy"))
-    return {subject.name: subject for subject in made}
+    for batch in (1, 64):
+        yield Subject(f"gpt-{batch}", models.gpt, partial(_sequences, batch, *sorting), "cross entropy")
+        yield Subject(f"mlp-{batch}", models.mlp, partial(_digits, batch), "cross entropy")
+        yield Subject(f"cnn-{batch}", models.cnn, partial(_digits, batch), "cross entropy")
+    product, shapes = (GPT2_WIDTH, 4 * GPT2_WIDTH), ((PRODUCT_ROWS, GPT2_WIDTH), (PRODUCT_ROWS, 4 * GPT2_WIDTH))
+    yield Subject("product-512", partial(Linear, *product, seed=0), partial(_activations, 0, *shapes), "squared error")
+    tokens = partial(_sequences, 1, WIDE_GPT[0], WIDE_GPT[-1])
+    yield Subject("wide-gpt-1", partial(GPT, *WIDE_GPT, seed=0), tokens, "cross entropy")
 
 
 #: Every subject by name: ``block-LENGTH`` of one sequence, ``gpt-BATCH``, ``mlp-BATCH``, ``cnn-BATCH``,
 #: ``product-512``, the largest product of that block alone, and ``wide-gpt-1`` to generate with.
-SUBJECTS = _subjects()
+SUBJECTS = {subject.name: subject for subject in _subjects()}
 
 
 #: Tokens that a text begins with when it is generated.
