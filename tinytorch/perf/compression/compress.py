@@ -5,25 +5,23 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module, check_module
-from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.compression.low_rank import low_rank_model
 from tinytorch.perf.compression.pruning import magnitude_prune, n_m_prune
 from tinytorch.perf.compression.sparsity import measure_sparsity, sparse_model
 from tinytorch.perf.compression.structured import structured_prune
-from tinytorch.perf.measuring import Counted, Measurement, interleave, ratio
+from tinytorch.perf.measuring import Counted, Measurement, ratio
 from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, percent, print_table
 from tinytorch.perf.ops.affine import Scheme
 from tinytorch.perf.quantization.accuracy import PairedAccuracy, paired_accuracy
 from tinytorch.perf.quantization.convert import quantize_model, stored_bytes
 from tinytorch.perf.quantization.layers import Plan
+from tinytorch.perf.quantization.tradeoff import forward_seconds
 
 #: What a user may ask for: settings by name of the step, in the order of the steps, or pairs where a step comes twice.
 Config = Mapping[str, Any] | Sequence[tuple[str, Any]]
@@ -241,7 +239,9 @@ def compress_model(
             tried = _run(step, tried)
     for step in steps:
         every.append(_run(step, every[-1]))
-    seconds = _timed(every, inputs, repeats)
+    seconds = None
+    if inputs is not None:
+        seconds = [*forward_seconds({str(at): each for at, each in enumerate(every)}, inputs, repeats).values()]
     right = None if score is None else [score(each) for each in every]
     named = [(ORIGINAL, ""), *((step.name, step.setting) for step in steps)]
     return Compression(every[-1], _reports(every, named, seconds, right))
@@ -252,14 +252,6 @@ def _run(step: Step, model: Module) -> Module:
         return step.run(model)
     except (ValueError, TypeError) as error:
         raise ValueError(f"config[{step.name!r}] does not fit this model: {error}") from error
-
-
-def _timed(every: Sequence[Module], inputs: Any, repeats: int) -> list[Measurement] | None:
-    if inputs is None:
-        return None
-    with undisturbed(*every), evaluating(*every), no_grad():
-        found = interleave({str(at): partial(model, inputs) for at, model in enumerate(every)}, repeats=repeats)
-    return [found[str(at)] for at in range(len(every))]
 
 
 def _reports(

@@ -43,11 +43,6 @@ def quantizable(model: Module) -> dict[str, Module]:
     }
 
 
-def _in_groups(model: Module) -> dict[str, Conv2d]:
-    """Return the convolutions that stay float for their groups."""
-    return {name: each for name, each in model.named_modules() if isinstance(each, Conv2d) and each.groups > 1}
-
-
 def quantize_model(
     model: Module,
     calibration_data: Any = None,
@@ -199,17 +194,24 @@ def layer_report(model: Module, quantized: Module, inputs: Any, repeats: int = 6
         >>> row.name, row.kind, row.float_bytes, row.stored_bytes < row.float_bytes / 3
         ('0', 'Linear', 16640, True)
     """
-    pairs, left = _pairs(model, quantized), _in_groups(model)
-    names = [name for name, _ in model.named_modules() if name in pairs or name in left]
-    arrived = _layer_inputs(model, inputs, names)
+    check_module(quantized, "quantized")
+    twins = {name: module for name, module in quantized.named_modules() if isinstance(module, QuantizedModule)}
+    layers = quantizable(model)
+    if not twins or not twins.keys() <= layers.keys():
+        raise ValueError("quantized must be made of model by quantize_model, but their layers differ")
+    in_groups = {name: each for name, each in model.named_modules() if isinstance(each, Conv2d) and each.groups > 1}
+    names = [name for name, _ in model.named_modules() if name in twins or name in in_groups]
+    arrived: dict[str, Array] = {}
+    with undisturbed(model), evaluating(model), no_grad(), observed_by(_InputWatcher(arrived.setdefault, names)):
+        model(inputs)
     rows = []
     for name in names:
         if name not in arrived:
             raise ValueError(f"inputs must reach every layer of the report, but never came to {name!r}")
-        if name in left:
-            rows.append(_float_row(name, left[name], arrived[name], repeats))
+        if name in in_groups:
+            rows.append(_float_row(name, in_groups[name], arrived[name], repeats))
         else:
-            rows.append(_layer_row(name, *pairs[name], arrived[name], repeats))
+            rows.append(_layer_row(name, layers[name], twins[name], arrived[name], repeats))
     return rows
 
 
@@ -218,23 +220,6 @@ def _float_row(name: str, layer: Conv2d, x: Array, repeats: int) -> LayerReport:
     with no_grad():
         seconds = measure(lambda: layer(value), name, repeats=repeats, at_most_seconds=1.0, warmup_seconds=0.05).median
     return LayerReport(name, "Conv2d", "float: in groups", size, size, math.inf, 0.0, seconds, seconds)
-
-
-def _pairs(model: Module, quantized: Module) -> dict[str, tuple[Any, QuantizedModule]]:
-    check_module(quantized, "quantized")
-    twins = {name: module for name, module in quantized.named_modules() if isinstance(module, QuantizedModule)}
-    layers = quantizable(model)
-    if not twins or not twins.keys() <= layers.keys():
-        raise ValueError("quantized must be made of model by quantize_model, but their layers differ")
-    return {name: (layers[name], twin) for name, twin in twins.items()}
-
-
-def _layer_inputs(model: Module, inputs: Any, names: Sequence[str]) -> dict[str, Array]:
-    """Return the first input of each named layer in one forward of ``model``."""
-    arrived: dict[str, Array] = {}
-    with undisturbed(model), evaluating(model), no_grad(), observed_by(_InputWatcher(arrived.setdefault, names)):
-        model(inputs)
-    return arrived
 
 
 def _layer_row(name: str, layer: Any, twin: QuantizedModule, x: Array, repeats: int) -> LayerReport:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -46,17 +45,16 @@ def save_quantized(model: Module, path: str | Path) -> None:
         True
     """
     check_module(model)
-    plans = {name: _plan_of(module) for name, module in model.named_modules() if isinstance(module, QuantizedModule)}
+    plans = {
+        name: asdict(
+            module.plan if isinstance(module, QuantizedProduct) else Plan(weights=replace(module.scheme, axis=-1))
+        )
+        for name, module in model.named_modules()
+        if isinstance(module, QuantizedModule)
+    }
     if not plans:
         raise ValueError("model must hold quantized layers: make it with quantize_model")
     _Described(json.dumps(plans).encode(), model).save(path)
-
-
-def _plan_of(module: QuantizedModule) -> dict[str, Any]:
-    if isinstance(module, QuantizedProduct):
-        return asdict(module.plan)
-    scheme = module.scheme
-    return asdict(Plan(weights=Scheme(scheme.bits, scheme.symmetric, scheme.per, -1, scheme.group)))
 
 
 def load_quantized(path: str | Path, model: Module) -> Module:
@@ -81,32 +79,21 @@ def load_quantized(path: str | Path, model: Module) -> Module:
         >>> [type(layer).__name__ for _, layer in model.named_children()]
         ['QuantizedLinear']
     """
-    description = _description(path)
-    layers = quantizable(model)
-    unknown = sorted(description.keys() - layers.keys())
-    if unknown:
-        raise ValueError(f"model must have the layers of the file, but {unknown} are not among {[*layers]}")
-    made = {
-        id(layers[name]): quantized_layer(layers[name], plan)  # type: ignore[arg-type]
-        for name, plan in description.items()
-    }
-    holder = _Described(_stored_description(path), replaced(model, dict(made)))
-    return holder.load(path).model.eval()
-
-
-def _stored_description(path: str | Path) -> bytes:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            return bytes(np.asarray(archive["description"], np.uint8))
+            description = bytes(np.asarray(archive["description"], np.uint8))
+        read = json.loads(description)
+        plans = {name: Plan(**{**plan, "weights": Scheme(**plan["weights"])}) for name, plan in read.items()}
     except FileNotFoundError:
         raise
     except Exception as error:
         raise ValueError(f"path {str(path)!r} holds no model that save_quantized wrote: {error}") from error
-
-
-def _description(path: str | Path) -> dict[str, Plan]:
-    try:
-        read = json.loads(_stored_description(path))
-        return {name: Plan(**{**plan, "weights": Scheme(**plan["weights"])}) for name, plan in read.items()}
-    except (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"path {str(path)!r} holds no model that save_quantized wrote: {error}") from error
+    layers = quantizable(model)
+    unknown = sorted(plans.keys() - layers.keys())
+    if unknown:
+        raise ValueError(f"model must have the layers of the file, but {unknown} are not among {[*layers]}")
+    made: dict[int, Module] = {
+        id(layers[name]): quantized_layer(layers[name], plan)  # type: ignore[arg-type]
+        for name, plan in plans.items()
+    }
+    return _Described(description, replaced(model, made)).load(path).model.eval()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from tinytorch import datasets, models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.op import Array
-from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, undisturbed
 from tinytorch.perf.measuring import Counted, Derived, Measurement, interleave, ratio
 from tinytorch.perf.measuring.conditions import Conditions, Sample
@@ -86,7 +86,7 @@ def tradeoffs(
     unknown = {*(baselines or {}), *against.values()} - {*every}
     if unknown:
         raise ValueError(f"baselines must name versions, but {sorted(unknown)} are not in {[*every]}")
-    seconds = _seconds(every, models.example(name, batch), repeats)
+    seconds = forward_seconds(every, models.example(name, batch), repeats)
     logits = {label: models.held_out_logits(each, name) for label, each in every.items()}
     right = {label: models.right_answers(each, name) for label, each in logits.items()}
 
@@ -94,6 +94,7 @@ def tradeoffs(
         baseline = against[label]
         stored, whole = (Counted(stored_bytes(one), "B", "bytes of the state") for one in (each, model))
         accuracy = paired_accuracy(right[baseline], right[label])
+        over = f"float32 over {label}, forward pass"
         beside = "" if baseline == FLOAT else f" against {baseline}"
         return Tradeoff(
             stored,
@@ -102,7 +103,7 @@ def tradeoffs(
                 stored, f"bytes of the float {name.upper()} over those with {label}, scales and biases included"
             ),
             seconds[label],
-            _speedup(seconds, label),
+            Counted(1, "", over) if label == FLOAT else ratio(seconds[FLOAT], seconds[label], over),
             Counted(accuracy.candidate, "%", "share of the test set that is right"),
             accuracy_change(accuracy, f"change of the {name.upper()}'s score, {label}{beside}"),
             accuracy,
@@ -113,14 +114,10 @@ def tradeoffs(
     return {label: tradeoff(label, each) for label, each in every.items()}
 
 
-def _seconds(every: Mapping[str, Module], inputs: Tensor | Array, repeats: int) -> dict[str, Measurement]:
+def forward_seconds(every: Mapping[str, Module], inputs: Any, repeats: int) -> dict[str, Measurement]:
+    """Return the time of a forward pass of each model, in turns."""
     with undisturbed(*every.values()), evaluating(*every.values()), no_grad():
         return interleave({label: partial(each, inputs) for label, each in every.items()}, repeats=repeats)
-
-
-def _speedup(seconds: Mapping[str, Measurement], label: str) -> Measurement:
-    name = f"float32 over {label}, forward pass"
-    return Counted(1, "", name) if label == FLOAT else ratio(seconds[FLOAT], seconds[label], name)
 
 
 def _divergence(expected: Array, got: Array, name: str, label: str) -> Measurement | None:
