@@ -21,10 +21,10 @@ from tinytorch.perf.quantization import (
     QuantizedLinear,
     Scheme,
     encode,
-    fake_quantize,
     quantize,
     range_parameters,
 )
+from tinytorch.perf.quantization.training import fake_quantize
 
 onnx: Any = importlib.import_module("onnx")
 observers: Any = importlib.import_module("torch.ao.quantization.observer")

@@ -25,9 +25,9 @@ from tinytorch.perf.compression import (
     remove_units,
     structured_prune,
     unit_groups,
-    unit_scores,
     units_to_remove,
 )
+from tinytorch.perf.compression.structured import unit_scores
 from tinytorch.perf.memoization import enable_kv_cache
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.quantization import quantize_model, stored_bytes

@@ -25,8 +25,8 @@ from tinytorch.perf.memoization import (
     enable_kv_cache,
     fuse_decoding,
     generate,
-    sample_tokens,
 )
+from tinytorch.perf.memoization.generation import sample_tokens
 from tinytorch.perf.quantization import Plan, quantize_model
 
 

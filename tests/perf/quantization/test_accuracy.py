@@ -14,10 +14,10 @@ from tinytorch import models
 from tinytorch.perf.measuring.statistics import Interval, PairedShares, interval_of_law
 from tinytorch.perf.quantization import (
     Plan,
-    next_token_divergence,
     paired_accuracy,
     quantize_model,
 )
+from tinytorch.perf.quantization.accuracy import next_token_divergence
 
 
 def paired_difference_interval(gained: int, lost: int, examples: int, confidence: float = 0.95) -> Interval:

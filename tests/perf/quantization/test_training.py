@@ -26,13 +26,13 @@ from tinytorch.perf.quantization import (
     Scheme,
     decode,
     encode,
-    fake_quantize,
     finish_training,
     prepare_training,
     quantize,
     quantize_model,
 )
 from tinytorch.perf.quantization.convert import relative_error
+from tinytorch.perf.quantization.training import fake_quantize
 
 PLANS = [
     Plan("weight-only", Scheme(2, False, "channel")),

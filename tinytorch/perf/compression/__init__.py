@@ -3,27 +3,23 @@
 from tinytorch.perf.compression.compress import Compression, compress_model
 from tinytorch.perf.compression.distillation import KnowledgeDistillation
 from tinytorch.perf.compression.low_rank import LowRankLinear, break_even_rank, low_rank_approximate, low_rank_model
-from tinytorch.perf.compression.pruning import CompactNM, compact_n_m, hold_zeros, magnitude_prune, n_m_prune
+from tinytorch.perf.compression.pruning import compact_n_m, hold_zeros, magnitude_prune, n_m_prune
 from tinytorch.perf.compression.sparsity import SparseLinear, csr_nbytes, layer_sparsity, measure_sparsity, sparse_model
 from tinytorch.perf.compression.structured import (
-    UnitGroup,
     mask_units,
     remove_units,
     structured_prune,
     unit_groups,
-    unit_scores,
     units_to_remove,
 )
 from tinytorch.perf.kernels.registry import run_by_kernel
 from tinytorch.perf.ops.sparse import sparse_linear
 
 __all__ = [
-    "CompactNM",
     "Compression",
     "KnowledgeDistillation",
     "LowRankLinear",
     "SparseLinear",
-    "UnitGroup",
     "break_even_rank",
     "compact_n_m",
     "compress_model",
@@ -40,7 +36,6 @@ __all__ = [
     "sparse_model",
     "structured_prune",
     "unit_groups",
-    "unit_scores",
     "units_to_remove",
 ]
 

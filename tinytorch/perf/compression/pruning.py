@@ -285,13 +285,6 @@ class CompactNM:
 
     ``values`` is (groups, n) float32. ``places`` holds a group's places in as few bits as they need, eight of these to
     a byte, as uint8.
-
-    Examples:
-        >>> from tinytorch import Linear, Sequential
-        >>> from tinytorch.perf.compression import CompactNM, compact_n_m, n_m_prune
-        >>> kept = compact_n_m(n_m_prune(Sequential(Linear(16, 8))).parameters()[0].numpy(), 2, 4)
-        >>> type(kept) is CompactNM, kept.values.shape  # two of each four of 128 numbers
-        (True, (32, 2))
     """
 
     values: npt.NDArray[np.float32]

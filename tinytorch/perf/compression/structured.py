@@ -53,14 +53,6 @@ class UnitGroup:
     A unit is an output of a linear layer (``neurons``), an output channel of a convolution (``channels``), or a head of
     attention (``heads``, where producer and consumer are the attention module and its projection). The consumer reads
     ``spread`` inputs of each unit: more than one where a map of a channel was flattened.
-
-    Examples:
-        >>> from tinytorch import Linear, Sequential
-        >>> from tinytorch.core.layers import ReLU
-        >>> from tinytorch.perf.compression import unit_groups
-        >>> (group,) = unit_groups(Sequential(Linear(8, 6), ReLU(), Linear(6, 2))).values()
-        >>> group.kind, group.units
-        ('neurons', 6)
     """
 
     name: str
@@ -202,16 +194,6 @@ def unit_scores(group: UnitGroup) -> npt.NDArray[np.float64]:
     For a head these are its columns of queries, keys and values, and its rows of the projection.
 
     Source: H. Li et al., Pruning Filters for Efficient ConvNets, 2017, arXiv:1608.08710 (of filters).
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch import Linear, Sequential
-        >>> from tinytorch.perf.compression import unit_groups, unit_scores
-        >>> model = Sequential(Linear(3, 2), Linear(2, 1))
-        >>> model[0].weight.data[...] = [[1, 0], [1, 0], [-1, 0]]
-        >>> (group,) = unit_groups(model).values()
-        >>> bool(unit_scores(group)[0] > unit_scores(group)[1])
-        True
     """
     if isinstance(group.producer, MultiHeadAttention):
         attention = group.producer

@@ -9,7 +9,7 @@ from tinytorch.perf.memoization.cache import (
     enable_kv_cache,
 )
 from tinytorch.perf.memoization.decoding import fuse_decoding
-from tinytorch.perf.memoization.generation import generate, sample_tokens
+from tinytorch.perf.memoization.generation import generate
 
 __all__ = [
     "KVCache",
@@ -20,5 +20,4 @@ __all__ = [
     "enable_kv_cache",
     "fuse_decoding",
     "generate",
-    "sample_tokens",
 ]

@@ -81,13 +81,6 @@ def sample_tokens(logits: Array, temperature: float, top_k: int | None, draw: np
 
     Raises:
         ValueError: if ``temperature`` or ``top_k`` is out of its range, or a row's largest logit is not finite.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.memoization import sample_tokens
-        >>> logits = np.array([[0.0, 5.0, 1.0], [9.0, 0.0, 0.0]], np.float32)
-        >>> sample_tokens(logits, temperature=0, top_k=None, draw=np.random.default_rng(0))
-        array([1, 0])
     """
     _check_sampling(temperature, top_k)
     check_scores(logits)

@@ -11,11 +11,10 @@ from tinytorch.perf.ops.affine import (
     quantize_int8,
     range_parameters,
 )
-from tinytorch.perf.ops.packed_codes import pack, unpack
+from tinytorch.perf.ops.packed_codes import pack
 from tinytorch.perf.ops.quantized import integer_product, quantized_conv2d, quantized_linear
 from tinytorch.perf.ops.weight_only import weight_only_linear, weight_only_projection
 from tinytorch.perf.quantization.accuracy import (
-    next_token_divergence,
     paired_accuracy,
 )
 from tinytorch.perf.quantization.convert import (
@@ -33,11 +32,10 @@ from tinytorch.perf.quantization.observers import (
     MinMaxObserver,
     MovingAverageObserver,
     PercentileObserver,
-    RangeObserver,
 )
 from tinytorch.perf.quantization.state import load_quantized, save_quantized
 from tinytorch.perf.quantization.tradeoff import accuracy_change, tradeoffs
-from tinytorch.perf.quantization.training import fake_quantize, finish_training, prepare_training
+from tinytorch.perf.quantization.training import finish_training, prepare_training
 
 __all__ = [
     "HistogramObserver",
@@ -50,20 +48,17 @@ __all__ = [
     "QuantizedConv2d",
     "QuantizedEmbedding",
     "QuantizedLinear",
-    "RangeObserver",
     "Scheme",
     "accuracy_change",
     "analyze_model_sizes",
     "decode",
     "dequantize_int8",
     "encode",
-    "fake_quantize",
     "finish_training",
     "integer_product",
     "layer_report",
     "layers_to_keep",
     "load_quantized",
-    "next_token_divergence",
     "pack",
     "paired_accuracy",
     "prepare_training",
@@ -75,7 +70,6 @@ __all__ = [
     "sensitivity_scan",
     "stored_bytes",
     "tradeoffs",
-    "unpack",
 ]
 
 run_by_kernel(quantized_linear, quantized_conv2d, weight_only_linear, weight_only_projection)

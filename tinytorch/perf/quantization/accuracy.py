@@ -81,13 +81,6 @@ def next_token_divergence(expected: Array, logits: Array) -> npt.NDArray[np.floa
 
     Raises:
         ValueError: if shapes differ.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.quantization import next_token_divergence
-        >>> logits = np.array([[0.0, 1.0, 2.0]])
-        >>> next_token_divergence(logits, logits), bool(next_token_divergence(logits, -logits) > 0)
-        (array([0.]), True)
     """
     if expected.shape != logits.shape:
         raise ValueError(f"logits must have the shape {expected.shape} of expected, not {logits.shape}")

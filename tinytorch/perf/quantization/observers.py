@@ -79,11 +79,6 @@ class RangeObserver:
 
     Raises:
         ValueError: if the observer cannot serve the scheme's granularity.
-
-    Examples:
-        >>> from tinytorch.perf.quantization import MinMaxObserver, PercentileObserver, RangeObserver
-        >>> issubclass(MinMaxObserver, RangeObserver), issubclass(PercentileObserver, RangeObserver)
-        (True, True)
     """
 
     granularities: tuple[str, ...] = ("tensor",)

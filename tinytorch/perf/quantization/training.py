@@ -39,17 +39,6 @@ def fake_quantize(x: Tensor, scale: Any, zero_point: Any, scheme: Scheme) -> Ten
 
     Raises:
         ValueError: if x is not floating or empty, or a scale is not above 0 and finite.
-
-    Examples:
-        >>> from tinytorch import Tensor
-        >>> from tinytorch.perf.quantization import Scheme, fake_quantize
-        >>> x = Tensor([0.1, 0.4, 99.0], requires_grad=True)
-        >>> y = fake_quantize(x, 0.25, 0, Scheme())
-        >>> y.numpy()
-        array([ 0.  ,  0.5 , 31.75], dtype=float32)
-        >>> y.sum().backward()
-        >>> x.grad  # none where it was clipped
-        array([1., 1., 0.], dtype=float32)
     """
     floats(x)
     scales = np.asarray(scale)
