@@ -94,6 +94,9 @@ def check_bottleneck(function: Callable[[list[Any]], str]) -> None:
         ("linear", "backward", 3.0),
         ("add", "backward", 1.0),
     )
-    rows = [OpRow(op, phase, "numpy", 1, seconds, seconds, None) for op, phase, seconds in parts]
+    rows = [
+        OpRow(op=op, phase=phase, implementation="numpy", calls=1, total_seconds=time, self_seconds=time, share=None)
+        for op, phase, time in parts
+    ]
     answer = function(rows)
     assert answer == "linear", f"'linear' takes the most over forward and backward together, not {answer!r}"

@@ -16,24 +16,42 @@ from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds,
 from tinytorch.perf.roofline.placement import Placed
 
 
-@dataclass(frozen=True, slots=True)
-class OpRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """What the rows of ops and of layers have in common.
+
+    Attributes:
+        share: of the wall time of the run, 0 to 1. None in a memory run.
+        macs, flops, elementwise: None if an op declares no work formula.
+        bytes: compulsory traffic.
+        gflops_per_second: FLOPs over the ops' own time, in 1e9; None where either is missing or no contraction ran.
+        allocated: bytes that the calls allocated at their worst, added up; None without a memory run.
+        of_roof: share of this machine's roof that was reached, 0 to 1. None without ceilings, in a memory run, and for
+            ops that are uncounted or make views.
+        bound: what bounds it, such as "memory-bound"; None where ``of_roof`` is.
+    """
+
+    share: float | None
+    macs: int | None = None
+    flops: int | None = None
+    elementwise: int | None = None
+    bytes: int | None = None
+    gflops_per_second: float | None = None
+    allocated: int | None = None
+    of_roof: float | None = None
+    bound: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpRow(_Work):
     """All calls of one op in one phase; or, with the phase "between ops", of one thing that takes time outside of ops.
 
     Such a thing is a region by its name, the Python of modules, the garbage collector, or what has no name. It is not
     counted: its arithmetic, bytes and place under the roof are None.
 
     Attributes:
-        total_seconds, self_seconds: with and without ops inside; None in a memory run.
-        share: self time over the wall time of the run, 0 to 1. None in a memory run.
-        macs, flops, elementwise: None if the op declares no work formula.
-        bytes: compulsory traffic.
-        gflops_per_second: FLOPs over self time, in 1e9; None where either is missing or no contraction ran.
-        allocated: bytes that the calls allocated at their worst, added up; None without a memory run.
+        total_seconds, self_seconds: with and without ops inside; ``share`` is of the latter. None in a memory run.
         short: whether a call is on average under 20 times the profiler's own cost; None in a memory run.
-        of_roof: share of this machine's roof that was reached, 0 to 1. None without ceilings, in a memory run, and for
-            ops that are uncounted or make views.
-        bound: what bounds it, such as "memory-bound"; None where ``of_roof`` is.
         waiting_seconds: of a region, or of what has no name, with the ops but without the regions in it: the time in
             which the thread did not run, because it waited, or because other programs had its core. None for others.
 
@@ -51,21 +69,12 @@ class OpRow:
     calls: int
     total_seconds: float | None
     self_seconds: float | None
-    share: float | None
-    macs: int | None = None
-    flops: int | None = None
-    elementwise: int | None = None
-    bytes: int | None = None
-    gflops_per_second: float | None = None
-    allocated: int | None = None
     short: bool | None = None
-    of_roof: float | None = None
-    bound: str | None = None
     waiting_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LayerRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerRow(_Work):
     """All ops of one module, forward and backward; or a region or the garbage collector, which are no modules.
 
     Attributes:
@@ -74,13 +83,12 @@ class LayerRow:
         depth: how many rows above hold this one.
         calls: how often its forward ran.
         self_seconds: its own ops.
-        total_seconds: also those of the modules in it, as everything that follows.
+        total_seconds: also those of the modules in it, as everything that follows; ``share`` is of it and of the time
+            between ops.
         forward_seconds, backward_seconds: the two parts of ``total_seconds``.
         between_seconds: time of its forward calls and of those of the modules in it outside of ops and regions; of a
             region its own time; of "" what has no name.
         span_seconds: wall time of its forward calls, with all that ran in them.
-        share: total time and that between ops over the wall time of the run, 0 to 1.
-        of_roof, bound: as in `OpRow`.
 
     Examples:
         >>> from tinytorch import Linear, Profiler, Sequential, Tensor
@@ -100,15 +108,6 @@ class LayerRow:
     backward_seconds: float | None
     between_seconds: float | None
     span_seconds: float | None
-    share: float | None
-    macs: int | None = None
-    flops: int | None = None
-    elementwise: int | None = None
-    bytes: int | None = None
-    gflops_per_second: float | None = None
-    allocated: int | None = None
-    of_roof: float | None = None
-    bound: str | None = None
 
 
 #: The phase of rows of time outside of ops, and the names of two of them.
@@ -117,7 +116,6 @@ BETWEEN, MODULES, NOT_NAMED = "between ops", "Python of modules", "not named"
 REGION = "region"
 
 Allocated = Sequence[int] | None
-Work = tuple[int | None, int | None, int | None, int | None, float | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +128,9 @@ class _Sums:
     def self_ns(self) -> int:
         return sum(own for _, _, own in self.kinds)
 
-    def own(self, accepts: Callable[[Event], bool]) -> int:
-        """Return the own time of those that ``accepts`` takes."""
-        return sum(own for kind, _, own in self.kinds if accepts(kind))
+    def own(self, attribute: str, value: str) -> int:
+        """Return the own time of those of which an attribute has this value."""
+        return sum(own for kind, _, own in self.kinds if getattr(kind, attribute) == value)
 
     def count(self, of_one: Callable[[Event], int | None]) -> int | None:
         """Return the sum, or None if one is not known: a part of a sum is not shown as the sum."""
@@ -165,50 +163,45 @@ def op_rows(
         overhead_seconds: the profiler's own cost of an op, if it is known.
         placed: where ops stand under the roof, of `roofline.place_ops`.
     """
-    places = placed or {}
-    return [
-        _op_row(profile, indices, allocated, timed, overhead_seconds, places.get(key))
-        for key, indices in op_groups(profile).items()
-    ]
+    rows, columns = [], profile.columns
+    for key, indices in op_groups(profile).items():
+        found = _sums(profile, indices)
+        first, own = found.kinds[0][0], found.self_ns
+        total = int((columns.end[indices] - columns.start[indices]).sum())
+        short = None
+        if timed and overhead_seconds is not None:
+            short = own * 1e-9 / len(indices) < SHORT * overhead_seconds
+        rows.append(
+            OpRow(
+                op=first.op,
+                phase=first.phase,
+                implementation=first.implementation,
+                calls=len(indices),
+                total_seconds=total * 1e-9 if timed else None,
+                self_seconds=own * 1e-9 if timed else None,
+                share=own / (profile.end - profile.start) if timed else None,
+                short=short,
+                **_work(found, indices, allocated, timed, (placed or {}).get(key)),
+            )
+        )
+    return rows
 
 
-def _op_row(
-    profile: Profile,
-    indices: list[int],
-    allocated: Allocated,
-    timed: bool,
-    overhead: float | None,
-    placed: Placed | None,
-) -> OpRow:
-    found, columns = _sums(profile, indices), profile.columns
-    first, self_ns = found.kinds[0][0], found.self_ns
-    total_ns = int((columns.end[indices] - columns.start[indices]).sum())
-    return OpRow(
-        first.op,
-        first.phase,
-        first.implementation,
-        len(indices),
-        total_ns * 1e-9 if timed else None,
-        self_ns * 1e-9 if timed else None,
-        self_ns / (profile.end - profile.start) if timed else None,
-        *_work(found, indices, allocated, timed),
-        self_ns * 1e-9 / len(indices) < SHORT * overhead if timed and overhead is not None else None,
-        placed.of_roof.median if placed else None,
-        placed.verdict.sentence_word if placed else None,
-    )
-
-
-def _work(found: _Sums, indices: Sequence[int], allocated: Allocated, timed: bool) -> Work:
-    """Return the fields of a row from ``macs`` to ``allocated``; GFLOP/s is FLOPs a nanosecond."""
+def _work(
+    found: _Sums, indices: Sequence[int], allocated: Allocated, timed: bool, placed: Placed | None
+) -> dict[str, Any]:
+    """Return the fields of a row from ``macs`` on; GFLOP/s is FLOPs a nanosecond."""
     flops, own = found.count(lambda kind: kind.flops), found.self_ns
-    return (
-        found.count(lambda kind: kind.macs),
-        flops,
-        found.count(lambda kind: kind.elementwise),
-        found.count(lambda kind: kind.traffic),
-        flops / own if timed and flops and own else None,
-        None if allocated is None else sum(allocated[i] for i in indices),
-    )
+    return {
+        "macs": found.count(lambda kind: kind.macs),
+        "flops": flops,
+        "elementwise": found.count(lambda kind: kind.elementwise),
+        "bytes": found.count(lambda kind: kind.traffic),
+        "gflops_per_second": flops / own if timed and flops and own else None,
+        "allocated": None if allocated is None else sum(allocated[i] for i in indices),
+        "of_roof": placed.of_roof.median if placed else None,
+        "bound": placed.verdict.sentence_word if placed else None,
+    }
 
 
 def between_rows(profile: Profile) -> list[OpRow]:
@@ -221,8 +214,23 @@ def between_rows(profile: Profile) -> list[OpRow]:
         elif frame.kind == "module" and frame.calls:
             rows.setdefault(MODULES, []).append(frame)
     rows[NOT_NAMED] = [tree]
-    outermost = _outermost(tree)
-    return [_between_row(profile, name, frames, outermost[name]) for name, frames in rows.items()]
+    outermost, made = _outermost(tree), []
+    for name, frames in rows.items():
+        own, kind = sum(frame.self_ns for frame in frames), frames[0].kind
+        waits = kind == "region" or (kind == "run" and profile.waited is not None)
+        made.append(
+            OpRow(
+                op=name,
+                phase=BETWEEN,
+                implementation="",
+                calls=sum(frame.calls for frame in frames),
+                total_seconds=outermost[name] * 1e-9,
+                self_seconds=own * 1e-9,
+                share=own / (profile.end - profile.start),
+                waiting_seconds=max(sum(frame.waited for frame in frames), 0) * 1e-9 if waits else None,
+            )
+        )
+    return made
 
 
 def _outermost(tree: Frame) -> Mapping[str, int]:
@@ -242,21 +250,6 @@ def _outermost(tree: Frame) -> Mapping[str, int]:
     return found
 
 
-def _between_row(profile: Profile, name: str, frames: Sequence[Frame], total_ns: int) -> OpRow:
-    own = sum(frame.self_ns for frame in frames)
-    waits = frames[0].kind in ("region", "run") and (frames[0].kind == "region" or profile.waited is not None)
-    return OpRow(
-        op=name,
-        phase=BETWEEN,
-        implementation="",
-        calls=sum(frame.calls for frame in frames),
-        total_seconds=total_ns * 1e-9,
-        self_seconds=own * 1e-9,
-        share=own / (profile.end - profile.start),
-        waiting_seconds=max(sum(frame.waited for frame in frames), 0) * 1e-9 if waits else None,
-    )
-
-
 def layer_rows(
     profile: Profile, allocated: Allocated, timed: bool, placed: Mapping[str, Placed] | None = None
 ) -> list[LayerRow]:
@@ -265,8 +258,12 @@ def layer_rows(
     Arguments are those of `op_rows`; ``placed`` is of `roofline.place_layers`. In a timed run the shares of the
     outermost modules, of "" and of the regions sum to 1.
     """
-    classes, places, groups = module_classes(profile), placed or {}, layer_groups(profile)
-    tree = call_tree(profile)
+    classes, groups, tree = module_classes(profile), layer_groups(profile), call_tree(profile)
+    wall = profile.end - profile.start
+
+    def seconds(nanoseconds: int) -> float | None:
+        return nanoseconds * 1e-9 if timed else None
+
     if timed:
         classes.setdefault("", "")
         groups.setdefault("", [])
@@ -285,12 +282,40 @@ def layer_rows(
         spans.setdefault(span.path, []).append(span.end - span.start)
     rows = []
     for path, indices in groups.items():
-        depth = sum(inside(path, other) for other in classes if other and other != path)
-        described = (path, classes[path], depth)
-        lasted = (between[path], spans.get(path, []))
-        rows.append(_layer_row(profile, described, indices, lasted, allocated, timed, places.get(path)))
-    if timed:
-        rows += [_region_row(profile, name, frames) for name, frames in regions.items()]
+        found = _sums(profile, indices)
+        rows.append(
+            LayerRow(
+                path=path,
+                module=classes[path],
+                depth=sum(inside(path, other) for other in classes if other and other != path),
+                calls=len(spans.get(path, [])),
+                share=(found.self_ns + between[path]) / wall if timed else None,
+                self_seconds=seconds(found.own("path", path)),
+                total_seconds=seconds(found.self_ns),
+                forward_seconds=seconds(found.own("phase", "forward")),
+                backward_seconds=seconds(found.own("phase", "backward")),
+                between_seconds=seconds(between[path]),
+                span_seconds=seconds(sum(spans.get(path, []))),
+                **_work(found, indices, allocated, timed, (placed or {}).get(path)),
+            )
+        )
+    for name, frames in regions.items() if timed else ():
+        own = sum(frame.self_ns for frame in frames)
+        rows.append(
+            LayerRow(
+                path=name,
+                module=REGION,
+                depth=0,
+                calls=sum(frame.calls for frame in frames),
+                self_seconds=0.0,
+                total_seconds=0.0,
+                forward_seconds=0.0,
+                backward_seconds=0.0,
+                between_seconds=own * 1e-9,
+                span_seconds=sum(frame.total_ns for frame in frames) * 1e-9,
+                share=own / wall,
+            )
+        )
     return rows
 
 
@@ -310,55 +335,6 @@ def attention_seconds(profile: Profile) -> float:
     return sum((row.total_seconds or 0) + (row.between_seconds or 0) for row in outer) + sum(elsewhere)
 
 
-def _region_row(profile: Profile, name: str, frames: Sequence[Frame]) -> LayerRow:
-    own = sum(frame.self_ns for frame in frames)
-    return LayerRow(
-        path=name,
-        module=REGION,
-        depth=0,
-        calls=sum(frame.calls for frame in frames),
-        self_seconds=0.0,
-        total_seconds=0.0,
-        forward_seconds=0.0,
-        backward_seconds=0.0,
-        between_seconds=own * 1e-9,
-        span_seconds=sum(frame.total_ns for frame in frames) * 1e-9,
-        share=own / (profile.end - profile.start),
-    )
-
-
-def _layer_row(
-    profile: Profile,
-    module: tuple[str, str, int],
-    here: list[int],
-    lasted: tuple[int, list[int]],
-    allocated: Allocated,
-    timed: bool,
-    placed: Placed | None,
-) -> LayerRow:
-    found, (path, name, depth), (between_ns, calls) = _sums(profile, here), module, lasted
-
-    def seconds(value: int) -> float | None:
-        return value * 1e-9 if timed else None
-
-    return LayerRow(
-        path,
-        name,
-        depth,
-        len(calls),
-        seconds(found.own(lambda kind: kind.path == path)),
-        seconds(found.self_ns),
-        seconds(found.own(lambda kind: kind.phase == "forward")),
-        seconds(found.own(lambda kind: kind.phase == "backward")),
-        seconds(between_ns),
-        seconds(sum(calls)),
-        (found.self_ns + between_ns) / (profile.end - profile.start) if timed else None,
-        *_work(found, here, allocated, timed),
-        of_roof=placed.of_roof.median if placed else None,
-        bound=placed.verdict.sentence_word if placed else None,
-    )
-
-
 #: Share of a part beyond which no limit is told: a thousand is as good as none.
 MOST = 0.999
 
@@ -376,13 +352,8 @@ def amdahl(share: float, speedup: float) -> float:
         raise ValueError(f"share must lie between 0 and 1, not {share}")
     if not speedup > 0:
         raise ValueError(f"speedup must be above 0, not {speedup}; above 1 is faster")
-    left = float(_left(share, speedup))
+    left = (1 - share) + share / speedup
     return 1 / left if left else math.inf
-
-
-def _left(share: Any, speedup: Any) -> Any:
-    """Return the part of the time that is left of a whole, of numbers or of arrays."""
-    return (1 - share) + share / speedup
 
 
 def predicted_speedup(share: Measurement, speedup: Measurement | None, name: str) -> Measurement:
@@ -392,7 +363,8 @@ def predicted_speedup(share: Measurement, speedup: Measurement | None, name: str
     """
 
     def whole(part: Any, times: Any = math.inf) -> Any:
-        return 1 / _left(np.clip(part, 0.0, MOST), times)
+        clipped = np.clip(part, 0.0, MOST)
+        return 1 / ((1 - clipped) + clipped / times)
 
     sides = (share,) if speedup is None else (share, speedup)
     return derived(name, whole, *sides, statistic="Amdahl's law of the median")
