@@ -1,5 +1,6 @@
-"""Which engines are there, what is said of those that are not, and what PyTorch says of its BLAS."""
+"""Which engines are there, what is said of those that are not, and what PyTorch says in a process of its own."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chosen_settings import choose_settings
-from tinytorch.perf.engines import presence
+from tinytorch.perf.engines import presence, snippets
 from tinytorch.perf.engines.presence import available, blas_in, missing, peers_python, pytorch_blas, versions_in
 from tinytorch.perf.measuring import Unmeasured
 
@@ -87,3 +88,21 @@ def test_the_blas_is_what_pytorch_shows_and_none_is_guessed(python: Python, monk
     monkeypatch.setattr(presence, "missing", lambda _name: None)
     python("echo '  BLAS_INFO=acme,'")
     assert pytorch_blas() == "acme"
+
+
+def greet() -> None:
+    """Print a line, and the backend of figures that the process was told."""
+    print("one")
+    print(os.environ.get("MPLBACKEND"))
+
+
+def test_a_snippet_prints_in_a_process_of_its_own_without_a_notebook_s_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch need not be there: the snippet does not import it."""
+    monkeypatch.setattr(snippets, "missing", lambda name: None)
+    monkeypatch.setattr(snippets, "available", lambda: {"PyTorch eager": "9.9"})
+    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
+    assert snippets.printed_by(greet) == snippets.Printed("one\nNone\n", "PyTorch 9.9")
+    with pytest.raises(ValueError, match="snippet"):
+        snippets.printed_by(lambda: None)
+    monkeypatch.setattr(snippets, "missing", lambda name: Unmeasured(f"{name} is not here"))
+    assert snippets.printed_by(greet) == Unmeasured("PyTorch eager is not here")

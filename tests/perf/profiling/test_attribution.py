@@ -1,4 +1,4 @@
-"""All of a program's time has a row: regions, the collector, Python of modules, waiting, and what has no name."""
+"""All of a program's time has a row, also what no op takes; and what Amdahl's law predicts of a share of it."""
 
 import dataclasses
 import gc
@@ -21,8 +21,19 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import fit
 from tinytorch.perf.events.call_tree import call_tree
 from tinytorch.perf.events.stream import COLLECTOR, Columns, Event, Profile, Region, Span, recording
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.statistics import Known, Stated
 from tinytorch.perf.profiling import Profiler
-from tinytorch.perf.profiling.breakdown import MODULES, NOT_NAMED, REGION, between_rows, layer_rows
+from tinytorch.perf.profiling.breakdown import (
+    MODULES,
+    NOT_NAMED,
+    REGION,
+    amdahl,
+    between_rows,
+    layer_rows,
+    predicted_speedup,
+)
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 
@@ -218,3 +229,43 @@ def test_events_in_columns_are_the_events() -> None:
     assert columns == events
     assert columns != events[:2]
     assert Columns.of(columns) is columns
+
+
+def known(value: float, low: float, high: float, unit: str = "") -> Measurement:
+    return Measurement("known", (low, value, high), unit, law=Stated(value, low, high, 0.95))
+
+
+def exact(value: float) -> Measurement:
+    return Measurement("exact", (value,), "", law=Known(value))
+
+
+def test_a_prediction_is_no_part_of_what_its_share_is_part_of() -> None:
+    share = Measurement("share", (0.5,) * 6, "%", Conditions(part_of="the run's time"))
+    made = predicted_speedup(share, exact(4.0), "law").conditions
+    assert (made.part_of, made.statistic) == (None, "Amdahl's law of the median")
+
+
+@pytest.mark.parametrize(
+    ("share", "times", "expected"),
+    [
+        (exact(0.5), exact(4), [amdahl(0.5, 4)] * 3),
+        (known(0.5, 0.4, 0.6), exact(4), [amdahl(share, 4) for share in (0.4, 0.5, 0.6)]),
+        (exact(0.5), known(4, 3, 5), [amdahl(0.5, times) for times in (3, 4, 5)]),
+        (known(0.5, 0.4, 0.6), None, [1 / 0.6, 2, 1 / 0.4]),
+        (exact(-0.1), None, [1] * 3),  # where noise puts a share outside of the whole
+        (exact(1.2), None, [1000] * 3),
+    ],
+)
+def test_ends_move_as_the_law_does(share: Measurement, times: Measurement | None, expected: list[float]) -> None:
+    found = predicted_speedup(share, times, "law")
+    assert [found.interval.low, found.median, found.interval.high] == pytest.approx(expected, rel=2e-3)
+
+
+@pytest.mark.parametrize("speedup", [4.0, 0.25])
+def test_both_sides_count(speedup: float) -> None:
+    share, times = known(0.5, 0.4, 0.6), known(speedup, 0.8 * speedup, 1.2 * speedup)
+    ends = [predicted_speedup(*sides, "law").interval for sides in ((share, times), (share, exact(speedup)))]
+    assert ends[0].low < ends[1].low
+    assert ends[0].high > ends[1].high
+    twice = [predicted_speedup(share, times, name).interval for name in ("in one place", "in another")]
+    assert twice[0] == twice[1], "one prediction of the same numbers is the other to the last digit"

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.perf.made_ceilings import made_ceilings
 from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
 from tests.perf.trace_events import events_of
+from tinytorch import models
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.optimizers import Adam
@@ -27,6 +28,7 @@ from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import OP_COLUMNS, REGION, amdahl, amdahl_of_parts, op_rows
+from tinytorch.perf.profiling.zoo_steps import phases, training_memory
 from tinytorch.perf.roofline.bounds import Bottleneck, roof_seconds
 from tinytorch.perf.roofline.placement import place_ops
 
@@ -388,3 +390,21 @@ def test_a_loss_function_is_part_of_the_step_and_must_return_one_number() -> Non
     assert {row.op for row in profiler.key_averages() if row.phase == "backward"} >= {"multiply", "mean", "linear"}
     with pytest.raises(TypeError, match="loss_fn"):
         profiler.profile_backward_pass(two_layers(), rows(), lambda output: output)
+
+
+def test_phases_of_a_step_have_as_many_samples_as_steps_and_train_the_model() -> None:
+    model = models.mlp()
+    before = [parameter.data.copy() for parameter in model.parameters()]
+    found = phases("mlp", batch=4, repeats=6, model=model)
+    assert {name: m.n for name, m in found.items()} == {"forward": 6, "backward": 6, "update": 6}
+    assert found["forward"].conditions.cpu_per_wall
+    assert all(not np.array_equal(a, p.data) for a, p in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(("name", "most"), [("mlp", False), ("gpt", True)])
+def test_memory_of_a_step_holds_what_the_model_and_adamw_hold(name: str, most: bool) -> None:
+    """Activations are less than half of the MLP's and more of the GPT's, as the page says."""
+    highest = training_memory(name, batch=64).highest
+    parameters = sum(parameter.nbytes for parameter in models.entry(name).make(0).parameters())
+    assert highest["parameters"] == highest["gradients"] == highest["optimizer"] / 2 == parameters
+    assert (highest["activations"] > 4 * parameters) == most
