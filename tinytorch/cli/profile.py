@@ -24,8 +24,7 @@ from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.model_io import saved_arrays, zeros_for
-from tinytorch.perf.profiling.inside import STDIN, called_text
-from tinytorch.perf.profiling.lines import tables_text
+from tinytorch.perf.profiling.inside import STDIN
 from tinytorch.perf.profiling.model_profile import (
     LossFunction,
     checked_module,
@@ -37,7 +36,6 @@ from tinytorch.perf.profiling.model_profile import (
 from tinytorch.perf.profiling.program import ProgramProfile, profile_process, profile_program
 from tinytorch.perf.profiling.repeated import REPEATED, RunTimes, repeated, repeated_program
 from tinytorch.perf.profiling.shares import recordings
-from tinytorch.perf.profiling.torch_ops import torch_text
 
 if TYPE_CHECKING:
     from tinytorch.perf.onnx import OnnxModel
@@ -247,18 +245,20 @@ def _save_script(chosen: argparse.Namespace, done: ProgramProfile, run: Callable
 
 def print_program(done: ProgramProfile, limit: int) -> None:
     """Print the tables of a program: of its lines or calls, and what runs from inside have recorded."""
+    from tinytorch.cli.program_tables import NEVER_SEEN, recorded_by_torch, seen_from_outside, table_text
+
     inside = done.inside
-    if done.lines is not None:
-        print(tables_text(done.lines, limit))
-    elif inside is not None and inside.called:
-        print(called_text(inside, limit))
-    print(*done.notes, sep="\n")
+    if done.lines is not None and not done.lines.effective_looks:
+        print(NEVER_SEEN)
+    else:
+        print(*(table_text(table, limit) for table in seen_from_outside(done)), sep="\n\n")
+    print("", *done.notes, sep="\n")
     if inside is None or done.lines is None:
         return
     print("\nfrom inside, by a run of its own:", *inside.remarks, sep="\n")
     if inside.torch_rows:
         print()
-        print(torch_text(inside.torch_rows, limit))
+        print(table_text(recorded_by_torch(inside), limit))
     if inside.profiler is not None and inside.ran_ops:
         print()
         inside.profiler.print_top_operations(limit)

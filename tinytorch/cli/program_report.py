@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from tinytorch.cli.program_tables import NEVER_SEEN, recorded_by_torch, seen_from_outside, table_html
 from tinytorch.core.module import Module
 from tinytorch.perf.events.array_life import CATEGORIES, MemoryProfile
 from tinytorch.perf.events.call_tree import Frame, call_tree
@@ -17,7 +18,6 @@ from tinytorch.perf.machine import Ceilings, identity
 from tinytorch.perf.profiling import Profiler
 from tinytorch.perf.profiling.breakdown import BETWEEN, MODULES, REGION
 from tinytorch.perf.profiling.inside import Inside
-from tinytorch.perf.profiling.lines import Lines, at, interval_text
 from tinytorch.perf.profiling.program import ProgramProfile
 from tinytorch.perf.roofline.bounds import Bottleneck
 from tinytorch.perf.roofline.placement import Placed, place_ops
@@ -89,7 +89,7 @@ def html_report(
     if program is not None and inside is not None and program.lines is not None:
         apart = "What follows was recorded from inside, by a run of its own: recording is a part of its times."
         parts.append(_section("From inside", _paragraphs([apart, *inside.remarks])))
-        parts += _torch(inside)
+        parts += _torch(inside) if inside.torch_rows else []
     if ops is not None:
         recorded = "The median of several recorded runs." if facts else "One run."
         parts += [
@@ -111,43 +111,14 @@ def html_report(
     return standalone_page(f"Profile of {name}", "\n".join(parts), style=STYLE, script=SCRIPT)
 
 
-_SPLIT = (
-    Column("seconds", "time", "s"),
-    Column("share", "share of the run", "%"),
-    Column("interval", "95 % interval (%)"),
-    Column("own_share", "own Python", "%"),
-    Column("compiled_share", "compiled code", "%"),
-    Column("library_share", "libraries", "%"),
-)
-_WITH_CALLEES = (Column("with_callees", "with what it called", "%"), Column("callees_interval", "95 % interval (%)"))
-
-
 def _program(program: ProgramProfile) -> list[str]:
     """Return the sections on what was seen from outside, or on calls where nothing may be seen."""
     lines = program.lines
+    tabled = [_section(table.title, table_html(table, _OPS)) for table in seen_from_outside(program)]
     if lines is None:
-        rows = program.inside.called if program.inside is not None else ()
-        columns = [
-            Column("function", "function"),
-            Column("place", "line"),
-            Column("calls", "calls", "1"),
-            Column("seconds", "own time", "s"),
-            Column("with_callees", "with what it called", "s"),
-        ]
-        return [_section("Functions by their calls", _tabled("Functions", rows, columns, "As cProfile counts them."))]
+        return tabled
     if not lines.effective_looks:
-        return [_section("Lines", _paragraphs(["The program was over before it could be looked at."]))]
-    thread = [Column("thread", "thread")] if len(lines.threads) > 1 else []
-    place, function = Column("place", "line"), Column("function", "function")
-    called = [Column("library", "library"), Column("what", "call"), place, *_SPLIT[:3]]
-    tabled: list[tuple[str, Sequence[Any], list[Column]]] = [
-        ("Lines", lines.lines, [place, *thread, *_SPLIT, Column("source", "source")]),
-        ("Functions", lines.functions, [function, place, *_SPLIT, *_WITH_CALLEES]),
-        ("Calls into libraries", lines.calls, called),
-    ]
-    if thread:
-        tabled.append(("Threads", lines.threads, [*thread, *_SPLIT, Column("busiest", "busiest line")]))
-    parts = [_section(title, _tabled(title, rows, columns, "", lines)) for title, rows, columns in tabled if rows]
+        return [_section("Lines", _paragraphs([NEVER_SEEN]))]
     first = lines.samples[0]
     drawn = [
         (lines.name(track), interval_boxes(lines.intervals(track, one.stacks), lines.begin, first.end))
@@ -155,8 +126,8 @@ def _program(program: ProgramProfile) -> list[str]:
         for track in one.tracks
     ]
     return [
-        *parts,
-        _section("Flame graph", _flames(program.tree())),
+        *tabled,
+        _section("Flame graph", _flames(lines.tree())),
         _section("Timeline", _timelines(drawn, "lines")),
         *([_section("Memory over time", _resident(first.start, first.resident))] if first.resident else []),
     ]
@@ -164,39 +135,14 @@ def _program(program: ProgramProfile) -> list[str]:
 
 def _torch(inside: Inside) -> list[str]:
     """Return the sections on PyTorch's operations."""
-    if not inside.torch_rows:
-        return []
-    columns = [
-        Column("op", "operation"),
-        Column("calls", "calls", "1"),
-        Column("seconds", "own time", "s"),
-        Column("with_inner", "with operations inside", "s"),
-        Column("flops", "FLOPs", "FLOP"),
-    ]
-    said = "As PyTorch's own profiler counts them, whose cost is in the times."
-    calls = inside.torch_calls
+    table, calls = recorded_by_torch(inside), inside.torch_calls
     drawn = interval_boxes(
         ((call.start, call.end, 0, call.op, "op") for call in calls), inside.start, max(call.end for call in calls)
     )
     return [
-        _section("PyTorch's operations", _tabled("PyTorch's operations", inside.torch_rows, columns, said)),
-        _section("Timeline of PyTorch's operations", _timelines([("operations of PyTorch", drawn)], "torch")),
+        _section(table.title, table_html(table, _OPS)),
+        _section(f"Timeline of {table.title}", _timelines([("operations of PyTorch", drawn)], "torch")),
     ]
-
-
-def _tabled(title: str, rows: Sequence[Any], columns: Sequence[Column], said: str, lines: Lines | None = None) -> str:
-    """Return the first rows as a table."""
-    shown = [asdict(row) for row in rows[:_OPS]]
-    for row in shown:
-        if "file" in row:
-            row["place"] = "compiled code" if row["file"] == "~" else at(row["file"], row["line"])
-        if lines is not None:
-            row["interval"] = interval_text(lines, row["share"], row["low"], row["high"])
-        if lines is not None and "callees_low" in row:
-            ends = row["callees_low"], row["callees_high"]
-            row["callees_interval"] = interval_text(lines, row["with_callees"], *ends)
-    left = f"The longest of {len(rows)}. " if len(rows) > _OPS else ""
-    return tables.to_html(shown, columns, caption=f"{left}{said}", key=title.split()[0].lower().replace("'", ""))
 
 
 def _section(title: str, body: str) -> str:

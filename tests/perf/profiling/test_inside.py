@@ -9,8 +9,8 @@ import pytest
 from tinytorch import Linear, Profiler, Sequential, Tensor
 from tinytorch.core.activations import ReLU
 from tinytorch.perf.measuring.atomic_io import write_arrays
-from tinytorch.perf.profiling.inside import CalledRow, Inside, read_inside, write_inside
-from tinytorch.perf.profiling.torch_ops import TorchCall, TorchRow
+from tinytorch.perf.profiling.inside import Inside, read_inside, write_inside
+from tinytorch.perf.profiling.torch_ops import TorchCall
 
 
 def recorded(memory: bool) -> Profiler:
@@ -23,8 +23,8 @@ def recorded(memory: bool) -> Profiler:
 
 @pytest.mark.parametrize("memory", [False, True])
 def test_operations_and_memory_are_read_as_they_were_recorded(memory: bool, tmp_path: Path) -> None:
-    called = (CalledRow("spin", "a.py", 3, 7, 0.25, 0.5, 1 / 3),)
-    rows = (TorchRow("aten::addmm", 2, 0.125, 0.25, 640), TorchRow("aten::t", 1, 0.5, 0.5, None))
+    called = ({"function": "spin", "file": "a.py", "line": 3, "calls": 7, "seconds": 0.25, "share": 1 / 3},)
+    rows = ({"op": "aten::addmm", "calls": 2, "seconds": 0.125, "flops": 640}, {"op": "aten::t", "flops": None})
     calls = (TorchCall(5, 9, "aten::t", 1), TorchCall(6, 7, "aten::addmm", 2), TorchCall(8, 9, "aten::t", 2))
     made = Inside(recorded(memory), not memory, rows, calls, called, 12345, ("a remark",))
     write_inside(tmp_path / "left", made)

@@ -76,8 +76,8 @@ def test_there_is_a_report_however_a_program_ends(ends: str, tmp_path: Path) -> 
     assert done.exit_code == code, done.remarks
     assert "spin" in {row["function"] for row in done.to_json()["functions"]}
     assert "spin" in html_report(done.name, None, None, program=done)
-    nanoseconds = sum(int(line.rsplit(" ", 1)[1]) for line in stacks_of(done.tree()).splitlines())
     assert done.lines is not None
+    nanoseconds = sum(int(line.rsplit(" ", 1)[1]) for line in stacks_of(done.lines.tree()).splitlines())
     assert nanoseconds * 1e-9 == pytest.approx(done.wall_seconds - done.lines.start_seconds, rel=0.01)
 
 
@@ -194,8 +194,9 @@ def test_the_line_of_a_body_that_takes_the_time_is_named(tmp_path: Path) -> None
     text = f"def cheap(x): return x\nx = 1.0\nfor i in range(150_000):\n    {costly}  # costly\n    x = cheap(x)\n"
     done = profiled(tmp_path, f"def main():\n    {text.replace(chr(10), chr(10) + '    ')}\nmain()\n")
     assert done.lines is not None
-    assert "# costly" in done.lines.lines[0].source
-    assert done.lines.lines[0].low < done.lines.lines[0].share < done.lines.lines[0].high
+    longest = done.lines.lines[0]
+    assert "# costly" in longest["source"]
+    assert longest["low"] < longest["share"] < longest["high"]
 
 
 @pytest.mark.looks_into_processes

@@ -116,7 +116,7 @@ def _round(folder: Path, program: str, turns: int) -> tuple[dict[str, float | No
     script.write_text(program + _LEAVE, encoding="utf-8")
     lines = profile_program(str(script), [str(target)]).lines
     beside = json.loads(target.read_text(encoding="utf-8"))["alone"]
-    seen = {row.function: row.with_callees for row in lines.functions} if lines else {}
+    seen = {row["function"]: row["with_callees"] for row in lines.functions} if lines else {}
     alone = sum(within["alone"].values())
     times = {"inside": sum(within["watched"].values()) / alone, "outside": sum(beside.values()) / alone}
     parts = {"clocks": within["alone"], "inside": within["seen"], "outside": seen}

@@ -28,9 +28,8 @@ from tinytorch.perf.events.array_life import MemoryProfile, Step
 from tinytorch.perf.events.stream import Columns, Event, Profile, Span
 from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays
 from tinytorch.perf.measuring.codec import from_json, to_json
-from tinytorch.perf.measuring.text_table import Column, number, percent, text_table, whole
 from tinytorch.perf.profiling.profiler import Profiler
-from tinytorch.perf.profiling.torch_ops import TorchCall, TorchOps, TorchRow
+from tinytorch.perf.profiling.torch_ops import Row, TorchCall, TorchOps
 
 Json = dict[str, Any]
 #: What stands for a program that is read from standard input.
@@ -39,42 +38,24 @@ STDIN = "-"
 _CALLS = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class CalledRow:
-    """All calls of one function, as `cProfile` counts them.
-
-    Attributes:
-        seconds: without functions that it called.
-        with_callees: with them.
-        share: of ``seconds`` in the time of all.
-    """
-
-    function: str
-    file: str
-    line: int
-    calls: int
-    seconds: float
-    with_callees: float
-    share: float
-
-
 class Inside(NamedTuple):
     """What runs from inside have recorded.
 
     Attributes:
         profiler: holds operations of this package, and the memory of arrays; None if neither was asked for.
         timed: whether operations were asked for, and not only memory.
-        torch_rows, torch_calls: PyTorch's own operations, and when they ran.
-        called: functions by their calls, the longest first.
+        torch_rows, torch_calls: PyTorch's own operations, as `TorchOps` has them, and when they ran.
+        called: functions as `cProfile` counts them, the longest first: ``function file line calls``, ``seconds``
+            without and ``with_callees`` with functions that they called, and the ``share`` of the former in the run.
         start: of the run, ns.
         remarks: what a reader has to know, a sentence each.
     """
 
     profiler: Profiler | None
     timed: bool
-    torch_rows: tuple[TorchRow, ...]
+    torch_rows: tuple[Row, ...]
     torch_calls: tuple[TorchCall, ...]
-    called: tuple[CalledRow, ...]
+    called: tuple[Row, ...]
     start: int
     remarks: tuple[str, ...]
 
@@ -118,8 +99,8 @@ class Inside(NamedTuple):
             "uncounted_ops": list(run.uncounted) if run else [],
             "ops": [asdict(row) for row in ops.attribution()] if ops else [],
             "layers": [asdict(row) for row in ops.by_layer()] if ops else [],
-            "torch_ops": [asdict(row) for row in self.torch_rows],
-            "called": [asdict(row) for row in self.called],
+            "torch_ops": list(self.torch_rows),
+            "called": list(self.called),
             "remarks": list(self.remarks),
         }
 
@@ -212,33 +193,11 @@ class _Document:
     memory: MemoryProfile | None
     module_call: float | None
     timed: bool
-    torch_rows: tuple[TorchRow, ...]
+    torch_rows: tuple[Row, ...]
     torch_names: tuple[str, ...]
-    called: tuple[CalledRow, ...]
+    called: tuple[Row, ...]
     start: int
     remarks: tuple[str, ...]
-
-
-CALLED_COLUMNS = (
-    Column("function", "function", numeric=False),
-    Column("place", "line", numeric=False),
-    Column("calls", "calls", whole),
-    Column("seconds", "self (ms)", number(1, 1e3)),
-    Column("share", "share (%)", percent),
-    Column("with_callees", "with callees (ms)", number(1, 1e3)),
-)
-
-
-def called_text(inside: Inside, limit: int) -> str:
-    """Return the functions that took the longest as text."""
-    from types import SimpleNamespace
-
-    rows = [SimpleNamespace(**asdict(row), place=_place(row)) for row in inside.called[:limit]]
-    return text_table(rows, CALLED_COLUMNS)
-
-
-def _place(row: CalledRow) -> str:
-    return "compiled code" if row.file == "~" else f"{Path(row.file).name}:{row.line}"
 
 
 def _run(line: Sequence[str]) -> None:
@@ -289,7 +248,7 @@ def _main(target: str, kinds: Sequence[str], line: Sequence[str]) -> None:
                 remarks += torch.remarks
             called = _called(counting) if counting is not None else []
             if counting is not None:
-                calls = sum(row.calls for row in called)
+                calls = sum(row["calls"] for row in called)
                 remarks.append(
                     f"counting made each call {cost * 1e6:.2f} µs longer, which is {cost * calls / seconds:.0%} of the "
                     "time: functions with many short calls look longer than they are"
@@ -299,15 +258,15 @@ def _main(target: str, kinds: Sequence[str], line: Sequence[str]) -> None:
             write_inside(Path(target), made)
 
 
-def _called(counting: cProfile.Profile) -> list[CalledRow]:
-    """Return functions by their calls, the longest first."""
+def _called(counting: cProfile.Profile) -> list[Row]:
     stats: Any = pstats.Stats(counting)
     whole_time = sum(own for _, _, own, _, _ in stats.stats.values()) or 1.0
     rows = [
-        CalledRow(function, file, line, calls, own, inner, own / whole_time)
+        {"function": function, "file": file, "line": line, "calls": calls, "seconds": own, "with_callees": inner}
+        | {"share": own / whole_time}
         for (file, line, function), (_, calls, own, inner, _) in stats.stats.items()
     ]
-    return sorted(rows, key=lambda row: -row.seconds)
+    return sorted(rows, key=lambda row: -row["seconds"])
 
 
 def _cost_of_counting() -> float:

@@ -6,7 +6,6 @@ import ast
 import linecache
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +17,6 @@ from tinytorch.perf.events.call_tree import Frame
 from tinytorch.perf.events.remote_stacks import Place
 from tinytorch.perf.events.stack_samples import Samples, Track, told
 from tinytorch.perf.measuring.statistics import Share
-from tinytorch.perf.measuring.text_table import Column, number, percent, text_table
 
 #: What a place is: the program's own line, Python of a library, or compiled code that a line called.
 Whose = Literal["own", "library", "compiled"]
@@ -28,90 +26,19 @@ NO_LINE = "no line of the program"
 FEW = 12
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Time in which a line of the program was the innermost one of it, and shares of the run's wall time, 0 to 1.
-
-    Attributes:
-        seconds: own, compiled and library time together.
-        share: of ``seconds``.
-        low, high: 95 % interval of ``share``, by how many looks there were.
-        own_share: of the program's own Python.
-        compiled_share: of compiled code that it called itself, such as a product of NumPy.
-        library_share: of Python of libraries that it called, with what that called.
-    """
-
-    seconds: float
-    share: float
-    low: float
-    high: float
-    own_share: float
-    compiled_share: float
-    library_share: float
-
-
-@dataclass(frozen=True, slots=True)
-class LineRow(Shares):
-    """One line of the program in one thread; the shares of those of one thread sum to the part that it lived.
-
-    Attributes:
-        thread: its name, with the process if that is another one.
-        file, line, function: where it is; the file "" and 0 where no line of the program ran.
-        source: its text.
-        with_callees: share with the program's own functions that the line called; calls of itself count once.
-        callees_low, callees_high: its 95 % interval.
-    """
-
-    thread: str
-    file: str
-    line: int
-    function: str
-    source: str
-    with_callees: float
-    callees_low: float
-    callees_high: float
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionRow(Shares):
-    """One function of the program: as `LineRow`, of all threads and lines of it; ``line`` is where it begins."""
-
-    file: str
-    line: int
-    function: str
-    with_callees: float
-    callees_low: float
-    callees_high: float
-
-
-@dataclass(frozen=True, slots=True)
-class CallRow:
-    """What lines of the program called outside of it: of which library, and from which line.
-
-    ``library`` is "compiled code" where no Python of a library ran, as in ``a @ b``; ``what`` is the call as the line
-    has it. Time is that of the calls with all that they called.
-    """
-
-    library: str
-    what: str
-    file: str
-    line: int
-    seconds: float
-    share: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadRow(Shares):
-    """One thread: how long it lived while the program ran, how it spent that, and its busiest line."""
-
-    thread: str
-    busiest: str
+#: A row of a table, as JSON holds it. Each has ``seconds``, and their ``share`` of the run's wall time, 0 to 1, with
+#: its 95 % interval from ``low`` to ``high``, which is as wide as the number of looks makes it.
+Row = dict[str, Any]
 
 
 class Lines:
     """Samples of a program as tables, as a call tree, and by time.
+
+    The time of a line is that in which it was the innermost one of the program. A row of lines, functions or threads
+    splits its share: ``own_share`` is the program's Python, ``compiled_share`` compiled code that it called, such as a
+    product of NumPy, and ``library_share`` Python of libraries that it called, with what that called.
+    ``with_callees`` is the share with the program's own functions that were called, where calls of itself count once;
+    its interval is ``callees_low`` to ``callees_high``. ``file`` is "" and ``line`` 0 where no line of the program ran.
 
     Args:
         samples: of the program's process, then of those that it started.
@@ -139,10 +66,14 @@ class Lines:
         return (self.begin - self.samples[0].start) * 1e-9
 
     @property
+    def wall_seconds(self) -> float:
+        """Time from the start of the program to its end."""
+        return (self.samples[0].end - self.samples[0].start) * 1e-9
+
+    @property
     def cost(self) -> float:
         """Time of one core that looking took, over the wall time of the run."""
-        first = self.samples[0]
-        return first.cost / max(first.end - first.start, 1)
+        return self.samples[0].cost * 1e-9 / max(self.wall_seconds, 1e-9)
 
     @property
     def looks(self) -> int:
@@ -207,19 +138,23 @@ class Lines:
                 with_callees["all"] = with_callees.get("all", 0) + nanoseconds
         return found
 
-    def _shares(self, sums: dict[str, int]) -> tuple[float, float, float, float, float, float, float]:
-        own, compiled, library = (sums.get(kind, 0) for kind in ("own", "compiled", "library"))
-        whole = own + compiled + library
-        share, parts = whole / self._whole, (own / self._whole, compiled / self._whole, library / self._whole)
-        return whole * 1e-9, share, *self.interval(share), *parts
+    def _time(self, nanoseconds: int) -> Row:
+        share = nanoseconds / self._whole
+        low, high = self.interval(share)
+        return {"seconds": nanoseconds * 1e-9, "share": share, "low": low, "high": high}
 
-    def _with_callees(self, sums: dict[str, int]) -> tuple[float, float, float]:
+    def _shares(self, sums: dict[str, int]) -> Row:
+        parts = {kind: sums.get(kind, 0) for kind in ("own", "compiled", "library")}
+        return self._time(sum(parts.values())) | {f"{kind}_share": part / self._whole for kind, part in parts.items()}
+
+    def _with_callees(self, sums: dict[str, int]) -> Row:
         share = sums.get("all", 0) / self._whole
-        return share, *self.interval(share)
+        low, high = self.interval(share)
+        return {"with_callees": share, "callees_low": low, "callees_high": high}
 
     @cached_property
-    def lines(self) -> list[LineRow]:
-        """One row for each line and thread, the longest first."""
+    def lines(self) -> list[Row]:
+        """Lines of each ``thread`` (with the process if that is another one): ``file line function source``."""
         found = self._summed(
             lambda thread, place: (
                 (thread, place.file, place.line, place.function) if place else (thread, "", 0, NO_LINE)
@@ -228,22 +163,28 @@ class Lines:
         rows = []
         for (thread, file, line, function), sums in found.items():
             source = linecache.getline(file, line).strip() if file else ""
-            where = thread, file, line, function, source
-            rows.append(LineRow(*self._shares(sums), *where, *self._with_callees(sums)))
-        return sorted(rows, key=lambda row: -row.seconds)
+            where = {"thread": thread, "file": file, "line": line, "function": function, "source": source}
+            rows.append(self._shares(sums) | where | self._with_callees(sums))
+        return _longest_first(rows)
 
     @cached_property
-    def functions(self) -> list[FunctionRow]:
-        """One row for each function of the program, the longest first."""
+    def functions(self) -> list[Row]:
+        """Functions of the program, of all threads: ``file function``, and the ``line`` where each begins."""
         found = self._summed(lambda _, place: (place.file, place.first, place.function) if place else ("", 0, NO_LINE))
-        rows = []
-        for (file, line, function), sums in found.items():
-            rows.append(FunctionRow(*self._shares(sums), file, line, function, *self._with_callees(sums)))
-        return sorted(rows, key=lambda row: -row.seconds)
+        return _longest_first(
+            [
+                self._shares(sums) | {"file": file, "line": line, "function": function} | self._with_callees(sums)
+                for (file, line, function), sums in found.items()
+            ]
+        )
 
     @cached_property
-    def calls(self) -> list[CallRow]:
-        """One row for each call from a line of the program into a library, or into compiled code, the longest first."""
+    def calls(self) -> list[Row]:
+        """Calls out of the program, with all that they called: ``library what file line``.
+
+        ``library`` is "compiled code" where no Python of a library ran, as in ``a @ b``; ``what`` is the call as the
+        line has it.
+        """
         found: dict[tuple[str, str, str, int], int] = {}
         for _, nanoseconds, places in self._all():
             inner, whose = self._parted(places)
@@ -254,19 +195,18 @@ class Lines:
             called = (library, expression(places[inner]) if inner >= 0 else outside.function)
             file, line = (places[inner].file, places[inner].line) if inner >= 0 else ("", 0)
             found[*called, file, line] = found.get((*called, file, line), 0) + nanoseconds
-        shares = {key: ns / self._whole for key, ns in found.items()}
-        rows = [CallRow(*key, found[key] * 1e-9, share, *self.interval(share)) for key, share in shares.items()]
-        return sorted(rows, key=lambda row: -row.seconds)
+        names = ("library", "what", "file", "line")
+        return _longest_first([dict(zip(names, key, strict=True)) | self._time(ns) for key, ns in found.items()])
 
     @cached_property
-    def threads(self) -> list[ThreadRow]:
-        """One row for each thread, the program's main one first, then those of processes that it started."""
+    def threads(self) -> list[Row]:
+        """Threads, each with its ``busiest`` line: the program's main one first, those of other processes last."""
         found = self._summed(lambda thread, _: (thread,))
-        busiest: dict[str, LineRow] = {}
+        busiest: dict[str, Row] = {}
         for line in self.lines:
-            busiest.setdefault(line.thread, line)
+            busiest.setdefault(line["thread"], line)
         return [
-            ThreadRow(*self._shares(sums), thread, at(busiest[thread].file, busiest[thread].line))
+            self._shares(sums) | {"thread": thread, "busiest": at(busiest[thread]["file"], busiest[thread]["line"])}
             for (thread,), sums in found.items()
         ]
 
@@ -339,6 +279,10 @@ class Lines:
             yield running[depth][0], last, depth, *running[depth][1:]
 
 
+def _longest_first(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: -row["seconds"])
+
+
 #: Frames that are drawn at either end of a deep stack.
 _DRAWN = 50
 #: Number of the first row of threads in a trace, where those of the system's numbers do not stand.
@@ -408,83 +352,5 @@ def expression(place: Place) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
+#: Characters of a call that are shown.
 _LONGEST = 40
-_SHARES = (
-    Column("share", "share (%)", percent),
-    Column("interval", "95 % interval (%)"),
-    Column("own_share", "own (%)", percent),
-    Column("compiled_share", "compiled (%)", percent),
-    Column("library_share", "libraries (%)", percent),
-)
-_PLACE = Column("place", "line", numeric=False)
-
-
-@dataclass(frozen=True)
-class _Shown:
-    """A row of a table with its place as one cell, and its intervals."""
-
-    row: Any
-    lines: Lines
-
-    @property
-    def place(self) -> str:
-        return at(self.row.file, self.row.line)
-
-    @property
-    def interval(self) -> str:
-        return interval_text(self.lines, self.row.share, self.row.low, self.row.high)
-
-    @property
-    def callees_interval(self) -> str:
-        return interval_text(self.lines, self.row.with_callees, self.row.callees_low, self.row.callees_high)
-
-    def __getattr__(self, key: str) -> Any:
-        return getattr(self.row, key)
-
-
-def interval_text(lines: Lines, share: float, low: float, high: float) -> str:
-    """Return the interval of a share in per cent, or that too few looks stand behind it."""
-    if lines.uncertain(share):
-        return f"uncertain, < {high:.1%}"
-    return f"{100 * low:.1f} to {100 * high:.1f}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:59]}…"
-
-
-def tables_text(lines: Lines, limit: int) -> str:
-    """Return the tables as text: lines, functions, calls into libraries, and threads where there are several."""
-    if not lines.effective_looks:
-        return "the program was over before it could be looked at"
-
-    def shown(rows: Sequence[Any]) -> list[_Shown]:
-        return [_Shown(row, lines) for row in rows]
-
-    several = len(lines.threads) > 1
-    thread = [Column("thread", "thread", numeric=False)] if several else []
-    milliseconds = Column("seconds", "time (ms)", number(1, 1e3))
-    parts = [
-        text_table(
-            shown(lines.lines[:limit]),
-            [_PLACE, *thread, milliseconds, *_SHARES, Column("source", "source", _cut, numeric=False)],
-        ),
-        text_table(
-            shown(lines.functions[:limit]),
-            [
-                Column("function", "function", numeric=False),
-                _PLACE,
-                milliseconds,
-                *_SHARES,
-                Column("with_callees", "with callees (%)", percent),
-                Column("callees_interval", "95 % interval (%)"),
-            ],
-        ),
-    ]
-    if lines.calls:
-        columns = [Column("library", "library", numeric=False), Column("what", "call", numeric=False)]
-        parts.append(text_table(shown(lines.calls[:limit]), [*columns, _PLACE, milliseconds, *_SHARES[:2]]))
-    if several:
-        busiest = Column("busiest", "busiest line", numeric=False)
-        parts.append(text_table(shown(lines.threads), [*thread, milliseconds, *_SHARES, busiest]))
-    return "\n\n".join(parts)

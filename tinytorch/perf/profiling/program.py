@@ -13,12 +13,11 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import IO, Any, Self
 
-from tinytorch.perf.events.call_tree import Frame
 from tinytorch.perf.events.remote_stacks import RemoteStacks, UnreadableError, layout
 from tinytorch.perf.events.stack_samples import Watch
 from tinytorch.perf.events.trace import NOT_NAMED, stack_text
@@ -49,11 +48,6 @@ class Program:
     what: str
     arguments: tuple[str, ...] = ()
     module: bool = False
-
-    @property
-    def name(self) -> str:
-        """The program and its arguments, as they were typed."""
-        return " ".join([*(["-m"] if self.module else []), self.what, *self.arguments])
 
     @property
     def line(self) -> list[str]:
@@ -114,7 +108,7 @@ class ProgramProfile:
     @property
     def name(self) -> str:
         """The program and its arguments, as they were typed."""
-        return self.program.name
+        return " ".join(self.program.line)
 
     @property
     def notes(self) -> list[str]:
@@ -131,24 +125,15 @@ class ProgramProfile:
             ]
         return [*said, *self.remarks]
 
-    def tree(self) -> Frame:
-        """Return the samples as a call tree.
-
-        Raises:
-            ValueError: if there are none.
-        """
-        if self.lines is None:
-            raise ValueError("there are no samples of a program that nobody may look at")
-        return self.lines.tree()
-
     def times(self) -> RunTimes:
         """Return the time of the whole, of functions by themselves and with what they called, and of stacks."""
-        functions = self.lines.functions if self.lines is not None else []
-        named = [(f"{row.function} {at(row.file, row.line)}", row) for row in functions if row.file]
-        own = {name: row.seconds for name, row in named if row.seconds}
-        seconds = self.wall_seconds - (self.lines.start_seconds if self.lines is not None else 0.0)
-        with_callees = {name: row.with_callees * seconds for name, row in named}
-        tree = self.tree()
+        assert self.lines is not None
+        functions = [row for row in self.lines.functions if row["file"]]
+        named = [(f"{row['function']} {at(row['file'], row['line'])}", row) for row in functions]
+        own = {name: row["seconds"] for name, row in named if row["seconds"]}
+        seconds = self.wall_seconds - self.lines.start_seconds
+        with_callees = {name: row["with_callees"] * seconds for name, row in named}
+        tree = self.lines.tree()
         stacks = {stack_text(names): frame.self_ns * 1e-9 for names, frame in tree.stacks() if frame.self_ns}
         return RunTimes(self.wall_seconds, own, with_callees, {NOT_NAMED: tree.self_ns * 1e-9, **stacks})
 
@@ -174,10 +159,10 @@ class ProgramProfile:
             "looks": lines.looks if lines else 0,
             "late_looks": first.late if first else 0,
             "looking_share": lines.cost if lines else None,
-            "lines": [asdict(row) for row in lines.lines] if lines else [],
-            "functions": [asdict(row) for row in lines.functions] if lines else [],
-            "library_calls": [asdict(row) for row in lines.calls] if lines else [],
-            "threads": [asdict(row) for row in lines.threads] if lines else [],
+            "lines": lines.lines if lines else [],
+            "functions": lines.functions if lines else [],
+            "library_calls": lines.calls if lines else [],
+            "threads": lines.threads if lines else [],
             "resident_bytes": [[(when - first.start) * 1e-9, held] for when, held in first.resident] if first else [],
             "inside": None if inside is None else inside.to_json(),
             "remarks": list(self.remarks),
@@ -242,10 +227,11 @@ def profile_program(
         if (ops or memory) and not run.stopped:
             places = (place for one in lines.samples for stack in one.stacks for place in stack)
             torch = any(library_of(place.file, own) == "torch" for place in places)
-            kinds = [*(["ops"] if ops else []), *(["torch"] if ops and torch else []), *(["memory"] if memory else [])]
-            inside = _recorded(program, kinds, given)
-    wall = (lines.samples[0].end - lines.samples[0].start) * 1e-9
-    return ProgramProfile(program, code, wall, lines, inside, tuple(remarks))
+            timed = ["ops", "torch"] if torch else ["ops"]
+            for kinds in [*([timed] if ops else []), *([["memory"]] if memory else [])]:
+                made, _ = _recorded(program, kinds, given, None)
+                inside = made if inside is None else inside.joined(made)
+    return ProgramProfile(program, code, lines.wall_seconds, lines, inside, tuple(remarks))
 
 
 def profile_process(process: int, seconds: float | None = None) -> ProgramProfile:
@@ -284,9 +270,8 @@ def profile_process(process: int, seconds: float | None = None) -> ProgramProfil
         raise ValueError(
             f"process {process} ran no Python that could be read: it must run the same one, {layout().library}"
         )
-    wall = (lines.samples[0].end - lines.samples[0].start) * 1e-9
     name = Program(" ".join(os.fsdecode(word) for word in words) or str(process))
-    return ProgramProfile(name, 0, wall, lines, None, (*_late(lines), *watch.remarks()))
+    return ProgramProfile(name, 0, lines.wall_seconds, lines, None, (*_late(lines), *watch.remarks()))
 
 
 def _late(lines: Lines) -> list[str]:
@@ -301,29 +286,21 @@ def _late(lines: Lines) -> list[str]:
 
 def _counted(program: Program, given: IO[bytes] | None, seconds: float | None, refused: str) -> ProgramProfile:
     """Run a program that nobody may look at, and count its calls from inside."""
-    with inside_command(program.line, ["calls"]) as (command, target), _Run(command, given, seconds) as run:
-        begun = time.perf_counter()
+    inside, run = _recorded(program, ["calls"], given, seconds)
+    remark = f"{refused}, so that only calls of functions are counted, from inside"
+    remarks = (remark, *run.ended(), *inside.remarks)
+    return ProgramProfile(program, run.code(), run.wall_seconds, None, inside, remarks)
+
+
+def _recorded(
+    program: Program, kinds: Sequence[str], given: IO[bytes] | None, seconds: float | None
+) -> tuple[Inside, _Run]:
+    """Run a program with what ``kinds`` name recorded from inside; return that and the run, which is over."""
+    if given is not None:
+        given.seek(0)
+    with inside_command(program.line, kinds) as (command, target), _Run(command, given, seconds) as run:
         run.wait()
-        wall = time.perf_counter() - begun
-        inside = read_inside(target)
-        remark = f"{refused}, so that only calls of functions are counted, from inside"
-        return ProgramProfile(program, run.code(), wall, None, inside, (remark, *run.ended(), *inside.remarks))
-
-
-def _recorded(program: Program, kinds: Sequence[str], given: IO[bytes] | None) -> Inside:
-    """Run a program once more for each of memory and operations, and return both."""
-    found: Inside | None = None
-    for one in [[kind for kind in kinds if kind != "memory"], [kind for kind in kinds if kind == "memory"]]:
-        if not one:
-            continue
-        if given is not None:
-            given.seek(0)
-        with inside_command(program.line, one) as (command, target), _Run(command, given, None) as run:
-            run.wait()
-            made = read_inside(target)
-        found = made if found is None else found.joined(made)
-    assert found is not None
-    return found
+        return read_inside(target), run
 
 
 @contextmanager
@@ -402,10 +379,12 @@ class _Run:
         return True
 
     def wait(self) -> None:
-        """Wait until the program is over."""
+        """Wait until the program is over; ``wall_seconds`` is how long that took."""
+        begun = time.perf_counter()
         while self.process.poll() is None:
             self.each_look()
             time.sleep(0.01)
+        self.wall_seconds = time.perf_counter() - begun
 
     def code(self) -> int:
         """Return the exit code as a shell sees it, once the program is over."""

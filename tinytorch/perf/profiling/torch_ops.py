@@ -5,32 +5,15 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-from tinytorch.perf.measuring.text_table import Column, number, text_table, whole
 
 #: Seconds that are recorded at most: PyTorch's profiler keeps every call in memory, and takes as long to count them.
 LONGEST = 20.0
 
 
-@dataclass(frozen=True, slots=True)
-class TorchRow:
-    """All calls of one operation of PyTorch.
-
-    Attributes:
-        op: its name, such as ``aten::addmm``.
-        seconds: time of the calls, without operations inside.
-        with_inner: with them.
-        flops: by PyTorch's own formulas, of products and convolutions; None where it has none.
-    """
-
-    op: str
-    calls: int
-    seconds: float
-    with_inner: float
-    flops: int | None
+#: All calls of one operation, as JSON holds them: ``op``, such as ``aten::addmm``; ``calls``; ``seconds`` without and
+#: ``with_inner`` with operations inside; ``flops`` by PyTorch's own formulas, None where it has none.
+Row = dict[str, Any]
 
 
 class TorchCall(NamedTuple):
@@ -55,7 +38,7 @@ class TorchOps:
         # Not torch.profiler, which loads some 800 modules more.
         from torch.autograd.profiler import profile
 
-        self.rows: list[TorchRow] = []
+        self.rows: list[Row] = []
         self.calls: list[TorchCall] = []
         self.remarks: list[str] = []
         self._longest = longest
@@ -83,23 +66,9 @@ class TorchOps:
         self._timer.cancel()
         profiler.__exit__(None, None, None)
         for one in profiler.key_averages():
-            seconds, inner = one.self_cpu_time_total * 1e-6, one.cpu_time_total * 1e-6
-            self.rows.append(TorchRow(one.key, one.count, seconds, inner, one.flops or None))
-        self.rows.sort(key=lambda row: -row.seconds)
+            times = {"seconds": one.self_cpu_time_total * 1e-6, "with_inner": one.cpu_time_total * 1e-6}
+            self.rows.append({"op": one.key, "calls": one.count, **times, "flops": one.flops or None})
+        self.rows.sort(key=lambda row: -row["seconds"])
         for one in profiler.kineto_results.events():
             start = one.start_ns() + self._clock
             self.calls.append(TorchCall(start, start + one.duration_ns(), one.name(), one.start_thread_id()))
-
-
-COLUMNS = (
-    Column("op", "operation of PyTorch", numeric=False),
-    Column("calls", "calls", whole),
-    Column("seconds", "self (ms)", number(3, 1e3)),
-    Column("with_inner", "total (ms)", number(3, 1e3)),
-    Column("flops", "MFLOPs", number(3, 1e-6)),
-)
-
-
-def torch_text(rows: Sequence[TorchRow], limit: int) -> str:
-    """Return the first rows as text."""
-    return text_table(rows[:limit], COLUMNS)
