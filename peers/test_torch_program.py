@@ -7,9 +7,9 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from tinytorch.perf.profiling import torch_ops
+from tinytorch.perf.profiling import inside
+from tinytorch.perf.profiling.inside import TorchOps
 from tinytorch.perf.profiling.program import profile_program
-from tinytorch.perf.profiling.torch_ops import TorchOps
 
 SCRIPT = """
 import torch
@@ -38,7 +38,7 @@ def test_operations_of_pytorch_have_rows(tmp_path: Path) -> None:
 
 def test_recording_ends_after_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     timer = Mock()
-    monkeypatch.setattr(torch_ops, "threading", SimpleNamespace(Timer=timer))
+    monkeypatch.setattr(inside, "threading", SimpleNamespace(Timer=timer))
     ops = TorchOps(longest=3)
     torch.ones(3).mul(2)
     seconds, function, arguments = timer.call_args.args

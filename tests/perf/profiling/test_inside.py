@@ -9,8 +9,7 @@ import pytest
 from tinytorch import Linear, Profiler, Sequential, Tensor
 from tinytorch.core.activations import ReLU
 from tinytorch.perf.measuring.atomic_io import write_arrays
-from tinytorch.perf.profiling.inside import Inside, read_inside, write_inside
-from tinytorch.perf.profiling.torch_ops import TorchCall
+from tinytorch.perf.profiling.inside import Inside, TorchCall, read_inside, write_inside
 
 
 def recorded(memory: bool) -> Profiler:

@@ -78,7 +78,8 @@ class KVCache:
         self.batch_size, self.max_seq_len, self.num_layers = batch_size, max_seq_len, num_layers
         self.num_heads, self.head_dim = num_heads, head_dim
         self.dtype = np.dtype(dtype)
-        self._user: object | None = None
+        #: The model that it serves, if any.
+        self.user: object | None = None
         self._generating = False
         self._position = 0
         self._written = [0] * num_layers
@@ -103,26 +104,6 @@ class KVCache:
     def shape(self) -> tuple[int, int, int]:
         """Layers, heads and head_dim: what a model must have for this cache to fit."""
         return self.num_layers, self.num_heads, self.head_dim
-
-    @property
-    def user(self) -> object | None:
-        """The model that it serves, if any."""
-        return self._user
-
-    def claim(self, user: object) -> None:
-        """Serve ``user`` from now on, with nothing remembered.
-
-        Raises:
-            ValueError: if it serves another.
-        """
-        if self._user is not None and self._user is not user:
-            raise ValueError("cache must not serve another model: call disable_kv_cache on that one first")
-        self._user = user
-        self.reset()
-
-    def release(self) -> None:
-        """Serve nobody."""
-        self._user = None
 
     def begin(self, batch: int, count: int) -> int:
         """Return the position of the first of ``count`` new tokens for each of ``batch`` sequences.
@@ -160,7 +141,7 @@ class KVCache:
         self._keys[layer, :, :, start:end] = k
         self._values[layer, :, :, start:end] = v
         self._written[layer] = end
-        return self._keys[layer, :, :, :end], self._values[layer, :, :, :end]
+        return self._read(layer, end)
 
     def take(self, made: Array) -> None:
         """Write one new position of all layers and count it in.
@@ -183,13 +164,9 @@ class KVCache:
         Raises:
             IndexError: if there is no such layer.
         """
-        keys, values = self.earlier(layer_idx)
-        return Tensor(keys), Tensor(values)
-
-    def earlier(self, layer_idx: int) -> tuple[Array, Array]:
-        """Return what `get` does as arrays."""
         self._check_layer(layer_idx)
-        return self._read(layer_idx, self._position)
+        keys, values = self._read(layer_idx, self._position)
+        return Tensor(keys), Tensor(values)
 
     def advance(self, count: int = 1) -> None:
         """Count ``count`` positions in that every layer has written.
@@ -229,7 +206,7 @@ class KVCache:
         Raises:
             RuntimeError: if no model uses this cache, or within another such body.
         """
-        if self._user is None:
+        if self.user is None:
             raise RuntimeError("generation needs a model that uses this cache: call enable_kv_cache(model) first")
         if self._generating:
             raise RuntimeError("generation must not begin within another one of this cache: reset() starts a new text")
@@ -380,8 +357,10 @@ def enable_kv_cache(
         raise ValueError(
             f"cache must have the model's layers, heads and head_dim {shape}, but has {cache.shape}: it is another's"
         )
-    cache.claim(model)
-    model.memory = cache
+    if cache.user not in (None, model):
+        raise ValueError("cache must not serve another model: call disable_kv_cache on that one first")
+    cache.user, model.memory = model, cache
+    cache.reset()
     for index, layer in enumerate(layers):
         layer.memory = LayerMemory(cache, index)
     return cache
@@ -406,7 +385,7 @@ def disable_kv_cache(model: Any) -> None:
     layers = _attention_layers(model)
     cache = cache_of(model)
     if cache is not None:
-        cache.release()
+        cache.user = None
     for module in (model, *layers):
         module.memory = None
 

@@ -7,6 +7,7 @@ leaves the result in a file that the process which started it reads.
 from __future__ import annotations
 
 import cProfile
+import ctypes
 import json
 import operator
 import os
@@ -14,6 +15,7 @@ import pstats
 import runpy
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,13 +31,74 @@ from tinytorch.perf.events.stream import Columns, Event, Profile, Span
 from tinytorch.perf.measuring.atomic_io import read_arrays, write_arrays
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.profiling.profiler import Profiler
-from tinytorch.perf.profiling.torch_ops import Row, TorchCall, TorchOps
 
 Json = dict[str, Any]
 #: What stands for a program that is read from standard input.
 STDIN = "-"
 #: Calls by which the cost of counting one is measured.
 _CALLS = 20_000
+#: Seconds that are recorded at most: PyTorch's profiler keeps every call in memory, and takes as long to count them.
+LONGEST = 20.0
+
+
+class TorchCall(NamedTuple):
+    """One call: when it began and ended, ns of ``time.perf_counter_ns``, its operation, and its thread's number."""
+
+    start: int
+    end: int
+    op: str
+    thread: int
+
+
+class TorchOps:
+    """Records PyTorch's operations of this thread, and of its backward, from now until `stop`, or for `LONGEST`.
+
+    Afterwards ``calls`` and ``remarks`` are there, and ``rows``, one for each operation: its name ``op``, such as
+    ``aten::addmm``; ``calls``; ``seconds`` without and ``with_inner`` with operations inside; and ``flops`` by formulas
+    of PyTorch's own, None where it has none.
+
+    Raises:
+        RuntimeError: from PyTorch, if a profiler of it runs already.
+    """
+
+    def __init__(self, longest: float = LONGEST) -> None:
+        # Not torch.profiler, which loads some 800 modules more.
+        from torch.autograd.profiler import profile
+
+        self.rows: list[Json] = []
+        self.calls: list[TorchCall] = []
+        self.remarks: list[str] = []
+        self._longest = longest
+        # A pause between the two readings makes the difference smaller, so that the largest is the nearest.
+        self._clock = max(time.perf_counter_ns() - time.time_ns() for _ in range(9))
+        self._profiler: Any = profile(use_kineto=True, with_flops=True)
+        self._profiler.__enter__()
+        # Only the thread that began it can end it: the interpreter is asked to call this there.
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._over)
+        self._timer = threading.Timer(longest, ctypes.pythonapi.Py_AddPendingCall, (self._call, None))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _over(self, _: int | None) -> int:
+        if self._profiler is not None:
+            self.stop()
+            self.remarks.append(f"PyTorch's operations are those of the first {self._longest:g} s since its import")
+        return 0
+
+    def stop(self) -> None:
+        """Record no more, and make the rows, the longest first."""
+        if self._profiler is None:
+            return
+        profiler, self._profiler = self._profiler, None
+        self._timer.cancel()
+        profiler.__exit__(None, None, None)
+        for one in profiler.key_averages():
+            times = {"seconds": one.self_cpu_time_total * 1e-6, "with_inner": one.cpu_time_total * 1e-6}
+            self.rows.append({"op": one.key, "calls": one.count, **times, "flops": one.flops or None})
+        self.rows.sort(key=lambda row: -row["seconds"])
+        for one in profiler.kineto_results.events():
+            start = one.start_ns() + self._clock
+            self.calls.append(TorchCall(start, start + one.duration_ns(), one.name(), one.start_thread_id()))
 
 
 class Inside(NamedTuple):
@@ -53,9 +116,9 @@ class Inside(NamedTuple):
 
     profiler: Profiler | None
     timed: bool
-    torch_rows: tuple[Row, ...]
+    torch_rows: tuple[Json, ...]
     torch_calls: tuple[TorchCall, ...]
-    called: tuple[Row, ...]
+    called: tuple[Json, ...]
     start: int
     remarks: tuple[str, ...]
 
@@ -193,9 +256,9 @@ class _Document:
     memory: MemoryProfile | None
     module_call: float | None
     timed: bool
-    torch_rows: tuple[Row, ...]
+    torch_rows: tuple[Json, ...]
     torch_names: tuple[str, ...]
-    called: tuple[Row, ...]
+    called: tuple[Json, ...]
     start: int
     remarks: tuple[str, ...]
 
@@ -258,7 +321,7 @@ def _main(target: str, kinds: Sequence[str], line: Sequence[str]) -> None:
             write_inside(Path(target), made)
 
 
-def _called(counting: cProfile.Profile) -> list[Row]:
+def _called(counting: cProfile.Profile) -> list[Json]:
     stats: Any = pstats.Stats(counting)
     whole_time = sum(own for _, _, own, _, _ in stats.stats.values()) or 1.0
     rows = [
