@@ -91,10 +91,6 @@ def test_memory_of_other_operations_than_were_timed_is_not_shown(
     assert "memory of arrays is not shown" in page
 
 
-def test_a_scripts_exit_code_is_the_commands(script: str) -> None:
-    assert main(["profile", script, "--fail"]) == 1
-
-
 def test_the_readmes_command_for_the_books_own_model_works_as_printed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

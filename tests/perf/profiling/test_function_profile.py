@@ -121,28 +121,20 @@ def test_the_report_has_flops_or_why_it_has_none(
     assert context.results.get("flops") in (None, context.flop_counter.total_flops)
 
 
-def test_the_context_shows_what_it_measures_with_and_what_it_measured() -> None:
-    context = ProfilerContext("it", timing_runs=6)
-    assert context.results == {}
-    context.profile_function(two_layers(), (rows(),))
-    assert len(context.timer.measurements) == 6
-    assert context.memory_profiler is not None
-    assert len(context.memory_profiler.allocations) == 1
-    context.add_flop_count(7)
-    assert context.results == {
-        "timing": context.timing_stats,
-        "memory": context.memory_stats,
-        "flops": context.flops,
-        "flops_by_hand": 7,
-    }
-    without = ProfilerContext("it", timing_runs=6, enable_memory=False, enable_flops=False)
-    without.profile_function(two_layers(), (rows(),))
-    assert (without.memory_profiler, without.flop_counter, list(without.results)) == (None, None, ["timing"])
+def that_holds_itself() -> dict[str, object]:
+    array = np.ones(MIB, np.uint8)
+    itself: list[object] = [array, (array[:5], Tensor(array))]
+    itself.append(itself)
+    by_name: dict[str, object] = {"list": itself, "other": (np.zeros(5, np.int8),)}
+    by_name["dict"] = by_name
+    return by_name
 
 
 @pytest.mark.parametrize(
     ("result", "size"),
     [
+        (that_holds_itself(), MIB + 5),
+        (None, 0),
         (["x" * MIB] * 10, sys.getsizeof("x" * MIB)),
         ({"a": b"x" * MIB, "b": [b"x" * MIB]}, 2 * sys.getsizeof(b"x" * MIB)),
         ((bytearray(MIB),) * 3, sys.getsizeof(bytearray(MIB))),
@@ -151,7 +143,7 @@ def test_the_context_shows_what_it_measures_with_and_what_it_measured() -> None:
         ([["x" * 5] * 2] * 2, sys.getsizeof("x" * 5)),
         ([7, 7, 7], sys.getsizeof(7)),
     ],
-    ids=["texts", "bytes of two", "bytearrays", "arrays", "tensors", "lists", "numbers"],
+    ids=["itself", "none", "texts", "bytes of two", "bytearrays", "arrays", "tensors", "lists", "numbers"],
 )
 def test_what_a_result_refers_to_several_times_counts_once(result: object, size: int) -> None:
     assert result_bytes(result) == size

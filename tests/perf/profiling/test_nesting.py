@@ -22,7 +22,6 @@ from tinytorch.perf.profiling import (
     profile,
     region,
 )
-from tinytorch.perf.profiling.function_profile import result_bytes
 
 MIB = 2**20
 
@@ -125,14 +124,3 @@ def test_regions_that_cross_have_the_time_from_their_own_begin_to_their_own_end(
     assert [calls for calls, _ in found["second"]] == [1]
     assert sum(frame.self_ns for frame in frames) == profiler.run.end - profiler.run.start
     assert sum(row.self_seconds or 0 for row in profiler.attribution()) == pytest.approx(profiler.run.wall_seconds)
-
-
-def test_bytes_of_a_result_are_those_of_its_buffers_once_each_also_where_it_holds_itself() -> None:
-    array = np.ones(MIB, np.uint8)
-    itself: list[Any] = [array, (array[:5], Tensor(array))]
-    itself.append(itself)
-    by_name: dict[str, Any] = {"list": itself, "other": (np.zeros(5, np.int8),)}
-    by_name["dict"] = by_name
-    assert result_bytes(by_name) == MIB + 5
-    assert result_bytes(None) == 0 < result_bytes("text")
-    assert SimpleProfiler().profile(lambda: itself)["result_size_mb"] == 1.0

@@ -165,17 +165,6 @@ def remade(parameter: Parameter, kept: Array, axis: int = 0) -> Parameter:
 Scope = Literal["global", "layer"]
 
 
-def checked_sparsity(sparsity: float) -> float:
-    """Return ``sparsity`` as a float.
-
-    Raises:
-        ValueError: if it is not a number from 0 to 1.
-    """
-    if isinstance(sparsity, bool) or not isinstance(sparsity, (int, float, np.number)) or not 0 <= sparsity <= 1:
-        raise ValueError(f"sparsity must be a share from 0 to 1, not {sparsity!r}")
-    return float(sparsity)
-
-
 def magnitude_prune(model: Model, sparsity: float = 0.9, scope: Scope = "global", keep: Sequence[str] = ()) -> Model:
     """Return a copy of ``model`` whose smallest weights, by absolute value, are zero and stay zero in training.
 
@@ -202,7 +191,9 @@ def magnitude_prune(model: Model, sparsity: float = 0.9, scope: Scope = "global"
         >>> int((model.parameters()[0].numpy() == 0).sum())
         90
     """
-    share = checked_sparsity(sparsity)
+    if isinstance(sparsity, bool) or not isinstance(sparsity, (int, float, np.number)) or not 0 <= sparsity <= 1:
+        raise ValueError(f"sparsity must be a share from 0 to 1, not {sparsity!r}")
+    share = float(sparsity)
     if scope not in ("global", "layer"):
         raise ValueError(f"scope must be 'global' or 'layer', not {scope!r}")
     weights = {name: layer.weight.data for name, layer in chosen_layers(model, keep).items()}

@@ -63,17 +63,6 @@ class UnitGroup:
     norms: tuple[BatchNorm2d, ...] = ()
     spread: int = 1
 
-    @property
-    def product(self) -> Product:
-        """The producer where it is a layer.
-
-        Raises:
-            TypeError: if it is attention.
-        """
-        if isinstance(self.producer, MultiHeadAttention):
-            raise TypeError(f"{self.name!r} is attention, not one layer")
-        return self.producer
-
 
 def unit_groups(model: Module) -> dict[str, UnitGroup]:
     """Return every group of units that can be removed, by dotted name of the layer or attention that makes them.
@@ -200,7 +189,7 @@ def unit_scores(group: UnitGroup) -> npt.NDArray[np.float64]:
         made = np.abs(attention.qkv.weight.data).sum(axis=0, dtype=np.float64)
         read = np.abs(attention.projection.weight.data).sum(axis=1, dtype=np.float64)
         return np.asarray(made.reshape(3, group.units, -1).sum(axis=(0, 2)) + read.reshape(group.units, -1).sum(axis=1))
-    weight = np.abs(group.product.weight.data)
+    weight = np.abs(group.producer.weight.data)
     axes = (0,) if weight.ndim == 2 else (1, 2, 3)
     return np.asarray(weight.sum(axis=axes, dtype=np.float64))
 

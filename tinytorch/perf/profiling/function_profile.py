@@ -100,24 +100,16 @@ class SimpleProfiler:
         call = functools.partial(checked_prompt(func, "SimpleProfiler.profile"), *args, **kwargs)
         if warmup:
             call()
-        found: dict[str, Any] = {"name": name or getattr(func, "__name__", type(func).__name__)}
-        result = self._time(call, found)
-        if self.track_memory:
-            self._trace(call, found)
-            found["result_size_mb"] = result_bytes(result) / MIB
-        found["result"] = result
-        return found
+        shown = name or str(getattr(func, "__name__", type(func).__name__))
+        costs, result = self.measure(call, shown, _LEAST_SECONDS)
+        return {**costs, "result": result}
 
-    def once(self, func: Callable[..., R], name: str) -> tuple[R, dict[str, Any]]:
-        """Return the result of a single timed run of ``func()`` and, if asked for, memory from one more run."""
+    def measure(self, call: Callable[[], R], name: str, least_seconds: float) -> tuple[dict[str, Any], R]:
+        """Return the keys of `profile` without ``result``, from calls until so many seconds are over, and the result.
+
+        With ``track_memory`` one more call is made.
+        """
         found: dict[str, Any] = {"name": name}
-        result = self._time(func, found, least_seconds=0.0)
-        if self.track_memory:
-            self._trace(func, found)
-        found["result_size_mb"] = result_bytes(result) / MIB
-        return result, found
-
-    def _time(self, call: Callable[[], R], found: dict[str, Any], least_seconds: float = _LEAST_SECONDS) -> R:
         runs = 0
         with collector_off():
             wall, processor = time.perf_counter_ns(), time.process_time_ns()
@@ -133,16 +125,15 @@ class SimpleProfiler:
             found["cpu_time"] = (processor_now - processor) * 1e-9 / runs
             found["cpu_efficiency"] = found["cpu_time"] / found["wall_time"]
         found["runs"] = runs
-        return result
-
-    @staticmethod
-    def _trace(call: Callable[[], Any], found: dict[str, Any]) -> None:
-        with Tracing() as tracing:
-            result = call()
-            left, peak = tracing.read()
-            del result
-        found["memory_delta_mb"] = (left - tracing.baseline) / MIB
-        found["peak_memory_mb"] = (peak - tracing.baseline) / MIB
+        if self.track_memory:
+            with Tracing() as tracing:
+                held = call()
+                left, peak = tracing.read()
+                del held
+            found["memory_delta_mb"] = (left - tracing.baseline) / MIB
+            found["peak_memory_mb"] = (peak - tracing.baseline) / MIB
+            found["result_size_mb"] = result_bytes(result) / MIB
+        return found, result
 
 
 def profile_function(func: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
@@ -205,10 +196,10 @@ def profile(func: Callable[P, R] | None = None, /, *, name: str | None = None, t
             kept.last_profile = None
             is_running.set(True)
             try:
-                result, found = profiler.once(lambda: function(*args, **kwargs), shown)
+                costs, result = profiler.measure(lambda: function(*args, **kwargs), shown, 0.0)
             finally:
                 is_running.set(False)
-            kept.last_profile = found
+            kept.last_profile = {**costs, "result_size_mb": result_bytes(result) / MIB}
             return result
 
         kept = cast(Profiled[P, R], wrapper)

@@ -241,12 +241,24 @@ def training_latency(model: Any, value: Tensor, loss_fn: LossFunction) -> Traini
 
 
 def training_memory(model: Any, value: Tensor, loss_fn: LossFunction) -> tuple[MemoryProfile, dict[str, int]]:
-    """Return the memory of one forward and backward, and bytes of state after one step of each optimizer."""
+    """Return the memory of one forward and backward, and bytes of state of each optimizer.
+
+    The state is that of SGD, SGD with momentum and Adam after a real step on copies of the parameters.
+    """
     run, parameters = callable_of(model), parameters_of(model)
     with _own_gradient(value), undisturbed(model):
         with recording_memory(value, parameters=parameters) as recorded:
             loss_of(run(value), loss_fn).backward()
-        return recorded.profile, optimizer_state_bytes([each for each in _tensors(parameters) if each.requires_grad])
+        trained = [each for each in _tensors(parameters) if each.requires_grad]
+        states = dict.fromkeys(_OPTIMIZERS, 0)
+        for name, make in _OPTIMIZERS.items() if trained else ():
+            copies = [Parameter(each.data) for each in trained]
+            for copied, each in zip(copies, trained, strict=True):
+                copied.grad = each.grad
+            optimizer = make(copies)
+            optimizer.step()
+            states[name] = optimizer.state_nbytes()
+        return recorded.profile, states
 
 
 def _tensors(parameters: Sequence[Any]) -> list[Tensor]:
@@ -258,20 +270,6 @@ _OPTIMIZERS: dict[str, Callable[[list[Parameter]], Optimizer]] = {
     "sgd_momentum": lambda parameters: SGD(parameters, momentum=0.9),
     "adam": lambda parameters: Adam(parameters),
 }
-
-
-def optimizer_state_bytes(parameters: Sequence[Tensor]) -> dict[str, int]:
-    """Return bytes of state of SGD, SGD with momentum and Adam after a real step on copies of ``parameters``."""
-    found = dict.fromkeys(_OPTIMIZERS, 0)
-    for name, make in _OPTIMIZERS.items() if parameters else ():
-        copies = []
-        for parameter in parameters:
-            copies.append(Parameter(parameter.data))
-            copies[-1].grad = parameter.grad
-        optimizer = make(copies)
-        optimizer.step()
-        found[name] = optimizer.state_nbytes()
-    return found
 
 
 def backward_pass(model: Any, value: Tensor, loss_fn: LossFunction) -> tuple[dict[str, Any], Profile]:
