@@ -74,12 +74,6 @@ def unpack(packed: Array, bits: int, length: int, axis: int = 0) -> Array:
 
     Raises:
         ValueError: if the bytes do not have that length.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.quantization import pack, unpack
-        >>> unpack(pack(np.array([-8, 7, 1], np.int8), bits=4), bits=4, length=3)
-        array([-8,  7,  1], dtype=int8)
     """
     together = codes_per_byte(bits)
     if packed.shape[axis] != packed_length(length, bits):
