@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.ops.affine import spread
-from tinytorch.perf.ops.packed_codes import PanelLayout, packed_length
+from tinytorch.perf.ops.packed_codes import PanelLayout, packed_length, unpack
 from tinytorch.perf.ops.quantized import EXACT_DEPTH, GREATEST_DEPTH
 from tinytorch.perf.quantization import (
     Scheme,
@@ -24,7 +24,6 @@ from tinytorch.perf.quantization import (
     quantize,
     quantize_int8,
     range_parameters,
-    unpack,
 )
 
 LARGEST, SMALLEST = float(np.finfo(np.float32).max), 2.0**-149
