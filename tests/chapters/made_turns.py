@@ -1,12 +1,9 @@
-"""Times that nobody took: results as an instrument that samples in turns returns them, and what a page says of them."""
+"""Times that nobody took: results as an instrument that samples in turns returns them."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.report import Page
-from tinytorch.report.records import Json
 
 #: Where samples lie between the median, 0, and the ends, ±1: in an order that neither drifts nor repeats itself.
 PLACES = (0.0, 0.6, -0.4, 0.2, -1.0, 1.0, -0.2, 0.4, -0.8, 0.8, -0.6)
@@ -30,25 +27,3 @@ def in_turns(
         conditions = Conditions(interleaved_with=others, turns=" ".join(values))
         found[name] = Measurement(name, made(value, unit, (noise or {}).get(name, 0.0)).samples, unit, conditions)
     return found
-
-
-def run_once(seconds: Mapping[str, float]) -> Callable[..., dict[str, Measurement]]:
-    """Return what stands in for `interleave`: it runs each function once, and finds that it took so many seconds."""
-
-    def taken(functions: Any, **_plan: Any) -> dict[str, Measurement]:
-        named = functions() if callable(functions) else functions
-        for function in named.values():
-            function()
-        return in_turns({name: seconds[name] for name in named})
-
-    return taken
-
-
-def records(page: Page) -> dict[str, Json]:
-    """Return what the page recorded by key."""
-    return {record["key"]: record for record in page.records}
-
-
-def said_in(record: Json) -> str:
-    """Return the word of a verdict's record or of a table's judged cell; its outcome where that is not decided."""
-    return str(record["word"] if record["outcome"] == "decided" else record["outcome"])

@@ -53,7 +53,7 @@ def of_change(draw: Draw) -> Interval:
 
 def of_link(draw: Draw) -> Interval:
     sizes = [2**power for power in range(3, 21, 2)]
-    return fit({size: series(draw, 1e-6 + 1e-9 * size, 0.1, 20, f"{size} B") for size in sizes}, "link").beta.interval
+    return fit({size: series(draw, 1e-6 + 1e-9 * size, 0.1, 20, f"{size} B") for size in sizes}).beta.interval
 
 
 @pytest.mark.parametrize(

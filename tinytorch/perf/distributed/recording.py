@@ -67,15 +67,15 @@ class CallRecorder(Observer):
             return
         pending = params.get("pending")
         if pending is None or name in BEGINNINGS:
-            known = self._new_call(name, call)
+            rank_call = self._new_call(name, call)
             if pending is not None:
-                self._begun[id(pending)] = known
+                self._begun[id(pending)] = rank_call
         elif id(pending) in self._begun:
-            known = self._begun[id(pending)]
+            rank_call = self._begun[id(pending)]
         else:
             return  # the call began before the recording
         if name != "poll" and name not in BEGINNINGS:
-            known.blocked.append((call.start, call.end))
+            rank_call.blocked.append((call.start, call.end))
 
     def _new_call(self, name: str, call: Call) -> RankCall:
         params = call.params

@@ -246,7 +246,7 @@ def _check_fits(workload: Workload, split: Split) -> None:
 
 
 def _blocks_here(workload: Workload, split: Split) -> int:
-    """Return how many blocks the last stage has, none has more: see `pipeline.part_of`."""
+    """Return how many blocks the last stage has; no stage has more."""
     return math.ceil(workload.blocks / split.pipeline)
 
 

@@ -79,25 +79,8 @@ class FittedLink:
         """Whether no median lies farther from the line than `TOLERANCE` of itself."""
         return self.worst <= TOLERANCE
 
-    def seconds(self, nbytes: float) -> float:
-        """Return what a message of ``nbytes`` takes by the line, in seconds: a modelled number.
 
-        Raises:
-            ValueError: if ``nbytes`` lies outside of the sizes that the line was fitted to.
-        """
-        low, high = self.sizes
-        if not low <= nbytes <= high:
-            raise ValueError(f"nbytes must be {low} to {high}, to which {self.name!r} was fitted, not {nbytes:g}")
-        return self.alpha_s + self.beta_s_per_byte * nbytes
-
-
-def is_oversubscribed(*measurements: Measurement) -> bool:
-    """Return whether more ranks than cores took one of the measurements."""
-    made_on = [measurement.conditions.instrument for measurement in measurements]
-    return any(isinstance(one, Ranks) and one.oversubscribed for one in made_on)
-
-
-def fit(times: Mapping[int, Measurement], name: str | None = None) -> FittedLink:
+def fit(times: Mapping[int, Measurement]) -> FittedLink:
     """Return the line alpha + beta x bytes, neither below 0, through the median times of messages by size in bytes.
 
     The sum of the squares of relative residuals is smallest, so that small messages weigh as much as large ones.
@@ -108,7 +91,6 @@ def fit(times: Mapping[int, Measurement], name: str | None = None) -> FittedLink
 
     Args:
         times: by size; in seconds, as many samples of each, taken in turns.
-        name: of the link; what all sizes share of the measurements' names if None.
 
     Raises:
         ValueError: if there are fewer than three sizes; if samples differ in number, are not in seconds or not above 0;
@@ -124,7 +106,7 @@ def fit(times: Mapping[int, Measurement], name: str | None = None) -> FittedLink
     misfits = _misfits(sizes, medians, residuals, alone)
     first = times[min(times)]
     ranks = first.conditions.instrument
-    called = name or (ranks.series if isinstance(ranks, Ranks) else None) or first.name
+    called = (ranks.series if isinstance(ranks, Ranks) else None) or first.name
     known = [one.conditions for one in times.values()]
     conditions = of_all(known).within_bounds("line through the medians")
     between = math.sqrt(np.mean([one.between_runs.deviation**2 if one.between_runs else 0.0 for one in known]))
@@ -198,7 +180,8 @@ def _checked(times: Mapping[int, Measurement]) -> tuple[Floats, Floats]:
     if len(times) < FEWEST_SIZES:
         raise ValueError(f"times must hold at least {FEWEST_SIZES} sizes to fit a line, not {len(times)}")
     ordered = [times[size] for size in sorted(times)]
-    if is_oversubscribed(*ordered):
+    instruments = [one.conditions.instrument for one in ordered]
+    if any(isinstance(each, Ranks) and each.oversubscribed for each in instruments):
         raise ValueError(
             "times must come from no more ranks than cores: with more they tell of the scheduler, not of a link"
         )

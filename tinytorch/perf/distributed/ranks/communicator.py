@@ -1,7 +1,7 @@
 """Communicator: a thin, typed front of mpi4py, each call an op at the seam; and what all ranks must agree on.
 
-Under an observer a call is an event with start, end and bytes. How much of it was waiting for the last rank is told
-afterwards, from the events of all ranks on aligned clocks (`recording`): nothing is added to what is measured.
+Under an observer a call is an event with start, end and bytes. How long it waited for the last rank is found
+afterwards, from the events of all ranks (`recording`), so nothing is added to what is measured.
 """
 
 from __future__ import annotations
