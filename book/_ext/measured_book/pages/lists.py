@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from datetime import datetime
 from html import escape
 from pathlib import Path
 
@@ -27,6 +28,7 @@ _PREPARED = "prepared.json"
 _STAMP = "made-from"
 #: What can be listed: its kind of record, and the word for one.
 KINDS = {"figures": "figure", "tables": "table"}
+_BEGAN = f"%d{NO_BREAK}%b %Y, %H:%M:%S{NO_BREAK}UTC"
 #: Names of columns, and the class of their cells.
 _HEAD = (("Page", "text"), ("Began", "text"), ("Cells", "numeric"), ("Time", "numeric"), ("Memory at most", "numeric"))
 _PARTS_HEAD = (("Part", "text"), ("What", "text"), ("Time", "numeric"))
@@ -111,7 +113,7 @@ def _memory(peak_bytes: int | None) -> str:
 
 
 def _page_row(title: str, address: str, run: PageRun) -> str:
-    began = "not kept" if run.began is None else time_html(run.began, f"%d{NO_BREAK}%b %Y, %H:%M:%S{NO_BREAK}UTC")
+    began = "not kept" if run.began is None else time_html(datetime.fromisoformat(run.began), _BEGAN)
     return (
         f'<tr><th scope="row"><a href="{escape(address)}">{escape(title)}</a></th><td>{began}</td>'
         f'<td class="numeric" data-value="{len(run.cells)}">{len(run.cells)}</td>{_time(run.seconds)}'

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from html import escape, unescape
+from html import escape
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -28,8 +28,7 @@ from tinytorch.report.verdicts import DECIDED, NO_DIFFERENCE, OPEN, UNTESTED, WI
 
 TITLE = "How this was measured"
 CARD_ID = "how-this-was-measured"
-_MARKUP = re.compile(r"<[^>]*>")
-_DAY = f"%d{NO_BREAK}%B{NO_BREAK}%Y"
+_DAY, _MOMENT = f"%d{NO_BREAK}%B{NO_BREAK}%Y", "%d %B %Y, %H:%M UTC"
 #: Longer addresses are refused by servers.
 _LONGEST_ADDRESS = 8000
 #: What each outcome of a verdict is on the card.
@@ -46,8 +45,32 @@ _QUESTIONS = (
 )
 
 
-def _spreads(page: PageRecords) -> list[tuple[float, str]]:
-    """Return the relative half-width of each interval on the page, and what is so wide, as HTML.
+class Code(str):
+    """Part of a line of the card that is code."""
+
+
+#: Parts of a line of the card: text, code, or a moment; None ends a line within.
+Line = list[str | datetime | None]
+
+
+def _part_html(part: str | datetime | None) -> str:
+    if part is None:
+        return "<br>"
+    if isinstance(part, datetime):
+        return time_html(part, _MOMENT)
+    return f"<code>{escape(part)}</code>" if isinstance(part, Code) else escape(part)
+
+
+def _part_text(part: str | datetime | None) -> str:
+    return "; " if part is None else part.strftime(_MOMENT) if isinstance(part, datetime) else part
+
+
+def _joined(lines: list[Line], between: str | None) -> Line:
+    return [part for line in lines for part in (between, *line)][1:]
+
+
+def _spreads(page: PageRecords) -> list[tuple[float, Line]]:
+    """Return the relative half-width of each interval on the page, and what is so wide.
 
     Differences in points are left out: they may lie at 0, of which no half-width is a share.
     """
@@ -59,24 +82,24 @@ def _spreads(page: PageRecords) -> list[tuple[float, str]]:
     ]
 
 
-def _place(number: Json, record: Json) -> str:
-    """Return what a number is of, and in which table or figure, as HTML."""
-    inside = "" if record["kind"] in NUMBER_KINDS else f", in the {record['kind']} <code>{escape(record['key'])}</code>"
-    return escape(number["what"]) + inside
+def _place(number: Json, record: Json) -> Line:
+    """Return what a number is of, and in which table or figure."""
+    is_own = record["kind"] in NUMBER_KINDS
+    return [number["what"], *([] if is_own else [f", in the {record['kind']} ", Code(record["key"])])]
 
 
 def _share(value: float) -> str:
     return f"±{NO_BREAK}{format_number(value, '%').text}"
 
 
-def _noise(page: PageRecords) -> str | None:
+def _noise(page: PageRecords) -> Line:
     spreads = _spreads(page)
     if not spreads:
-        return None
-    worst, of = max(spreads)
+        return []
+    worst, of = max(spreads, key=lambda spread: spread[0])
     middle = median(spread for spread, _ in spreads)
     count = f"{len(spreads)} interval{'' if len(spreads) == 1 else 's'}"
-    return f"half-widths of {count}: {_share(middle)} in the median, {_share(worst)} at worst ({of})"
+    return [f"half-widths of {count}: {_share(middle)} in the median, {_share(worst)} at worst (", *of, ")"]
 
 
 def _cores(machine: Json) -> str:
@@ -91,29 +114,26 @@ def _blas(blas: Json) -> str:
     return f"{blas_label(blas)}{core}{vectors}, {blas_threads_words(blas['threads'])}"
 
 
-def _package(package: Json) -> str:
-    changed = ", changed since" if package["changed"] else ""
-    commit = f"; commit <code>{package['commit'][:10]}</code>{changed}" if package["commit"] else ""
-    return (
-        f"{escape(package['name'])} {escape(package['version'])}, "
-        f"source hash <code>{package['sha256'][:16]}</code>{commit}"
-    )
+def _package(package: Json) -> Line:
+    line: Line = [f"{package['name']} {package['version']}, source hash ", Code(package["sha256"][:16])]
+    if package["commit"]:
+        line += ["; commit ", Code(package["commit"][:10]), ", changed since" if package["changed"] else ""]
+    return line
 
 
-def time_html(when: str, shown: str) -> str:
-    """Return the moment ``when``, in ISO 8601, as HTML; ``shown`` is a format of `strftime`."""
-    moment = datetime.fromisoformat(when)
+def time_html(moment: datetime, shown: str) -> str:
+    """Return a moment as HTML; ``shown`` is a format of `strftime`."""
     return f'<time datetime="{moment.isoformat()}">{moment:{shown}}</time>'
 
 
-def _made(page: PageRecords) -> str:
-    text = time_html(page.provenance["when"], "%d %B %Y, %H:%M UTC")
+def _made(page: PageRecords) -> Line:
+    line: Line = [datetime.fromisoformat(page.provenance["when"])]
     if page.duration is not None:
-        text += f", in {format_number(page.duration, 's').text}"
+        line.append(f", in {format_number(page.duration, 's').text}")
     load = page.provenance["machine"]["load"]
     if load is not None:
-        text += f"; load as it began {format_number(load, '1').text}"
-    return text
+        line.append(f"; load as it began {format_number(load, '1').text}")
+    return line
 
 
 def _counts(page: PageRecords) -> str:
@@ -124,50 +144,48 @@ def _counts(page: PageRecords) -> str:
     return f"{total} in all{numbers}" + (f"; {absent} not measured in this build" if absent else "")
 
 
-def _verdicts(page: PageRecords) -> str | None:
-    """Return how many verdicts the page has, and what they come to; None if it has none."""
+def _verdicts(page: PageRecords) -> Line:
+    """Return how many verdicts the page has, and what they come to; nothing if it has none."""
     found = [said for record in page.records.values() for said in of_kind(record).verdicts()]
     fixed = sum(said["fixed"] for said in found)
     if not found:
-        return None
+        return []
     counts = Counter(said["outcome"] for said in found if not said["fixed"])
     told = [f"{counts[outcome]} {words}" for outcome, words in _OUTCOME_WORDS.items() if counts[outcome]]
     told += [f"{fixed} counted, which no measurement could change"] if fixed else []
-    return f"{len(found)} in all: {', '.join(told)}"
+    return [f"{len(found)} in all: {', '.join(told)}"]
 
 
-def _claims(page: PageRecords) -> str | None:
-    """Return how many of the page's claims are counted, and how many measured; None if it has none."""
+def _claims(page: PageRecords) -> Line:
+    """Return how many of the page's claims are counted, and how many measured; nothing if it has none."""
     claims = page.of_kind("claim")
-    if not claims:
-        return None
     counted = sum(record["counted"] for record in claims)
-    return f"{counted} counted, true or false wherever it is built; {len(claims) - counted} measured on this machine"
+    said = f"{counted} counted, true or false wherever it is built; {len(claims) - counted} measured on this machine"
+    return [said] if claims else []
 
 
-def _calls(page: PageRecords) -> str | None:
-    """Return how many times of the page other pages measured too, and whether they agree; None if there are none."""
-    found = page.agreement
-    if not found.repeated:
-        return None
-    text = f"{found.repeated} timed on other pages as well; "
-    if not found.apart:
-        return f"{text}all intervals touch those there"
-    return f"{text}{len(found.apart)} of them with intervals that do not touch those there: {'; '.join(found.apart)}"
+def _calls(page: PageRecords) -> Line:
+    """Return how many times of the page other pages measured too, and whether they agree; nothing if there are none."""
+    repeated, apart = page.agreement
+    if not repeated:
+        return []
+    far = f"{len(apart)} of them with intervals that do not touch those there: {'; '.join(apart)}"
+    return [f"{repeated} timed on other pages as well; {far if apart else 'all intervals touch those there'}"]
 
 
-def _factors(page: PageRecords) -> str | None:
-    """Return whether the factors in the page's tables multiply to their totals; None without such a table."""
+def _factors(page: PageRecords) -> Line:
+    """Return whether the factors in the page's tables multiply to their totals; nothing without such a table."""
     tables = [table for table in page.of_kind("table") if any("total" in column for column in table["columns"])]
-    said = []
+    said: list[Line] = []
     for equal, do in ((True, "multiply"), (False, "do not multiply")):
-        if keys := [f"<code>{table['key']}</code>" for table in tables if multiplies(table) is equal]:
-            said.append(f"{', '.join(keys)}: they {do} to their totals within their intervals")
-    return "; ".join(said) or None
+        keys: list[Line] = [[Code(table["key"])] for table in tables if multiplies(table) is equal]
+        said += [[*_joined(keys, ", "), f": they {do} to their totals within their intervals"]] if keys else []
+    return _joined(said, "; ")
 
 
-#: What a page's numbers and words leave open or contradict.
-_AGREEMENT: dict[str, Callable[[PageRecords], str | None]] = {
+#: How sure a page's numbers are, and what they and its words leave open or contradict.
+_AGREEMENT: dict[str, Callable[[PageRecords], Line]] = {
+    "Noise": _noise,
     "Verdicts": _verdicts,
     "Claims": _claims,
     "Same calls": _calls,
@@ -175,31 +193,27 @@ _AGREEMENT: dict[str, Callable[[PageRecords], str | None]] = {
 }
 
 
-def _rows(page: PageRecords) -> list[tuple[str, str]]:
-    """Return what is known of where and how the page was measured: name and HTML."""
+def _rows(page: PageRecords) -> list[tuple[str, Line]]:
+    """Return what is known of where and how the page was measured, by name."""
     where = page.provenance
     machine = where["machine"]
     vectors = f", vectors {machine['vectors']}" if machine["vectors"] else ""
-    environment = ", ".join(f"<code>{escape(k)}={escape(v)}</code>" for k, v in steering_words(where["environment"]))
-    noise = _noise(page)
-    rows = [
-        ("Machine", f"{escape(machine['cpu'])}{vectors}; {_cores(machine)}; {escape(machine['system'])}"),
-        ("BLAS", "<br>".join(escape(_blas(blas)) for blas in where["blas"]) or "none loaded"),
-        ("Variables", environment or "none that steer threads or kernels"),
-        ("Code", f"{_package(where['package'])}; Python {escape(where['python'])}, NumPy {escape(where['numpy'])}"),
+    blas: list[Line] = [[_blas(each)] for each in where["blas"]]
+    environment: list[Line] = [[Code(f"{name}={value}")] for name, value in steering_words(where["environment"])]
+    return [
+        ("Machine", [f"{machine['cpu']}{vectors}; {_cores(machine)}; {machine['system']}"]),
+        ("BLAS", _joined(blas, None) or ["none loaded"]),
+        ("Variables", _joined(environment, ", ") or ["none that steer threads or kernels"]),
+        ("Code", [*_package(where["package"]), f"; Python {where['python']}, NumPy {where['numpy']}"]),
         ("Made", _made(page)),
+        *((name, said) for name, of in _AGREEMENT.items() if (said := of(page))),
+        ("Records", [_counts(page)]),
     ]
-    if noise is not None:
-        rows.append(("Noise", noise))
-    rows += [(name, said) for name, of in _AGREEMENT.items() if (said := of(page)) is not None]
-    rows.append(("Records", _counts(page)))
-    return rows
 
 
 def card_text(page: PageRecords) -> str:
     """Return the card as plain text, a line for each fact, for a letter or an issue."""
-    lines = ((name, unescape(_MARKUP.sub("", text.replace("<br>", "; ")))) for name, text in _rows(page))
-    return "\n".join([*(f"{name}: {text}" for name, text in lines), *_cautions(page)])
+    return "\n".join([*(f"{name}: {''.join(map(_part_text, line))}" for name, line in _rows(page)), *_cautions(page)])
 
 
 def _cautions(page: PageRecords) -> list[str]:
@@ -214,7 +228,8 @@ def card_html(page: PageRecords, downloads: Sequence[Download]) -> str:
         f'<p class="card-caution"><span class="icon" aria-hidden="true">!</span> {escape(said)}</p>\n'
         for said in _cautions(page)
     )
-    rows = [*_rows(page), ("Downloads", downloads_html(downloads, page.docname))]
+    rows = [(name, "".join(map(_part_html, line))) for name, line in _rows(page)]
+    rows.append(("Downloads", downloads_html(downloads, page.docname)))
     listed = "\n".join(f"<div><dt>{name}</dt><dd>{text}</dd></div>" for name, text in rows)
     return f'<div class="measured-card"{data_key(page.provenance)}>\n{caution}<dl>\n{listed}\n</dl>\n</div>'
 
@@ -265,9 +280,9 @@ def _machine(page: PageRecords) -> str:
 
 def _days(pages: list[PageRecords]) -> str:
     """Return the day, or first and last day, of the pages' measurements."""
-    moments = sorted(page.provenance["when"] for page in pages)
+    moments = sorted(datetime.fromisoformat(page.provenance["when"]) for page in pages)
     first, last = time_html(moments[0], _DAY), time_html(moments[-1], _DAY)
-    return last if moments[0][:10] == moments[-1][:10] else f"{first} to {last}"
+    return last if moments[0].date() == moments[-1].date() else f"{first} to {last}"
 
 
 #: A title with the paragraph behind it, or with all that opens the book.
