@@ -37,6 +37,8 @@ def written(path: Path) -> dict[str, Any]:
     return document
 
 
+#: What has a file run in this package.
+OURS = ("--engine", "tinytorch")
 FACTORY = """
 import numpy as np
 from tinytorch.core.layers import Linear
@@ -116,7 +118,7 @@ def test_a_files_inputs_are_those_that_are_given(
     token_net().file(tmp_path, "tokens.ONNX")
     arrays = {each.name: np.ones((3, 5), each.dtype) for each in from_onnx("tokens.ONNX").inputs}
     np.savez("inputs.npz", **arrays)  # type: ignore[arg-type]
-    assert main(["profile", "tokens.ONNX", "--inputs", "inputs.npz", "--json", "profile.json"]) == 0
+    assert main(["profile", "tokens.ONNX", *OURS, "--inputs", "inputs.npz", "--json", "profile.json"]) == 0
     assert json.loads(Path("profile.json").read_text())["input_shape"] == [3, 5]
     read = from_onnx("tokens.ONNX")
     first, *later = arrays
@@ -130,6 +132,7 @@ def test_a_files_inputs_are_those_that_are_given(
     for options, said in (
         (["tokens.ONNX", "--inputs", "other.npz"], "must hold the inputs"),
         (["tokens.ONNX", "--inputs", "tokens.ONNX"], "numpy.savez"),
+        (["tokens.ONNX", *OURS, "--inputs", "other.npz"], "must hold the inputs"),
         (["tokens.ONNX", "--inputs", "inputs.npz", "--batch", "2"], "--batch"),
         (["mlp", "--inputs", "inputs.npz"], "brings its own input"),
     ):
@@ -159,7 +162,7 @@ def test_a_file_of_another_framework(
     own_models: Path, option: str, length: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["profile", "tokens.onnx", "--batch", "2", "--limit", "1", "--json", "profile.json", option, str(length)]
-    assert main(asked) == 0
+    assert main([*asked, *OURS]) == 0
     document = written(own_models / "profile.json")
     assert document["input_shape"] == [2, length]
     flops = 2 * 2 * (3 * length * 64 + 2 * length**2 * 8 + length * 8 * 32 + length * 32 * 3)
@@ -185,17 +188,17 @@ def test_a_setting_of_a_file_is_given(own_models: Path) -> None:
     graph.output(graph.node("If", fast, **branches))
     graph.file(own_models, "rate.onnx")
     for rate, flops in ((16000, 2 * 3 * 2), (8000, 0)):
-        assert main(["profile", "rate.onnx", "--given", f"rate={rate}", "--json", "profile.json"]) == 0
+        assert main(["profile", "rate.onnx", *OURS, "--given", f"rate={rate}", "--json", "profile.json"]) == 0
         assert json.loads(Path("profile.json").read_text())["summary"]["batch_flops"] == flops
 
 
 @pytest.mark.parametrize(
     ("arguments", "shape"),
     [
-        (["fixed.onnx"], [3, 4]),
-        (["fixed.onnx", "--batch", "3"], [3, 4]),
+        (["fixed.onnx", *OURS], [3, 4]),
+        (["fixed.onnx", "--batch", "3", *OURS], [3, 4]),
         (["fixed.onnx", "--batch", "1"], None),
-        (["two_outputs.onnx", "--batch", "2"], [2, 3, 16, 16]),
+        (["two_outputs.onnx", "--batch", "2", *OURS], [2, 3, 16, 16]),
         (["gpt", "--batch", "2", "--seq-len", "5"], [2, 5]),
     ],
 )
@@ -243,12 +246,21 @@ def test_the_input_is_as_the_file_and_the_options_have_it(
                 ("own_models_of_the_test:plain", "--input-shape", "500"),
             )
         ],
-        (["other.onnx"], "other.onnx is no ONNX file"),
-        (["tokens.onnx"], "leaves lengths open"),
+        (["other.onnx"], "ONNX Runtime refuses other.onnx"),
+        (["other.onnx", *OURS], "other.onnx is no ONNX file"),
+        (["tokens.onnx"], "tokens (batch, sequence) of tensor(int64) leaves axis 1 open: give --axis sequence=N"),
+        (["tokens.onnx", *OURS], "leaves lengths open"),
+        (["tokens.onnx", "--axis", "sequence"], "--axis must be NAME=N, such as sequence=128, not 'sequence'"),
+        (["tokens.onnx", "--seq-len", "3", "--backward"], "--backward needs --engine tinytorch"),
+        (["tokens.onnx", "--threads", "1000"], "--threads must be 1 to"),
+        (["mlp", "--threads", "1"], "--threads is for a file such as model.onnx in ONNX Runtime, not for mlp"),
+        (["tokens.onnx", *OURS, "--threads", "1"], "--threads is for a file such as model.onnx in ONNX Runtime"),
         (["tokens.onnx", "--input-shape", "4", "--seq-len", "4"], "exclude each other"),
-        (["tokens.onnx", "--input-shape", "4,2"], "cannot have shape (1, 4, 2)"),
-        (["strange.onnx"], "strange.onnx holds 1 of 1 nodes that have no translation: other.Own (1 node"),
-        (["strange.onnx", "--seq-len", "3"], "holds 1 of 1 nodes"),
+        (["tokens.onnx", "--input-shape", "4,2"], "must have 1 length after its batch, not 2"),
+        (["tokens.onnx", *OURS, "--input-shape", "4,2"], "cannot have shape (1, 4, 2)"),
+        (["strange.onnx"], "ONNX Runtime refuses strange.onnx"),
+        (["strange.onnx", *OURS], "strange.onnx holds 1 of 1 nodes that have no translation: other.Own (1 node"),
+        (["strange.onnx", *OURS, "--seq-len", "3"], "holds 1 of 1 nodes"),
         (["tokens.onnx", "--given", "rate"], "--given must be NAME=NUMBER, such as rate=16000, not 'rate'"),
         (["tokens.onnx", "--given", "=3"], "--given must name an input"),
         (["tokens.onnx", "--given", "rate=3"], "given must name inputs of tokens, attention_mask, not 'rate'"),

@@ -13,6 +13,8 @@ from tinytorch.cli import main
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 
+#: What has a file run in this package.
+OURS = ("--engine", "tinytorch")
 WEIGHT, DEPTHWISE = normal(16, 8, 3, 3, seed=1), normal(16, 1, 3, 3, seed=2)
 #: Of each channel: the largest weight is 127.
 SCALES = [np.abs(each).max((1, 2, 3)) / np.float32(127) for each in (WEIGHT, DEPTHWISE)]
@@ -52,7 +54,7 @@ def facts(page: BeautifulSoup, key: str) -> dict[str, str]:
 
 
 def test_the_page_says_what_ran_and_what_it_took(files: Path) -> None:
-    asked = ["profile", "float.onnx", "--batch", "3", "--html", "report.html"]
+    asked = ["profile", "float.onnx", "--engine", "tinytorch", "--batch", "3", "--html", "report.html"]
     assert main(asked) == 0
     page = BeautifulSoup((files / "report.html").read_text("utf-8"), "html.parser")
     found = facts(page, "model")
@@ -83,7 +85,8 @@ def test_a_file_of_codes_beside_the_one_of_floats_that_it_was_made_from(
 ) -> None:
     data = normal(2, 8, 12, 12, seed=4)
     np.savez("inputs.npz", x=data)
-    assert main(["profile", "codes.onnx", "--beside", "float.onnx", "--inputs", "inputs.npz", "--html", "q.html"]) == 0
+    asked = ["profile", "codes.onnx", *OURS, "--beside", "float.onnx"]
+    assert main([*asked, "--inputs", "inputs.npz", "--html", "q.html"]) == 0
     found = facts(BeautifulSoup((files / "q.html").read_text("utf-8"), "html.parser"), "beside")
     made, wanted = (reference(onnx.load(name), {"x": data})[0] for name in ("codes.onnx", "float.onnx"))
     apart = 100 * float(np.abs(made - wanted).max() / np.abs(wanted).max())
@@ -96,7 +99,7 @@ def test_a_file_of_codes_beside_the_one_of_floats_that_it_was_made_from(
     assert said in printed.replace("\xa0", " ")
     (kept,) = re.findall(r"stays float: (.*)", printed)
     assert "depthwise" in kept
-    assert main(["profile", "codes.onnx", "--beside", "float.onnx"]) == 0
+    assert main(asked) == 0
     assert "random" in capsys.readouterr().out  # zeros would all agree
 
 
@@ -104,7 +107,7 @@ def test_a_file_of_codes_beside_the_one_of_floats_that_it_was_made_from(
 def test_halves_that_are_computed_as_floats_are_said(
     files: Path, file: str, is_said: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["profile", file]) == 0
+    assert main(["profile", file, *OURS]) == 0
     assert ("float16 is computed" in capsys.readouterr().out) == is_said
 
 
@@ -114,6 +117,7 @@ def test_halves_that_are_computed_as_floats_are_said(
         (["mlp", "--beside", "float.onnx"], "--beside"),
         (["codes.onnx", "--beside", "mlp"], "--beside"),
         (["codes.onnx", "--beside", "other.onnx"], "must take the inputs"),
+        (["codes.onnx", *OURS, "--beside", "other.onnx"], "must take the inputs"),
         (["codes.onnx", "--beside", "lost.onnx"], "lost.onnx"),
         (["--beside", "float.onnx", "train.py"], "--beside is for a model"),
     ],

@@ -80,6 +80,27 @@ def add(profile: Parser) -> None:
         metavar="FLOAT.onnx",
         help="the file that a quantized one was made from: say what it saves and gains, and how far outputs differ",
     )
+    profile.add_argument(
+        "--engine",
+        choices=("onnxruntime", "tinytorch"),
+        help="what runs a file: ONNX Runtime (default), or this package, for layers in Python and --backward",
+    )
+    profile.add_argument("--threads", type=int, metavar="N", help="threads of ONNX Runtime (default: physical cores)")
+    profile.add_argument(
+        "--optimization",
+        choices=("none", "basic", "extended", "all"),
+        help="graph optimization level of ONNX Runtime (default all)",
+    )
+    profile.add_argument(
+        "--provider", metavar="NAME", action="append", help="execution provider of ONNX Runtime (default the CPU's)"
+    )
+    profile.add_argument(
+        "--axis",
+        metavar="NAME=N",
+        action="append",
+        default=[],
+        help="length of an axis that a file leaves open, by its name; may be given several times",
+    )
     profile.add_argument("--limit", type=int, default=10, metavar="N", help="ops to show (default 10)")
     profile.add_argument("--trace", metavar="FILE", help="write a timeline for https://ui.perfetto.dev")
     profile.add_argument("--json", metavar="FILE", help="write everything as JSON")
@@ -93,6 +114,8 @@ def add(profile: Parser) -> None:
 
 #: Operations whose tables take so long that a reader is told.
 _MANY = 100_000
+#: Options of a file in ONNX Runtime.
+_OF_RUNTIME = ("engine", "threads", "optimization", "provider", "axis")
 #: Options that name a file to write.
 _FILES = ("--trace", "--json", "--html", "--save")
 
@@ -123,7 +146,7 @@ def _is_of(option: str) -> bool:
 
 
 def _run(chosen: argparse.Namespace) -> int:
-    check_above_zero(chosen, "batch", "seq_len", "limit", "repeats")
+    check_above_zero(chosen, "batch", "seq_len", "limit", "repeats", "threads")
     if chosen.seconds is not None and not chosen.seconds > 0:
         raise UsageError(f"--seconds must be above 0, not {chosen.seconds:g}")
     given = [one for one in (chosen.model, chosen.module, chosen.pid) if one is not None]
@@ -146,7 +169,7 @@ def _run(chosen: argparse.Namespace) -> int:
 
 def _run_script(chosen: argparse.Namespace) -> int:
     script = chosen.module or chosen.model or f"process {chosen.pid}"
-    for option in ("batch", "backward", "seq_len", "input_shape", "given", "inputs", "beside"):
+    for option in ("batch", "backward", "seq_len", "input_shape", "given", "inputs", "beside", *_OF_RUNTIME):
         if getattr(chosen, option):
             raise UsageError(f"--{option.replace('_', '-')} is for a model, and {script} is a script")
     again = [option for option in ("ops", "memory", "save") if getattr(chosen, option)]
@@ -278,9 +301,10 @@ def _tell_of_options(script: str, arguments: Sequence[str]) -> None:
         print(said, file=sys.stderr)
 
 
-def _measure_ceilings() -> None:
+def _measure_ceilings(threads: int | None = None) -> None:
     """Measure what this machine can do where that is not kept, which is told of, with how far it is on a terminal."""
-    if store.kept_ceilings(thread_limit()) is not None:
+    threads = threads or thread_limit()
+    if store.kept_ceilings(threads) is not None:
         return
     print("Measuring first, once, what this machine can do: up to a minute.", file=sys.stderr, flush=True)
     with progress() as shown:
@@ -292,7 +316,7 @@ def _measure_ceilings() -> None:
                 print(f"  {part:.0%}: {stage}", file=sys.stderr, flush=True)
             told.add(stage)
 
-        store.ceilings(thread_limit(), on_progress=tell)
+        store.ceilings(threads, on_progress=tell)
 
 
 def _run_model(chosen: argparse.Namespace) -> int:
@@ -301,6 +325,14 @@ def _run_model(chosen: argparse.Namespace) -> int:
             raise UsageError(f"--{option} is for a script; of a model such as {chosen.model} {what}")
     if chosen.seconds is not None:
         raise UsageError(f"--seconds is for a script, and {chosen.model} is a model")
+    is_file = Path(chosen.model).suffix.lower() == ".onnx"
+    runtime = [option for option in _OF_RUNTIME if getattr(chosen, option)]
+    if is_file and chosen.engine != "tinytorch":
+        from tinytorch.cli.runtime_report import run  # with what draws and shows numbers, which takes a second to load
+
+        return run(chosen, _given_numbers(chosen.given), _measure_ceilings)
+    if runtime and not (is_file and runtime == ["engine"]):
+        raise UsageError(f"--{runtime[-1]} is for a file such as model.onnx in ONNX Runtime, not for {chosen.model}")
     model, inputs, loss = _subject(chosen)
     if not chosen.backward or chosen.html:
         _measure_ceilings()

@@ -31,9 +31,33 @@ _UNKNOWN = frozenset(
 )  # fmt: skip
 
 
+#: Operators of ONNX Runtime that treat each element by itself or its row, and those that move.
+_ELEMENTWISE = frozenset(
+    {
+        "BiasAdd", "BiasGelu", "BiasSoftmax", "EmbedLayerNormalization", "FastGelu", "Gelu", "QLinearAdd",
+        "QLinearAveragePool", "QLinearConcat", "QLinearGlobalAveragePool", "QLinearLeakyRelu", "QLinearMul",
+        "QLinearReduceMean", "QLinearSigmoid", "QLinearSoftmax", "QuickGelu", "RotaryEmbedding",
+        "SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "DequantizeLinear", "QuantizeLinear",
+        "nchwc.AveragePool", "nchwc.GlobalAveragePool", "nchwc.GlobalMaxPool", "nchwc.MaxPool", "nchwc.Upsample"
+    }
+)  # fmt: skip
+_MICROSOFT = "com.microsoft."
+
+
 def is_counted(kind: str) -> bool:
-    """Return whether the shapes tell the arithmetic of an operator."""
+    """Return whether the shapes tell the arithmetic of an operator; one of another domain has it before its name."""
+    if "." in kind:
+        return kind in _FORMULAS or moves(kind) or (kind.startswith(_MICROSOFT) and _own(kind) in _ELEMENTWISE)
     return kind not in _UNKNOWN
+
+
+def moves(kind: str) -> bool:
+    """Return whether an operator moves, picks or makes elements and computes none."""
+    return kind in MOVING or _own(kind) in ("nchwc.ReorderInput", "nchwc.ReorderOutput", "GatherBlockQuantized")
+
+
+def _own(kind: str) -> str:
+    return kind.removeprefix(_MICROSOFT)
 
 
 def has_formula(kind: str) -> bool:
@@ -86,6 +110,18 @@ def _attention(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: S
     return math.prod(query[:3]) * positions * (query[3] + value[3])
 
 
+def _packed_attention(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
+    """Of queries, keys and values whose heads lie in the last axis, without a past."""
+    (batch, queries, width), (_, positions, _), value = inputs[:3]
+    return batch * queries * positions * (width + value[-1])
+
+
+def _projected_attention(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
+    """Of states that one product makes queries, keys and values of, without a past."""
+    (batch, positions, width), (_, made) = inputs[:2]
+    return batch * positions * (width * made + 2 * positions * made // 3)
+
+
 def _recurrent(gates: int) -> Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]:
     def formula(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
         """Every gate a product of the input and one of the state, at each time and in each direction."""
@@ -111,9 +147,17 @@ _FORMULAS: dict[str, Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]]
     "QLinearConv": lambda attributes, inputs, output: math.prod(output) * math.prod(inputs[3][1:]),
     "QLinearMatMul": _product,
     "RNN": _recurrent(1),
+    "com.microsoft.Attention": _projected_attention,
+    "com.microsoft.DynamicQuantizeMatMul": _product,
     "com.microsoft.FusedConv": _convolution,
     "com.microsoft.FusedGemm": _general_product,
     "com.microsoft.FusedMatMul": lambda attributes, inputs, output: (
         math.prod(output) * inputs[0][-2 if attributes.get("transA", 0) else -1]
     ),
+    "com.microsoft.MatMulIntegerToFloat": _product,
+    "com.microsoft.MatMulNBits": _product,
+    "com.microsoft.MultiHeadAttention": _packed_attention,
+    "com.microsoft.NhwcFusedConv": _convolution,
+    "com.microsoft.QGemm": _general_product,
+    "com.microsoft.nchwc.Conv": _convolution,
 }

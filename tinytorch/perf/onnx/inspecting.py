@@ -177,7 +177,7 @@ class _Inspector:
 
         kind = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
         if not counting.has_formula(kind):
-            return 0 if counting.is_counted(kind) and "." not in kind else None
+            return 0 if counting.is_counted(kind) else None
         shapes = [self._shape(name) if name else () for name in node.input]
         output = self._shape(next(name for name in node.output if name))
         if output is None or any(shape is None for shape in shapes):

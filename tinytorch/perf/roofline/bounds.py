@@ -357,7 +357,11 @@ def roof_seconds(events: Sequence[Event], ceilings: Ceilings) -> Measurement:
         ValueError: if there are none.
     """
     demand_of(events)  # raises where one is uncounted or there are none
-    demands = [_demand([one]) for one in counted(events)]
+    return roof_of([_demand([one]) for one in counted(events)], ceilings)
+
+
+def roof_of(demands: Sequence[Demand], ceilings: Ceilings) -> Measurement:
+    """Return the seconds that runs of these demands take one after the other, each at its own roof."""
     roofs = (_compute(demand, ceilings).longer(_memory(demand, ceilings)) for demand in demands)
     return added(roofs).measurement("time at the roof")
 

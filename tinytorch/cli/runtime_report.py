@@ -1,0 +1,511 @@
+"""``tinytorch profile model.onnx`` in ONNX Runtime: where the time of a file goes, what limits it, what would help."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from functools import partial
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinytorch.cli.usage import UsageError, check_batch, sizes
+from tinytorch.core.op import Array
+from tinytorch.perf.host.pinned_threads import usable_cores
+from tinytorch.perf.machine import identity, store
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.comparison import compare_paired
+from tinytorch.perf.measuring.model_io import saved_arrays
+from tinytorch.perf.onnx import from_onnx
+from tinytorch.perf.onnx.nodes import CONVERSIONS
+from tinytorch.perf.onnx.runtime import CPU, Declared, RefusedError, Settings, default_threads
+from tinytorch.perf.onnx.runtime_profile import (
+    Advice,
+    Group,
+    RuntimeProfile,
+    advice,
+    made_inputs,
+    profile_file,
+    side_by_side,
+)
+from tinytorch.perf.roofline.placement import Placed
+from tinytorch.report import tables
+from tinytorch.report.figures import settle
+from tinytorch.report.layouts import both_layouts
+from tinytorch.report.numbers import format_measurement, format_number
+from tinytorch.report.provenance import Fact, identity_rows
+from tinytorch.report.roofline_figure import roofline_figure
+from tinytorch.report.standalone import standalone_page
+from tinytorch.report.tables import Column
+
+SCHEMA_NAME, SCHEMA_VERSION = "tinytorch-onnx-runtime-profile", 1
+#: Relative difference of times between two files that matters.
+_MATTERS = 0.05
+#: Points of the roofline.
+_POINTS = 8
+#: How far times may be scaled before the report says that this is far.
+_FAR = 0.15
+
+
+def run(chosen: argparse.Namespace, given: Mapping[str, float], measure_ceilings: Callable[[int], None]) -> int:
+    """Profile a file as the options say, print the report, and write the files that were asked for.
+
+    ``measure_ceilings`` measures what this machine can do on a number of threads, if that is not known.
+    """
+    for option in ("backward", "save"):
+        if getattr(chosen, option):
+            raise UsageError(f"--{option} needs --engine tinytorch: ONNX Runtime runs forward passes of files")
+    if not Path(chosen.model).is_file():
+        raise FileNotFoundError(2, "No such file or directory", chosen.model)
+    if chosen.beside and Path(chosen.beside).suffix.lower() != ".onnx":
+        raise UsageError(f"--beside is for two files such as model.onnx, not for {chosen.model} and {chosen.beside}")
+    if chosen.inputs and (chosen.input_shape or chosen.seq_len or chosen.batch or chosen.axis):
+        raise UsageError("--inputs has a shape already: --batch, --input-shape, --seq-len and --axis do not go with it")
+    settings = Settings(
+        chosen.threads or default_threads(), chosen.optimization or "all", tuple(chosen.provider or (CPU,))
+    )
+    inputs = partial(_inputs, chosen, given)
+    cores = len(usable_cores())
+    if settings.threads > cores:
+        raise UsageError(f"--threads must be 1 to {cores}, the cores that this process may use, not {settings.threads}")
+    try:
+        done = profile_file(chosen.model, settings, inputs, cores, chosen.trace)
+        measure_ceilings(settings.threads)
+        done = replace(done, ceilings=store.kept_ceilings(settings.threads))
+        facts = [*_facts(done), *_other_batch(chosen, settings, given, done)]
+        compared = _beside(chosen, settings, done) if chosen.beside else []
+    except RefusedError as error:
+        raise UsageError(f"{error}{_ours(chosen.model)}") from error
+    except RuntimeError as error:
+        raise UsageError(f"{error}; or --engine tinytorch runs {chosen.model} in this package") from error
+    found = advice(done)
+    if chosen.json:
+        document = _document(done, facts, compared, found)
+        write_whole(chosen.json, json.dumps(document, allow_nan=False))
+    if chosen.html:
+        write_whole(chosen.html, _html(chosen, done, facts, compared, found))
+    print(_text(chosen, done, facts, compared, found))
+    return 0
+
+
+def _ours(path: str) -> str:
+    """Return the offer of our own engine, if it reads what ONNX Runtime refuses."""
+    try:
+        from_onnx(path)
+    except Exception:  # of a file that nobody reads
+        return ""
+    return "; --engine tinytorch runs it in this package"
+
+
+def _inputs(
+    chosen: argparse.Namespace, given: Mapping[str, float], declared: Sequence[Declared], batch: int | None = None
+) -> dict[str, Array]:
+    """Return the inputs of the options, or made ones of the shapes that the file and the options say."""
+    if chosen.inputs:
+        arrays, names = saved_arrays(chosen.inputs, "--inputs"), [each.name for each in declared]
+        if set(arrays) != set(names):
+            wanted, held = ", ".join(names), ", ".join(arrays)
+            raise UsageError(f"--inputs must hold the inputs {wanted}, and {chosen.inputs} holds {held}")
+        return {name: arrays[name] for name in names}
+    lengths = dict[str, int]()
+    for each in chosen.axis:
+        name, _, length = each.rpartition("=")
+        if not name or not length.isdigit():
+            raise UsageError(f"--axis must be NAME=N, such as sequence=128, not {each!r}")
+        lengths[name] = int(length)
+    first = sizes("--input-shape", chosen.input_shape) if chosen.input_shape else None
+    if chosen.seq_len is not None:
+        if first is not None:
+            raise UsageError("--seq-len and --input-shape exclude each other: the shape holds the positions")
+        if not declared or len(declared[0].shape) != 2:
+            told = ", ".join(map(str, declared))
+            raise UsageError(f"--seq-len needs an input of shape (batch, positions), not {told}")
+        first = (chosen.seq_len,)
+    batch = batch or chosen.batch
+    fixed = [length for each in declared for length in each.shape[1:] if isinstance(length, int)]
+    check_batch("--batch", batch or 1, 4 * max(math.prod(fixed[:4]) if fixed else 1, math.prod(first or (1,))))
+    made = made_inputs(declared, lengths, batch, first, given)
+    if declared and declared[0].shape and isinstance(declared[0].shape[0], int) and chosen.batch:
+        fixed_batch = declared[0].shape[0]
+        if chosen.batch != fixed_batch:
+            raise UsageError(f"--batch {chosen.batch} does not fit: the file fixes a batch of {fixed_batch}")
+    return made
+
+
+def _other_batch(
+    chosen: argparse.Namespace, settings: Settings, given: Mapping[str, float], done: RuntimeProfile
+) -> list[Fact]:
+    """Return the latency at batch 1 beside that at ``--batch``, both timed in turns."""
+    if not chosen.batch or chosen.batch == 1 or chosen.inputs:
+        return []
+    both = side_by_side(
+        {"1": (done.path, settings), str(chosen.batch): (done.path, settings)},
+        lambda name, declared: _inputs(chosen, given, declared, int(name)),
+        8.0,
+    )
+    per_input = both.times["1"].scaled(chosen.batch, "s", f"{chosen.batch} calls")
+    change = compare_paired(per_input, both.times[str(chosen.batch)], _MATTERS)
+    return [
+        Fact("latency, batch 1", format_measurement(both.times["1"]).cell_with_interval),
+        Fact(
+            f"batch {chosen.batch} beside {chosen.batch} calls of batch 1",
+            f"speedup {format_measurement(change.estimate).cell_with_interval}, {change}",
+        ),
+    ]
+
+
+def _facts(done: RuntimeProfile) -> list[Fact]:
+    """Return what ran, and what it took as a whole."""
+    executed = sum(row.work.flops for row in done.rows)
+    weights = sum(each.bytes for each in done.graph.constants.values())
+    said = f"{done.work.flops:,} of contractions, {done.work.elementwise:,} other operations"
+    if executed != done.work.flops:
+        said += f"; the kernels that run compute {executed:,} of contractions"
+    return [
+        *(Fact(f"input {name}", f"{array.shape} of {array.dtype}") for name, array in done.inputs.items()),
+        Fact("latency", f"{_cell(done.times.latency)}, {done.times.latency.n} rounds"),
+        Fact("the call outside of nodes", _cell(done.times.call)),
+        Fact("FLOPs", said),
+        Fact("weights", _bytes(weights)),
+        Fact("memory of the process", f"{_bytes(max(done.held, 0))} after loading, {_bytes(done.grown)} at most"),
+        Fact("loading", f"{done.load:.2f} s"),
+    ]
+
+
+def _bytes(count: float) -> str:
+    return format_number(count, "B").text
+
+
+def _cell(value: Measurement) -> str:
+    return format_measurement(value).cell_with_interval
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A table of the report, with what is said below it."""
+
+    title: str
+    rows: list[dict[str, Any]]
+    columns: list[Column]
+    caption: str
+    key: str
+
+
+_TIMES = [Column("seconds", "time", "s"), Column("share", "share", "%"), Column("interval", "95 % interval")]
+_WORK = [
+    Column("flops", "FLOPs", "FLOP"),
+    Column("bytes", "bytes", "B"),
+    Column("intensity", "FLOP/B", "FLOP/B"),
+    Column("rate", "rate", "FLOP/s"),
+    Column("of_roof", "of its roof", "%"),
+    Column("bound", "verdict"),
+]
+
+
+def _row(done: RuntimeProfile, group: Group, name: str) -> dict[str, Any]:
+    share, placed, work = done.share(group.seconds, name), done.placed(group), group.work
+    ends = share.interval if share.has_interval else None
+    seconds = group.middle
+    return {
+        "name": name,
+        "nodes": len(group.rows),
+        "seconds": seconds,
+        "share": seconds / done.times.latency.median,
+        "interval": "" if ends is None else f"{ends.low:.1%} to {ends.high:.1%}",
+        "flops": None if work.uncounted else work.flops,
+        "bytes": work.bytes,
+        "intensity": (work.flops + work.elementwise) / work.bytes if work.bytes and not work.uncounted else None,
+        "rate": work.flops / seconds if work.flops and seconds else None,
+        "of_roof": placed.of_roof.median if placed is not None else None,
+        "bound": placed.verdict.sentence_word if placed is not None else _unbound(done, group),
+    }
+
+
+def _unbound(done: RuntimeProfile, group: Group) -> str:
+    if work := group.work.uncounted:
+        return f"no formula for {', '.join(work)}"
+    return "ceilings not measured" if done.ceilings is None else "moves nothing" if not group.work.bytes else "–"
+
+
+def _sections(done: RuntimeProfile, limit: int) -> list[_Section]:
+    """Return the tables: nodes, operators, modules, and what became of the file's nodes."""
+    few = done.rows[:limit]
+    left = sum(row.middle for row in done.rows[limit:]) / done.times.latency.median
+    beyond = f" Those left out take {left:.1%}." if len(done.rows) > limit else ""
+    node_rows = [
+        _row(done, Group(row.name, (row,)), row.name)
+        | {
+            "kind": _short(row.kind),
+            "module": row.module,
+            "of": _joined(row.origins),
+            "types": ", ".join(row.types[:2]),
+        }
+        for row in few
+    ]
+    kinds = done.groups(lambda row: _short(row.kind))[:limit]
+    modules = done.groups(lambda row: row.module or "(no module)")
+    found = [
+        _Section(
+            "Operators",
+            [_row(done, group, group.name) for group in kinds],
+            [Column("name", "operator"), Column("nodes", "nodes", "1"), *_TIMES, *_WORK],
+            f"All nodes and the call sum to the latency. {_uncertainty(done)}",
+            "operators",
+        ),
+        _Section(
+            "Nodes",
+            node_rows,
+            [
+                Column("name", "node"), Column("kind", "operator"), Column("of", "stands for"),
+                Column("module", "module"), Column("types", "types"), *_TIMES, *_WORK,
+            ],
+            f"The longest of {len(done.rows)} nodes that run.{beyond}",
+            "nodes",
+        ),
+    ]  # fmt: skip
+    if len(modules) > 1:
+        caption = "Modules as the exporter wrote them into the file; a joined node counts to the module of its product."
+        rows = [_row(done, group, group.name) for group in modules[: max(limit, 25)]]
+        columns = [Column("name", "module"), Column("nodes", "nodes", "1"), *_TIMES, *_WORK]
+        found.append(_Section("Modules", rows, columns, caption, "modules"))
+    joined = Counter((_short(row.kind), _joined(row.origins)) for row in done.rows if len(row.origins) > 1)
+    times: dict[tuple[str, str], float] = {}
+    for row in done.rows:
+        key = (_short(row.kind), _joined(row.origins))
+        times[key] = times.get(key, 0.0) + row.middle
+    rows = [
+        {"of": key[1], "kind": key[0], "nodes": count, "seconds": times[key]}
+        for key, count in sorted(joined.items(), key=lambda item: -times[item[0]])[:limit]
+    ]
+    if rows:
+        added = [row for row in done.rows if not row.origins]
+        caption = (
+            f"{len(done.origins.folded)} nodes of the file run in no call: they are constant or were left out. "
+            f"{len(added)} nodes that run stand for none of the file, such as conversions that ONNX Runtime put in."
+        )
+        columns = [
+            Column("of", "nodes of the file"), Column("kind", "run as"), Column("nodes", "times", "1"), _TIMES[0],
+        ]  # fmt: skip
+        found.append(_Section("What was joined", rows, columns, caption, "joined"))
+    return found
+
+
+def _short(kind: str) -> str:
+    return kind.removeprefix("com.microsoft.")
+
+
+def _joined(kinds: Sequence[str]) -> str:
+    """Return operators with how often each stands there: "Conv, Relu", or "Mul ×3"."""
+    counts = Counter(map(_short, kinds))
+    return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counts.items()) or "–"
+
+
+def _uncertainty(done: RuntimeProfile) -> str:
+    times, record = done.times, done.cost.record
+    said = (
+        f"ONNX Runtime's profiler made a call {times.slowdown:.2f} times as slow. Its cost of {record * 1e6:.1f} µs "
+        f"was taken off each node, and all times were then multiplied by {times.scale:.2f}, so that they sum to the "
+        "latency without it."
+    )
+    if abs(times.scale - 1) > _FAR:
+        said += " That is far from 1: other programs, or costs of the profiler that differ between nodes, are in them."
+    return said + " It counts whole microseconds, so times of nodes below one are uncertain by as much."
+
+
+def _sentences(done: RuntimeProfile) -> list[str]:
+    """Return what has to be said beside the tables."""
+    said = []
+    latency = done.times.latency.median
+    uncounted = {kind for row in done.rows for kind in row.work.uncounted} | set(done.work.uncounted)
+    for kind in sorted(uncounted):
+        seconds = sum(row.middle for row in done.rows if kind in row.work.uncounted or row.kind == kind)
+        said.append(f"{kind} has no FLOP formula and is in no sum: {seconds / latency:.1%} of the time.")
+    spent = sum(row.middle for row in done.rows if row.kind in CONVERSIONS)
+    if spent:
+        said.append(f"Conversions between types take {spent / latency:.1%} of the time.")
+    precisions: dict[str, float] = {}
+    for row in done.rows:
+        if row.work.flops and row.types:
+            precisions[row.types[0]] = precisions.get(row.types[0], 0.0) + row.middle
+    if precisions:
+        longest = sorted(precisions.items(), key=lambda item: -item[1])
+        parts = (f"{name} {seconds / latency:.1%}" for name, seconds in longest)
+        said.append(f"Time of contractions by the type of their first operand: {', '.join(parts)}.")
+    if done.ceilings is None:
+        threads = done.settings.threads
+        said.append(f"Verdicts need the ceilings of this machine: run `tinytorch machine --threads {threads}` first.")
+    return said
+
+
+def _advised(found: Sequence[Advice]) -> list[str]:
+    said = []
+    for at, each in enumerate(found, 1):
+        bound = "at most " if each.at_most else ""
+        said.append(
+            f"{at}. {bound}{_cell(each.gain)} as fast: {each.what}. This is about {_cell(each.share)} of the latency."
+        )
+    return said or ["Nothing that this report knows of would gain 2 % or more."]
+
+
+def _headline(chosen: argparse.Namespace, done: RuntimeProfile) -> str:
+    import onnxruntime
+
+    how = f"{done.settings.threads} thread{'s' * (done.settings.threads > 1)}, optimization level {done.settings.level}"
+    return f"{chosen.model} in ONNX Runtime {onnxruntime.__version__}: {how}, {', '.join(done.settings.providers)}"
+
+
+def _text(
+    chosen: argparse.Namespace,
+    done: RuntimeProfile,
+    facts: Sequence[Fact],
+    compared: Sequence[Fact],
+    found: Sequence[Advice],
+) -> str:
+    parts = [_headline(chosen, done), *(f"  {fact.what:<28} {fact.value}" for fact in (*facts, *compared))]
+    for section in _sections(done, chosen.limit):
+        shown = [column for column in section.columns if column.key not in _WIDE]
+        rows = [{key: _cut(value) if key in _NAMES else value for key, value in row.items()} for row in section.rows]
+        parts += ["", tables.to_text(rows, shown, caption=section.caption)]
+    advised = ["", "What would help, the largest predicted gain first:", *_advised(found)]
+    return "\n".join([*parts, "", *_sentences(done), *advised])
+
+
+#: Columns that a terminal has no room for, and those whose text is cut there.
+_WIDE, _NAMES = ("types", "module", "intensity", "bytes"), ("name", "of")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 36 else f"{text[:16]}…{text[-19:]}"
+
+
+def _html(
+    chosen: argparse.Namespace,
+    done: RuntimeProfile,
+    facts: Sequence[Fact],
+    compared: Sequence[Fact],
+    found: Sequence[Advice],
+) -> str:
+    def paragraphs(said: Sequence[str]) -> str:
+        return "\n".join(f"<p>{escape(each)}</p>" for each in said)
+
+    def facts_html(some: Sequence[Fact], caption: str, key: str) -> str:
+        columns = [Column("what", "what"), Column("value", "value")]
+        return tables.to_html([fact._asdict() for fact in some], columns, caption=caption, key=key)
+
+    own = [Fact("command", chosen.line), Fact("date", datetime.now().astimezone().isoformat(" ", "minutes"))]
+    parts = [
+        ("The model", facts_html([*facts, *own], _headline(chosen, done), "model")),
+        *[("Beside another file", facts_html(some, "Both ran in turns.", "beside")) for some in [compared] if some],
+        ("What would help", paragraphs(_advised(found))),
+        *(
+            (each.title, tables.to_html(each.rows, each.columns, caption=each.caption, key=each.key))
+            for each in _sections(done, max(chosen.limit, 25))
+        ),
+        ("What else is known", paragraphs(_sentences(done))),
+        *_roofline(done),
+        ("The machine", facts_html(identity_rows(identity()), "Where this was recorded.", "machine")),
+    ]
+    body = "\n".join(f"<section>\n<h2>{escape(title)}</h2>\n{each}\n</section>" for title, each in parts)
+    return standalone_page(f"Profile of {chosen.model}", body)
+
+
+def _roofline(done: RuntimeProfile) -> list[tuple[str, str]]:
+    points: list[Placed] = []
+    for group in done.groups(lambda row: _short(row.kind))[:_POINTS]:
+        placed = done.placed(group)
+        if placed is not None and placed.demand.operations:
+            points.append(placed)
+    if done.ceilings is None or not points:
+        return []
+    figure = roofline_figure(points, done.ceilings)
+    settle(figure)
+    alt = "Roofline with a named point for each of the operators that take the most time; the first table has them."
+    svg, _ = both_layouts(figure, key="roofline", alt=alt)
+    caption = "Operators under the roofs of this machine."
+    return [("Roofline", f"<figure>{svg}<figcaption>{caption}</figcaption></figure>")]
+
+
+def _document(
+    done: RuntimeProfile, facts: Sequence[Fact], compared: Sequence[Fact], found: Sequence[Advice]
+) -> dict[str, Any]:
+    """Return everything as one JSON object of `SCHEMA_NAME`; times in seconds."""
+    import onnxruntime
+
+    def plain(value: Measurement) -> dict[str, Any]:
+        ends = value.interval if value.has_interval else None
+        interval = None if ends is None else {"low": ends.low, "high": ends.high, "confidence": ends.confidence}
+        return {"median": value.median, "unit": value.unit, "interval": interval, "samples": list(value.samples)}
+
+    rows = [
+        {
+            "name": row.name, "operator": row.kind, "module": row.module, "stands_for": list(row.origins),
+            "seconds": row.middle, "share": row.middle / done.times.latency.median, "samples": list(row.seconds),
+            "flops": row.flops, "executed": asdict(row.work), "types": list(row.types),
+            "shapes": [list(shape) for shape in row.shapes], "provider": row.provider,
+        }
+        for row in done.rows
+    ]  # fmt: skip
+    gains = [
+        {"what": each.what, "share": plain(each.share), "gain": plain(each.gain), "at_most": each.at_most,
+         "nodes": list(each.nodes)}
+        for each in found
+    ]  # fmt: skip
+    groups = [_row(done, group, group.name) for group in done.groups(lambda row: row.kind)]
+    return {
+        "schema": SCHEMA_NAME,
+        "schema_version": SCHEMA_VERSION,
+        "model": done.path.name,
+        "onnxruntime": onnxruntime.__version__,
+        "settings": asdict(done.settings),
+        "inputs": {name: {"shape": list(each.shape), "dtype": str(each.dtype)} for name, each in done.inputs.items()},
+        "latency": plain(done.times.latency),
+        "call": plain(done.times.call),
+        "profiler": {"slowdown": done.times.slowdown, "record": done.cost.record, "scale": done.times.scale},
+        "work": asdict(done.work),
+        "memory": {"loaded": done.held, "peak": done.grown},
+        "facts": {fact.what: fact.value for fact in (*facts, *compared)},
+        "operators": groups,
+        "nodes": rows,
+        "not_run": list(done.origins.folded),
+        "advice": gains,
+    }
+
+
+def _beside(chosen: argparse.Namespace, settings: Settings, done: RuntimeProfile) -> list[Fact]:
+    """Return what a file saves and gains beside another one: weights, time, and how far outputs are apart."""
+    other = Path(chosen.beside)
+
+    def alike(name: str, declared: Sequence[Declared]) -> Mapping[str, Array]:
+        if name == "other" and {each.name for each in declared} != set(done.inputs):
+            raise UsageError(f"--beside {other} must take the inputs of {chosen.model}: {', '.join(done.inputs)}")
+        return done.inputs
+
+    both = side_by_side({"other": (other, settings), "this": (done.path, settings)}, alike)
+    change = compare_paired(both.times["other"], both.times["this"], _MATTERS)
+    apart = []
+    for name, made in both.outputs["this"].items():
+        wanted = both.outputs["other"].get(name)
+        if wanted is None or wanted.shape != made.shape:
+            raise UsageError(f"--beside {other} must have outputs of the names and shapes of {chosen.model}'s")
+        error = np.abs(made.astype(np.float64) - wanted.astype(np.float64)).max(initial=0)
+        scale = np.abs(wanted.astype(np.float64)).max(initial=0)
+        apart.append(error / scale if error else 0.0)
+    sizes_of = [each.stat().st_size for each in (done.path, other)]
+    times = {name: format_measurement(each).cell_text for name, each in both.times.items()}
+    against = f"against {{}} of {other.name}"
+    return [
+        Fact("file", f"{format_number(sizes_of[0], 'B').text} {against.format(format_number(sizes_of[1], 'B').text)}"),
+        Fact(
+            "time",
+            f"{times['this']} {against.format(times['other'])}: speedup {_cell(change.estimate)}, {change}",
+        ),
+        Fact("largest difference of outputs", f"{max(apart, default=0.0):.2%} of the largest output"),
+    ]

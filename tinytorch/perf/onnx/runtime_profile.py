@@ -1,0 +1,488 @@
+"""Where the time of a file goes in ONNX Runtime, what limits each part, and what a change would gain."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from tinytorch.core.op import Array
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
+from tinytorch.perf.measuring.conditions import Conditions, new_turns, of_all
+from tinytorch.perf.onnx.nodes import CONVERSIONS, LAYOUTS, Graph, Origins, Row, Work, joined
+from tinytorch.perf.onnx.runtime import (
+    Calibration,
+    Declared,
+    File,
+    NodeTimes,
+    Settings,
+    node_times,
+)
+from tinytorch.perf.profiling.breakdown import predicted_speedup
+from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, roof_of, slope_of, verdict
+from tinytorch.perf.roofline.placement import Placed
+
+#: Rounds at most and at least, the seconds that they may take, and the runs of a turn.
+_MOST_ROUNDS, _LEAST_ROUNDS, _SECONDS, _RUNS = 15, 6, 20.0, 8
+#: Events that ONNX Runtime's profiler may hold: some kilobytes each.
+_MOST_EVENTS = 60_000
+#: NumPy's types by those of ONNX Runtime.
+_TYPES = {"float": "float32", "double": "float64", "string": "str"} | {
+    name: name for name in ("float16", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+}
+
+
+def made_inputs(
+    declared: Sequence[Declared],
+    lengths: Mapping[str, int],
+    batch: int | None = None,
+    first: Sequence[int] | None = None,
+    given: Mapping[str, float] | None = None,
+) -> dict[str, Array]:
+    """Return inputs for a file: normal random numbers, ones for masks and for one whole number, zeros for other ones.
+
+    Args:
+        declared: by the file.
+        lengths: of open axes, by their names.
+        batch: of first axes that are open; 1 by default.
+        first: the lengths of the first input after its batch.
+        given: numbers for inputs, by their names.
+
+    Raises:
+        ValueError: if a length stays open, or no example of a type can be made; one sentence says what to do.
+    """
+    numbers, known, made = dict(given or {}), dict(lengths), dict[str, Array]()
+    draw = np.random.default_rng(0)
+    for each in declared:
+        kind = each.type.removeprefix("tensor(").removesuffix(")")
+        if not each.type.startswith("tensor(") or kind not in _TYPES:
+            raise ValueError(f"no example of input {each} can be made: only tensors of numbers, truth values and text")
+        shape = list[int]()
+        for at, length in enumerate(each.shape):
+            if first is not None and each is declared[0] and 0 < at <= len(first):
+                wanted: int | None = first[at - 1]
+                if isinstance(length, str):
+                    known.setdefault(length, first[at - 1])
+            elif isinstance(length, int):
+                wanted = length
+            elif at == 0 and length not in lengths:
+                wanted = known.setdefault(length, batch or 1) if length else batch or 1
+            else:
+                wanted = known.get(length or "")
+            if wanted is None:
+                how = f"--axis {length}=N" if str(length or "?").strip("?") else "--inputs FILE.npz, or --input-shape"
+                raise ValueError(f"input {each} leaves axis {at} open: give {how}")
+            shape.append(wanted)
+        if first is not None and each is declared[0] and len(shape) != len(first) + 1:
+            lengths_of = f"{len(shape) - 1} length{'s' * (len(shape) != 2)}"
+            raise ValueError(f"input {each} must have {lengths_of} after its batch, not {len(first)}")
+        dtype = np.dtype(_TYPES[kind])
+        if each.name in numbers:
+            made[each.name] = np.full(shape, numbers.pop(each.name), dtype)
+        elif dtype.kind == "f":
+            made[each.name] = draw.standard_normal(shape).astype(dtype)
+        elif dtype.kind == "U":
+            made[each.name] = np.full(shape, "a")
+        else:
+            ones = dtype.kind == "b" or "mask" in each.name.lower() or math.prod(shape) <= 1
+            made[each.name] = np.full(shape, int(ones), dtype)
+    if numbers:
+        named = ", ".join(each.name for each in declared)
+        raise ValueError(f"given must name inputs of {named}, not {', '.join(map(repr, numbers))}")
+    return made
+
+
+@dataclass(frozen=True)
+class Group:
+    """Nodes together: those of one operator, or of one module."""
+
+    name: str
+    rows: tuple[Row, ...]
+
+    @property
+    def seconds(self) -> tuple[float, ...]:
+        """Of all of them, one number for each round."""
+        return tuple(np.sum([row.seconds for row in self.rows], axis=0).tolist())
+
+    @property
+    def middle(self) -> float:
+        """The median of its seconds."""
+        return float(np.median(self.seconds))
+
+    @property
+    def work(self) -> Work:
+        """What they ask for."""
+        return sum((row.work for row in self.rows), Work())
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Something that would make a file faster.
+
+    Attributes:
+        what: in words, a sentence without its full stop.
+        share: of the latency that it is about.
+        gain: how many times as fast the file would be, by Amdahl's law.
+        at_most: whether that is a bound, which a change may miss, and not what it should bring.
+        nodes: names of the nodes.
+    """
+
+    what: str
+    share: Measurement
+    gain: Measurement
+    at_most: bool
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RuntimeProfile:
+    """A file in ONNX Runtime.
+
+    Attributes:
+        path, settings, inputs: what ran, how, and on what.
+        times: of the call and of nodes.
+        rows: of nodes, the longest first.
+        work: of the file's own nodes.
+        origins: what the nodes that run stand for.
+        cost: of nodes that do next to nothing.
+        held, grown, load: bytes of the process after loading, at most, and the seconds of loading.
+        ceilings: of this machine for the threads that ran; None if they are not known.
+        cores: that this process may use.
+        graph: the one that runs.
+    """
+
+    path: Path
+    settings: Settings
+    inputs: Mapping[str, Array]
+    times: NodeTimes
+    rows: tuple[Row, ...]
+    work: Work
+    origins: Origins
+    cost: Calibration
+    held: int
+    grown: int
+    load: float
+    cores: int
+    graph: Graph
+    ceilings: Ceilings | None = None
+
+    def groups(self, of: Callable[[Row], str]) -> list[Group]:
+        """Return the nodes by what ``of`` says of them, the longest group first."""
+        found: dict[str, list[Row]] = {}
+        for row in self.rows:
+            found.setdefault(of(row), []).append(row)
+        return sorted((Group(name, tuple(rows)) for name, rows in found.items()), key=lambda group: -group.middle)
+
+    def share(self, seconds: Sequence[float], name: str) -> Measurement:
+        """Return the share of the latency that these seconds, one number for each round, are."""
+        whole = self.times.latency
+        conditions = replace(whole.conditions, part_of="the latency", between_runs=None)
+        parts = tuple(min(max(part / all_, 0.0), 1.0) for part, all_ in zip(seconds, whole.samples, strict=True))
+        return with_between_run_spread(Measurement(name, parts, "%", conditions))
+
+    def measured(self, seconds: Sequence[float], name: str) -> Measurement:
+        """Return the seconds of nodes as a measurement."""
+        conditions = replace(self.times.latency.conditions, between_runs=None)
+        return with_between_run_spread(Measurement(name, tuple(seconds), "s", conditions))
+
+    def placed(self, group: Group) -> Placed | None:
+        """Return where nodes stand under the roofs of this machine; None if that is not known of one of them."""
+        sets: dict[int, int] = {}
+        for row in group.rows:
+            if row.work.uncounted or row.provider not in ("", "CPUExecutionProvider"):
+                return None
+            sets[row.work.bytes] = sets.get(row.work.bytes, 0) + 1
+        work = group.work
+        if self.ceilings is None or not work.bytes or not min(group.seconds) > 0:
+            return None
+        counts = tuple(sorted(sets.items()))
+        demand = Demand(work.flops, work.elementwise, work.bytes, len(group.rows), max(sets), counts, work.integer)
+        alone = [
+            Demand(each.flops, each.elementwise, each.bytes, 1, each.bytes, ((each.bytes, 1),), each.integer)
+            for each in (row.work for row in group.rows)
+        ]
+        seconds = self.measured(group.seconds, group.name)
+        least = Measurement("the least cost of a node", self.cost.node, "s", Conditions()).scaled(
+            len(group.rows), "s", "nodes at their least cost"
+        )
+        found = verdict(demand, seconds, self.ceilings, least)
+        return Placed(
+            group.name, demand, seconds, roof_of(alone, self.ceilings), slope_of(demand, self.ceilings), found
+        )
+
+
+def profile_file(
+    path: str | Path,
+    settings: Settings,
+    inputs: Callable[[Sequence[Declared]], Mapping[str, Array]],
+    cores: int,
+    trace: str | None = None,
+) -> RuntimeProfile:
+    """Return where the time of a file goes in ONNX Runtime.
+
+    Args:
+        path: of the file.
+        settings: how it runs.
+        inputs: called with the inputs that the file declares; returns them.
+        cores: that this process may use.
+        trace: where the events of ONNX Runtime's profiler are written, if anywhere: a timeline.
+
+    Raises:
+        RefusedError: if ONNX Runtime refuses the file or its inputs.
+        RuntimeError: if ONNX Runtime is not installed.
+    """
+    with TemporaryDirectory() as folder, File(path, settings, folder) as plain:
+        feeds = dict(inputs(plain.inputs))
+        once = plain.feed(feeds)
+        with File(path, replace(settings, level="none"), folder, profiled=True, dump=True) as unoptimized:
+            unoptimized.feed(feeds)
+            own = Graph(unoptimized.graph), unoptimized.events()
+        with File(path, settings, folder, profiled=True, dump=True) as profiled:
+            cost = profiled.calibration()
+            profiled.feed(feeds)
+            graph = Graph(profiled.graph)
+            nodes = sum(1 for node in graph.nodes for _ in node.all())
+            rounds = int(np.clip(_SECONDS / max(12 * once, 1e-9), _LEAST_ROUNDS, _MOST_ROUNDS))
+            runs = int(np.clip(_MOST_EVENTS // (rounds * max(nodes, 1)), 1, _RUNS if once < 0.2 else 3))
+            turns = []
+            for _ in range(rounds):
+                turns.append(plain.turn(min(runs, 5)))
+                profiled.record(runs)
+            events = profiled.events()
+            if trace is not None:
+                shutil.copyfile(profiled.events_path, trace)
+            times = node_times(turns, profiled.recorded(events, graph.bodies), cost, settings.threads)
+            rows, work, mapped = joined(path, own, (graph, events), feeds, times.nodes)
+        return RuntimeProfile(
+            Path(path), settings, feeds, times, tuple(rows), work, mapped, cost, plain.held, plain.grown(),
+            plain.seconds, cores, graph,
+        )  # fmt: skip
+
+
+#: Gain below which nothing is advised.
+_LEAST_GAIN = 1.02
+#: Share of its roof below which a node is far below it, and times its least cost up to which a node is mostly overhead.
+_FAR_BELOW, _SMALL = 0.25, 4.0
+
+
+def advice(profile: RuntimeProfile) -> list[Advice]:
+    """Return what would make a file faster, the largest predicted gain first; gains below 2 % are left out."""
+    found = [*_conversions(profile), *_chains(profile), *_overhead(profile), *_threads(profile), *_ceilings(profile)]
+    kept = [each for each in found if each.gain.median >= _LEAST_GAIN and each.gain.interval.low > 1]
+    return sorted(kept, key=lambda each: -each.gain.median)
+
+
+def _advice(
+    profile: RuntimeProfile,
+    what: str,
+    seconds: Sequence[float],
+    nodes: Iterable[Row],
+    factor: Measurement | None = None,
+    at_most: bool = True,
+) -> Advice:
+    """Return advice on ``seconds``, one number for each round, that would become ``factor`` times shorter, or none."""
+    share = profile.share(seconds, f"share: {what}")
+    gain = predicted_speedup(share, factor, f"gain: {what}")
+    return Advice(what, share, gain, at_most, tuple(row.name for row in nodes))
+
+
+def _sum(rows: Sequence[Row]) -> list[float]:
+    return np.sum([row.seconds for row in rows], axis=0).tolist() if rows else []
+
+
+def _conversions(profile: RuntimeProfile) -> list[Advice]:
+    """Conversions of types and of layouts, which a file exported in another way may do without."""
+    found = []
+    for kinds, what in (
+        (CONVERSIONS, "convert numbers between types; a file that stays in one type does without them"),
+        (LAYOUTS, "change the order of numbers in memory; a file whose neighbours agree on it does without them"),
+    ):
+        rows = [row for row in profile.rows if row.kind in kinds]
+        if rows:
+            names = ", ".join(dict.fromkeys(row.kind.rpartition(".")[2] for row in rows))
+            found.append(_advice(profile, f"{_count(rows)} of {names} {what}", _sum(rows), rows, at_most=False))
+    return found
+
+
+def _count(rows: Sequence[Row]) -> str:
+    return f"{len(rows)} node{'s' * (len(rows) != 1)}"
+
+
+def _chains(profile: RuntimeProfile) -> list[Advice]:
+    """Element-by-element nodes that follow each other, or a product: one pass could do for all."""
+    rows, order = {row.name: row for row in profile.rows}, list[Row]()
+    makers: dict[str, int] = {}
+    chains = list[list[Row]]()
+    chain_of: dict[str, list[Row]] = {}
+    for node in profile.graph.nodes:
+        if node.name not in rows:
+            continue
+        row = rows[node.name]
+        last = max((makers[name] for name in row.inputs if name in makers), default=-1)
+        before = order[last] if last >= 0 else None
+        heads = before is not None and (_is_pointwise(before) or bool(before.work.flops))
+        if before is not None and heads and _is_pointwise(row) and chain_of[before.name][-1] is before:
+            chain_of[row.name] = chain_of[before.name]
+        else:
+            chain_of[row.name] = []
+            chains.append(chain_of[row.name])
+        chain_of[row.name].append(row)
+        makers.update(dict.fromkeys(row.outputs, len(order)))
+        order.append(row)
+    long = [chain for chain in chains if len(chain) > 1]
+    if not long:
+        return []
+    saved = [
+        np.sum([row.seconds for row in chain], axis=0) - np.max([row.seconds for row in chain], axis=0)
+        for chain in long
+    ]
+    nodes = [row for chain in long for row in chain]
+    usual = max(long, key=lambda chain: sum(row.middle for row in chain))
+    names = ", ".join(row.kind.rpartition(".")[2] for row in usual)
+    level = "" if profile.settings.level == "all" else ", and the optimization level all joins many of them by itself"
+    what = (
+        f"{_count(nodes)} in {len(long)} chain{'s' * (len(long) != 1)}, such as {names}, treat the same numbers one "
+        f"after the other; a single operator for a chain takes about as long as its longest node{level}"
+    )
+    return [_advice(profile, what, np.sum(saved, axis=0).tolist(), nodes)]
+
+
+#: Operators that treat each element by itself.
+_POINTWISE = frozenset(
+    {
+        "Abs", "Add", "BatchNormalization", "Cast", "Ceil", "Clip", "Cos", "Div", "Elu", "Erf", "Exp", "Floor", "Gelu",
+        "HardSigmoid", "HardSwish", "LeakyRelu", "Log", "Max", "Min", "Mul", "Neg", "PRelu", "Pow", "Reciprocal",
+        "Relu", "Round", "Selu", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Sub", "Tanh", "Where"
+    }
+)  # fmt: skip
+
+
+def _is_pointwise(row: Row) -> bool:
+    return row.kind in _POINTWISE or row.kind.rpartition(".")[2] in ("QuickGelu", "FastGelu", "BiasGelu")
+
+
+def _overhead(profile: RuntimeProfile) -> list[Advice]:
+    """What each call and each node cost however little they do, which a larger batch shares."""
+    least = float(np.median(profile.cost.node))
+    rows = [row for row in profile.rows if row.middle < _SMALL * least]
+    spent = np.asarray(profile.times.call.samples) + least * len(profile.rows)
+    spent = np.minimum(spent, profile.times.latency.samples)
+    what = (
+        f"the call and {len(profile.rows)} nodes cost this time however few numbers there are, and {len(rows)} of the "
+        "nodes do little else; a batch shares it, and so do fewer, larger nodes"
+    )
+    return [_advice(profile, what, spent.tolist(), rows)]
+
+
+def _threads(profile: RuntimeProfile) -> list[Advice]:
+    """Cores that are not used."""
+    threads, least = profile.settings.threads, float(np.median(profile.cost.node))
+    rows = [row for row in profile.rows if row.middle > 10 * _SMALL * least]
+    if threads >= profile.cores or not rows:
+        return []
+    what = f"{threads} of {profile.cores} cores work; with all of them the longer nodes can be that much faster"
+    factor = Counted(profile.cores / threads, "", "cores for each that works")
+    return [_advice(profile, what, _sum(rows), rows, factor)]
+
+
+def _ceilings(profile: RuntimeProfile) -> list[Advice]:
+    """Nodes far below their roof, float products that 8-bit ones could replace, and weights that could be smaller."""
+    here = profile.ceilings
+    if here is None:
+        return []
+    found, products, loads = list[Advice](), list[Row](), list[tuple[Row, float]]()
+    for group in profile.groups(lambda row: row.kind):
+        if group.name in CONVERSIONS or group.name in LAYOUTS or _is_pointwise(group.rows[0]):
+            continue  # of which other advice speaks
+        placed = profile.placed(group)
+        is_far = placed is not None and placed.of_roof.median < _FAR_BELOW
+        if placed is not None and is_far and Bottleneck.OVERHEAD not in placed.verdict.candidates:
+            what = (
+                f"{_count(group.rows)} of {group.name} reach {placed.of_roof.median:.0%} of their roof; another form "
+                "of the same operation, other sizes, or a newer ONNX Runtime may come nearer to it"
+            )
+            roof = Counted(1 / max(placed.of_roof.median, 1e-6), "", "times below the roof")
+            found.append(_advice(profile, what, group.seconds, group.rows, roof))
+    for row in profile.rows[:200]:
+        if not row.work.flops or row.work.integer or not row.types or row.types[0] != "float":
+            continue
+        computing = row.work.flops / here.fp32_peak.median
+        moving = row.work.bytes / bandwidth_at(row.work.bytes, here).median if row.work.bytes else 0.0
+        if computing >= moving:
+            products.append(row)
+        elif row.work.weights > row.work.bytes / 2:
+            loads.append((row, row.work.bytes / (row.work.bytes - 0.75 * row.work.weights)))
+    ratio = here.int8_peak.median / here.fp32_peak.median
+    if products and ratio > 1:
+        what = (
+            f"{_count(products)} multiply float32 numbers and are limited by arithmetic; 8-bit integers are multiplied "
+            f"{ratio:.1f} times as fast here, at some cost in accuracy"
+        )
+        found.append(
+            _advice(profile, what, _sum(products), products, Counted(ratio, "", "8-bit peak over float32 peak"))
+        )
+    if loads:
+        rows = [row for row, _ in loads]
+        spared = np.sum([np.asarray(row.seconds) * (1 - 1 / factor) for row, factor in loads], axis=0)
+        what = (
+            f"{_count(rows)} mostly read float32 weights; weights of 8 bits are a fourth of the bytes, and a larger "
+            "batch reads them once for several inputs"
+        )
+        found.append(_advice(profile, what, spared.tolist(), rows))
+    return found
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """Files that ran in turns: their seconds a call, and outputs, by the names that they were given."""
+
+    times: Mapping[str, Measurement]
+    outputs: Mapping[str, Mapping[str, Array]]
+
+
+def side_by_side(
+    files: Mapping[str, tuple[str | Path, Settings]],
+    inputs: Callable[[str, Sequence[Declared]], Mapping[str, Array]],
+    seconds: float = _SECONDS,
+) -> SideBySide:
+    """Return how long files take in ONNX Runtime, each in a process of its own, in turns.
+
+    Args:
+        files: path and settings of each, by a name.
+        inputs: called with a name and the inputs that its file declares; returns them.
+        seconds: that all turns may take.
+
+    Raises:
+        RefusedError: if ONNX Runtime refuses a file or its inputs.
+        RuntimeError: if ONNX Runtime is not installed.
+    """
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        loaded = {name: stack.enter_context(File(*each, folder)) for name, each in files.items()}
+        once = sum(each.feed(inputs(name, each.inputs)) for name, each in loaded.items())
+        rounds = int(np.clip(seconds / max(8 * once, 1e-9), _LEAST_ROUNDS, 2 * _MOST_ROUNDS))
+        taken: dict[str, list[Measurement]] = {name: [] for name in loaded}
+        order, names, turns = np.random.default_rng(0), list(loaded), new_turns()
+        for _ in range(rounds):
+            for at in order.permutation(len(names)):
+                taken[names[at]].append(loaded[names[at]].turn(5))
+        times = {}
+        for name, each in taken.items():
+            conditions = replace(
+                of_all(turn.conditions for turn in each),
+                blas_threads=files[name][1].threads,
+                interleaved_with=tuple(other for other in names if other != name),
+                turns=turns,
+                between_runs=None,
+            )
+            times[name] = with_between_run_spread(
+                Measurement(name, tuple(turn.median for turn in each), "s", conditions)
+            )
+        return SideBySide(times, {name: each.outputs() for name, each in loaded.items()})
