@@ -97,6 +97,27 @@ def test_a_file_is_measured_beside_its_plan_and_scored_by_data(
     assert {name: float(one.accuracy) for name, one in found.items() if one.accuracy} == {"model": 0.75, "plan": 0.75}
 
 
+def test_files_are_measured_side_by_side_in_onnx_runtime_and_scored(
+    in_this_process: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, inputs, outputs = _file(tmp_path)
+    other = tmp_path / "other.onnx"
+    made = Made()
+    product = made.node("MatMul", made.input("x", ["N", 4]), made.constant(np.eye(4, 3, dtype="f")))
+    made.output(made.node("Neg", product))
+    made.file(tmp_path, "other.onnx")
+    np.savez(tmp_path / "test.npz", inputs=inputs, outputs=outputs)
+    options = ["--batches", "1", "--repeats", "6", "--at-most-seconds", "0.05", "--processes", "2"]
+    run = ["bench", "--model", path, "--model", str(other), "--data", str(tmp_path / "test.npz")]
+    assert main([*run, "--json", str(tmp_path / "made.json"), *options]) == 0
+    found = {name: float(one.accuracy or 0) for name, one in load_results(tmp_path / "made.json").performances.items()}
+    right = (outputs.argmax(axis=1) == (-inputs @ np.eye(4, 3)).argmax(axis=1)).mean()
+    assert found == {"model": 1.0, "other": pytest.approx(right)}
+    assert main([*run, "--plan", "--json", str(tmp_path / "made.json")]) == 2
+    assert main(["bench", "--model", path, "--model", "a:b", "--json", str(tmp_path / "made.json")]) == 2
+    assert "must be files" in capsys.readouterr().err
+
+
 def test_the_batch_that_a_file_fixes_is_taken(in_this_process: list[int], tmp_path: Path) -> None:
     target = str(tmp_path / "made.json")
     options = ["--repeats", "6", "--at-most-seconds", "0.05", "--processes", "2", "--json", target]

@@ -15,7 +15,7 @@ from tinytorch.perf.benchmarking import Results, load_results, save_results
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.benchmarking.results import Plan
 from tinytorch.perf.benchmarking.running import Side, continued, run, started
-from tinytorch.perf.benchmarking.zoo import subject_of
+from tinytorch.perf.benchmarking.zoo import FILES_BETWEEN, subject_of
 from tinytorch.report import tables
 from tinytorch.report.provenance import package_provenance
 
@@ -29,7 +29,9 @@ def add(bench: Parser) -> None:
     subject.add_argument(
         "--model",
         metavar="MODULE:FACTORY",
-        help="a function that returns a Module, or a mapping of names to Modules; or a file such as model.onnx",
+        action="append",
+        help="a function that returns a Module, or a mapping of names to Modules; or a file such as model.onnx; "
+        "several files, each with an option of its own, are measured side by side in ONNX Runtime",
     )
     bench.add_argument("--json", metavar="FILE", required=True, help="where the results are kept, after each process")
     bench.add_argument("--batches", metavar="SIZES", help="batch sizes (default 1,64, or the one that a file fixes)")
@@ -58,6 +60,12 @@ def _run(chosen: argparse.Namespace) -> int:
 
 
 def _measure(chosen: argparse.Namespace) -> int:
+    if chosen.model is not None and len(chosen.model) > 1:
+        if others := [each for each in chosen.model if Path(each).suffix.lower() != ".onnx"]:
+            raise UsageError(f"several --model must be files such as model.onnx, not {', '.join(others)}")
+        if chosen.plan:
+            raise UsageError("--plan is for one --model: several files run in ONNX Runtime, which has no plan")
+    chosen.model = None if chosen.model is None else FILES_BETWEEN.join(chosen.model)
     _check(chosen)
     plan = _plan(chosen)
     sides = [_side(plan, chosen.json, None, chosen.resume)]
@@ -106,6 +114,12 @@ def _plan(chosen: argparse.Namespace) -> Plan:
 
 def _batches(model: str | None) -> str:
     """Return the batch sizes where none are given: the one that a file fixes, else 1 and 64."""
+    if model is not None and FILES_BETWEEN in model:
+        import onnx
+
+        first = onnx.load(model.split(FILES_BETWEEN)[0], load_external_data=False).graph.input[0]
+        lengths = first.type.tensor_type.shape.dim
+        return str(lengths[0].dim_value) if lengths and lengths[0].dim_value else "1,64"
     if model is not None and Path(model).suffix.lower() == ".onnx":
         from tinytorch.perf.onnx import from_onnx
 

@@ -21,12 +21,14 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import ModulePlan, plan, together
 from tinytorch.perf.events.flops import record_forward
 from tinytorch.perf.events.stream import Event
-from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring import Counted, Measurement, Modelled
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.onnx.runtime import Settings
+from tinytorch.perf.onnx.runtime_profile import Group, RuntimeProfile, joined_chains, profile_file, side_by_side
 from tinytorch.perf.quantization.convert import stored_bytes
 from tinytorch.perf.roofline.placement import Placed
 
@@ -119,6 +121,62 @@ def in_codes(folder: str) -> Path:
     model.opset_import[0].version = 13  # the first with a scale for each channel
     onnx.save(model, path := Path(folder) / "codes.onnx")
     return path
+
+
+def with_hard_swish(folder: str) -> Path:
+    """Write the file with one node for each hard-swish in place of four into a folder, and return its path."""
+    import onnx
+    from onnx import helper
+
+    model = onnx.load(str(FILE))
+    nodes = model.graph.node
+    makers = {node.output[0]: node for node in nodes}
+    for last in [node for node in nodes if node.op_type == "Div"]:
+        product = makers[last.input[0]]
+        clipped = makers[product.input[1]]
+        four = (makers[clipped.input[0]], clipped, product, last)
+        at = list(nodes).index(four[0])
+        for node in four:
+            nodes.remove(node)
+        nodes.insert(at, helper.make_node("HardSwish", [product.input[0]], [last.output[0]]))
+    model.opset_import[0].version = 14  # the first that has it
+    onnx.save(model, path := Path(folder) / "hard_swish.onnx")
+    return path
+
+
+def _some_lines(_: object) -> dict[str, Array]:
+    return {"x": lines()[:LINES]}
+
+
+def in_onnx_runtime() -> RuntimeProfile:
+    """Return where the time of the file goes in ONNX Runtime, on one thread."""
+    return profile_file(FILE, Settings(1), _some_lines, 1)
+
+
+def longest_operators(profile: RuntimeProfile, count: int) -> list[dict[str, Any]]:
+    """Return the operators of ONNX Runtime that take the most time: their nodes, time and share, and all others."""
+    groups = profile.groups(lambda row: row.kind.removeprefix("com.microsoft."))
+    rest = Group("all others", tuple(row for group in groups[count:] for row in group.rows))
+    return [
+        {
+            "name": group.name.removeprefix("nchwc."),
+            "nodes": len(group.rows),
+            "time": profile.measured(group.seconds, f"{group.name} in ONNX Runtime"),
+            "share": profile.share(group.seconds, f"share of {group.name} in ONNX Runtime"),
+        }
+        for group in [*groups[:count], *([rest] if rest.rows else [])]
+    ]
+
+
+def gain_of_joining(profile: RuntimeProfile) -> Modelled:
+    """Return how many times as fast the file would be if one node did for each chain of element-by-element ones."""
+    return Modelled.by("Amdahl's law", joined_chains(profile).gain)
+
+
+def beside_hard_swish(folder: str) -> dict[str, Measurement]:
+    """Return the seconds of the file and of `with_hard_swish` in ONNX Runtime, in turns."""
+    files = {"as published": (FILE, Settings(1)), "one node": (with_hard_swish(folder), Settings(1))}
+    return dict(side_by_side(files, lambda _, declared: _some_lines(declared), 4.0).times)
 
 
 def kind_of(event: Event) -> str:

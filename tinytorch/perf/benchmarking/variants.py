@@ -302,8 +302,8 @@ class Variant:
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of the model's state: parameters and buffers, codes and scales, each once."""
-        return stored_bytes(self.model)
+        """Bytes of the model's state: parameters and buffers, codes and scales, each once; of a file its own."""
+        return getattr(self.model, "file_bytes", None) or stored_bytes(self.model)
 
 
 def variants_of(models: Mapping[str, Any]) -> dict[str, Variant]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from tinytorch import datasets, models
 from tinytorch.core.activations import ReLU
 from tinytorch.core.layers import Flatten, Linear
 from tinytorch.core.module import Module, Sequential
+from tinytorch.core.op import Array
 from tinytorch.core.spatial import BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
@@ -23,8 +24,13 @@ from tinytorch.perf.compression import low_rank_model, magnitude_prune, sparse_m
 from tinytorch.perf.compression.fine_tuning import trained_on
 from tinytorch.perf.measuring.model_io import saved_arrays
 from tinytorch.perf.onnx import OnnxModel, from_onnx
+from tinytorch.perf.onnx.runtime import Declared, RuntimeModel
+from tinytorch.perf.onnx.runtime_profile import made_inputs
 from tinytorch.perf.profiling.model_profile import checked_module, example_of, made_by
 from tinytorch.perf.quantization import quantize_model
+
+#: What stands between the names of files that are measured side by side.
+FILES_BETWEEN = ", "
 
 
 def subject_of(plan: Plan) -> tuple[Task, dict[str, Variant]]:
@@ -32,8 +38,9 @@ def subject_of(plan: Plan) -> tuple[Task, dict[str, Variant]]:
 
     The factory returns a Module, or a mapping of names to modules or variants, of which the first is the baseline. The
     inputs are its ``example_input``, or zeros of the plan's shape; ``example_target``, if there is one, are the right
-    answers: then ``example_input`` is the test set. A file, ``model.onnx``, is measured as it is read, on zeros. The
-    plan's data, if it has any, are the test set instead.
+    answers: then ``example_input`` is the test set. A file, ``model.onnx``, is measured as it is read, on zeros;
+    several, with `FILES_BETWEEN` between their names, run in ONNX Runtime. The plan's data, if it has any, are the
+    test set instead.
 
     Raises:
         ValueError: if the subject is neither, the factory cannot be used, or the data do not fit; one sentence says
@@ -45,7 +52,7 @@ def subject_of(plan: Plan) -> tuple[Task, dict[str, Variant]]:
             known = f"one of {', '.join(models.ZOO)}, module:factory, or a file such as model.onnx"
             raise ValueError(f"the suite must be {known}, not {name!r}")
         return zoo_task(name), suite(name)
-    variants = _own(name)
+    variants = _own(name, plan.threads)
     first = next(iter(variants.values()))
     if plan.planned:
         if "plan" in variants:
@@ -54,7 +61,18 @@ def subject_of(plan: Plan) -> tuple[Task, dict[str, Variant]]:
     return with_generation(_task(plan, first.model), variants), variants
 
 
-def _own(name: str) -> dict[str, Variant]:
+def _own(name: str, threads: int) -> dict[str, Variant]:
+    files = name.split(FILES_BETWEEN)
+    if len(files) > 1 and all(each.lower().endswith(".onnx") for each in files):
+        labels = [Path(each).stem for each in files]
+        if len({*labels}) < len(labels):
+            raise ValueError(f"files that are measured side by side must have different names, not {', '.join(labels)}")
+
+        def others(declared: Sequence[Declared], batch: int) -> dict[str, Array]:
+            return made_inputs(declared, {}, batch)
+
+        models_of = {label: RuntimeModel(each, threads, others) for label, each in zip(labels, files, strict=True)}
+        return {label: Variant(label, model) for label, model in models_of.items()}
     if name.lower().endswith(".onnx"):
         return variants_of({Path(name).stem: from_onnx(name)})
     made = made_by(name)
@@ -95,6 +113,8 @@ def _task(plan: Plan, model: Any) -> Task:
         return scoring(example_of(model, name, 1, input_shape))
     if isinstance(model, OnnxModel):
         return scoring(model.example()[0])
+    if isinstance(model, RuntimeModel):
+        return scoring(model.example())
     example = getattr(model, "example_input", None)
     rows = 1 if example is None else len(_array(example))
     targets = getattr(model, "example_target", None)

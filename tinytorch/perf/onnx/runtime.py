@@ -24,7 +24,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from tinytorch.core.module import Module
 from tinytorch.core.op import Array
+from tinytorch.core.tensor import Tensor
 from tinytorch.perf.host.pinned_threads import usable_cores
 from tinytorch.perf.measuring import Measurement, sample
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
@@ -204,6 +206,57 @@ class File:
         """Return what nodes and their records cost with the settings of this file."""
         said = self._ask("calibrate")
         return Calibration(tuple(said["node"]), said["record"], said["outside"])
+
+
+class RuntimeModel(Module):
+    """A file in ONNX Runtime as a module of its first input, for what measures modules; it runs in this process.
+
+    Args:
+        path: of the file.
+        threads: of ONNX Runtime.
+        others: called with the inputs that the file declares and a batch; returns all of them.
+
+    Attributes:
+        file_bytes: of the file and, if its weights lie beside it, of these.
+
+    Raises:
+        ValueError: if ONNX Runtime refuses the file.
+        RuntimeError: if ONNX Runtime is not installed.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], threads: int, others: Callable[[Sequence[Declared], int], dict[str, Array]]
+    ) -> None:
+        try:
+            import onnxruntime
+        except ImportError as error:
+            raise RuntimeError("this needs ONNX Runtime: pip install onnxruntime") from error
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = threads, 4
+        try:
+            self._session: Any = onnxruntime.InferenceSession(os.fspath(path), options, providers=[CPU])
+        except Exception as error:  # of ONNX Runtime, which raises what it likes
+            raise RefusedError(f"ONNX Runtime refuses {Path(path).name}: {reason(str(error))}") from error
+        self.inputs = [Declared(each.name, each.type, tuple(each.shape)) for each in self._session.get_inputs()]
+        self._others = others
+        self._feeds: dict[int, dict[str, Array]] = {}
+        self.file_bytes = sum(each.stat().st_size for each in Path(path).parent.glob(f"{Path(path).name}*"))
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RuntimeModel:
+        """Return itself: a session cannot be copied."""
+        del memo
+        return self
+
+    def example(self) -> Tensor:
+        """Return a first input of batch 1."""
+        return Tensor(self._others(self.inputs, 1)[self.inputs[0].name])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the first output for the first input; others are as ``others`` makes them."""
+        batch = len(x.data) if x.ndim else 1
+        if batch not in self._feeds:
+            self._feeds[batch] = self._others(self.inputs, batch)
+        return Tensor(self._session.run(None, {**self._feeds[batch], self.inputs[0].name: x.data})[0])
 
 
 @dataclass(frozen=True)
@@ -522,7 +575,7 @@ def main(folder: str) -> int:
 def reason(text: str) -> str:
     """Return what an error of ONNX Runtime says, without its codes and places in its source, on one line."""
     text = re.sub(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ", "", text)
-    text = re.sub(r"\S*\.(cc|h):\d+ ((\w+ )?[\w:]+\([^)]*\) |[A-Z]\w*[a-z][A-Z]\w* )?", " ", text)
+    text = re.sub(r"[^\s:]*\.(cc|h):\d+ ((\w+ )?[\w:]+\([^)]*\) |[A-Z]\w*[a-z][A-Z]\w* )?", " ", text)
     text = " ".join(text.split())
     return text if len(text) <= 400 else f"{text[:400]} …"
 

@@ -275,7 +275,7 @@ _FAR_BELOW, _SMALL = 0.25, 4.0
 
 def advice(profile: RuntimeProfile) -> list[Advice]:
     """Return what would make a file faster, the largest predicted gain first; gains below 2 % are left out."""
-    found = [*_conversions(profile), *_chains(profile), *_overhead(profile), *_threads(profile), *_ceilings(profile)]
+    found = [*_conversions(profile), *_pointwise(profile), *_overhead(profile), *_threads(profile), *_ceilings(profile)]
     kept = [each for each in found if each.gain.median >= _LEAST_GAIN and each.gain.interval.low > 1]
     return sorted(kept, key=lambda each: -each.gain.median)
 
@@ -316,7 +316,21 @@ def _count(rows: Sequence[Row]) -> str:
     return f"{len(rows)} node{'s' * (len(rows) != 1)}"
 
 
-def _chains(profile: RuntimeProfile) -> list[Advice]:
+def joined_chains(profile: RuntimeProfile) -> Advice:
+    """Return what a single operator would gain for each chain of element-by-element nodes, or of a product and these.
+
+    It is taken to need the time of the longest node of its chain.
+
+    Raises:
+        ValueError: if there is no such chain.
+    """
+    found = _pointwise(profile)
+    if not found:
+        raise ValueError(f"{profile.path.name} must have element-by-element nodes that follow each other, and has none")
+    return found[0]
+
+
+def _pointwise(profile: RuntimeProfile) -> list[Advice]:
     """Element-by-element nodes that follow each other, or a product: one pass could do for all."""
     rows, order = {row.name: row for row in profile.rows}, list[Row]()
     makers: dict[str, int] = {}
