@@ -1,9 +1,12 @@
 """Speed of products of codes: what the instruction promises, whole layers, and one row."""
 
 import copy
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,8 @@ from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between, verdict_of_all
+from tinytorch.perf.onnx.runtime import Settings
+from tinytorch.perf.onnx.runtime_profile import made_inputs, side_by_side
 from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.perf.profiling.shares import share_in_turns
 from tinytorch.perf.quantization.convert import relative_error, stored_bytes
@@ -243,3 +248,34 @@ def _stored(layer: Any) -> Counted:
 
 def _input(rows: int, depth: int) -> Tensor:
     return Tensor(np.random.default_rng(1).standard_normal((rows, depth), dtype=np.float32))
+
+
+def layer_in_onnx_runtime(rows: int, inputs: int, outputs: int) -> dict[str, Measurement]:
+    """Return the seconds of a float32 layer in ONNX Runtime and, as "8 bits", of what its own tool makes of it.
+
+    Both run on one thread, in turns. The tool is `onnxruntime.quantization.quantize_dynamic`: weights in 8 bits, and
+    inputs with a scale for each call.
+    """
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+    from onnxruntime.quantization import quantize_dynamic
+
+    weight = np.random.default_rng(0).standard_normal((inputs, outputs), np.float32)
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [rows, c]) for n, c in (("x", inputs), ("y", outputs)))
+    product = helper.make_node("MatMul", ["x", "weight"], ["y"])
+    graph = helper.make_graph([product], "layer", [x], [y], [numpy_helper.from_array(weight, "weight")])
+    with TemporaryDirectory() as folder:
+        paths = {name: Path(folder) / f"{name}.onnx" for name in ("float32", "8 bits")}
+        onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), paths["float32"])
+        logging.getLogger().addFilter(_quiet)
+        try:
+            quantize_dynamic(str(paths["float32"]), str(paths["8 bits"]))
+        finally:
+            logging.getLogger().removeFilter(_quiet)
+        files = {name: (path, Settings(1)) for name, path in paths.items()}
+        return dict(side_by_side(files, lambda _, declared: made_inputs(declared, {}), 4.0).times)
+
+
+def _quiet(record: logging.LogRecord) -> bool:
+    """Leave out the tool's advice to prepare a file, which this one does not need."""
+    return record.levelno > logging.WARNING
