@@ -77,8 +77,9 @@ def add(profile: Parser) -> None:
     )
     profile.add_argument(
         "--beside",
-        metavar="FLOAT.onnx",
-        help="the file that a quantized one was made from: say what it saves and gains, and how far outputs differ",
+        metavar="OTHER.onnx",
+        help="another file with the same inputs, such as the one that a quantized file was made from: say which is "
+        "faster in ONNX Runtime, and how far outputs differ",
     )
     profile.add_argument(
         "--engine",
@@ -331,14 +332,15 @@ def _run_model(chosen: argparse.Namespace) -> int:
         from tinytorch.cli.runtime_report import run  # with what draws and shows numbers, which takes a second to load
 
         return run(chosen, _given_numbers(chosen.given), _measure_ceilings)
+    if chosen.beside:
+        raise UsageError(f"--beside is for two files such as model.onnx in ONNX Runtime, not for {chosen.model}")
     if runtime and not (is_file and runtime == ["engine"]):
         raise UsageError(f"--{runtime[-1]} is for a file such as model.onnx in ONNX Runtime, not for {chosen.model}")
     model, inputs, loss = _subject(chosen)
     if not chosen.backward or chosen.html:
         _measure_ceilings()
-    from tinytorch.cli.model_report import beside, model_facts  # with what reads files and shows numbers
+    from tinytorch.cli.model_report import model_facts  # with what reads files and shows numbers
 
-    compared = beside(model, inputs, chosen) if chosen.beside else []
     done = profile_model(model, inputs, chosen.model, chosen.backward, loss)
     facts = model_facts(done, model, inputs, chosen)
     if chosen.trace:
@@ -347,7 +349,7 @@ def _run_model(chosen: argparse.Namespace) -> int:
         from tinytorch.cli.program_report import html_report  # with what draws, which takes a second to load
 
         known = store.kept_ceilings(done.profiler.run.blas_threads)
-        shown = html_report(chosen.model, done.profiler, known, facts=facts, beside=compared, model=model)
+        shown = html_report(chosen.model, done.profiler, known, facts=facts, model=model)
         write_whole(chosen.html, shown)
     if chosen.save:
         with undisturbed(model):
@@ -359,7 +361,7 @@ def _run_model(chosen: argparse.Namespace) -> int:
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
     done.print_report(chosen.limit)
-    for what, value in [*(fact for fact in facts if fact.what.startswith(("input", "stays"))), *compared]:
+    for what, value in [fact for fact in facts if fact.what.startswith(("input", "stays"))]:
         print(f"{what}: {value}")
     return 0
 

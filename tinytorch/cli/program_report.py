@@ -55,7 +55,6 @@ def html_report(
     lines: Sequence[str] = (),
     program: ProgramProfile | None = None,
     facts: Sequence[Fact] = (),
-    beside: Sequence[Fact] = (),
     model: Module | None = None,
 ) -> str:
     """Return the page: it needs no other file and asks no other host for anything.
@@ -67,7 +66,6 @@ def html_report(
         lines: what else is to be said at the top, a sentence each.
         program: what else was seen of it, if it is one: lines, threads, PyTorch's operations.
         facts: what ran and what it took as a whole, if it is a model.
-        beside: what it gains beside another.
         model: whose parameters are counted by module.
     """
     inside = program.inside if program is not None else None
@@ -84,8 +82,6 @@ def html_report(
         parts.insert(0, _section("The model", _facts(facts, "What ran, and what it took as a whole.", "model")))
     if program is not None:
         parts += _program(program)
-    if beside:
-        parts.append(_section("Beside its origin", _facts(beside, "Both ran in turns, on the same inputs.", "beside")))
     if program is not None and inside is not None and program.lines is not None:
         apart = "What follows was recorded from inside, by a run of its own: recording is a part of its times."
         parts.append(_section("From inside", _paragraphs([apart, *inside.remarks])))

@@ -33,6 +33,7 @@ _PICKING = frozenset({"Gather", "GatherElements", "GatherND", "Slice", "com.micr
 #: Operators that change the type of numbers, and their layout.
 CONVERSIONS = frozenset({"Cast", "DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
 LAYOUTS = frozenset({"Transpose", "com.microsoft.nchwc.ReorderInput", "com.microsoft.nchwc.ReorderOutput"})
+_PASSING = VIEWS | LAYOUTS
 #: How ONNX Runtime names a node in blocks of channels: by the value that it makes.
 _BLOCKED = "_nchwc"
 
@@ -248,8 +249,11 @@ def origins(own: Graph, run: Graph) -> Origins:
                 known[name] = name
             elif at == 0 and named != node.name and named in makers:
                 known[name] = named
-            elif node.kind in LAYOUTS and node.inputs[0] in known:
+            elif node.kind in _PASSING and node.inputs[0] in known:
                 known[name] = known[node.inputs[0]]
+    for node in reversed(run.nodes):  # what a node makes in another shape or order, and one after it turns back
+        if node.kind in _PASSING and node.outputs[0] in known and node.inputs[0] not in makers:
+            known.setdefault(node.inputs[0], known[node.outputs[0]])
     ends = {*known.values(), *run.constants}
     claimed, found = set[str](), dict[str, tuple[str, ...]]()
     for node in run.nodes:
