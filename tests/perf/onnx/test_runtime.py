@@ -148,6 +148,16 @@ def test_a_loop_has_a_time_and_the_flops_of_its_turns(tmp_path: Path) -> None:
     assert row.work.flops == row.flops == 3 * 2 * 4 * 8 * 8
 
 
+def test_nodes_of_a_function_that_is_written_out_have_times(tmp_path: Path) -> None:
+    """ONNX Runtime has no kernel for HardSwish, and gives the nodes that do for it no names."""
+    graph = Made()
+    x = graph.input("x", [2, 8])
+    graph.output(graph.node("HardSwish", graph.node("HardSwish", x)))
+    found = profiled(graph.file(tmp_path))
+    assert sorted(row.kind for row in found.rows) == ["HardSigmoid", "HardSigmoid", "Mul", "Mul"]
+    assert len({row.name for row in found.rows}) == 4
+
+
 def test_an_operator_without_a_formula_is_named(tmp_path: Path) -> None:
     graph = Made(17)
     x = graph.input("x", [1, 256])

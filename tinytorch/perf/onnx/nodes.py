@@ -11,7 +11,7 @@ import ast
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -112,18 +112,20 @@ class GraphNode:
 class Graph:
     """A graph that ONNX Runtime wrote.
 
+    ``events`` of its profiler name the nodes that have no name: those of a function that ONNX Runtime wrote out.
+
     Attributes:
         nodes: in an order in which each comes after those that it reads.
         constants: type and shape of each.
         outputs: names of the graph's outputs.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], events: Sequence[Mapping[str, Any]] = ()) -> None:
         import onnx
 
         file = onnx.load(os.fspath(path), load_external_data=False)
         self.constants: dict[str, Value] = {}
-        self.nodes = self._read(file.graph)
+        self.nodes = _named(self._read(file.graph), events)
         self.outputs = {each.name for each in file.graph.output}
         self.bodies = frozenset(node.name for node in self.nodes if node.body)
 
@@ -173,6 +175,24 @@ class Graph:
                 weights = sum(self.constants[name].bytes for name in names if name in self.constants)
                 found[top.name] += work_of(inner.kind, inner.attributes, operands, made, weights)
         return found
+
+
+def _named(nodes: list[GraphNode], events: Sequence[Mapping[str, Any]]) -> list[GraphNode]:
+    """Return nodes of which the unnamed ones have the names that events give them: operator and number, in order."""
+    taken, free = {node.name for node in nodes}, dict[str, dict[int, None]]()
+    for event in events if "" in taken else ():
+        name = event["name"].removesuffix("_kernel_time")
+        kind, _, number = name.rpartition("_")
+        if name not in taken and number.isdigit() and event.get("args", {}).get("op_name") == kind:
+            free.setdefault(kind, {})[int(number)] = None
+    numbers = {kind: sorted(found) for kind, found in free.items()}
+    made = []
+    for node in nodes:
+        own = numbers.get(node.kind.rpartition(".")[2], [])
+        made.append(
+            node if node.name or not own else replace(node, name=f"{node.kind.rpartition('.')[2]}_{own.pop(0)}")
+        )
+    return made
 
 
 def _last_run(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -244,12 +244,12 @@ def profile_file(
         once = plain.feed(feeds)
         with File(path, replace(settings, level="none"), folder, profiled=True, dump=True) as unoptimized:
             unoptimized.feed(feeds)
-            own = Graph(unoptimized.graph), unoptimized.events()
+            events = unoptimized.events()
+            own = Graph(unoptimized.graph, events), events
         with File(path, settings, folder, profiled=True, dump=True) as profiled:
             cost = profiled.calibration()
             profiled.feed(feeds)
-            graph = Graph(profiled.graph)
-            nodes = sum(1 for node in graph.nodes for _ in node.all())
+            nodes = sum(1 for node in Graph(profiled.graph).nodes for _ in node.all())
             rounds = int(np.clip(_SECONDS / max(12 * once, 1e-9), _LEAST_ROUNDS, _MOST_ROUNDS))
             runs = int(np.clip(_MOST_EVENTS // (rounds * max(nodes, 1)), 1, _RUNS if once < 0.2 else 3))
             turns = []
@@ -257,6 +257,7 @@ def profile_file(
                 turns.append(plain.turn(min(runs, 5)))
                 profiled.record(runs)
             events = profiled.events()
+            graph = Graph(profiled.graph, events)
             if trace is not None:
                 shutil.copyfile(profiled.events_path, trace)
             times = node_times(turns, profiled.recorded(events, graph.bodies), cost, settings.threads)
