@@ -102,7 +102,7 @@ def _ours(path: str) -> str:
         from_onnx(path)
     except Exception:  # of a file that nobody reads
         return ""
-    return "; --engine tinytorch runs it in this package"
+    return "; --engine tinytorch reads the file and may run it"
 
 
 def _inputs(

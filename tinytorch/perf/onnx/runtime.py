@@ -308,25 +308,17 @@ def node_times(
     conditions = replace(of_all(turn.conditions for turn in plain), blas_threads=threads, between_runs=None)
     latency = tuple(turn.median for turn in plain)
     names = list(dict.fromkeys(name for turn in recorded for name in turn.nodes))
-    call, scales, times = list[float](), list[float](), dict[str, list[float]]({name: [] for name in names})
-    for whole, turn in zip(latency, recorded, strict=True):
-        outside = min(max(turn.outside - cost.outside, 0.0), 0.9 * whole)
-        kept = {name: max(turn.nodes.get(name, 0.0) - cost.record, 0.0) for name in names}
-        total = sum(kept.values())
-        scale = (whole - outside) / total if total else 1.0
-        for name in names:
-            times[name].append(kept[name] * scale)
-        call.append(whole - sum(kept.values()) * scale)
-        scales.append(scale)
-    # Other programs take the cores from one node or another in each round; the medians of all nodes leave that out.
+    outside = [max(turn.outside - cost.outside, 0.0) for turn in recorded]
+    call = tuple(min(each, 0.9 * whole) for each, whole in zip(outside, latency, strict=True))
+    times = {name: np.array([max(turn.nodes.get(name, 0.0) - cost.record, 0.0) for turn in recorded]) for name in names}
+    # Medians, because in each round other programs take the cores from one node or another.
     usual = sum(float(np.median(each)) for each in times.values())
-    left = float(np.median(latency) - np.median(call))
-    level = left / usual if usual else 1.0
+    scale = float(np.median(latency) - np.median(call)) / usual if usual else 1.0
     return NodeTimes(
         with_between_run_spread(Measurement("latency", latency, "s", conditions)),
-        with_between_run_spread(Measurement("the call", tuple(call), "s", conditions)),
-        {name: tuple(level * seconds for seconds in each) for name, each in times.items()},
-        float(np.median(scales)) * level,
+        with_between_run_spread(Measurement("the call", call, "s", conditions)),
+        {name: tuple((scale * each).tolist()) for name, each in times.items()},
+        scale,
         float(np.median([turn.whole / own for own, turn in zip(latency, recorded, strict=True)])),
     )
 

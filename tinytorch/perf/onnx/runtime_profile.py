@@ -114,8 +114,8 @@ class Group:
 
     @property
     def middle(self) -> float:
-        """The median of its seconds."""
-        return float(np.median(self.seconds))
+        """The sum of the medians of its nodes: those of all groups sum, with the call, to the latency."""
+        return sum(row.middle for row in self.rows)
 
     @property
     def work(self) -> Work:
@@ -185,7 +185,7 @@ class RuntimeProfile:
         """Return the share of the latency that these seconds, one number for each round, are."""
         whole = self.times.latency
         conditions = replace(whole.conditions, part_of="the latency", between_runs=None)
-        parts = tuple(min(max(part / all_, 0.0), 1.0) for part, all_ in zip(seconds, whole.samples, strict=True))
+        parts = tuple(min(part / whole.median, 1.0) for part in seconds)
         return with_between_run_spread(Measurement(name, parts, "%", conditions))
 
     def measured(self, seconds: Sequence[float], name: str) -> Measurement:
@@ -268,8 +268,8 @@ def profile_file(
         )  # fmt: skip
 
 
-#: Gain below which nothing is advised.
-_LEAST_GAIN = 1.02
+#: Gain below which nothing is advised, and that the lower end of its interval must reach.
+_LEAST_GAIN, _LEAST_SURE = 1.02, 1.01
 #: Share of its roof below which a node is far below it, and times its least cost up to which a node is mostly overhead.
 _FAR_BELOW, _SMALL = 0.25, 4.0
 
@@ -277,7 +277,7 @@ _FAR_BELOW, _SMALL = 0.25, 4.0
 def advice(profile: RuntimeProfile) -> list[Advice]:
     """Return what would make a file faster, the largest predicted gain first; gains below 2 % are left out."""
     found = [*_conversions(profile), *_pointwise(profile), *_overhead(profile), *_threads(profile), *_ceilings(profile)]
-    kept = [each for each in found if each.gain.median >= _LEAST_GAIN and each.gain.interval.low > 1]
+    kept = [each for each in found if each.gain.median >= _LEAST_GAIN and each.gain.interval.low >= _LEAST_SURE]
     return sorted(kept, key=lambda each: -each.gain.median)
 
 
