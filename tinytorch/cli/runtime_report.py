@@ -491,10 +491,10 @@ def _beside(chosen: argparse.Namespace, settings: Settings, done: RuntimeProfile
     both = side_by_side({"other": (other, settings), "this": (done.path, settings)}, alike)
     change = compare_paired(both.times["other"], both.times["this"], _MATTERS)
     apart = []
-    for name, made in both.outputs["this"].items():
-        wanted = both.outputs["other"].get(name)
-        if wanted is None or wanted.shape != made.shape:
-            raise UsageError(f"--beside {other} must have outputs of the names and shapes of {chosen.model}'s")
+    ours, theirs = ([*both.outputs[name].values()] for name in ("this", "other"))
+    if [each.shape for each in ours] != [each.shape for each in theirs]:
+        raise UsageError(f"--beside {other} must have outputs of the shapes of {chosen.model}'s")
+    for made, wanted in zip(ours, theirs, strict=True):
         error = np.abs(made.astype(np.float64) - wanted.astype(np.float64)).max(initial=0)
         scale = np.abs(wanted.astype(np.float64)).max(initial=0)
         apart.append(error / scale if error else 0.0)

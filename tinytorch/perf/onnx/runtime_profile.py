@@ -367,7 +367,7 @@ def _pointwise(profile: RuntimeProfile) -> list[Advice]:
         f"{_count(nodes)} in {len(long)} chain{'s' * (len(long) != 1)}, such as {names}, treat the same numbers one "
         f"after the other; a single operator for a chain takes about as long as its longest node{level}"
     )
-    return [_advice(profile, what, np.sum(saved, axis=0).tolist(), nodes)]
+    return [_advice(profile, what, np.sum(saved, axis=0).tolist(), nodes, at_most=False)]
 
 
 #: Operators that treat each element by itself.
