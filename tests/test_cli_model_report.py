@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import numpy as np
-import onnx
+import onnxruntime
 import pytest
 from bs4 import BeautifulSoup
 
-from tests.perf.onnx.graphs import Made, normal, reference
+from tests.perf.onnx.graphs import Made, normal
 from tinytorch.cli import main
 
 pytestmark = pytest.mark.usefixtures("made_machine")
@@ -87,10 +87,13 @@ def test_a_file_of_codes_beside_the_one_of_floats_that_it_was_made_from(
     np.savez("inputs.npz", x=data)
     assert main(["profile", "codes.onnx", "--beside", "float.onnx", "--inputs", "inputs.npz", "--html", "q.html"]) == 0
     found = facts(BeautifulSoup((files / "q.html").read_text("utf-8"), "html.parser"), "beside")
-    made, wanted = (reference(onnx.load(name), {"x": data})[0] for name in ("codes.onnx", "float.onnx"))
+    # Where a CPU has no instruction for it, ONNX Runtime's product of 8-bit codes saturates: it is its own oracle.
+    made, wanted = (
+        onnxruntime.InferenceSession(name).run(None, {"x": data})[0] for name in ("codes.onnx", "float.onnx")
+    )
     apart = 100 * float(np.abs(made - wanted).max() / np.abs(wanted).max())
     said = found["largest difference of outputs"]
-    assert float(said.partition("%")[0]) == pytest.approx(apart, abs=0.3)  # a code may be rounded to its neighbour
+    assert float(said.partition("%")[0]) == pytest.approx(apart, abs=0.02)
     assert "of float.onnx" in found["file"]
     assert "speedup" in found["time"]
     assert said in capsys.readouterr().out.replace("\xa0", " ")
