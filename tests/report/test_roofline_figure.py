@@ -77,7 +77,7 @@ CROWDED = [placed(f"{rows} rows, {share}", rows, share, 0.015) for rows in (1, 2
 @pytest.mark.parametrize("close", [False, True], ids=["apart", "close"])
 @pytest.mark.parametrize("points", [POINTS, CROWDED], ids=["few", "crowded"])
 def test_names_can_be_read_and_lie_on_no_line(points: list[Placed], close: bool, layout: Layout) -> None:
-    near = [(name, None, 400e9 / (1 + 0.1 * k)) for k, (name, _, _) in enumerate(LEVELS)]  # nearly on one another
+    near = [(name, size, 400e9 / (1 + 0.1 * k)) for k, (name, size, _) in enumerate(LEVELS)]  # nearly on one another
     made = made_ceilings(noise=0.015, levels=near if close else LEVELS)
     figure = roofline_figure(points, made)
     settle(figure)

@@ -123,6 +123,12 @@ class Placed:
         return Modelled.by("the least cost of each call", self.verdict.overhead.seconds)
 
     @property
+    def apart(self) -> Modelled:
+        """The time of its arithmetic and, after it, that of its bytes: without any overlap."""
+        seconds = in_a_row(self.verdict.compute.seconds, self.verdict.memory.seconds)
+        return Modelled.by("arithmetic, then bytes", seconds)
+
+    @property
     def predicted(self) -> Modelled:
         """The time of its calls and, after them, that at the roof."""
         seconds = in_a_row(self.verdict.overhead.seconds, self.roof)
