@@ -2,15 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tinytorch.perf.engines.presence import available, missing
 from tinytorch.perf.engines.protocol import ENGINES, OURS, Phase
 from tinytorch.perf.engines.turns import Raced, race, runners
 from tinytorch.perf.measuring import Measurement, Unmeasured, quotient, ratio
-from tinytorch.perf.measuring.comparison import compare_paired
 
-EAGER, ONNX_RUNTIME = "PyTorch eager", "ONNX Runtime"
+EAGER = "PyTorch eager"
 _FORWARD = [name for name, each in ENGINES.items() if "forward" in each.phases]
 
 
@@ -66,23 +64,3 @@ def _side(found: Raced) -> Side:
         {name: found.times.get(name, missing(name)) for name in names},
         ratio(theirs, ours, f"time of {theirs.name} over ours, {found.subject}, {found.phase}"),
     )
-
-
-def beside_onnx_runtime(cases: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return forward passes of subjects, by what they are called, in ONNX Runtime and by our ways, in turns.
-
-    A row has the fastest of ours and its ``way``, ``theirs``, and ``gained``: theirs compared with ours.
-
-    Raises:
-        ValueError: if ONNX Runtime is not installed.
-    """
-    names = [name for name in OURS if "forward" in ENGINES[name].phases]
-    with runners([*names, ONNX_RUNTIME], 1) as started:
-        found = {name: race(started, of, "forward", cores=1, rounds=9) for name, of in cases.items()}
-    rows = []
-    for name, each in found.items():
-        ours, theirs = each.fastest(OURS), each.times[ONNX_RUNTIME]
-        way = ours.name.removeprefix("tinytorch").strip() or "NumPy"
-        gained = compare_paired(ours, theirs, 0.1)
-        rows.append({"name": name, "ours": ours, "way": way, "theirs": theirs, "gained": gained})
-    return rows
