@@ -178,16 +178,21 @@ ROUNDS = 5
 
 
 def record_rounds(communicator: Communicator) -> dict[str, Any]:
-    """Return the timeline of rounds in which ranks wait for one another, and sum."""
+    """Return op, start and end of the events of each rank, the delays, and who kept others waiting."""
     with recorded(communicator) as recording:
         for _ in range(ROUNDS):
             communicator.barrier()
             communicator.all_reduce(np.ones(1024))
-    return {"timeline": recording.gather()}
+    timeline = recording.gather()
+    if timeline is None:
+        return {}
+    delays = [(late, op, list(waited.items())) for late, op, waited in timeline.delays()]
+    events = [[(event.op, event.start, event.end) for event in profile.events] for profile in timeline.profiles]
+    return {"events": events, "delays": delays, "stragglers": list(timeline.stragglers())}
 
 
 def record_talks(communicator: Communicator) -> dict[str, Any]:
-    """Return the timeline of every kind of call, in several groups."""
+    """Return key, kind, size and number of waits of every kind of call on each rank, in several groups."""
     rank, size = communicator.rank, communicator.size
     own, apart = communicator.split(rank), communicator.duplicate()
     row = np.arange(2.0 * size)
@@ -207,4 +212,6 @@ def record_talks(communicator: Communicator) -> dict[str, Any]:
             communicator.receive((rank - 1) % size)
         for each in sent:
             each.wait()
-    return {"timeline": recording.gather()}
+    timeline = recording.gather()
+    calls = () if timeline is None else timeline.calls
+    return {"calls": [[(call.key, call.kind, call.size, len(call.blocked)) for call in own] for own in calls]}

@@ -198,6 +198,8 @@ def test_a_program_that_a_process_cannot_import_is_refused_before_any_starts() -
         launch(lambda communicator: None, 2)
     with pytest.raises(ValueError, match="threads"):
         launch(programs.cores, 0)
+    with pytest.raises(TypeError, match="values must be arrays or what JSON can hold"):
+        launch(programs.cores, 2, {"array": {1, 2}})
 
 
 def run(way: str) -> subprocess.CompletedProcess[str]:

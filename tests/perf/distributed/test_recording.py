@@ -72,34 +72,32 @@ def test_two_groups_of_one_name_are_refused() -> None:
 
 
 def test_a_rank_waits_for_as_long_as_the_other_comes_later() -> None:
-    timeline = launch(programs.record_rounds, 2, threads=1)[0]["timeline"]
-    zero, one = (profile.events for profile in timeline.profiles)
-    ops = ["barrier", "all_reduce"] * programs.ROUNDS
-    assert [event.op for event in zero] == [event.op for event in one] == ops
-    expected: list[tuple[int, str, dict[int, Any]]] = []
+    found = launch(programs.record_rounds, 2, threads=1)[0]
+    zero, one = found["events"]
+    assert [op for op, _, _ in zero] == [op for op, _, _ in one] == ["barrier", "all_reduce"] * programs.ROUNDS
+    expected: list[list[Any]] = []
     for pair in zip(zero, one, strict=True):
-        early = int(pair[1].start < pair[0].start)
-        apart = pair[1 - early].start - pair[early].start
-        if 0 < apart <= pair[early].end - pair[early].start:
-            expected.append((1 - early, pair[0].op, {early: pytest.approx(apart * 1e-9)}))
-    assert len(timeline.delays()) == len(expected)
-    assert all(delay in expected for delay in timeline.delays())
-    assert timeline.stragglers().keys() == {late for late, *_ in expected}
+        (op, *_), starts, ends = pair[0], [start for _, start, _ in pair], [end for _, _, end in pair]
+        early = int(starts[1] < starts[0])
+        apart = starts[1 - early] - starts[early]
+        if 0 < apart <= ends[early] - starts[early]:
+            expected.append([1 - early, op, [[early, pytest.approx(apart * 1e-9)]]])
+    assert len(found["delays"]) == len(expected)
+    assert all(delay in expected for delay in found["delays"])
+    assert {*found["stragglers"]} == {late for late, *_ in expected}
 
 
 def test_each_call_is_told_by_what_all_its_ranks_know() -> None:
-    timeline = launch(programs.record_talks, 2, threads=1)[0]["timeline"]
     shared = [  # behind the barrier of the launch and the call that began before the recording
-        (("world", 3), "all_reduce", 2, 1),
-        (("world.2", 1), "all_reduce", 2, 1),
-        (("world.2", 2), "reduce_scatter", 2, 1),
-        (("world", 4), "broadcast", 2, 1),
+        [["world", 3], "all_reduce", 2, 1],
+        [["world.2", 1], "all_reduce", 2, 1],
+        [["world.2", 2], "reduce_scatter", 2, 1],
+        [["world", 4], "broadcast", 2, 1],
     ]
-    messages = [(("world", *ends, 0, number), "message", 2, 1) for ends in ((0, 1), (1, 0)) for number in (1, 2)]
-    for rank, calls in enumerate(timeline.calls):
-        own = ((f"world.1:{rank}", 1), "all_reduce", 1, 1)
-        found = [(call.key, call.kind, call.size, len(call.blocked)) for call in calls]
-        assert sorted(found) == sorted([*shared, own, *messages])
+    messages = [[["world", *ends, 0, number], "message", 2, 1] for ends in ((0, 1), (1, 0)) for number in (1, 2)]
+    for rank, calls in enumerate(launch(programs.record_talks, 2, threads=1)[0]["calls"]):
+        own = [[f"world.1:{rank}", 1], "all_reduce", 1, 1]
+        assert sorted(calls) == sorted([*shared, own, *messages])
 
 
 def test_what_has_not_ended_is_not_gathered_and_hosts_have_clocks_of_their_own() -> None:

@@ -1,13 +1,15 @@
-"""Files that are whole or not there: each is written aside and then renamed. Nothing that others wrote is unpickled."""
+"""Files that are whole or not there: each is written aside and then renamed. Nothing is unpickled."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -85,3 +87,32 @@ def read_arrays(path: Path) -> dict[str, Array]:
         raise
     except Exception as error:
         raise ValueError(f"path {str(path)!r} holds no arrays that were written whole: {error}") from error
+
+
+def write_values(path: Path, values: Mapping[str, Any]) -> None:
+    """Write values by name, arrays as they are and all others as JSON, to one file that is whole or untouched.
+
+    Raises:
+        TypeError: if a value is neither an array nor what JSON can hold; nothing is written then.
+    """
+    arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+    try:
+        text = json.dumps({name: value for name, value in values.items() if name not in arrays})
+    except TypeError as error:
+        raise TypeError(f"values must be arrays or what JSON can hold, but {error}") from None
+    write_arrays(path, {**arrays, _OTHERS: np.array(text)})
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Return the values that `write_values` wrote.
+
+    Raises:
+        ValueError: if the file is none of these.
+        FileNotFoundError: if there is no such file.
+    """
+    arrays = read_arrays(path)
+    return {**json.loads(str(arrays.pop(_OTHERS))), **arrays}
+
+
+#: The name under which a file of values holds those that are no arrays.
+_OTHERS = "/others"

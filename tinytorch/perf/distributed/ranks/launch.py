@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import shutil
 import signal
 import subprocess
@@ -21,6 +20,7 @@ from tinytorch.perf.distributed.ranks import rank_process
 from tinytorch.perf.distributed.ranks.collective_ops import MPIMissingError
 from tinytorch.perf.distributed.ranks.watch import FAILURE, read_states
 from tinytorch.perf.host.pinned_threads import may_pin, usable_cores
+from tinytorch.perf.measuring.atomic_io import read_values, write_values
 from tinytorch.perf.measuring.fresh import reference_to
 
 #: Runs on each rank. Takes the communicator and the launch's arguments by name; returns values by name.
@@ -80,7 +80,8 @@ def launch(
 ) -> list[dict[str, Any]]:
     """Return what ``program`` returned on each of ``ranks`` processes, in the order of ranks.
 
-    Arguments and results are pickled. What the program prints is kept for the error, if there is one.
+    Arguments and results travel in files, arrays as npz and all else as JSON, in which a tuple becomes a list. What the
+    program prints is kept for the error, if there is one.
 
     Args:
         program: a function at the top level of a module that a new process can import.
@@ -92,6 +93,7 @@ def launch(
 
     Raises:
         ValueError: if ``program`` cannot be imported by name, or a number is out of range.
+        TypeError: if an argument is neither an array nor what JSON can hold.
         MPIMissingError: if there is no mpiexec.
         RankError: if a rank fails, dies, hangs, or the time is over.
 
@@ -114,13 +116,13 @@ def launch(
     command = [mpiexec(), "-n", str(ranks), sys.executable, rank_process.__file__]
     with TemporaryDirectory(prefix="ranks-") as name:
         folder = Path(name)
-        (folder / "request").write_bytes(pickle.dumps((asked, dict(arguments or {}))))
+        write_values(folder / "request", {**(arguments or {}), "/launch": asked})
         code, printed = _run([*command, name], folder / "printed", timeout)
         _end_ranks(folder)
         if code != 0:
             raise _error(folder, code, printed, timeout)
         try:
-            return [pickle.loads((folder / f"rank-{rank}.result").read_bytes()) for rank in range(ranks)]
+            return [read_values(folder / f"rank-{rank}.result") for rank in range(ranks)]
         except FileNotFoundError as error:
             raise RankError(f"a rank left no result although the run ended well: {error}; {printed}") from None
 

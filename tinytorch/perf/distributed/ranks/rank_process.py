@@ -7,7 +7,6 @@ mpiexec can know. It is run by this file's path and imports nothing but the stan
 from __future__ import annotations
 
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -32,9 +31,11 @@ def run_rank(folder: Path) -> None:
     from tinytorch.perf.distributed.ranks.watch import watched
     from tinytorch.perf.host.blas import ThreadSwitch
     from tinytorch.perf.host.pinned_threads import allowed_cores, pin
+    from tinytorch.perf.measuring.atomic_io import read_values, write_values
     from tinytorch.perf.measuring.fresh import function_at
 
-    asked, arguments = pickle.loads((folder / "request").read_bytes())
+    arguments = read_values(folder / "request")
+    asked = arguments.pop("/launch")
     communicator = world()
     if communicator.size != asked["ranks"]:
         raise SystemExit(
@@ -50,7 +51,7 @@ def run_rank(folder: Path) -> None:
         # After that import, which may load another BLAS; not by perf.timing, whose imports take a second.
         ThreadSwitch().set(asked["threads"])
         values = program(communicator, **arguments)
-        (folder / f"rank-{communicator.rank}.result").write_bytes(pickle.dumps({} if values is None else values))
+        write_values(folder / f"rank-{communicator.rank}.result", {} if values is None else values)
 
 
 if __name__ == "__main__":
