@@ -46,7 +46,7 @@ def evaluate(expression: str, namespace: Mapping[str, Any], *, calls: bool = Fal
     """Return the value in a page's namespace of a name, an attribute, an index, one operation on these, or a call.
 
     Raises:
-        NotYetError: if a name is not there; those that are nearly alike are told.
+        NotYetError: if a name is not there; the error lists similar ones.
         ExpressionError: if it is no such expression, or has no value.
     """
     try:

@@ -37,7 +37,7 @@ def test_results_come_back_as_they_were_saved_and_cut_short_are_refused(tmp_path
         (lambda d, _: d.update(schema="tinytorch-profile"), "is 'tinytorch-profile' and not 'tinytorch-benchmark'"),
         (lambda d, _: d["values"].pop("plan"), "'plan' is missing"),
         (lambda d, _: d["values"]["identity"].pop("cpu"), "must have the field 'cpu'"),
-        (lambda d, _: d["values"].update(done=3), "of the 3 processes"),
+        (lambda d, _: d["values"].update(done=3), "each of the 3 finished processes"),
         (lambda _, one: one["times"]["1"][0].update(unit="ms"), "must be in s"),
         (lambda _, one: one["times"]["1"][0]["samples"].append(-1.0), "above 0"),
         (lambda _, one: one["times"]["1"][0]["samples"].pop(), "as many samples"),

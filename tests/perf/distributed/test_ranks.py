@@ -175,7 +175,7 @@ WAITING = state(0, "all_reduce", unchanged=9)
         ),
         ([WAITING, state(1, finished=True, silent=50)], "its program has ended"),
         ([WAITING, state(1, "barrier", unchanged=9)], "all ranks wait for one another.* rank 0 .* all_.* in barrier"),
-        ([state(0), state(1, silent=2.1)], r"rank 1 \(host, process 101\) gave no sign of life for 2.1 s"),
+        ([state(0), state(1, silent=2.1)], r"rank 1 \(host, process 101\) has not reported for 2.1 s"),
     ],
 )
 def test_who_works_is_not_blamed_however_long_others_wait_but_who_hangs_or_has_ended_is(
@@ -190,7 +190,7 @@ def test_a_watch_counts_seconds_of_silence(tmp_path: Path) -> None:
     write_state(tmp_path, state(1))
     while (told := watch.look()) is None:
         write_state(tmp_path, watch.state())
-    assert told.startswith("rank 1 (host, process 101) gave no sign of life for ")
+    assert told.startswith("rank 1 (host, process 101) has not reported for ")
 
 
 def test_a_program_that_a_process_cannot_import_is_refused_before_any_starts() -> None:

@@ -65,7 +65,7 @@ def unfused_gelu(x: Values) -> Values:
 
 
 def fused_gelu(x: Values, out: Array | None = None) -> Values:
-    """Return the GELU in its tanh form in one pass: it takes the memory of the result alone, and none with ``out``.
+    """Return the GELU in its tanh form in one pass; it allocates only the result, or nothing with ``out``.
 
     ``out`` must be a contiguous float32 array of the shape of ``x``, and ``x`` such an array, too. Source: D. Hendrycks
     and K. Gimpel, arXiv:1606.08415.
@@ -204,7 +204,7 @@ def im2col(x: Values, kernel_size: Size, stride: Size = 1, padding: Size = 0) ->
 
     Rows follow image, row and column; a row follows channel, row and column of its window, as the weights of a
     convolution lie: the product with ``weight.reshape(O, -1).T`` is the convolution. The matrix takes about kh kw times
-    the memory of the images, which `im2col_conv2d` does not. Its gradient is `col2im`.
+    the memory of the images; `im2col_conv2d` does not store it. Its gradient is `col2im`.
 
     Examples:
         >>> import numpy as np
@@ -222,8 +222,8 @@ def im2col(x: Values, kernel_size: Size, stride: Size = 1, padding: Size = 0) ->
 def col2im(cols: Values, x_shape: Shape, kernel_size: Size, stride: Size = 1, padding: Size = 0) -> Values:
     """Return images of ``x_shape`` (N, C, H, W) whose elements are sums over the windows that hold them.
 
-    It is the transpose of `im2col`, not its inverse: what several windows hold is added up as often. ``cols`` are rows
-    (N oh ow, C kh kw), as `im2col` lays them out.
+    It is the transpose of `im2col`, not its inverse: an element that k windows contain is added k times. ``cols`` are
+    rows (N oh ow, C kh kw), as `im2col` lays them out.
 
     Examples:
         >>> import numpy as np

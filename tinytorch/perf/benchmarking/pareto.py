@@ -56,8 +56,8 @@ def pareto_front(
     Args:
         performances: of one `benchmark_suite`, by name.
         matters: relative difference of time that matters.
-        told: what judges a comparison of times again, for who knows more than the suite does, such as who else was at
-            work; by default it is as it is, or withheld as above.
+        told: function that may change the verdict of a comparison of times, for a caller who knows more than the
+            suite, such as which other programs ran; by default a verdict stands, or is withheld as above.
 
     Raises:
         ValueError: if there are none, or they have no batch size in common.

@@ -439,8 +439,9 @@ def compare_runs(
 ) -> Comparison:
     """Return the ratio baseline / candidate of times that two runs took apart, with the verdict that it supports.
 
-    Of at least `FEWEST_PROCESSES` processes the process is the unit, and counts by its median. Fewer do not show what
-    they differ by; then it is the median of their medians, each with what repeats are known to differ by.
+    With at least `FEWEST_PROCESSES` processes on each side, each process counts as one observation, its median. With
+    fewer, the variation between processes cannot be estimated; the result is then the median of the processes' medians,
+    with the variation that is known for repeats.
 
     Args:
         baseline, candidate: times, or times over a reference, one measurement from each process.

@@ -103,7 +103,9 @@ class Results:
                 raise ValueError(f"identity must have the field {name!r}")
         for one in self.performances.values():
             if not one.times or any(len(times) != self.done for times in one.times.values()):
-                raise ValueError(f"times of {one.name!r} must be of the {self.done} processes that are done")
+                raise ValueError(
+                    f"times of {one.name!r} must hold one measurement for each of the {self.done} finished processes"
+                )
             if one.model_bytes < 0:
                 raise ValueError(f"model_bytes of {one.name!r} must be at least 0, not {one.model_bytes}")
             for size, beside in one.reference.items():

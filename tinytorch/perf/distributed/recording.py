@@ -30,7 +30,7 @@ Key = tuple[str | int, ...]
 
 
 class RankCall(NamedTuple):
-    """One communication as one rank took part in it.
+    """One communication operation as one rank took part in it.
 
     Attributes:
         key: group and sequence of a collective; of a message its group, sender, receiver, tag, and number among
@@ -38,7 +38,7 @@ class RankCall(NamedTuple):
         kind: the collective, such as ``all_reduce``, or "message".
         size: the number of ranks that take part.
         is_root: whether this rank is the one whose array a broadcast hands round.
-        arrival: when the rank came to it, in ns.
+        arrival: when the rank entered the call, in ns.
         blocked: start and end, in ns, of the events in which the rank could do nothing else: the call itself, or the
             wait for what it began.
     """
@@ -93,7 +93,7 @@ class CallRecorder(Observer):
 
 
 class Delay(NamedTuple):
-    """One communication in which ranks waited for another rank.
+    """One communication operation in which ranks waited for another rank.
 
     Attributes:
         rank: whom they waited for.
@@ -183,7 +183,7 @@ class RankRecording:
         self.profile: Profile | None = None
 
     def gather(self) -> Timeline | None:
-        """Return what all ranks recorded on rank 0, and None on the others; all ranks call it.
+        """Return the recordings of all ranks as a timeline on rank 0, and None on the others; all ranks must call it.
 
         Raises:
             RuntimeError: inside the body.
@@ -198,7 +198,7 @@ class RankRecording:
 def recorded(communicator: Communicator) -> Iterator[RankRecording]:
     """Record every op and module call of the body on this rank; all ranks enter together.
 
-    The body begins on all ranks at once, and the garbage collector is off in it. No message may be under way when it
+    The body begins on all ranks at once, and the garbage collector is off in it. No message may be in flight when it
     begins. Calls of other communicators are recorded too, if each group has a name of its own: make them with
     ``Communicator.duplicate`` and `Communicator.split`, and call `world` once.
 

@@ -50,7 +50,7 @@ def peers_python() -> str:
         return sys.executable
     if not Path(named).is_file():
         raise ValueError(
-            f"TINYTORCH_PEERS must name the Python of an environment with the engines, but {named!r} is no file"
+            f"TINYTORCH_PEERS must name the Python of an environment with the engines, but {named!r} is not a file"
         )
     return named
 

@@ -1,4 +1,4 @@
-"""Probes: kernels that only move memory or only compute, for the ceilings of the machine and to be read on a page.
+"""Probes: kernels that only move memory or only compute; they measure the ceilings, and pages show their source.
 
 `add_up`, `follow`, `overwrite` and `update` are shown on a page: the same few operations, whose places alone differ.
 They add whole numbers, which takes one cycle: what such a loop waits for is memory. They take views of any stride, so

@@ -69,7 +69,7 @@ class Format(Generic[Value]):
         return write_whole(path, json.dumps({**envelope, "values": to_json(values)}, allow_nan=False))
 
     def read(self, path: str | Path) -> tuple[Value, Any]:
-        """Return the values in a file, and the machine that they are of.
+        """Return the values in a file, and the machine on which they were measured.
 
         Raises:
             ValueError: with the path and one reason, if the file is cut short, or of another format or version, or

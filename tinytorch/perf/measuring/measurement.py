@@ -468,14 +468,15 @@ def same_rounds(*samples: Sequence[float] | Array) -> list[Array]:
 
 
 def of_rounds(name: str, function: Callable[..., Any], *taken: Measurement, unit: str = "") -> Measurement:
-    """Return what ``function`` makes, round by round, of times or rates that were taken in turns.
+    """Apply ``function`` to each round of interleaved measurements, and return the results as one measurement.
 
-    It is for ratios: what hits all of a round alike drops out. Of two times see `ratio`.
+    Use it for ratios: a disturbance that affects all measurements of a round equally cancels. For two times, use
+    `ratio`.
 
     Args:
         name: what it is, in words.
-        function: takes an array for each of ``taken`` and returns one, which a common factor leaves as it is.
-        taken: in turns; of what has fewer samples each counts for the round that it was taken in.
+        function: takes one array per measurement and returns one; a common factor of all must not change the result.
+        taken: interleaved measurements; if one has fewer samples, each belongs to the round in which it was taken.
         unit: of the result.
 
     Examples:

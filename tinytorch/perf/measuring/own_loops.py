@@ -64,10 +64,11 @@ def from_turns(
     conditions: Conditions,
     block: int | None = None,
 ) -> dict[str, Measurement]:
-    """Return what one's own loop timed of several things in turns, whose intervals take in what repeats differ by.
+    """Return measurements, by name, of times that your own loop took interleaved.
 
-    The i-th samples of all must be neighbours in time, best in an order that is drawn for each round; so `ratio` and
-    the comparisons pair them. `Measurement.per` makes rates of them.
+    Their intervals include the variation between repeats. The i-th samples of all series must be close together in
+    time, preferably in a random order in each round, because `ratio` and the comparisons pair them. `Measurement.per`
+    makes rates of them.
 
     Args:
         series: seconds by name, all of them, in the order in which they were taken.
@@ -78,7 +79,7 @@ def from_turns(
 
     Raises:
         ValueError: if there are fewer than two series, or they differ in length; if a sample is not finite or not above
-            0, their middle is below 100 resolutions of the clock, all are equal, or ``sample`` is unknown.
+            0, their median is below 100 times the resolution of the clock, all are equal, or ``sample`` is unknown.
 
     Examples:
         >>> from tinytorch.perf.measuring import from_turns, ratio
@@ -92,7 +93,7 @@ def from_turns(
     if len(series) < 2 or len(set(lengths.values())) > 1:
         raise ValueError(f"series must be at least two of one length, as they were taken in turns, not {lengths}")
     if sample not in _SAMPLES:
-        raise ValueError(f"sample must say what each one is: {', '.join(_SAMPLES)}, not {str(sample)!r}")
+        raise ValueError(f"sample must be one of {', '.join(_SAMPLES)}, not {str(sample)!r}")
     kind, turns = Sample(sample), new_turns()
     measurements = {}
     for name, samples in series.items():

@@ -162,7 +162,9 @@ def _runtime_mask(mask: Operand, bias: Operand, scale: float | None, causal: boo
 def _shown(ends: Array, count: int, keys: int) -> Array:
     """Return (count, keys), whether each text shows a key; ``ends`` has where texts end, and then where they begin."""
     if ends.size not in (count, 2 * count):
-        raise ValueError(f"a mask of one axis must have {count} ends, and starts or none, not {ends.size} numbers")
+        raise ValueError(
+            f"a mask of one axis must hold {count} ends, or {count} ends and {count} starts, not {ends.size} values"
+        )
     places = np.arange(keys)
     shown = places < ends[:count, None]
     return shown & (places >= ends[count:, None]) if ends.size > count else shown

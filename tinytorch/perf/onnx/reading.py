@@ -103,7 +103,7 @@ def loaded(path: str | os.PathLike[str], weights: bool = True) -> Any:
     except Exception as error:  # of the parser, which raises what it likes
         raise ValueError(f"{name} is no ONNX file that can be read: {_sentence(error)}") from error
     if not file.opset_import:
-        raise ValueError(f"{name} is no ONNX file: it names no set of operators")
+        raise ValueError(f"{name} is no ONNX file: it declares no opset")
     if not file.graph.node:
         raise ValueError(f"{name} holds no nodes, so that there is nothing to run")
     outside = [each for each in external_data_helper._get_all_tensors(file) if each.external_data]

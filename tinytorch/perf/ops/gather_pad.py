@@ -188,7 +188,7 @@ def _blend_work(call: Call) -> Work:
     return Work(elementwise=3 * call.output.size)
 
 
-_INDICES = no_gradient("indices have no gradient: give the op an operand that requires none")
+_INDICES = no_gradient("indices have no gradient: pass indices with requires_grad=False")
 
 #: Elements of x at ``indices``, whole numbers of any shape, along one axis.
 gather = Op("gather", _gather_forward, _picked_backward, additions_back, picked_traffic)

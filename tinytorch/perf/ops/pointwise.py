@@ -74,7 +74,7 @@ def _function(name: str, function: Callable[..., Array], backward: Backward | No
     def forward(keep: bool, *operands: Array) -> tuple[Array, Saved]:
         return function(*operands), ()
 
-    none = no_gradient(f"{name} has no gradient: give it operands that require none")
+    none = no_gradient(f"{name} has no gradient: pass operands with requires_grad=False, or use no_grad()")
     return Op(name, forward, backward or none, per_element(1), gradient_only)
 
 

@@ -37,7 +37,7 @@ class Lines:
     The time of a line is that in which it was the innermost one of the program. A row of lines, functions or threads
     splits its share: ``own_share`` is the program's Python, ``compiled_share`` compiled code that it called, such as a
     product of NumPy, and ``library_share`` Python of libraries that it called, with what that called.
-    ``with_callees`` is the share with the program's own functions that were called, where calls of itself count once;
+    ``with_callees`` includes the program's own functions that it called, where a recursive call counts once;
     its interval is ``callees_low`` to ``callees_high``. ``file`` is "" and ``line`` 0 where no line of the program ran.
 
     Args:

@@ -105,7 +105,7 @@ class Prediction:
         handing: messages between stages, with the sum of a tied parameter's gradients.
         gradients: summing them over the ranks of the data split, as far as nothing hides it, with the gathering of
             parameters that are shared out.
-        hidden: what is hidden of it, which costs nothing.
+        hidden: communication that overlaps with computation, and so costs no time.
         updating: the optimizer's step.
 
     Examples:

@@ -1,4 +1,4 @@
-"""Workload of one training step, in the parts that a split treats differently; a GPT's is by published formulas."""
+"""Workload of one training step, in the parts that a split treats differently; published formulas give a GPT's."""
 
 from __future__ import annotations
 

@@ -80,8 +80,8 @@ def blame(states: Sequence[RankState], longest: float) -> str | None:
     for state in states:
         if state.silent > longest and not state.finished:
             return (
-                f"{state.name} gave no sign of life for {state.silent:.1f} s: it was killed, or is in code that lets "
-                f"no other thread run; {state.told()}"
+                f"{state.name} has not reported for {state.silent:.1f} s: it was killed, or its code blocks its other "
+                f"threads; {state.told()}"
             )
     waiting = [state for state in states if state.in_call and state.unchanged > longest]
     absent = [state for state in states if not state.in_call and (state.finished or state.unchanged > longest)]
