@@ -24,9 +24,9 @@ endif
 WITH_PEERS := $(filter 1,$(PEERS))
 # `make book PAGES="profiling"` runs some pages and leaves the others as they were, `make check PAGES="profiling"` reads some.
 PAGES :=
-# `make book CPU=avx2` and `make test CPU=avx2` hold all kernels to that CPU's instructions; the book gets a folder of its own.
+# `make book CPU=avx2` and `make test CPU=avx2` limit all kernels to the instructions of that CPU; this book gets its own folder.
 CPU :=
-# `make book PAGES="profiling" OUTCOME=other` writes them a second time, with the words that their verdicts did not get.
+# `make book PAGES="profiling" OUTCOME=other` writes the pages a second time, with the texts of the outcomes that were not chosen.
 OUTCOME :=
 # `make book PAGES="profiling" ROUGH=1` shows in seconds that a page runs.
 ROUGH :=
@@ -49,59 +49,59 @@ BENCHMARKS := bench-beside_numpy bench-imports bench-verdicts
 LINTS := lint-style lint-layout lint-types lint-pages lint-imports lint-spelling
 .PHONY: help chapter environment peers-environment book pdf live check test serve port format lint lock clean peers bench check-site check-readme check-links check-notebooks pictures $(LINTS) $(BENCHMARKS)
 
-help:  ## list the jobs
+help:  ## list the commands
 	@sed -nE 's/^([a-z-]+):[^#]*## (.*)$$/  make \1|\2/p' Makefile | while IFS='|' read -r job what; do printf '%-20s %s\n' "$$job" "$$what"; done
 
-book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PEERS=1: beside PyTorch, ONNX Runtime, JAX; PAGES="profiling ...": only these; CPU=avx2: as that CPU would; ROUGH=1: into _build/rough, each measurement with a tiny budget; OUTCOME=other: these pages also with what their verdicts did not find)
+book: environment $(if $(WITH_PEERS),peers-environment)  ## run the chapters and write the site to _build/html (PAGES="profiling ...": only these pages; ROUGH=1: fast, with rough measurements, into _build/rough; CPU=avx2: with the kernels of that CPU; PEERS=1: also race PyTorch, JAX and ONNX Runtime; OUTCOME=other: also show the texts of the outcomes that were not chosen)
 	@$(RUN) $(if $(WITH_PEERS),TINYTORCH_PEERS="$(CURDIR)/$(PEERS_VENV)/bin/python" )-m scripts.build_book $(if $(CPU),--cpu "$(CPU)") $(if $(ROUGH),--rough) $(if $(OUTCOME),--outcome "$(OUTCOME)") $(PAGES)
 
-pdf: environment  ## build the book and print it into _build/html/measured.pdf, to which its menu links (needs Chromium)
+pdf: environment  ## build the book and also print it to _build/html/measured.pdf (needs Chromium)
 	@$(RUN) TINYTORCH_PDF=1 -m scripts.build_book
 	@$(RUN) -m scripts.print_book
 
 # BLAS threads that have nothing to do then sleep at once: else each process that loads NumPy or SciPy, of which tests
 # start hundreds, keeps another core busy for a tenth of a second.
-test: environment  ## run all tests (TESTS="tests/core ...": only these; CPU=avx2: as that CPU would)
+test: environment  ## run all tests (TESTS="tests/core ...": only these tests; CPU=avx2: with the kernels of that CPU)
 	@$(RUN) OPENBLAS_THREAD_TIMEOUT=4 $(if $(CPU),-m scripts.building.older_cpu "$(CPU)" $(VENV)/bin/python )-m pytest --numprocesses logical --dist worksteal $(TESTS)
 
-serve: port book  ## build the book and show it on http://127.0.0.1:8000 (PORT=... for another port)
+serve: port book  ## build the book and show it at http://127.0.0.1:8000 (PORT=...: at another port)
 	@$(RUN) -m scripts.serve_book "$(PORT)"
 
 # Before hours of building.
 port: environment
 	@$(RUN) -m scripts.serve_book "$(PORT)" --check
 
-live: port  ## build the book with rough numbers, show it, and build it again on each save (PAGES="profiling ...": only these; PORT=... for another port)
+live: port  ## show the book with rough measurements, and rebuild a page when you save it (PAGES="profiling ...": only these pages; PORT=...: at another port)
 	@$(RUN) PORT="$(PORT)" -m scripts.live_book $(PAGES)
 
-check: environment  ## hold pages and their modules to all rules that need no run: style, references, spelling, types (PAGES="profiling ...": only these)
+check: environment  ## check pages and their modules without running them: form, references, spelling, types (PAGES="profiling ...": only these pages)
 	@$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.check_pages $(PAGES)
 
-chapter: environment  ## write a chapter to begin with: NAME=batching (TITLE="..." for its title)
+chapter: environment  ## create the draft of a new chapter, NAME=batching (TITLE="...": with this title)
 	@$(RUN) PYTHONPATH=book/_checks -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
 
-check-site: environment .node/made  ## hold every built page to all gates: links, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these)
+check-site: environment .node/made  ## check the built site: links, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these pages)
 	@$(if $(PAGES),,$(RUN) -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder)
 	@$(RUN) PYTHONPATH=book/_ext book/_checks/check_site.py _build/html $(if $(PAGES),--page $(PAGES:=.html))
 
-check-readme: environment  ## run every command of README and of the pages in a fresh clone, and check what it leaves
+check-readme: environment  ## run all commands of README and of the pages in a fresh clone
 	@$(RUN) -m scripts.check_readme
 
-check-links: environment  ## ask other hosts whether every link of the built pages still leads somewhere
+check-links: environment  ## check that the links to other sites still work
 	@$(RUN) book/_checks/external_links.py _build/html
 
-pictures: environment  ## take the pictures anew that the page of all elements is compared with
+pictures: environment  ## renew the reference pictures of the page that shows every element
 	@$(RUN) book/_checks/appearance.py
 
-check-notebooks: environment  ## open every chapter in JupyterLab as Binder does, and run all its cells (PAGES="machine ...")
+check-notebooks: environment  ## run all chapters in JupyterLab, as Binder does (PAGES="machine ...": only these pages)
 	@$(RUN) book/_checks/notebooks.py $(PAGES)
 
-format: environment  ## mend what a program can mend: layout and style of the code and of the pages' cells, README's table of pages
+format: environment  ## fix the layout and style of code and cells, and update the table of pages in README
 	@$(VENV)/bin/ruff check --fix-only .
 	@$(VENV)/bin/ruff format .
 	@$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.format_pages
 
-lint: environment  ## check style and types, also of the pages' cells, rules of pages, direction of imports and spelling
+lint: environment  ## check style, types, the form of pages, layers and spelling
 	@$(MAKE) --no-print-directory --keep-going $(LINTS)  # each to its end: make names those that failed
 
 lint-style: ; @$(RUN) -m ruff check .
@@ -111,21 +111,21 @@ lint-pages: ; @$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.check_pages
 lint-imports: ; @$(RUN) PYTHONPATH=book/_ext -c "from importlinter.cli import lint_imports_command; lint_imports_command()"
 lint-spelling: ; @$(RUN) -m codespell_lib
 
-peers: peers-environment  ## compare tinytorch with PyTorch (own environment, larger download)
+peers: peers-environment  ## test tinytorch against PyTorch (in a separate environment; large download)
 	@$(PEERS_RUN) -m pytest peers
 
-bench: peers-environment  ## run benchmarks/ beside PyTorch, each library on its best BLAS
+bench: peers-environment  ## run benchmarks/, which race PyTorch, each library with its best BLAS
 	@$(MAKE) --no-print-directory --keep-going $(BENCHMARKS)  # one that misses its target stops no other
 
 $(BENCHMARKS): bench-%: ; @echo "== benchmarks.$*"; $(PEERS_RUN) -m benchmarks.$*
 
-lock: environment  ## pin every dependency anew after a change of pyproject.toml
+lock: environment  ## update the lock files after a change of pyproject.toml
 	@$(LOCK) --all-extras --output-file requirements.lock
 	@$(LOCK) --group peers --constraints requirements.lock --output-file requirements-peers.lock
 	@$(COMPILE) binder/requirements.in --extra notebook --extra mpi --extra onnx --python-platform x86_64-manylinux_2_28 \
 		--constraints requirements.lock --output-file binder/requirements.txt
 
-clean:  ## remove what was built; environments stay
+clean:  ## remove everything that was built, except the environments
 	rm -rf _build build .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -path './.venv*' -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
