@@ -34,7 +34,8 @@ class Twice(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return a sum that hands the same gradient on to all of its terms."""
         h = self.layer(x)
-        output: Tensor = h + self.layer(h) + h[:, ::-1] + h.reshape(-1, 6) - h * h
+        k = h * 0.5
+        output: Tensor = (k * k + k) + (h * h + self.layer(h) + h[:, ::-1] - h.reshape(-1, 6) + (h + h))
         return output
 
 
