@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.cases import normal
-from tests.core.gradients import gradient_of
+from tests.core.gradients import check_gradients, gradient_of
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.layers import Dropout, Embedding, Flatten, Linear
 from tinytorch.core.losses import CrossEntropyLoss, MSELoss
@@ -63,6 +63,13 @@ def test_embedding() -> None:
     indices = np.array([[3, 3], [0, 499]])
     for rows in (indices, Tensor(indices), indices.tolist()):
         np.testing.assert_array_equal(layer(rows).data, layer.weight.data[indices])
+
+
+def test_an_embedding_projects_by_its_table() -> None:
+    layer, x = Embedding(9, 5, seed=0), normal(2, 3, 5)
+    np.testing.assert_allclose(layer.project(Tensor(x)).data, x @ layer.weight.data.T, rtol=1e-6)
+    layer.weight.data = layer.weight.data.astype(np.float64)
+    check_gradients(lambda rows, _: layer.project(rows), Tensor(x, requires_grad=True), layer.weight)
 
 
 def test_dropout_drops_in_train_mode_only_and_by_its_seed() -> None:

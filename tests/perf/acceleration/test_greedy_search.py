@@ -11,15 +11,17 @@ import numpy as np
 import pytest
 
 from tests.chapters.made_turns import in_turns, made
+from tests.perf.made_ceilings import made_ceilings
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply, no_grad
+from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array, Implementation, Op, Saved
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import greedy_search
 from tinytorch.perf.acceleration.greedy_search import Climb, Move, climb, ways_of
-from tinytorch.perf.acceleration.prediction import Counts, Profile, forecast
+from tinytorch.perf.acceleration.prediction import Counts, Profile, forecast, ops_alone, profiled
 from tinytorch.perf.events.stream import Event
-from tinytorch.perf.measuring import Measurement, Modelled
+from tinytorch.perf.measuring import Measurement, Modelled, blas_threads
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions
 from tinytorch.perf.profiling import shares
@@ -185,6 +187,16 @@ def test_no_share_is_said_to_be_more_than_all_of_the_time(monkeypatch: pytest.Mo
     monkeypatch.setattr(shares, "with_between_run_spread", repeated)
     rest = _profile(10e-3, {"linear": 6e-3}, 5e-3).shares["rest"]
     assert rest.interval.low < rest.median < rest.interval.high < 1
+
+
+def test_a_call_is_profiled_op_by_op() -> None:
+    layer, x = Linear(256, 256, seed=0), Tensor(np.ones((64, 256), np.float32))
+    with no_grad(), blas_threads(1):
+        found = profiled(lambda: apply(ops.tanh, layer(x)), made_ceilings(threads=1), "a layer")
+        alone = ops_alone(lambda: layer(x))
+    assert (found.counted.ops, [*found.by_op], found.placed.name) == (2, ["linear", "tanh"], "a layer")
+    assert alone > 0
+    assert sum(found.parts) == pytest.approx(found.seconds.median)
 
 
 def test_half_of_the_ops_and_a_third_of_the_roof() -> None:

@@ -146,6 +146,14 @@ def test_scales_of_groups_lie_beside_their_tile_and_are_a_matrix_to_whoever_asks
     np.testing.assert_array_equal(copy.deepcopy(layer)(Tensor(x)).data, layer(Tensor(x)).data)
 
 
+def test_a_weight_only_layer_that_becomes_static_multiplies_a_matrix() -> None:
+    linear = Linear(64, 128, seed=0)
+    layer = QuantizedLinear(linear, Plan("weight-only")).calibrate([drawn(50, 64)])
+    assert layer.codes.shape == (64, 128)
+    expected = QuantizedLinear(linear, Plan("static")).calibrate([drawn(50, 64)])
+    np.testing.assert_array_equal(layer(Tensor(drawn(3, 64))).data, expected(Tensor(drawn(3, 64))).data)
+
+
 @pytest.mark.parametrize("bits", [8, 4])
 def test_codes_become_floats_in_vector_registers(bits: int) -> None:
     from numba import types
