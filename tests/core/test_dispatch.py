@@ -159,6 +159,17 @@ def test_observers_come_and_go_with_the_body() -> None:
     assert (len(outer.calls), len(inner.calls)) == (3, 1)
 
 
+def test_observers_that_equal_each_other_come_and_go_by_themselves() -> None:
+    alike = type("Alike", (Recorder,), {"__eq__": lambda *_: True, "__hash__": lambda _: 0})
+    outer, inner = alike(), alike()
+    with observed_by(outer):
+        for _ in range(2):
+            with observed_by(inner):
+                pass
+        with pytest.raises(ValueError, match="observers"), observed_by(outer):
+            pass
+
+
 @pytest.mark.parametrize("method", ["enter_module", "leave_module", "after_op", "before_op"])
 def test_an_observer_that_raises_leaves_the_seam_as_it_was(method: str) -> None:
     def fail(self: Any, *arguments: Any) -> None:

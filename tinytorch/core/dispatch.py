@@ -76,8 +76,8 @@ class _State(threading.local):
 
 
 _state = _State()
-#: The observers of all contexts.
-_everywhere: list[Observer] = []
+#: The observers of all contexts by their identity, whatever they say that they equal.
+_everywhere: dict[int, Observer] = {}
 
 
 def apply(op: Op, *inputs: Any, **params: Any) -> Tensor:
@@ -151,7 +151,7 @@ def _observers_of(here: Switches) -> tuple[Observer, ...]:
     """Return the observers of an op that runs here, and tell those of other contexts that it does."""
     observers: tuple[Observer, ...] = here.observers if here.thread == threading.get_ident() else ()
     if len(observers) != len(_everywhere):
-        for other in tuple(_everywhere):
+        for other in tuple(_everywhere.values()):
             if not any(other is mine for mine in (*observers, *here.hidden)):
                 other.elsewhere()
     return observers
@@ -184,14 +184,14 @@ def _apply_observed(op: Op, inputs: tuple[Any, ...], params: dict[str, Any], her
 @contextmanager
 def _switched(switch: Switch) -> Iterator[None]:
     """Run the body with ``switch`` as the last one of this context; bodies may end in any order."""
-    _everywhere.extend(switch.observers)
+    _everywhere.update({id(observer): observer for observer in switch.observers})
     switches.set(switches.get().plus(switch))
     try:
         yield
     finally:
         switches.set(switches.get().minus(switch))
         for observer in switch.observers:
-            _everywhere.remove(observer)
+            del _everywhere[id(observer)]
 
 
 _NO_GRAD = Switch(gradients=False)
@@ -229,7 +229,7 @@ def observed_by(*observers: Observer) -> Iterator[None]:
         ValueError: if one of them is installed already; it would be told of everything twice.
     """
     for index, observer in enumerate(observers):
-        if any(observer is other for other in (*_everywhere, *observers[:index])):
+        if id(observer) in _everywhere or any(observer is other for other in observers[:index]):
             raise ValueError(f"observers must not be installed already, but {observer!r} is")
     with _switched(Switch(observers, threading.get_ident())):
         yield
