@@ -337,9 +337,9 @@ def page(name: str, *, seconds: float | None = None, why: str | None = None, **f
 
 PAGES = [
     page("index", cells=0),
-    page("machine", seconds=10.0, why="its cells changed"),
+    page("machine", seconds=10.0, why="no result of it is kept as it is now"),
     page("profiling"),
-    page("roofline", seconds=20.0, why="tinytorch changed (perf.timing)"),
+    page("roofline", seconds=20.0, why="no result of it is kept as it is now"),
     page("new", why="it runs here for the first time"),
     page("other", cells=0, left_out=True),
 ]
@@ -359,10 +359,10 @@ def test_each_page_says_what_becomes_of_it_why_and_how_much_is_left() -> None:
         "Before that, training, compiling and measuring what they share (3 steps, about 40 s).",
         "Trained, compiled and measured in 1 min 01 s.",
         "  1 of 6  index has no cells",
-        "  2 of 6  machine runs (about 10 s), because its cells changed",
+        "  2 of 6  machine runs (about 10 s), because no result of it is kept as it is now",
         "          machine ran in 12 s; about 34 s left",
         "  3 of 6  profiling is taken from the cache",
-        "  4 of 6  roofline runs (about 20 s), because tinytorch changed (perf.timing)",
+        "  4 of 6  roofline runs (about 20 s), because no result of it is kept as it is now",
         "          roofline ran in 20 s; about 16 s left",
         "  5 of 6  new runs, because it runs here for the first time",
         "          new ran in 3 s",

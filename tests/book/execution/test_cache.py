@@ -9,8 +9,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from measured_book.execution.cache import CACHE_FOLDER, KEPT, order_pages, prepare_pages
+from measured_book.execution import cache
+from measured_book.execution.cache import CACHE_FOLDER, KEPT, SECONDS_FILE, Execution, order_pages, prepare_pages
 from measured_book.execution.key import Surroundings
+from nbformat.v4 import new_code_cell, new_notebook
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
@@ -164,6 +166,25 @@ def test_pages_that_run_are_prepared_and_what_that_tells_is_told(monkeypatch: py
 def test_a_preparation_that_fails_ends_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ExtensionError, match="ended"):
         told_by_preparation(monkeypatch, ["roofline"], HERE, code=3)
+
+
+def test_a_page_that_ever_ran_here_does_not_run_for_the_first_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where what Sphinx knew of it is gone."""
+    (tmp_path / SECONDS_FILE).write_text('{"one": 2.5}')
+    execution = Execution(cast(Sphinx, SimpleNamespace(outdir=tmp_path / "html")))
+    monkeypatch.setattr(execution, "around", HERE, raising=False)
+    monkeypatch.setattr(execution, "study", lambda _: new_notebook(cells=[new_code_cell("1")]))
+    monkeypatch.setattr(execution, "has_result", lambda *_: False)
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(cache, "tell", lambda _, **facts: told.append(facts))
+    environment = cast(BuildEnvironment, SimpleNamespace(all_docs={}))
+    execution.plan(cast(Sphinx, None), environment, ["one", "two"])
+    assert [(page["why"], page["seconds"]) for page in told[0]["pages"]] == [
+        ("no result of it is kept as it is now", 2.5),
+        ("it runs here for the first time", None),
+    ]
 
 
 def test_nothing_is_prepared_if_no_page_runs_or_the_build_is_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,8 +196,8 @@ class Execution:
                 page["cells"] = sum(cell.cell_type == "code" and not is_of_text(cell) for cell in notebook.cells)
                 if not self.has_result(docname, notebook):
                     page["runs"] = True
-                    known = state_of(env).of(docname).key is not None
-                    page["why"] = f"it {'or what it depends on changed' if known else 'runs here for the first time'}"
+                    ran = docname in self.seconds
+                    page["why"] = "no result of it is kept as it is now" if ran else "it runs here for the first time"
                     page["seconds"] = self.seconds.get(docname) or notebook.metadata.get(BUDGET)
             pages.append(page)
         tell("plan", pages=pages)
