@@ -45,7 +45,7 @@ LET := -I scripts/environment.py run
 RUN := $(VENV)/bin/python $(LET)
 PEERS_RUN := $(PEERS_VENV)/bin/python $(LET)
 
-BENCHMARKS := bench-beside_numpy bench-imports bench-verdicts
+BENCHMARKS := $(patsubst benchmarks/%.py,bench-%,$(shell grep -l __main__ benchmarks/*.py))
 LINTS := lint-style lint-layout lint-types lint-pages lint-imports lint-spelling
 .PHONY: help chapter environment peers-environment book pdf live check test serve port format lint lock clean peers bench check-site check-readme check-links check-notebooks pictures $(LINTS) $(BENCHMARKS)
 
