@@ -20,6 +20,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -41,7 +42,7 @@ LOG = "build.log"
 _KEPT = "kept"
 #: Lines of the log that are shown when the build died without a word.
 _LAST_WORDS = 5
-#: With less than so many free bytes on its disk no build gets by.
+#: With less than so many free bytes on its disk, or on that of temporary files, no build gets by.
 _LEAST_FREE = 2**20
 JUPYTER_BOOK, PREPARES = (ROOT / "scripts" / "building" / f"{name}.py" for name in ("jupyter_book", "preparation"))
 #: Makes the command that builds the site from the root of a checkout into its folder of built things.
@@ -226,6 +227,7 @@ def build(root: Path, command: Command, check: Check, wanted: Wanted = EVERYTHIN
 def _build_alone(root: Path, settings: dict[str, str], output: Path, lock: int, command: list[str]) -> int:
     mark = output / "build-in-progress"
     start = time.monotonic()
+    folders = output, tempfile.gettempdir()  # the latter before it is full, or another is named
     if mark.exists() and mark.read_text("utf-8") == _KEPT:
         say("The last build did not succeed: reading again what failed.")
     elif mark.exists():
@@ -240,7 +242,8 @@ def _build_alone(root: Path, settings: dict[str, str], output: Path, lock: int, 
     if code != 0:
         mark.write_text(_KEPT if story.kept else "", "utf-8")
         complaints, last = story.complaints, last_words(output / LOG)
-        if shutil.disk_usage(output).free < _LEAST_FREE or any(words in "".join(complaints + last) for words in FULL):
+        free = min(shutil.disk_usage(folder).free for folder in folders)
+        if free < _LEAST_FREE or any(words in "".join(complaints + last) for words in FULL):
             complaints = [f"  {sentence_of(FULL[0])}", *complaints]
         warned = f" because of {counted(story.warnings, 'warning')}" if story.warnings else ""
         say("\n".join(["", f"The book was not built{warned} ({took}):", *(complaints or last)]))

@@ -1,11 +1,15 @@
 """What a build tells while it runs and at its end, in lines: which page, why, how long, what is left, what failed."""
 
+import errno
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
 #: How the text of an error says that the disk is full.
-FULL = ("No space left", "disk is full", "Disk quota", "OSError(28,")
+FULL = (
+    *("No space left", "disk is full", "Disk quota"),
+    *(f"OSError({number}," for number in (errno.ENOSPC, errno.EDQUOT)),
+)
 
 
 def duration(seconds: float) -> str:
@@ -115,7 +119,7 @@ class Story:
 
 
 def _below_book(place: str) -> str:
-    """Return a place in a source as it is below the book's folder: `book/profiling.md:12`."""
+    """Return a place in a source from the book's folder on: `book/profiling.md:12`."""
     path, colon, line = place.partition(":")
     parts = PurePath(path).parts
     if "book" in parts:

@@ -1,11 +1,13 @@
 """What a failed or interrupted build left is not believed by the next one, and each build says what it does."""
 
+import errno
 import io
 import json
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -130,6 +132,7 @@ def test_a_build_checks_sources_again_only_after_a_change(tmp_path: Path, monkey
         ("tell(event='warning', where='', text=\"Failed to copy: OSError(28, 'No space left on device')\")", 10**9),
         ("tell(event='failed-cell', page='a', source='a.md', error='OSError: [Errno 122] Disk quota exceeded')", 10**9),
         ("print('Traceback', 'OSError: [Errno 28] No space left on device', sep=chr(10))", 10**9),
+        (f"tell(event='warning', where='', text='Failed: OSError({errno.EDQUOT}, None)')", 10**9),
         ("tell(event='warning', where='', text='the cache may need to be cleared')", 12_345),
     ],
 )
@@ -139,6 +142,13 @@ def test_a_full_disk_is_said_with_what_to_do(
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
     lines = build(tmp_path, f"{does}\n{FAILS}")[1]
     assert lines[2].startswith("  The disk is full: make space, for example by `make clean`, and build again")
+
+
+def test_a_disk_of_temporary_files_that_is_full_is_said_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = {tmp_path / "_build": 10**9, Path(tempfile.gettempdir()): 12_345}
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=free[Path(folder)]))
+    lines = build(tmp_path, f"print('Killed')\n{FAILS}")[1]
+    assert lines[2].startswith("  The disk is full: make space")
 
 
 MAIN = """
