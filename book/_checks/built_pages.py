@@ -1,8 +1,9 @@
 """Reads every page of a built site as a file, and reports what a reader should never meet.
 
 That is: a number that is empty or not a number, a page without its policy, a link that leads nowhere, a file of records
-that breaks its schema, a run that held more memory than a small server such as Binder's offers. Ids, pictures without
-words and resources of other hosts are the matter of html-validate, axe and the browser.
+that breaks its schema, a run that held more memory than a small server such as Binder's offers, a picture whose words
+are the name of its file, a script that stands in the page. Ids, pictures without any words and resources of other hosts
+are the matter of html-validate, axe and the browser.
 """
 
 import json
@@ -24,6 +25,9 @@ _POLICY = re.compile(
     r"default-src 'none'"
     r"(?:; img-src(?: 'self')? data:|; [a-z]+-(?:src|uri|action)(?: (?:'self'|'none'|'sha256-[\w+/=]+'))+)+"
 )
+#: What docutils says of an image of which nobody says anything, also of one that a cell prints.
+_FILE_NAME = re.compile(r"^\s*\S*\.(?:svg|png|jpe?g|gif|webp)\s*$", re.IGNORECASE)
+_ADDRESSES = ("href", "xlink:href", "src", "action", "formaction")
 #: Bytes that the processes of a page may hold together while it runs.
 MOST_HELD = 700 * 2**20
 _CODE = ["pre", "code", "script", "style", "math", "template"]
@@ -95,6 +99,21 @@ def unguarded(page: BeautifulSoup) -> Iterator[str]:
         yield f"the policy comes after {str(early)[:80]}, which it must precede to hold for it"
 
 
+def nameless_pictures(page: BeautifulSoup) -> Iterator[str]:
+    """Yield each image that says no more than the name of its file to who does not see it."""
+    for image in page.find_all("img", alt=_FILE_NAME):
+        yield f"an image has the name of a file as its alt text: {image['alt']}"
+
+
+def inline_code(page: BeautifulSoup) -> Iterator[str]:
+    """Yield each handler and each address that is a script, which the policy keeps from running."""
+    for tag in page.find_all(True):
+        for name, value in tag.attrs.items():
+            is_script = name in _ADDRESSES and str(value).strip().lower().startswith("javascript:")
+            if is_script or name.startswith("on"):
+                yield f"<{tag.name}> has a script as its {name}, which must be a file: {str(value)[:60]}"
+
+
 def broken_links(page: BeautifulSoup, path: Path, root: Path) -> Iterator[str]:
     """Yield each link to a file or an anchor of the site that is not there."""
     for link in page.find_all("a", href=True):
@@ -137,6 +156,8 @@ def check_page(path: Path, root: Path) -> list[str]:
         *unusable_numbers(page),
         *not_numbers(page),
         *unguarded(page),
+        *nameless_pictures(page),
+        *inline_code(page),
         *broken_links(page, path, root),
         *unaddressed(page),
         *heavy_runs(page),

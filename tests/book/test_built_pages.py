@@ -41,6 +41,11 @@ def problems(folder: Path, body: str, head: str = META) -> list[str]:
         ('<a href="missing.html">x</a>', "leads nowhere"),
         ('<a href="#missing">x</a>', "leads to no anchor"),
         ('<a href="index.html#missing">x</a>', "leads to no anchor"),
+        ('<img src="a.png" alt="_images/a.png">', "an image has the name of a file as its alt text"),
+        ('<img src="a.svg" alt=" A.SVG ">', "an image has the name of a file as its alt text"),
+        ("<p onclick='x()'>x</p>", "<p> has a script as its onclick"),
+        ("<a href=' JavaScript:x()'>x</a>", "<a> has a script as its href"),
+        ("<form action='javascript:x()'></form>", "<form> has a script as its action"),
         (RUN.format(701 * 2**20), "'Memory' held 701 MiB of memory, at most 700 MiB are allowed"),
     ],
 )
@@ -54,11 +59,12 @@ def test_each_fault_is_found(tmp_path: Path, body: str, message: str) -> None:
     [
         '<a href="https://example.org/paper">x</a>',
         '<table><tr><td class="numeric">–</td></tr></table>',
+        '<img src="a.png" alt="Times of a.png and b.png"><p title="JavaScript: a language">x</p>',
         RUN.format(700 * 2**20),
         RUN.replace(' data-value="{0}">{0} B', ">–"),
     ],
 )
-def test_a_gap_in_a_table_or_700_mib_are_fine(tmp_path: Path, body: str) -> None:
+def test_what_is_like_a_fault_is_fine(tmp_path: Path, body: str) -> None:
     assert problems(tmp_path, GOOD + body) == []
 
 
