@@ -83,12 +83,24 @@ def result(
 
 
 def test_a_low_score_is_told_with_its_reason_and_counts_with_what_is_right() -> None:
-    assert judge(result(seo=0.92)) == ["Lighthouse seo is 92, 100 is right: is-slow (It is slow )"]
+    assert judge(result(seo=0.92)) == ["Lighthouse seo is 92, 100 is right: is-slow (It is slow)"]
     for name, (most, what) in gate_lighthouse.MOST.items():
         count = 1.1 * most
         assert judge(result(counts={name: count})) == [
             f"Lighthouse counts {count:g} {what}, at most {most:g} are right"
         ]
+
+
+@pytest.mark.parametrize("names", [("audits", "dom-size"), ("audits", "unused-javascript", "details")])
+def test_what_lighthouse_says_nothing_of_is_named(names: tuple[str, ...]) -> None:
+    said = within = result()
+    for name in names[:-1]:
+        within = within[name]
+    del within[names[-1]]
+    with pytest.raises(RuntimeError, match=f"Lighthouse says nothing of {'.'.join(names)}"):
+        judge(said)
+    with pytest.raises(RuntimeError, match="Lighthouse says nothing of environment"):
+        gate_lighthouse.host_of({})
 
 
 def test_lighthouse_looks_at_each_page_of_a_kind_and_at_the_heaviest_chapters(tmp_path: Path) -> None:
@@ -99,27 +111,41 @@ def test_lighthouse_looks_at_each_page_of_a_kind_and_at_the_heaviest_chapters(tm
 
 
 @pytest.mark.parametrize(
-    ("speeds", "host", "said", "slowdowns"),
+    ("speeds", "hosts", "said", "slowdowns"),
     [
-        ((95,), 2000, "", [4]),
-        ((94, 91, 88, 83, 97), 2000, "", [4] * 5),
-        ((94, 90, 92, 94, 83), 2000, "performance is 94", [4] * 5),
-        ((94, 60), 999, "", [4, 2]),  # a machine too slow to tell: no further look
+        ((95,), (2000,), "", [4]),
+        ((94, 91, 88, 83, 97), (2000,) * 5, "", [4] * 5),
+        ((94, 90, 92, 94, 83), (2000,) * 5, "performance is 94", [4] * 5),
+        ((94, 60), (999, 999), "", [4, 2]),  # a machine too slow to tell: no further look
+        ((80, 97, 70, 82, 81), (2000, 900, 2000, 2000, 900), "performance is 82", [4] * 5),
     ],
 )
-def test_the_best_of_five_visits_says_whether_a_page_is_slow(
-    monkeypatch: pytest.MonkeyPatch, speeds: tuple[int, ...], host: float, said: str, slowdowns: list[int]
+def test_the_best_of_five_visits_that_can_tell_says_whether_a_page_is_slow(
+    monkeypatch: pytest.MonkeyPatch, speeds: tuple[int, ...], hosts: tuple[float, ...], said: str, slowdowns: list[int]
 ) -> None:
-    left, asked = iter(speeds), []
+    found, asked = looked_at(monkeypatch, ["slow.html"], speeds, hosts)
+    assert said in "".join(found.get("slow.html", []))
+    assert (bool(found), asked) == (bool(said), slowdowns)
+
+
+def test_a_slow_moment_judges_no_later_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = (1200, 1200, 1200, 2000, 2000, 2000)
+    _, asked = looked_at(monkeypatch, ["a.html", "b.html", "c.html", "d.html"], (95,) * 6, hosts)
+    assert asked == [4, 2, 2, 2, 4, 4]
+
+
+def looked_at(
+    monkeypatch: pytest.MonkeyPatch, pages: list[str], speeds: tuple[int, ...], hosts: tuple[float, ...]
+) -> tuple[dict[str, list[str]], list[int]]:
+    """Return what is found on pages whose visits say this, and how much slower each visit was to be."""
+    left, asked = zip(speeds, hosts, strict=True), []
 
     def visit(address: str, node: Path, slowdown: int) -> gate_lighthouse.Result:
         asked.append(slowdown)
-        return result(next(left), host)
+        return result(*next(left))
 
     monkeypatch.setattr(gate_lighthouse, "visit", visit)
-    found = gate_lighthouse.check("http://site", ["slow.html"], Path())
-    assert said in "".join(found.get("slow.html", []))
-    assert (bool(found), asked) == (bool(said), slowdowns)
+    return gate_lighthouse.check("http://site", pages, Path()), asked
 
 
 def test_prose_is_read_by_block_without_code_and_sources() -> None:
