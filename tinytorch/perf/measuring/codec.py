@@ -82,7 +82,10 @@ class Format(Generic[Value]):
             raise ValueError(f"{path} is cut short or damaged: {error}") from None
         schema = document.get("schema") if isinstance(document, dict) else type(document).__name__
         if schema != self.schema:
-            raise ValueError(f"{path} is {schema!r} and not {self.schema!r}, which {self.made_by} writes")
+            raise ValueError(
+                f"{path} must be a {self.schema!r} file of version {self.version}, not {schema!r}: make it again with "
+                f"{self.made_by}"
+            )
         if document.get("schema_version") != self.version:
             raise ValueError(
                 f"{path} is of version {document.get('schema_version')!r}, not {self.version}: make it again with "
@@ -108,7 +111,7 @@ def from_json(given: Any, kind: type[Value], name: str) -> Value:
     """
     try:
         return _converter.structure(given, kind)
-    except BaseValidationError as error:
+    except (BaseValidationError, TypeError, ValueError) as error:
         raise ValueError(f"{name}: {transform_error(error, path='$', format_exception=_sentence)[0]}") from None
 
 
@@ -268,7 +271,9 @@ def _is_dtype(kind: Any) -> bool:
 def _flags(given: Any, _kind: Any) -> Flags | None:
     if given is None:
         return None
-    examples, false = _object(given)["examples"], given["false"]
+    examples, false = (given.get(name) if isinstance(given, dict) else None for name in ("examples", "false"))
+    if type(examples) is not int or examples < 0 or not isinstance(false, list):
+        raise ValueError(f"correct must have a number of examples and a list of the false ones, not {given!r}")
     if not all(type(index) is int and 0 <= index < examples for index in false):
         raise ValueError(f"false must be indices below {examples}, not {false}")
     flags = np.ones(examples, np.bool_)
@@ -288,7 +293,8 @@ def _fields_of(kind: Any, made: Converter) -> Any:
     """Return what makes a dataclass of an object; cattrs itself would lose the units of annotations that are text."""
     hints = get_type_hints(kind, include_extras=True)
     hooks: dict[str, Any] = {name: override(struct_hook=_as(made, field)) for name, field in hints.items()}
-    return make_dict_structure_fn(kind, made, _cattrs_forbid_extra_keys=_is_of_conditions(kind), **hooks)
+    structure = make_dict_structure_fn(kind, made, _cattrs_forbid_extra_keys=_is_of_conditions(kind), **hooks)
+    return lambda given, to: structure(_object(given), to)
 
 
 def _is_of_conditions(kind: Any) -> bool:
