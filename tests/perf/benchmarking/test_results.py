@@ -54,6 +54,12 @@ def test_results_come_back_as_they_were_saved_and_cut_short_are_refused(tmp_path
         (lambda _, one: one.update(correct=[True]), "correct must have a number of examples and a list"),
         (lambda _, one: one.update(times={"x": []}), "a key must be a whole number"),
         (lambda _, one: one.update(model_bytes=-1), "at least 0"),
+        (lambda _, one: one.update(name="other"), "'other' is there as 'model'"),
+        (
+            lambda _, one: one["reference"].update({"2": one["reference"].pop("1")}),
+            r"reference of 'model' must have the batch sizes of its times, \[1\], not \[2\]",
+        ),
+        (lambda _, one: one["times"].update({"2": one["times"]["1"]}), r"its times, \[1, 2\], not \[1\]"),
         (lambda d, _: d["values"]["plan"].update(at_most_seconds=0), "above 0"),
     ],
 )

@@ -101,15 +101,22 @@ class Results:
         for name in (*FINGERPRINT, "blas"):
             if name not in self.identity:
                 raise ValueError(f"identity must have the field {name!r}")
-        for one in self.performances.values():
+        for name, one in self.performances.items():
+            if name != one.name:
+                raise ValueError(f"performances must be by their names, but {one.name!r} is there as {name!r}")
             if not one.times or any(len(times) != self.done for times in one.times.values()):
                 raise ValueError(
                     f"times of {one.name!r} must hold one measurement for each of the {self.done} finished processes"
                 )
             if one.model_bytes < 0:
                 raise ValueError(f"model_bytes of {one.name!r} must be at least 0, not {one.model_bytes}")
+            if one.reference and one.reference.keys() != one.times.keys():
+                raise ValueError(
+                    f"reference of {one.name!r} must have the batch sizes of its times, {[*one.times]}, "
+                    f"not {[*one.reference]}"
+                )
             for size, beside in one.reference.items():
-                if [each.n for each in beside] != [each.n for each in one.times.get(size, ())]:
+                if [each.n for each in beside] != [each.n for each in one.times[size]]:
                     raise ValueError(
                         f"reference of {one.name!r} must have as many samples as its times at batch {size}"
                     )
