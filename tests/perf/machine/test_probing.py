@@ -76,6 +76,15 @@ def test_where_nothing_may_be_pinned_threads_run_unpinned_and_their_conditions_s
     assert usable_cores() == [3]
 
 
+@pytest.mark.parametrize("cores", ["0", "-1", "two", "1.5"])
+def test_a_setting_that_is_no_number_of_cores_is_refused_by_its_name(
+    cores: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choose_settings(monkeypatch, cores=cores)
+    with pytest.raises(ValueError, match=f"TINYTORCH_CORES must be a whole number above 0, such as 2, not '{cores}'"):
+        usable_cores()
+
+
 def test_the_time_runs_from_the_first_start_to_the_last_end_and_an_error_arrives() -> None:
     with Team(1) as team:
         assert team.run([lambda: time.sleep(0.02)]) >= 0.02

@@ -32,11 +32,17 @@ def usable_cores() -> list[int]:
 
     They are as many as the settings allow. A quota of a shared host counts, too, rounded up to whole cores: more
     threads would only hold one another up. Which cores it is then used on is not told by their numbers: see `may_pin`.
+
+    Raises:
+        ValueError: if the setting is not a number of cores.
     """
+    asked = settings.SETTINGS.cores
+    if asked and not (asked.isdecimal() and int(asked)):
+        raise ValueError(f"{settings.variable('cores')} must be a whole number above 0, such as 2, not {asked!r}")
     allowed = allowed_cores()
     quota = cpu_quota()
     most = len(allowed) if quota is None else max(1, math.ceil(quota))
-    return allowed[: min(most, int(settings.SETTINGS.cores or most))]
+    return allowed[: min(most, int(asked or most))]
 
 
 def may_pin() -> bool:
