@@ -178,15 +178,19 @@ def test_a_process_that_watches_samples_before_it_measures_and_shares_samples_wi
     assert between_run_variance.kept_processes() == ()
 
 
-@pytest.mark.parametrize(("known", "seconds", "due"), [(11, 5, True), (11, 3, False), (12, 63, False), (12, 65, True)])
+@pytest.mark.parametrize(
+    ("known", "thousands", "due"), [(11, 5, True), (11, 0.5, False), (12, 8, False), (12, 65, True)]
+)
 def test_many_known_processes_are_sampled_less_often(
-    known: int, seconds: float, due: bool, asked: list[int], monkeypatch: pytest.MonkeyPatch
+    known: int, thousands: float, due: bool, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Of four thousand seconds, so that a pause of this process decides nothing."""
+    monkeypatch.setattr(between_run_variance, "EVERY", 4e3)
     kept = between_run_variance.kept_path()
     kept.parent.mkdir()
     kept.write_text("{}")
     monkeypatch.setattr(between_run_variance, "known_variance", cache(lambda: replace(PRIOR, processes=known)))
-    os.utime(kept, (time.time() - seconds,) * 2)
+    os.utime(kept, (time.time() - 1e3 * thousands,) * 2)
     between_run_variance.watch_spread()
     assert spread_sample_is_due() is due
 
