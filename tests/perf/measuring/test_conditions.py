@@ -1,6 +1,7 @@
 """Conditions: what of them survives each operation, that all of them are read, and their JSON with its schema."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass, replace
 from types import UnionType
@@ -243,3 +244,8 @@ def test_what_are_no_conditions_is_refused(given: Any, said: str) -> None:
 def test_the_schema_of_records_has_the_conditions_of_the_types() -> None:
     text = write_schemas.RECORDS.read_text("utf-8")
     assert write_schemas.with_conditions(text) == text, "run python -m scripts.write_schemas"
+
+
+def test_every_definition_of_the_schema_is_used() -> None:
+    text = write_schemas.RECORDS.read_text("utf-8")
+    assert json.loads(text)["$defs"].keys() == set(re.findall(r'"#/\$defs/(\w+)"', text))
