@@ -10,7 +10,7 @@ import pytest
 
 from tests.perf.benchmarking.made import performance, results, times
 from tinytorch.perf.benchmarking import Performance, Results, compare, pareto_front
-from tinytorch.perf.benchmarking.performance import RunConditions, compare_runs
+from tinytorch.perf.benchmarking.performance import FEWEST_PROCESSES, RunConditions, compare_runs
 from tinytorch.perf.benchmarking.results import compare_results
 from tinytorch.perf.measuring import Counted, Measurement
 from tinytorch.perf.measuring.between_run_variance import PRIOR
@@ -103,6 +103,13 @@ def test_separate_calls_of_one_program_differ_by_more_than_promised_as_seldom_as
     one, other = ([Measurement("made", (level,), "s")] * 2 for level in (1.0, 9.0))
     few = compare_runs(one, other, 0.01, names=("a", "b"), together=1)
     assert (few.verdict, "one sample" in few.because) == (Verdict.OPEN, True)
+
+
+@pytest.mark.parametrize(("processes", "said"), [(FEWEST_PROCESSES - 1, True), (FEWEST_PROCESSES, False)])
+def test_only_of_few_processes_is_what_separate_runs_differ_by_known_from_elsewhere(processes: int, said: bool) -> None:
+    base, new = (times(1e-3, processes, seed) for seed in (0, 1))
+    made = compare_runs(base, new, 0.01, names=("a", "b"), together=1)
+    assert ("it holds what separate runs differ by" in made.because) == said
 
 
 @pytest.mark.parametrize(
