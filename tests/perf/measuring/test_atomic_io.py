@@ -1,4 +1,4 @@
-"""Files that are written whole: links, pipes and permissions stay what they are."""
+"""Files that are written whole: links, pipes and permissions stay what they are, and values come back."""
 
 import os
 import stat
@@ -6,9 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tinytorch.perf.measuring.atomic_io import write_whole
+from tinytorch.perf.measuring.atomic_io import read_arrays, read_values, write_arrays, write_values, write_whole
 
 
 def test_a_link_stays_one_and_its_target_keeps_its_permissions(tmp_path: Path) -> None:
@@ -41,3 +42,34 @@ def test_the_standard_output_is_written_to_where_it_stands(tmp_path: Path) -> No
 
 def test_what_utf_8_does_not_have_is_escaped(tmp_path: Path) -> None:
     assert write_whole(tmp_path / "odd", "a \udce9 é").read_text(encoding="utf-8") == "a \\udce9 é"
+
+
+def test_arrays_come_back_by_any_name_and_what_would_be_pickled_leaves_the_file_before(tmp_path: Path) -> None:
+    path = tmp_path / "arrays"
+    arrays: dict[str, np.ndarray] = {"file": np.arange(3), "a/b": np.ones((2, 1), np.float32)}
+    write_arrays(path, arrays)
+    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+        write_arrays(path, {"file": np.array([None])})
+    assert [*tmp_path.iterdir()] == [path], "nothing is left aside"
+    back = read_arrays(path)
+    assert back.keys() == arrays.keys()
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(back[name], array)
+        assert back[name].dtype == array.dtype
+    path.write_text("no arrays")
+    with pytest.raises(ValueError, match="holds no arrays that were written whole"):
+        read_arrays(path)
+    with pytest.raises(FileNotFoundError):
+        read_arrays(tmp_path / "none")
+
+
+def test_values_come_back_as_arrays_and_json_and_what_is_neither_is_refused_unwritten(tmp_path: Path) -> None:
+    path = tmp_path / "values"
+    with pytest.raises(TypeError, match=r"values must be arrays or what JSON can hold, but .* set"):
+        write_values(path, {"array": np.ones(2), "set": {1, 2}})
+    assert [*tmp_path.iterdir()] == []
+    write_values(path, {"array": np.arange(4.0), "text": "ä", "nested": {"a": [1, None, 0.5]}, "file": True})
+    back = read_values(path)
+    np.testing.assert_array_equal(back.pop("array"), np.arange(4.0))
+    assert back == {"text": "ä", "nested": {"a": [1, None, 0.5]}, "file": True}
+    assert [*tmp_path.iterdir()] == [path]
