@@ -213,6 +213,17 @@ def test_what_was_counted_by_hand_stands_in_the_report_with_its_parts(capsys: py
             context.add_flop_count(flops, parts)
 
 
+def test_what_is_switched_off_is_absent(capsys: pytest.CaptureFixture[str]) -> None:
+    with ProfilerContext("it", timing_runs=6, enable_memory=False, enable_flops=False) as context:
+        context.profile_function(two_layers(), args=(rows(),))
+    assert (context.memory_profiler, context.flop_counter) == (None, None)
+    assert (context.memory, context.memory_stats, context.flops) == (None, {}, None)
+    assert context.results.keys() == {"timing"}
+    said = capsys.readouterr().out
+    assert "memory:" not in said
+    assert "FLOP" not in said
+
+
 def test_nothing_is_said_before_anything_was_measured() -> None:
     context = ProfilerContext("empty")
     assert context.insights() == []
