@@ -177,7 +177,13 @@ def test_ranks_that_may_not_be_pinned_run_and_their_records_say_so(monkeypatch: 
 
 
 def test_more_ranks_than_cores_are_marked_and_not_fitted(told: Told) -> None:
-    made = measured._collectives({**arrays_of(told), "oversubscribed": True}, pinned=True)
+    values = arrays_of(told)
+    made = measured._collectives({**values, "oversubscribed": True}, pinned=True)
+    rows = {(kind, size): one.samples for kind, times in made.times.items() for size, one in times.items()}
+    cases = zip(values["kinds"], values["sizes"], strict=True)
+    assert rows == dict(zip(cases, map(tuple, values["seconds"].tolist()), strict=True))
+    with pytest.raises(ValueError, match="kind"):
+        made.of("point to point between hosts")
     withheld = made.links("all-reduce")
     assert isinstance(withheld, Unmeasured)
     assert "more ranks than cores" in withheld.reason
