@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from tests.core.recording import Recorder
+from tinytorch.chapters.distributed.step_programs import compared_sums
 from tinytorch.core.dispatch import observed_by
 from tinytorch.core.layers import Linear
 from tinytorch.core.losses import MSELoss
 from tinytorch.core.optimizers import SGD
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.distributed.collectives.timing import KINDS, ring_all_reduce, time_collectives
+from tinytorch.perf.distributed.ranks.collective_ops import load_mpi
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.watch import read_states
 from tinytorch.perf.distributed.recording import recorded
@@ -166,6 +168,29 @@ def measure(communicator: Communicator) -> dict[str, Any]:
         "ring": ring_all_reduce(given, communicator),
         "collectives": as_json(time_collectives(communicator, KINDS, [8, 300], 7, math.inf, 6, 3)),
         "few": len(time_collectives(communicator, ["all-reduce"], [8], 50, 1e-9, 6, 0)["seconds"][0]),
+    }
+
+
+def unpickle_nothing(communicator: Communicator) -> dict[str, Any]:
+    """Exchange values, record, time and compare where mpi4py raises if it would unpickle what another rank sent.
+
+    Return what was exchanged and gathered, and whether the own profile and calls came back as they were.
+    """
+
+    def refuse(data: bytes) -> None:
+        raise AssertionError(f"a rank would unpickle {data!r}")
+
+    load_mpi().pickle.__init__(loads=refuse)
+    with recorded(communicator) as recording:
+        Linear(4, 2, seed=0)(Tensor(np.ones((3, 4), np.float32)))
+        communicator.all_reduce(np.ones(3))
+    timeline = recording.gather()
+    return {
+        "exchanged": communicator.exchange("ä" * communicator.rank),
+        "gathered": communicator.gather(communicator.rank),
+        "same": timeline and (timeline.profiles[0], list(timeline.calls[0])) == (recording.profile, recording._calls),
+        "few": len(time_collectives(communicator, ["all-reduce"], [8], 50, 1e-9, 6, 0)["seconds"][0]),
+        "bits": compared_sums(communicator),
     }
 
 

@@ -100,6 +100,14 @@ def test_each_call_is_told_by_what_all_its_ranks_know() -> None:
         assert sorted(calls) == sorted([*shared, own, *messages])
 
 
+def test_ranks_unpickle_nothing_and_what_is_gathered_is_what_was_recorded() -> None:
+    for rank, found in enumerate(launch(programs.unpickle_nothing, 2, threads=1)):
+        assert found["exchanged"] == ["", "ä"]
+        assert (found["gathered"], found["same"]) == ((None, None) if rank else ([0, 1], True))
+        assert found["few"] == 6
+        assert [differ for _, differ, _ in found["bits"].values()] == [0, 0, 0]
+
+
 def test_what_has_not_ended_is_not_gathered_and_hosts_have_clocks_of_their_own() -> None:
     with pytest.raises(RuntimeError, match="after the body"):
         RankRecording(SimpleNamespace(), []).gather()  # type: ignore[arg-type]

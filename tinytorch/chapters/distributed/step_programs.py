@@ -52,11 +52,12 @@ def compared_sums(communicator: Communicator) -> dict[str, list[float]]:
     pair = communicator.split(int(rank > 1))
     by_pair = ring_all_reduce(draws[rank], pair) if rank < 2 else draws[rank]
     by_ring = ring_all_reduce(draws[rank], communicator)
-    copies = communicator.raw.gather(by_ring)
+    copies = np.empty((size, _NUMBERS), by_ring.dtype) if rank == 0 else None
+    communicator.raw.Gather(by_ring, copies)
     return {
         "pair": differing(by_pair, draws[0] + draws[1]),
         "ring": differing(by_ring, sum(draws[1:], draws[0])),
-        "ranks": differing(copies[size - 1] if copies else by_ring, by_ring),
+        "ranks": differing(by_ring if copies is None else copies[-1], by_ring),
     }
 
 

@@ -15,7 +15,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from tinytorch.core.dispatch import Observer, observed_by
@@ -24,6 +24,7 @@ from tinytorch.perf.distributed.ranks.collective_ops import BEGINNINGS, COMMUNIC
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.events.stream import Profile, Recorder
 from tinytorch.perf.measuring import collector_off
+from tinytorch.perf.measuring.codec import from_json, to_json
 
 #: What the calls of different ranks share that are one communication.
 Key = tuple[str | int, ...]
@@ -190,8 +191,20 @@ class RankRecording:
         """
         if self.profile is None:
             raise RuntimeError("nothing is recorded yet: gather after the body of `with recorded(...)`")
-        ranks = self._communicator.raw.gather((self.profile, tuple(self._calls)))
-        return None if ranks is None else Timeline(*zip(*ranks, strict=True))
+        profile = replace(self.profile, events=tuple(self.profile.events))
+        ranks = self._communicator.gather([to_json(profile), self._calls])
+        if ranks is None:
+            return None
+        return Timeline(
+            tuple(from_json(made, Profile, "profile") for made, _ in ranks),
+            tuple(tuple(map(_rank_call, calls)) for _, calls in ranks),
+        )
+
+
+def _rank_call(row: list[Any]) -> RankCall:
+    """Return the call that JSON has as a list, in which every tuple is one."""
+    key, kind, size, is_root, arrival, blocked = row
+    return RankCall(tuple(key), kind, size, is_root, arrival, [(start, end) for start, end in blocked])
 
 
 @contextmanager

@@ -100,8 +100,11 @@ def rounds_within(communicator: Communicator, repeats: int, fewest: int, at_most
     """
     until = time.monotonic() + at_most_seconds
     for number in range(repeats):
-        if number >= fewest and not communicator.raw.bcast(time.monotonic() < until):
-            return
+        if number >= fewest:
+            over = np.array([time.monotonic() >= until])
+            communicator.raw.Bcast(over)
+            if over[0]:
+                return
         yield number
 
 
