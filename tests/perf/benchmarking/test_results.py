@@ -38,6 +38,7 @@ def test_results_come_back_as_they_were_saved_and_cut_short_are_refused(tmp_path
             lambda d, _: d.update(schema="tinytorch-benchmark-3"),
             "must be a 'tinytorch-benchmark' file of version 4, not 'tinytorch-benchmark-3': make it again with",
         ),
+        (lambda d, _: d.pop("machine"), "'machine' is missing"),
         (lambda d, _: d.pop("values"), r"made\.json: it must be an object, not NoneType"),
         (lambda d, _: d.update(values=7), r"made\.json: it must be an object, not int"),
         (lambda d, _: d["values"].update(plan=None), r"must be an object, not NoneType @ \$\.plan"),

@@ -91,7 +91,9 @@ class Format(Generic[Value]):
                 f"{path} is of version {document.get('schema_version')!r}, not {self.version}: make it again with "
                 f"{self.made_by}"
             )
-        return from_json(document.get("values"), self.kind, str(path)), document.get("machine")
+        if "machine" not in document:
+            raise ValueError(f"{path}: the field 'machine' is missing")
+        return from_json(document.get("values"), self.kind, str(path)), document["machine"]
 
 
 def to_json(value: Any) -> Any:
