@@ -48,8 +48,9 @@ def add(diff: Parser) -> None:
 def _run(chosen: argparse.Namespace) -> int:
     check_above_zero(chosen, "limit")
     check_folder("html", chosen.html)
-    (base, _), (new, _) = REPEATED.read(chosen.base), REPEATED.read(chosen.new)
-    found = compare_profiles(base, new, share(chosen.matters))
+    (base, base_machine), (new, new_machine) = REPEATED.read(chosen.base), REPEATED.read(chosen.new)
+    machines = (str(base_machine), str(new_machine))
+    found = compare_profiles(base, new, share(chosen.matters), machines)
     for warning in found.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     caption, limit = _caption(chosen.matters), chosen.limit
@@ -67,7 +68,7 @@ def _run(chosen: argparse.Namespace) -> int:
     if not found.slower:
         print("nothing is proven slower")
     if chosen.html:
-        write_whole(chosen.html, html_diff(base, new, found, chosen.matters))
+        write_whole(chosen.html, html_diff(base, new, machines, found, chosen.matters))
     return REGRESSION if found.slower else 0
 
 
@@ -82,7 +83,9 @@ def _rows(changes: tuple[Change, ...]) -> list[dict[str, object]]:
     return [dict(zip(names, each, strict=True)) for each in cells]
 
 
-def html_diff(base: RepeatedProfile, new: RepeatedProfile, found: ProfileChange, percent: float) -> str:
+def html_diff(
+    base: RepeatedProfile, new: RepeatedProfile, machines: tuple[str, str], found: ProfileChange, percent: float
+) -> str:
     """Return the comparison as one page: tables, and a flame graph of the new runs coloured by verdicts."""
     known = {change.name: change for change in found.stacks}
 
@@ -95,7 +98,7 @@ def html_diff(base: RepeatedProfile, new: RepeatedProfile, found: ProfileChange,
         return _LOOKS.get(verdict, verdict.value), f"in itself {times}: {change.speedup}"
 
     flames = boxes_html(flame_boxes(tree_of(new.stacks), look), key="flames", label="Differential flame graph")
-    said = [*found.warnings, f"base: {base.name}, {base.machine}", f"new: {new.name}, {new.machine}"]
+    said = [*found.warnings, f"base: {base.name}, {machines[0]}", f"new: {new.name}, {machines[1]}"]
     said += [f"only in the base: {', '.join(found.only_base)}"] if found.only_base else []
     said += [f"only in the new one: {', '.join(found.only_new)}"] if found.only_new else []
     parts = ["".join(f"<p>{escape(sentence)}</p>" for sentence in said)]

@@ -21,6 +21,7 @@ from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
 from tinytorch.perf.host.blas import thread_limit
+from tinytorch.perf.host.identity import machine_label
 from tinytorch.perf.machine import store
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.model_io import saved_arrays, zeros_for
@@ -264,7 +265,7 @@ def _save_script(chosen: argparse.Namespace, done: ProgramProfile, run: Callable
 
     setting = f"a script, arguments: {' '.join(chosen.arguments) or 'none'}"
     made = repeated_program(done.name, record, setting)
-    REPEATED.write(chosen.save, made, made.machine)
+    REPEATED.write(chosen.save, made, machine_label())
 
 
 def print_program(done: ProgramProfile, limit: int) -> None:
@@ -357,7 +358,7 @@ def _run_model(chosen: argparse.Namespace) -> int:
             mode = "forward and backward" if chosen.backward else "forward"
             setting = f"{mode}, input {inputs.dtype}{list(inputs.shape)}"
             made = repeated(chosen.model, partial(recordings, once, chosen.repeats), setting)
-        REPEATED.write(chosen.save, made, made.machine)
+        REPEATED.write(chosen.save, made, machine_label())
     if chosen.json:
         write_whole(chosen.json, json.dumps(done.to_json(), allow_nan=False))
     done.print_report(chosen.limit)

@@ -11,6 +11,7 @@ from tests.perf.profiling.test_attribution import event, made_run
 from tinytorch.cli import main
 from tinytorch.perf.events.stream import Profile, median_profile
 from tinytorch.perf.host.background_load import BackgroundLoad
+from tinytorch.perf.host.identity import machine_label
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.profiling.repeated import (
     REPEATED,
@@ -103,16 +104,17 @@ def test_beside_other_programs_a_run_without_its_core_has_no_verdict(
 
 
 @pytest.mark.parametrize(
-    ("new", "words"),
+    ("new", "machine", "words"),
     [
-        (dataclasses.replace(runs(300, 100), machine="elsewhere"), "different machines or libraries"),
-        (runs(300, 100, work="input 300"), "input 300"),
+        (runs(300, 100), "elsewhere", "different machines or libraries: here; elsewhere"),
+        (runs(300, 100, work="input 300"), "here", "input 300"),
     ],
 )
 def test_between_machines_or_different_work_there_is_no_verdict_and_no_regression(
-    new: RepeatedProfile, words: str
+    new: RepeatedProfile, machine: str, words: str
 ) -> None:
-    found = compare_profiles(runs(100, 100, work="input 100" if "300" in words else ""), new)
+    base = runs(100, 100, work="input 100" if "300" in words else "")
+    found = compare_profiles(base, new, machines=("here", machine))
     assert not found.slower
     assert {one.speedup.verdict for one in (found.whole, *found.ops, *found.stacks)} == {Verdict.WITHHELD}
     assert words in found.warnings[0]
@@ -149,6 +151,10 @@ def test_the_command_has_exit_code_1_for_a_proven_slowdown(tmp_path: Path, capsy
     assert main(["diff", fast, slow, "--html", str(page)]) == 1
     assert "slower: linear (forward)" in capsys.readouterr().out
     assert 'class="box slower"' in page.read_text(encoding="utf-8")
+    moved = str(REPEATED.write(tmp_path / "moved.json", made["slow"], "elsewhere"))
+    assert main(["diff", fast, moved, "--html", str(page)]) == 0
+    assert "machines or libraries: here; elsewhere" in capsys.readouterr().err
+    assert "new: p, elsewhere" in page.read_text(encoding="utf-8")
     assert main(["diff", slow, fast]) == 0
     assert "nothing is proven slower" in capsys.readouterr().out
     assert main(["diff", fast, str(tmp_path / "none.json")]) == 2
@@ -158,7 +164,9 @@ def test_the_command_has_exit_code_1_for_a_proven_slowdown(tmp_path: Path, capsy
 
 def test_a_model_is_saved_and_read(made_machine: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", "mlp", "--backward", "--save", str(tmp_path / "mlp.json"), "--repeats", "6"]) == 0
-    made, _ = REPEATED.read(tmp_path / "mlp.json")
+    made, machine = REPEATED.read(tmp_path / "mlp.json")
+    assert machine == machine_label()
+    assert (tmp_path / "mlp.json").read_text(encoding="utf-8").count(machine) == 1
     assert made.whole.n == 6
     assert {"linear (forward)", "linear (backward)", "backward (between ops)"} <= {one.name for one in made.ops}
     capsys.readouterr()

@@ -12,7 +12,6 @@ from tinytorch.perf.events.call_tree import Frame, call_tree
 from tinytorch.perf.events.stream import COLLECTOR, Profile
 from tinytorch.perf.events.trace import NOT_NAMED, stack_text
 from tinytorch.perf.host.background_load import BackgroundLoad
-from tinytorch.perf.host.identity import machine_label
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread, with_prior_spread
 from tinytorch.perf.measuring.codec import Format
@@ -51,7 +50,6 @@ class RepeatedProfile:
     Attributes:
         name: what ran.
         setting: on what, such as the shape of the input; "" of a script.
-        machine: where, and on what, in words.
         others: cores that other processes kept busy meanwhile, in the mean.
         whole: wall time of each run.
         ops: own time of each op and phase, and of each thing that takes time between ops; they sum to the run.
@@ -62,7 +60,6 @@ class RepeatedProfile:
 
     name: str
     setting: str
-    machine: str
     others: float
     whole: Annotated[Measurement, "s"]
     ops: tuple[Timed, ...]
@@ -127,7 +124,6 @@ def _together(
     return RepeatedProfile(
         name,
         setting,
-        machine_label(),
         others,
         with_between_run_spread(Measurement(name, whole, "s", conditions)),
         timed(lambda run: run.ops),
@@ -211,7 +207,9 @@ class ProfileChange:
 MATTERS = 0.02
 
 
-def compare_profiles(base: RepeatedProfile, new: RepeatedProfile, matters: float = MATTERS) -> ProfileChange:
+def compare_profiles(
+    base: RepeatedProfile, new: RepeatedProfile, matters: float = MATTERS, machines: tuple[str, str] = ("", "")
+) -> ProfileChange:
     """Return what got faster and slower from ``base`` to ``new``: times of the whole, of ops, modules and stacks.
 
     Each speedup has the intervals of both sides, with what repeats differ by. Verdicts on the whole, ops and modules
@@ -219,13 +217,19 @@ def compare_profiles(base: RepeatedProfile, new: RepeatedProfile, matters: float
     colour a drawing, among themselves. There are no verdicts between different machines or inputs, nor where other
     programs took the machine's time from one side.
 
+    Args:
+        base: the older runs.
+        new: the newer.
+        matters: relative difference of time that matters.
+        machines: where each was recorded, as their files say; of runs of one process there is one machine.
+
     Raises:
         ValueError: if ``matters`` is below 0.
     """
     if not 0 <= matters < math.inf:
         raise ValueError(f"matters must be at least 0, such as 0.02 for two per cent, not {matters}")
     ops, layers, stacks = (_shared(getattr(base, kind), getattr(new, kind)) for kind in ("ops", "layers", "stacks"))
-    withheld = _objection(base, new)
+    withheld = _objection(base, new, machines)
     judge = partial(_change, matters=matters, together=2 * (len(ops) + len(layers)), withheld=withheld is not None)
     old_names, new_names = ({one.name for one in (*made.ops, *made.layers)} for made in (base, new))
     return ProfileChange(
@@ -239,12 +243,12 @@ def compare_profiles(base: RepeatedProfile, new: RepeatedProfile, matters: float
     )
 
 
-def _objection(base: RepeatedProfile, new: RepeatedProfile) -> str | None:
+def _objection(base: RepeatedProfile, new: RepeatedProfile, machines: tuple[str, str]) -> str | None:
     """Return why there is no verdict; None if there may be one."""
-    if base.machine != new.machine:
+    if machines[0] != machines[1]:
         return (
             "no verdict, because the profiles were recorded on different machines or libraries: "
-            f"{base.machine}; {new.machine}"
+            f"{machines[0]}; {machines[1]}"
         )
     if base.setting != new.setting:
         return f"no verdict, because the profiles are of different work: {base.setting}; {new.setting}"
