@@ -1,5 +1,6 @@
 """What a model's report says above its tables, against counts by hand and the onnx package's own evaluator."""
 
+import json
 import re
 from pathlib import Path
 
@@ -111,6 +112,29 @@ def test_halves_that_are_computed_as_floats_are_said(
 ) -> None:
     assert main(["profile", file, *OURS]) == 0
     assert ("float16 is computed" in capsys.readouterr().out) == is_said
+
+
+@pytest.mark.parametrize(
+    ("batch", "options", "is_timed"),
+    [(3, ["--batch", "3"], False), ("N", ["--batch", "3", "--axis", "N=3"], False), ("N", ["--batch", "3"], True)],
+)
+def test_batch_1_is_timed_only_if_the_batch_is_free(
+    tmp_path: Path, batch: int | str, options: list[str], is_timed: bool
+) -> None:
+    graph = Made()
+    graph.output(graph.node("Relu", graph.input("x", [batch, 4])))
+    path, told = graph.file(tmp_path), tmp_path / "told.json"
+    assert main(["profile", str(path), *options, "--json", str(told)]) == 0
+    document = json.loads(told.read_text("utf-8"))
+    assert document["inputs"]["x"]["shape"] == [3, 4]
+    assert ("latency, batch 1" in document["facts"]) == is_timed
+
+
+def test_a_batch_other_than_the_fixed_one_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    graph = Made()
+    graph.output(graph.node("Relu", graph.input("x", ["N", 4])))
+    assert main(["profile", str(graph.file(tmp_path)), "--batch", "3", "--axis", "N=2"]) == 2
+    assert "--batch 3 does not fit: the file or --axis fixes a batch of 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

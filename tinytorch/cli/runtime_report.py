@@ -130,13 +130,13 @@ def _inputs(
             raise UsageError(f"--seq-len needs an input of shape (batch, positions), not {told}")
         first = (chosen.seq_len,)
     batch = batch or chosen.batch
-    fixed = [length for each in declared for length in each.shape[1:] if isinstance(length, int)]
-    check_batch("--batch", batch or 1, 4 * max(math.prod(fixed[:4]) if fixed else 1, math.prod(first or (1,))))
+    lengths_of = [[length for length in each.shape[1:] if isinstance(length, int)] for each in declared]
+    largest = max(map(math.prod, lengths_of), default=1)
+    check_batch("--batch", batch or 1, 4 * max(largest, math.prod(first or (1,))))
     made = made_inputs(declared, lengths, batch, first, given)
-    if declared and declared[0].shape and isinstance(declared[0].shape[0], int) and chosen.batch:
-        fixed_batch = declared[0].shape[0]
-        if chosen.batch != fixed_batch:
-            raise UsageError(f"--batch {chosen.batch} does not fit: the file fixes a batch of {fixed_batch}")
+    fixed = made[declared[0].name].shape[:1] if declared else ()
+    if batch == chosen.batch and fixed not in ((), (batch or fixed[0],)):
+        raise UsageError(f"--batch {batch} does not fit: the file or --axis fixes a batch of {fixed[0]}")
     return made
 
 
@@ -146,6 +146,9 @@ def _other_batch(
     """Return the latency at batch 1 beside that at ``--batch``, both timed in turns."""
     if not chosen.batch or chosen.batch == 1 or chosen.inputs:
         return []
+    alone = _inputs(chosen, given, done.declared, 1)
+    if all(each.shape == done.inputs[name].shape for name, each in alone.items()):
+        return []  # the file or --axis fixes the batch, so that nothing else would run
     both = side_by_side(
         {"1": (done.path, settings), str(chosen.batch): (done.path, settings)},
         lambda name, declared: _inputs(chosen, given, declared, int(name)),

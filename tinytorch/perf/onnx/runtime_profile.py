@@ -157,6 +157,7 @@ class RuntimeProfile:
         ceilings: of this machine for the threads that ran; None if they are not known.
         cores: that this process may use.
         graph: the one that runs.
+        declared: the inputs as the file declares them.
     """
 
     path: Path
@@ -172,6 +173,7 @@ class RuntimeProfile:
     load: float
     cores: int
     graph: Graph
+    declared: tuple[Declared, ...]
     ceilings: Ceilings | None = None
 
     def groups(self, of: Callable[[Row], str]) -> list[Group]:
@@ -264,7 +266,7 @@ def profile_file(
             rows, work, mapped = joined(path, own, (graph, events), feeds, times.nodes)
         return RuntimeProfile(
             Path(path), settings, feeds, times, tuple(rows), work, mapped, cost, plain.held, plain.grown(),
-            plain.seconds, cores, graph,
+            plain.seconds, cores, graph, tuple(plain.inputs),
         )  # fmt: skip
 
 
