@@ -182,14 +182,51 @@ def test_an_operator_without_a_formula_is_named(tmp_path: Path) -> None:
             "com.microsoft.Attention", {"num_heads": 2}, [(2, 5, 8), (8, 24)], (2, 5, 8),
             2 * (2 * 5 * 8 * 24 + 2 * 2 * 5 * 5 * 8),
         ),
+        (  # one query on itself and a past of 31
+            "com.microsoft.MultiHeadAttention", {"num_heads": 2},
+            [(1, 1, 16), (1, 1, 16), (1, 1, 16), None, None, None, (1, 2, 31, 8), (1, 2, 31, 8)], (1, 1, 16),
+            2 * 1 * 32 * (16 + 16),
+        ),
+        (
+            "com.microsoft.Attention", {"num_heads": 2}, [(1, 1, 16), (16, 48), None, None, (2, 1, 2, 31, 8)],
+            (1, 1, 16), 2 * (16 * 48 + 1 * 32 * (16 + 16)),
+        ),
+        (
+            "com.microsoft.Attention", {"num_heads": 2, "qkv_hidden_sizes": [8, 8, 16]}, [(2, 5, 8), (8, 32)],
+            (2, 5, 16), 2 * (2 * 5 * 8 * 32 + 2 * 5 * 5 * (8 + 16)),
+        ),
     ],
 )  # fmt: skip
 def test_flops_are_those_of_closed_forms(
-    kind: str, attributes: dict[str, Any], operands: list[tuple[int, ...]], output: tuple[int, ...], flops: int
+    kind: str, attributes: dict[str, Any], operands: list[tuple[int, ...] | None], output: tuple[int, ...], flops: int
 ) -> None:
-    found = work_of(kind, attributes, [Value("float", shape) for shape in operands], [Value("float", output)])
+    given = [None if shape is None else Value("float", shape) for shape in operands]
+    found = work_of(kind, attributes, given, [Value("float", output)])
     assert found.flops == flops
-    assert found.bytes == 4 * sum(int(np.prod(shape)) for shape in (*operands, output))
+    assert not found.uncounted
+    assert found.bytes == 4 * sum(int(np.prod(shape)) for shape in (*operands, output) if shape is not None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "operands"),
+    [
+        ("MultiHeadAttention", [*[(1, 1, 16)] * 3, None, None, None, (1, 2, 31, 8), (1, 2, 31, 8), (1,)]),
+        ("MultiHeadAttention", [(1, 5, 2, 3, 8)]),
+        ("Attention", [(1, 1, 16), (16, 48), None, None, (2, 1, 2, 31, 8), None, (1,)]),
+    ],
+)
+def test_attention_whose_past_no_shape_tells_has_no_formula(kind: str, operands: list[tuple[int, ...] | None]) -> None:
+    name = f"com.microsoft.{kind}"
+    given = [None if shape is None else Value("float", shape) for shape in operands]
+    assert work_of(name, {"num_heads": 2}, given, [Value("float", (1, 1, 16))]).uncounted == (name,)
+
+
+def test_a_file_with_attention_that_has_no_formula_is_counted_without_it(tmp_path: Path) -> None:
+    graph = Made()
+    packed = graph.input("packed", [1, 5, 2, 3, 8])
+    made = graph.node("MultiHeadAttention", packed, domain="com.microsoft", num_heads=2)
+    graph.outputs.append(helper.make_tensor_value_info(made, TensorProto.FLOAT, [1, 5, 16]))
+    assert count_onnx(graph.file(tmp_path)).uncounted == {"com.microsoft.MultiHeadAttention": 1}
 
 
 def test_bytes_of_picked_rows_are_not_those_of_the_table() -> None:

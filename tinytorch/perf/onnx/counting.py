@@ -111,15 +111,31 @@ def _attention(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: S
 
 
 def _packed_attention(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
-    """Of queries, keys and values whose heads lie in the last axis, without a past."""
+    """Of queries, keys and values whose heads lie in the last axis, and of the keys and values of a past."""
     (batch, queries, width), (_, positions, _), value = inputs[:3]
-    return batch * queries * positions * (width + value[-1])
+    past = _past(inputs[6:], 4, 2)
+    return batch * queries * (positions + past) * (width + value[-1])
 
 
 def _projected_attention(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
-    """Of states that one product makes queries, keys and values of, without a past."""
+    """Of states that one product makes queries, keys and values of, and of the keys and values of a past."""
     (batch, positions, width), (_, made) = inputs[:2]
-    return batch * positions * (width * made + 2 * positions * made // 3)
+    past = _past([*inputs[4:5], *inputs[6:]], 5, 3)
+    query, _, value = attributes.get("qkv_hidden_sizes") or [made // 3] * 3
+    return batch * positions * (width * made + (positions + past) * (query + value))
+
+
+def _past(inputs: Sequence[Shape], axes: int, at: int) -> int:
+    """Return the positions of a past: the length ``at`` that place in the first of ``inputs``, 0 if it is left out.
+
+    Raises:
+        ValueError: if its length is not in its shape: it lies in a buffer, and another input says how full that is.
+    """
+    if not inputs or not inputs[0]:
+        return 0
+    if len(inputs[0]) != axes or len(inputs) > 1 + (axes == 4):  # MultiHeadAttention has past values as well
+        raise ValueError(f"a past must have its length in its shape, not {inputs[0]}")
+    return inputs[0][at]
 
 
 def _recurrent(gates: int) -> Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]:

@@ -182,7 +182,10 @@ class _Inspector:
         output = self._shape(next(name for name in node.output if name))
         if output is None or any(shape is None for shape in shapes):
             return None
-        macs = counting.macs(kind, attributes_of(node), shapes, output)
+        try:
+            macs = counting.macs(kind, attributes_of(node), shapes, output)
+        except (IndexError, KeyError, TypeError, ValueError):  # of operands for which there is no formula
+            return None
         return None if macs is None else 2 * macs
 
     def _infer(self, node: Any) -> None:
