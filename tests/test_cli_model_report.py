@@ -11,6 +11,7 @@ from bs4 import BeautifulSoup
 
 from tests.perf.onnx.graphs import Made, normal
 from tinytorch.cli import main
+from tinytorch.perf.onnx import runtime_profile
 
 pytestmark = pytest.mark.usefixtures("made_machine")
 
@@ -128,6 +129,21 @@ def test_batch_1_is_timed_only_if_the_batch_is_free(
     document = json.loads(told.read_text("utf-8"))
     assert document["inputs"]["x"]["shape"] == [3, 4]
     assert ("latency, batch 1" in document["facts"]) == is_timed
+
+
+@pytest.mark.parametrize(("far", "is_disturbed"), [(-1.0, True), (1e9, False)])
+def test_the_report_says_if_times_are_too_uncertain(
+    far: float, is_disturbed: bool, files: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(runtime_profile, "_FAR", far)
+    assert main(["profile", "float.onnx", "--json", "told.json"]) == 0
+    document = json.loads((files / "told.json").read_text("utf-8"))
+    assert document["profiler"]["is_disturbed"] == is_disturbed
+    assert {row["bound"] == "times too uncertain" for row in document["operators"]} == {is_disturbed}
+    if is_disturbed:
+        assert not document["advice"]
+        assert {row["rate"] for row in document["operators"]} == {None}
+    assert ("Nothing is advised: the times" in capsys.readouterr().out) == is_disturbed
 
 
 def test_a_batch_other_than_the_fixed_one_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -51,8 +51,6 @@ SCHEMA_NAME, SCHEMA_VERSION = "tinytorch-onnx-runtime-profile", 1
 _MATTERS = 0.05
 #: Points of the roofline.
 _POINTS = 8
-#: How far times may be scaled before the report says that this is far.
-_FAR = 0.15
 
 
 def run(chosen: argparse.Namespace, given: Mapping[str, float], measure_ceilings: Callable[[int], None]) -> int:
@@ -226,7 +224,7 @@ def _row(done: RuntimeProfile, group: Group, name: str) -> dict[str, Any]:
         "flops": None if work.uncounted else work.flops,
         "bytes": work.bytes,
         "intensity": (work.flops + work.elementwise) / work.bytes if work.bytes and not work.uncounted else None,
-        "rate": work.flops / seconds if work.flops and seconds else None,
+        "rate": work.flops / seconds if work.flops and seconds and not done.is_disturbed else None,
         "of_roof": placed.of_roof.median if placed is not None else None,
         "bound": placed.verdict.sentence_word if placed is not None else _unbound(done, group),
     }
@@ -235,6 +233,8 @@ def _row(done: RuntimeProfile, group: Group, name: str) -> dict[str, Any]:
 def _unbound(done: RuntimeProfile, group: Group) -> str:
     if work := group.work.uncounted:
         return f"no formula for {', '.join(work)}"
+    if done.is_disturbed:
+        return "times too uncertain"
     return "ceilings not measured" if done.ceilings is None else "moves nothing" if not group.work.bytes else "–"
 
 
@@ -318,7 +318,7 @@ def _uncertainty(done: RuntimeProfile) -> str:
         f"was taken off each node, and all times were then multiplied by {times.scale:.2f}, so that they sum to the "
         "latency without it."
     )
-    if abs(times.scale - 1) > _FAR:
+    if done.is_disturbed:
         said += " That is far from 1: other programs, or costs of the profiler that differ between nodes, are in them."
     return said + " It counts whole microseconds, so times of nodes below one are uncertain by as much."
 
@@ -348,7 +348,12 @@ def _sentences(done: RuntimeProfile) -> list[str]:
     return said
 
 
-def _advised(found: Sequence[Advice]) -> list[str]:
+def _advised(done: RuntimeProfile, found: Sequence[Advice]) -> list[str]:
+    if done.is_disturbed:
+        return [
+            f"Nothing is advised: the times of nodes had to be multiplied by {done.times.scale:.2f} to sum to the "
+            "latency, so they are not known well enough. Run this again when nothing else runs."
+        ]
     said = []
     for at, each in enumerate(found, 1):
         bound = "at most " if each.at_most else ""
@@ -377,7 +382,8 @@ def _text(
         shown = [column for column in section.columns if column.key not in _WIDE]
         rows = [{key: _cut(value) if key in _NAMES else value for key, value in row.items()} for row in section.rows]
         parts += ["", tables.to_text(rows, shown, caption=section.caption)]
-    advised = ["", "What would help, the largest predicted gain first:", *_advised(found)]
+    heading = "What would help" + ", the largest predicted gain first" * bool(found)
+    advised = ["", f"{heading}:", *_advised(done, found)]
     return "\n".join([*parts, "", *_sentences(done), *advised])
 
 
@@ -407,7 +413,7 @@ def _html(
     parts = [
         ("The model", facts_html([*facts, *own], _headline(chosen, done), "model")),
         *[("Beside another file", facts_html(some, "Both ran in turns.", "beside")) for some in [compared] if some],
-        ("What would help", paragraphs(_advised(found))),
+        ("What would help", paragraphs(_advised(done, found))),
         *(
             (each.title, tables.to_html(each.rows, each.columns, caption=each.caption, key=each.key))
             for each in _sections(done, max(chosen.limit, 25))
@@ -471,7 +477,12 @@ def _document(
         "inputs": {name: {"shape": list(each.shape), "dtype": str(each.dtype)} for name, each in done.inputs.items()},
         "latency": plain(done.times.latency),
         "call": plain(done.times.call),
-        "profiler": {"slowdown": done.times.slowdown, "record": done.cost.record, "scale": done.times.scale},
+        "profiler": {
+            "slowdown": done.times.slowdown,
+            "record": done.cost.record,
+            "scale": done.times.scale,
+            "is_disturbed": done.is_disturbed,
+        },
         "work": asdict(done.work),
         "memory": {"loaded": done.held, "peak": done.grown},
         "facts": {fact.what: fact.value for fact in (*facts, *compared)},

@@ -24,6 +24,7 @@ from tinytorch.perf.onnx.runtime import (
     RefusedError,
     Run,
     Settings,
+    costs_of_chains,
     node_times,
     reason,
     recorded_turns,
@@ -68,6 +69,19 @@ def test_a_known_cost_of_records_is_taken_off() -> None:
     assert found.slowdown == pytest.approx(69 / 45)
     with pytest.raises(ValueError, match="runs must be 40, not 39"):
         recorded_turns(runs[1:], turns)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "wall", "record", "outside"), [(7, 1560, 4, 10), (2, 1500, 0, 0)], ids=["idle", "under load"]
+)
+def test_costs_of_the_profiler_are_those_of_chains_and_never_below_0(
+    recorded: int, wall: int, record: float, outside: float
+) -> None:
+    """A call takes 10 µs and 3 for each node: 70 µs of 20 nodes, 670 of 220."""
+    runs = [Run(1540, {f"node {at}": recorded for at in range(220)})] * 4
+    found = costs_of_chains([70 * MICRO] * 5, [670 * MICRO] * 5, [wall * MICRO] * 4, runs)
+    assert found.node == pytest.approx((3 * MICRO,) * 5)
+    assert (found.record, found.outside) == pytest.approx((record * MICRO, outside * MICRO))
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -526,14 +526,25 @@ class _Worker:
                 times.append(middle([_timed(partial(one.run, None, feeds)) for _ in range(8)]))
             walls += [_timed(partial(recorded.run, None, feeds)) for _ in range(4)]
         runs = runs_of(json.loads(Path(recorded.end_profiling()).read_bytes()), frozenset())
-        nodes = [max((more - less) / (_LONG - _SHORT), 1e-9) for less, more in zip(few, many, strict=True)]
-        usual = float(np.median(nodes))
-        outside = middle([wall - run.inside * 1e-6 for wall, run in zip(walls, runs, strict=True)])
-        return {
-            "node": nodes,
-            "record": middle([middle([*run.nodes.values()]) * 1e-6 for run in runs]) - usual,
-            "outside": outside - (float(np.median(few)) - _SHORT * usual),
-        }
+        return asdict(costs_of_chains(few, many, walls, runs))
+
+
+def costs_of_chains(
+    few: Sequence[float], many: Sequence[float], walls: Sequence[float], runs: Sequence[Run]
+) -> Calibration:
+    """Return what nodes and their records cost; no cost is below 0, which other programs can make a difference be.
+
+    Args:
+        few, many: seconds of the short and of the long chain, of each round.
+        walls: seconds of the long chain with the profiler on.
+        runs: what the profiler recorded of these.
+    """
+    nodes = [max((more - less) / (_LONG - _SHORT), 1e-9) for less, more in zip(few, many, strict=True)]
+    usual = float(np.median(nodes))
+    record = middle([middle([*run.nodes.values()]) * 1e-6 for run in runs]) - usual
+    outside = middle([wall - run.inside * 1e-6 for wall, run in zip(walls, runs, strict=True)])
+    plain = float(np.median(few)) - _SHORT * usual
+    return Calibration(tuple(nodes), max(record, 0.0), max(outside - plain, 0.0))
 
 
 def _save(path: str | Path, arrays: Iterable[Array]) -> None:

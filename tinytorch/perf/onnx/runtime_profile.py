@@ -34,6 +34,8 @@ from tinytorch.perf.roofline.placement import Placed
 _MOST_ROUNDS, _LEAST_ROUNDS, _SECONDS, _RUNS = 15, 6, 20.0, 8
 #: Events that ONNX Runtime's profiler may hold: some kilobytes each.
 _MOST_EVENTS = 60_000
+#: How far from 1 the factor may be by which times of nodes are scaled to sum to the latency.
+_FAR = 0.15
 #: NumPy's types by those of ONNX Runtime.
 _TYPES = {"float": "float32", "double": "float64", "string": "str"} | {
     name: name for name in ("float16", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -176,6 +178,11 @@ class RuntimeProfile:
     declared: tuple[Declared, ...]
     ceilings: Ceilings | None = None
 
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether times of nodes are too uncertain for verdicts and advice: their scale is far from 1."""
+        return abs(self.times.scale - 1) > _FAR
+
     def groups(self, of: Callable[[Row], str]) -> list[Group]:
         """Return the nodes by what ``of`` says of them, the longest group first."""
         found: dict[str, list[Row]] = {}
@@ -197,6 +204,8 @@ class RuntimeProfile:
 
     def placed(self, group: Group) -> Placed | None:
         """Return where nodes stand under the roofs of this machine; None if that is not known of one of them."""
+        if self.is_disturbed:
+            return None
         sets: dict[int, int] = {}
         for row in group.rows:
             if row.work.uncounted or row.provider not in ("", "CPUExecutionProvider"):
@@ -277,7 +286,12 @@ _FAR_BELOW, _SMALL = 0.25, 4.0
 
 
 def advice(profile: RuntimeProfile) -> list[Advice]:
-    """Return what would make a file faster, the largest predicted gain first; gains below 2 % are left out."""
+    """Return what would make a file faster, the largest predicted gain first; gains below 2 % are left out.
+
+    There is none if the times of nodes are too uncertain for that.
+    """
+    if profile.is_disturbed:
+        return []
     found = [*_conversions(profile), *_pointwise(profile), *_overhead(profile), *_threads(profile), *_ceilings(profile)]
     kept = [each for each in found if each.gain.median >= _LEAST_GAIN and each.gain.interval.low >= _LEAST_SURE]
     return sorted(kept, key=lambda each: -each.gain.median)
