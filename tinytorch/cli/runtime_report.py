@@ -75,7 +75,7 @@ def run(chosen: argparse.Namespace, given: Mapping[str, float], measure_ceilings
     if settings.threads > cores:
         raise UsageError(f"--threads must be 1 to {cores}, the cores that this process may use, not {settings.threads}")
     try:
-        done = profile_file(chosen.model, settings, inputs, cores, chosen.trace)
+        done = profile_file(chosen.model, settings, inputs, default_threads(), chosen.trace)
         measure_ceilings(settings.threads)
         done = replace(done, ceilings=store.kept_ceilings(settings.threads))
         facts = [*_facts(done), *_other_batch(chosen, settings, given, done)]
@@ -356,9 +356,10 @@ def _advised(done: RuntimeProfile, found: Sequence[Advice]) -> list[str]:
         ]
     said = []
     for at, each in enumerate(found, 1):
-        bound = "at most " if each.at_most else ""
+        bound = "at most" if each.at_most else "about"
         said.append(
-            f"{at}. {bound}{_cell(each.gain)} as fast: {each.what}. This is about {_cell(each.share)} of the latency."
+            f"{at}. {each.what}. That part takes {_cell(each.share)} of the latency; "
+            f"the file would be {bound} {_cell(each.gain)} as fast."
         )
     return said or ["Nothing that this report knows of would gain 2 % or more."]
 

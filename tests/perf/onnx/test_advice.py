@@ -1,14 +1,16 @@
 """What is advised for a file in ONNX Runtime, and with which gain, against Amdahl's law by hand."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.perf.made_ceilings import made_ceilings
+from tests.perf.made_ceilings import PEAK, made_ceilings, spread
 from tests.perf.onnx.graphs import Made
 from tests.perf.onnx.made_profile import made_profile
 from tinytorch.perf.onnx.nodes import Work
-from tinytorch.perf.onnx.runtime_profile import Group, advice
+from tinytorch.perf.onnx.runtime_profile import Group, RuntimeProfile, advice
 
 MILLI = 1e-3
 
@@ -35,3 +37,94 @@ def test_nothing_is_placed_or_advised_if_times_had_to_be_scaled_far(
     assert profile.is_disturbed == is_disturbed
     assert (profile.placed(Group("MatMul", profile.rows[:1])) is None) == is_disturbed
     assert (advice(profile) == []) == is_disturbed
+
+
+def gains(profile: RuntimeProfile) -> dict[tuple[str, ...], tuple[Any, bool]]:
+    """Return the gain of each advice and whether it is a bound, by the nodes that it is about, as they are ordered."""
+    return {tuple(sorted(each.nodes)): (each.gain.median, each.at_most) for each in advice(profile)}
+
+
+def test_advice_is_ordered_by_gains_of_amdahls_law(tmp_path: Path) -> None:
+    """Of 10 ms, a cast takes 1, two layouts 1.5 together, and a chain 4, of which its longest node takes 2."""
+    graph = nodes("Cast", "Transpose", "Add", "Clip", "Mul", "Transpose", "Gather")
+    seconds = dict.fromkeys(("Transpose_1", "Transpose_5"), 0.75 * MILLI)
+    seconds |= {"Cast_0": MILLI, "Add_2": MILLI, "Clip_3": 2 * MILLI, "Mul_4": MILLI, "Gather_6": 3.5 * MILLI}
+    profile = made_profile(tmp_path, graph, seconds, latency=10 * MILLI)
+    found = gains(profile)
+    assert found == {
+        ("Add_2", "Clip_3", "Mul_4"): (pytest.approx(10 / 8), False),
+        ("Transpose_1", "Transpose_5"): (pytest.approx(10 / 8.5), False),
+        ("Cast_0",): (pytest.approx(10 / 9), False),
+    }
+    assert list(found) == [("Add_2", "Clip_3", "Mul_4"), ("Transpose_1", "Transpose_5"), ("Cast_0",)]
+    said = {each.nodes: each.what for each in advice(profile)}
+    assert said["Cast_0",].startswith("1 node (Cast) converts")
+
+
+@pytest.mark.parametrize(("seconds", "little"), [(2e-6, 3), (20e-6, 0)])
+def test_a_call_and_nodes_that_do_little_are_overhead(tmp_path: Path, seconds: float, little: int) -> None:
+    """A node costs at least 1 µs here, and the call 5."""
+    names = [f"Gather_{at}" for at in range(3)]
+    latency = 5e-6 + 3 * seconds
+    profile = made_profile(
+        tmp_path, nodes(*["Gather"] * 3), dict.fromkeys(names, seconds), latency=latency, call=5e-6
+    )  # fmt: skip
+    (found,) = advice(profile)
+    assert found.gain.median == pytest.approx(latency / (latency - 8e-6))
+    assert not found.at_most
+    assert found.nodes == tuple(names[:little])
+    assert ("3 of them do little else" in found.what) == bool(little)
+    assert "0 of" not in found.what
+
+
+def test_cores_that_are_not_used_bound_the_gain_of_longer_nodes(tmp_path: Path) -> None:
+    seconds = {"Gather_0": 8 * MILLI, "Gather_1": 10e-6}
+    profile = made_profile(tmp_path, nodes("Gather", "Gather"), seconds, latency=10 * MILLI, cores=4)
+    assert gains(profile) == {("Gather_0",): (pytest.approx(10 / (2 + 8 / 4)), True)}
+
+
+#: A product whose arithmetic takes 2.7 ms at the peak and whose bytes take 0.3, and one of 0.3 and 6.7 ms.
+PRODUCT = Work(flops=2 * 512**3, bytes=3 * 4 * 512**2, weights=4 * 512**2)
+READING = Work(flops=2 * 4096**2, bytes=4 * 4096**2 + 8 * 4096, weights=4 * 4096**2)
+#: One whose arithmetic and bytes take the same time: nobody knows which limits it.
+BALANCED = Work(flops=10**8, bytes=10**7, weights=10**7)
+
+
+@pytest.mark.parametrize(
+    ("work", "seconds", "gain"),
+    [
+        (PRODUCT, 4 * MILLI, 10 / (6 + 4 / 4)),
+        (READING, 8 * MILLI, 10 / (2 + 8 * (1 - 0.75 * READING.weights / READING.bytes))),
+        (BALANCED, 4 * MILLI, None),
+    ],
+)
+def test_eight_bits_are_advised_for_what_their_arithmetic_or_weights_limit(
+    tmp_path: Path, work: Work, seconds: float, gain: float | None
+) -> None:
+    here = made_ceilings(0.05, threads=1)
+    here = replace(here, int8_peak=spread(4 * PEAK, "OP/s", 0.05))
+    profile = made_profile(
+        tmp_path, nodes("MatMul"), {"MatMul_0": seconds}, latency=10 * MILLI, works={"MatMul_0": work}, ceilings=here
+    )
+    found = gains(profile)
+    assert found == ({} if gain is None else {("MatMul_0",): (pytest.approx(gain), False)})
+
+
+def test_an_8_bit_peak_that_is_not_higher_is_not_advised(tmp_path: Path) -> None:
+    profile = made_profile(
+        tmp_path, nodes("MatMul"), {"MatMul_0": 4 * MILLI}, latency=10 * MILLI, works={"MatMul_0": PRODUCT},
+        ceilings=made_ceilings(0.05, threads=1),
+    )  # fmt: skip
+    assert gains(profile) == {}
+
+
+def test_a_node_far_below_its_roof_gains_at_most_the_way_to_it(tmp_path: Path) -> None:
+    least = PRODUCT.flops / PEAK
+    profile = made_profile(
+        tmp_path, nodes("MatMul"), {"MatMul_0": 20 * least}, latency=25 * least, works={"MatMul_0": PRODUCT},
+        ceilings=made_ceilings(0.05, threads=1),
+    )  # fmt: skip
+    (found,) = advice(profile)
+    assert found.gain.median == pytest.approx(25 / 6)
+    assert found.at_most
+    assert found.gain.interval.low < 25 / 6.04 < 25 / 5.97 < found.gain.interval.high

@@ -14,7 +14,7 @@ import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Measurement
+from tinytorch.perf.measuring import Counted, Measurement, quotient
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions, new_turns, of_all
 from tinytorch.perf.onnx.nodes import CONVERSIONS, LAYOUTS, Graph, Origins, Row, Work, joined
@@ -27,7 +27,7 @@ from tinytorch.perf.onnx.runtime import (
     node_times,
 )
 from tinytorch.perf.profiling.breakdown import predicted_speedup
-from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, roof_of, slope_of, verdict
+from tinytorch.perf.roofline.bounds import Bottleneck, Demand, roof_of, slope_of, verdict
 from tinytorch.perf.roofline.placement import Placed
 
 #: Rounds at most and at least, the seconds that they may take, and the runs of a turn.
@@ -157,7 +157,7 @@ class RuntimeProfile:
         cost: of nodes that do next to nothing.
         held, grown, load: bytes of the process after loading, at most, and the seconds of loading.
         ceilings: of this machine for the threads that ran; None if they are not known.
-        cores: that this process may use.
+        cores: physical ones that this process may use.
         graph: the one that runs.
         declared: the inputs as the file declares them.
     """
@@ -243,7 +243,7 @@ def profile_file(
         path: of the file.
         settings: how it runs.
         inputs: called with the inputs that the file declares; returns them.
-        cores: that this process may use.
+        cores: physical ones that this process may use.
         trace: where the events of ONNX Runtime's profiler are written, if anywhere: a timeline.
 
     Raises:
@@ -318,19 +318,30 @@ def _sum(rows: Sequence[Row]) -> list[float]:
 def _conversions(profile: RuntimeProfile) -> list[Advice]:
     """Conversions of types and of layouts, which a file exported in another way may do without."""
     found = []
-    for kinds, what in (
-        (CONVERSIONS, "convert numbers between types; a file that stays in one type does without them"),
-        (LAYOUTS, "change the order of numbers in memory; a file whose neighbours agree on it does without them"),
-    ):
+    for kinds, verbs, what in (
+        (
+            CONVERSIONS, ("converts", "convert"),
+            "numbers between types; a file that stays in one type does without such nodes",
+        ),
+        (
+            LAYOUTS, ("changes", "change"),
+            "the order of numbers in memory; a file whose neighbouring nodes agree on it does without such nodes",
+        ),
+    ):  # fmt: skip
         rows = [row for row in profile.rows if row.kind in kinds]
         if rows:
-            names = ", ".join(dict.fromkeys(row.kind.rpartition(".")[2] for row in rows))
-            found.append(_advice(profile, f"{_count(rows)} of {names} {what}", _sum(rows), rows, at_most=False))
+            found.append(_advice(profile, f"{_those(rows, *verbs)} {what}", _sum(rows), rows, at_most=False))
     return found
 
 
 def _count(rows: Sequence[Row]) -> str:
     return f"{len(rows)} node{'s' * (len(rows) != 1)}"
+
+
+def _those(rows: Sequence[Row], of_one: str, of_several: str) -> str:
+    """Return how many nodes of which operators do something: "2 nodes (Cast) convert"."""
+    names = ", ".join(dict.fromkeys(row.kind.rpartition(".")[2] for row in rows))
+    return f"{_count(rows)} ({names}) {of_one if len(rows) == 1 else of_several}"
 
 
 def joined_chains(profile: RuntimeProfile) -> Advice:
@@ -406,11 +417,12 @@ def _overhead(profile: RuntimeProfile) -> list[Advice]:
     rows = [row for row in profile.rows if row.middle < _SMALL * least]
     spent = np.asarray(profile.times.call.samples) + least * len(profile.rows)
     spent = np.minimum(spent, profile.times.latency.samples)
+    little = f", and {len(rows)} of them do little else" if rows else ""
     what = (
-        f"the call and {len(profile.rows)} nodes cost this time however few numbers there are, and {len(rows)} of the "
-        "nodes do little else; a batch shares it, and so do fewer, larger nodes"
+        f"A call costs this much however few numbers it is given ({_count(profile.rows)}{little}); larger batches and "
+        "fewer, larger nodes share that cost"
     )
-    return [_advice(profile, what, spent.tolist(), rows)]
+    return [_advice(profile, what, spent.tolist(), rows, at_most=False)]
 
 
 def _threads(profile: RuntimeProfile) -> list[Advice]:
@@ -419,7 +431,8 @@ def _threads(profile: RuntimeProfile) -> list[Advice]:
     rows = [row for row in profile.rows if row.middle > 10 * _SMALL * least]
     if threads >= profile.cores or not rows:
         return []
-    what = f"{threads} of {profile.cores} cores work; with all of them the longer nodes can be that much faster"
+    works = "works" if threads == 1 else "work"
+    what = f"{threads} of {profile.cores} cores {works}; with all of them the longer nodes can be that much faster"
     factor = Counted(profile.cores / threads, "", "cores for each that works")
     return [_advice(profile, what, _sum(rows), rows, factor)]
 
@@ -437,37 +450,35 @@ def _ceilings(profile: RuntimeProfile) -> list[Advice]:
         is_far = placed is not None and placed.of_roof.median < _FAR_BELOW
         if placed is not None and is_far and Bottleneck.OVERHEAD not in placed.verdict.candidates:
             what = (
-                f"{_count(group.rows)} of {group.name} reach {placed.of_roof.median:.0%} of their roof; another form "
+                f"{_those(group.rows, 'reaches', 'reach')} {placed.of_roof.median:.0%} of the roof; another form "
                 "of the same operation, other sizes, or a newer ONNX Runtime may come nearer to it"
             )
-            roof = Counted(1 / max(placed.of_roof.median, 1e-6), "", "times below the roof")
-            found.append(_advice(profile, what, group.seconds, group.rows, roof))
-    for row in profile.rows[:200]:
+            below = quotient(placed.seconds, placed.roof, "times below the roof")
+            found.append(_advice(profile, what, group.seconds, group.rows, below))
+    for row in profile.rows:
         if not row.work.flops or row.work.integer or not row.types or row.types[0] != "float":
             continue
-        computing = row.work.flops / here.fp32_peak.median
-        moving = row.work.bytes / bandwidth_at(row.work.bytes, here).median if row.work.bytes else 0.0
-        if computing >= moving:
+        placed = profile.placed(Group(row.name, (row,)))
+        limits = placed.verdict.candidates if placed is not None else ()
+        if limits == (Bottleneck.COMPUTE,):
             products.append(row)
-        elif row.work.weights > row.work.bytes / 2:
+        elif limits == (Bottleneck.MEMORY,) and row.work.weights > row.work.bytes / 2:
             loads.append((row, row.work.bytes / (row.work.bytes - 0.75 * row.work.weights)))
-    ratio = here.int8_peak.median / here.fp32_peak.median
-    if products and ratio > 1:
+    ratio = quotient(here.int8_peak, here.fp32_peak, "8-bit peak over float32 peak")
+    if products and ratio.interval.low > 1:
         what = (
-            f"{_count(products)} multiply float32 numbers and are limited by arithmetic; 8-bit integers are multiplied "
-            f"{ratio:.1f} times as fast here, at some cost in accuracy"
+            f"{_those(products, 'multiplies', 'multiply')} float32 numbers, and arithmetic limits that; the peak of "
+            f"8-bit integers is {ratio.median:.1f} times as high here, but they cost some accuracy"
         )
-        found.append(
-            _advice(profile, what, _sum(products), products, Counted(ratio, "", "8-bit peak over float32 peak"))
-        )
+        found.append(_advice(profile, what, _sum(products), products, ratio, at_most=False))
     if loads:
         rows = [row for row, _ in loads]
         spared = np.sum([np.asarray(row.seconds) * (1 - 1 / factor) for row, factor in loads], axis=0)
         what = (
-            f"{_count(rows)} mostly read float32 weights; weights of 8 bits are a fourth of the bytes, and a larger "
-            "batch reads them once for several inputs"
+            f"{_those(rows, 'spends', 'spend')} most of the time on reading float32 weights; weights of 8 bits are a "
+            "fourth of the bytes"
         )
-        found.append(_advice(profile, what, spared.tolist(), rows))
+        found.append(_advice(profile, what, spared.tolist(), rows, at_most=False))
     return found
 
 
