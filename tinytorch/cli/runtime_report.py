@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.model_io import saved_arrays
 from tinytorch.perf.onnx import from_onnx
 from tinytorch.perf.onnx.nodes import CONVERSIONS
-from tinytorch.perf.onnx.runtime import CPU, Declared, RefusedError, Settings, default_threads
+from tinytorch.perf.onnx.runtime import CPU, Declared, RefusedError, Settings, default_threads, file_bytes
 from tinytorch.perf.onnx.runtime_profile import (
     Advice,
     Group,
@@ -83,7 +84,9 @@ def run(chosen: argparse.Namespace, given: Mapping[str, float], measure_ceilings
     except RefusedError as error:
         raise UsageError(f"{error}{_ours(chosen.model)}") from error
     except RuntimeError as error:
-        raise UsageError(f"{error}; or --engine tinytorch runs {chosen.model} in this package") from error
+        reads = find_spec("onnx") is not None  # without it this package reads no file either
+        ours = f"; --engine tinytorch runs {chosen.model} in this package instead" * reads
+        raise UsageError(f"{error}{ours}") from error
     found = advice(done)
     if chosen.json:
         document = _document(done, facts, compared, found)
@@ -108,11 +111,7 @@ def _inputs(
 ) -> dict[str, Array]:
     """Return the inputs of the options, or made ones of the shapes that the file and the options say."""
     if chosen.inputs:
-        arrays, names = saved_arrays(chosen.inputs, "--inputs"), [each.name for each in declared]
-        if set(arrays) != set(names):
-            wanted, held = ", ".join(names), ", ".join(arrays)
-            raise UsageError(f"--inputs must hold the inputs {wanted}, and {chosen.inputs} holds {held}")
-        return {name: arrays[name] for name in names}
+        return _saved_inputs(chosen.inputs, given, declared)
     lengths = dict[str, int]()
     for each in chosen.axis:
         name, _, length = each.rpartition("=")
@@ -136,6 +135,26 @@ def _inputs(
     if batch == chosen.batch and fixed not in ((), (batch or fixed[0],)):
         raise UsageError(f"--batch {batch} does not fit: the file or --axis fixes a batch of {fixed[0]}")
     return made
+
+
+def _saved_inputs(path: str, given: Mapping[str, float], declared: Sequence[Declared]) -> dict[str, Array]:
+    """Return the arrays of a file, and what ``given`` fixes in shapes that follow from theirs."""
+    arrays, numbers = saved_arrays(path, "--inputs"), [each for each in declared if each.name in given]
+    wanted = [each.name for each in declared if each.name not in given]
+    if len(numbers) < len(given):
+        unknown = ", ".join(name for name in given if name not in {each.name for each in declared})
+        raise UsageError(f"--given must name inputs of {', '.join(each.name for each in declared)}, not {unknown}")
+    if set(arrays) != set(wanted):
+        raise UsageError(f"--inputs must hold the inputs {', '.join(wanted)}, and {path} holds {', '.join(arrays)}")
+    lengths = {
+        length: size
+        for each in declared
+        if each.name in arrays
+        for length, size in zip(each.shape, arrays[each.name].shape, strict=False)
+        if isinstance(length, str)
+    }
+    made = made_inputs(numbers, lengths, given=given)
+    return {each.name: made[each.name] if each.name in made else arrays[each.name] for each in declared}
 
 
 def _other_batch(
@@ -505,15 +524,10 @@ def _beside(chosen: argparse.Namespace, settings: Settings, done: RuntimeProfile
 
     both = side_by_side({"other": (other, settings), "this": (done.path, settings)}, alike)
     change = compare_paired(both.times["other"], both.times["this"], _MATTERS)
-    apart = []
-    ours, theirs = ([*both.outputs[name].values()] for name in ("this", "other"))
-    if [each.shape for each in ours] != [each.shape for each in theirs]:
+    ours, theirs = both.outputs["this"], both.outputs["other"]
+    if [each.shape for each in ours.values()] != [each.shape for each in theirs.values()]:
         raise UsageError(f"--beside {other} must have outputs of the shapes of {chosen.model}'s")
-    for made, wanted in zip(ours, theirs, strict=True):
-        error = np.abs(made.astype(np.float64) - wanted.astype(np.float64)).max(initial=0)
-        scale = np.abs(wanted.astype(np.float64)).max(initial=0)
-        apart.append(error / scale if error else 0.0)
-    sizes_of = [each.stat().st_size for each in (done.path, other)]
+    sizes_of = [file_bytes(each) for each in (done.path, other)]
     times = {name: format_measurement(each).cell_text for name, each in both.times.items()}
     against = f"against {{}} of {other.name}"
     return [
@@ -522,5 +536,43 @@ def _beside(chosen: argparse.Namespace, settings: Settings, done: RuntimeProfile
             "time",
             f"{times['this']} {against.format(times['other'])}: speedup {_cell(change.estimate)}, {change}",
         ),
-        Fact("largest difference of outputs", f"{max(apart, default=0.0):.2%} of the largest output"),
+        *differences_of_outputs(ours, theirs, (done.path.name, other.name)),
     ]
+
+
+def differences_of_outputs(
+    ours: Mapping[str, Array], theirs: Mapping[str, Array], files: tuple[str, str]
+) -> list[Fact]:
+    """Return how far the outputs of two files are apart, and which of them have NaN or infinity.
+
+    A difference is relative to the largest element of the second file's output. Elements that are not finite in one of
+    the files are left out of it, and named in a fact of their own.
+
+    Args:
+        ours, theirs: outputs of the two files, of the same shapes in the same order.
+        files: the names of both.
+    """
+    apart, odd = list[float](), list[Fact]()
+    for name, made, wanted in zip(ours, ours.values(), theirs.values(), strict=True):
+        one, two = made.astype(np.float64), wanted.astype(np.float64)
+        first, second = np.isfinite(one), np.isfinite(two)
+        both = first & second
+        error, scale = (float(np.abs(each).max(initial=0)) for each in (one[both] - two[both], two[both]))
+        apart.append(error / scale if scale else math.inf if error else 0.0)
+        same = (one == two) | (np.isnan(one) & np.isnan(two))
+        counts = {
+            f"in {files[0]}, but finite in {files[1]}": ~first & second,
+            f"in {files[1]}, but finite in {files[0]}": first & ~second,
+            "in both files, but differ": ~first & ~second & ~same,
+            "in both files": ~first & ~second & same,
+        }
+        said = [
+            f"{int(which.sum()):,} of {made.size:,} elements are NaN or infinite {where}"
+            for where, which in counts.items()
+            if which.any()
+        ]
+        if said:
+            odd.append(Fact(f"output {name}", "; ".join(said)))
+    most = max(apart, default=0.0)
+    share = f"{most:.2%} of the largest element" if most < math.inf else f"an output of {files[1]} is 0 everywhere"
+    return [Fact("largest difference of outputs", share), *odd]

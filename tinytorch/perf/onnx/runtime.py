@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -208,6 +208,30 @@ class File:
         return Calibration(tuple(said["node"]), said["record"], said["outside"])
 
 
+def file_bytes(path: str | os.PathLike[str]) -> int:
+    """Return the size of a file in bytes, together with the files of external data that its tensors name."""
+    import onnx
+
+    def tensors(graph: Any) -> Iterator[Any]:
+        yield from graph.initializer
+        for each in graph.sparse_initializer:
+            yield from (each.values, each.indices)
+        for attribute in (attribute for node in graph.node for attribute in node.attribute):
+            yield from (attribute.t, *attribute.tensors)
+            for inner in (attribute.g, *attribute.graphs):
+                yield from tensors(inner)
+
+    named = onnx.load(os.fspath(path), load_external_data=False)
+    beside = {
+        Path(path).parent / entry.value
+        for tensor in tensors(named.graph)
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return sum(each.stat().st_size for each in (Path(path), *beside))
+
+
 class RuntimeModel(Module):
     """A file in ONNX Runtime as a module of its first input, for what measures modules; it runs in this process.
 
@@ -217,20 +241,21 @@ class RuntimeModel(Module):
         others: called with the inputs that the file declares and a batch; returns all of them.
 
     Attributes:
-        file_bytes: of the file and, if its weights lie beside it, of these.
+        file_bytes: those of the function `file_bytes`.
 
     Raises:
         ValueError: if ONNX Runtime refuses the file.
-        RuntimeError: if ONNX Runtime is not installed.
+        RuntimeError: if ONNX Runtime or the package onnx is not installed.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], threads: int, others: Callable[[Sequence[Declared], int], dict[str, Array]]
     ) -> None:
         try:
+            import onnx  # noqa: F401 - for file_bytes
             import onnxruntime
         except ImportError as error:
-            raise RuntimeError("this needs ONNX Runtime: pip install onnxruntime") from error
+            raise RuntimeError(f"{error.name} is not installed: pip install onnx onnxruntime") from error
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.log_severity_level = threads, 4
         try:
@@ -240,7 +265,7 @@ class RuntimeModel(Module):
         self.inputs = [Declared(each.name, each.type, tuple(each.shape)) for each in self._session.get_inputs()]
         self._others = others
         self._feeds: dict[int, dict[str, Array]] = {}
-        self.file_bytes = sum(each.stat().st_size for each in Path(path).parent.glob(f"{Path(path).name}*"))
+        self.file_bytes = file_bytes(path)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> RuntimeModel:
         """Return itself: a session cannot be copied."""
@@ -567,7 +592,7 @@ def main(folder: str) -> int:
         try:
             said = worker.answer(json.loads(line))
         except ModuleNotFoundError as error:
-            said = {"missing": f"this needs {error.name}: pip install onnx onnxruntime"}
+            said = {"missing": f"{error.name} is not installed: pip install onnx onnxruntime"}
         except Exception as error:  # of ONNX Runtime, which raises what it likes
             said = {"refused": reason(str(error) or type(error).__name__)}
         answers.write(json.dumps(said) + "\n")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ import numpy as np
 from tinytorch.core.op import Array
 from tinytorch.perf.machine import Ceilings
 from tinytorch.perf.measuring import Counted, Measurement, quotient
+from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions, new_turns, of_all
 from tinytorch.perf.onnx.nodes import CONVERSIONS, LAYOUTS, Graph, Origins, Row, Work, joined
@@ -270,7 +270,7 @@ def profile_file(
             events = profiled.events()
             graph = Graph(profiled.graph, events)
             if trace is not None:
-                shutil.copyfile(profiled.events_path, trace)
+                write_whole(trace, profiled.events_path.read_text("utf-8"))
             times = node_times(turns, profiled.recorded(events, graph.bodies), cost, settings.threads)
             rows, work, mapped = joined(path, own, (graph, events), feeds, times.nodes)
         return RuntimeProfile(
