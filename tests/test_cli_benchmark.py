@@ -101,6 +101,7 @@ def test_files_are_measured_side_by_side_in_onnx_runtime_and_scored(
     in_this_process: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, inputs, outputs = _file(tmp_path)
+    path = str(Path(path).rename(tmp_path / "model, small.onnx"))
     other = tmp_path / "other.onnx"
     made = Made()
     product = made.node("MatMul", made.input("x", ["N", 4]), made.constant(np.eye(4, 3, dtype="f")))
@@ -112,7 +113,7 @@ def test_files_are_measured_side_by_side_in_onnx_runtime_and_scored(
     assert main([*run, "--json", str(tmp_path / "made.json"), *options]) == 0
     found = {name: float(one.accuracy or 0) for name, one in load_results(tmp_path / "made.json").performances.items()}
     right = (outputs.argmax(axis=1) == (-inputs @ np.eye(4, 3)).argmax(axis=1)).mean()
-    assert found == {"model": 1.0, "other": pytest.approx(right)}
+    assert found == {"model, small": 1.0, "other": pytest.approx(right)}
     assert main([*run, "--plan", "--json", str(tmp_path / "made.json")]) == 2
     assert main(["bench", "--model", path, "--model", "a:b", "--json", str(tmp_path / "made.json")]) == 2
     assert "must be files" in capsys.readouterr().err

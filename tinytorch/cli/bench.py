@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tinytorch.perf.benchmarking import Results, load_results, save_results
 from tinytorch.perf.benchmarking.performance import compare_with_first
 from tinytorch.perf.benchmarking.results import Plan
 from tinytorch.perf.benchmarking.running import Side, continued, run, started
-from tinytorch.perf.benchmarking.zoo import FILES_BETWEEN, subject_of
+from tinytorch.perf.benchmarking.zoo import subject_of
 from tinytorch.report import tables
 from tinytorch.report.provenance import package_provenance
 
@@ -30,24 +30,26 @@ def add(bench: Parser) -> None:
         "--model",
         metavar="MODULE:FACTORY",
         action="append",
-        help="a function that returns a Module, or a mapping of names to Modules; or a file such as model.onnx; "
-        "several files, each with an option of its own, are measured side by side in ONNX Runtime",
+        help="function that returns a Module or a mapping of names to Modules, or a file such as model.onnx; if "
+        "--model is given for several files, they are measured side by side in ONNX Runtime",
     )
-    bench.add_argument("--json", metavar="FILE", required=True, help="where the results are kept, after each process")
-    bench.add_argument("--batches", metavar="SIZES", help="batch sizes (default 1,64, or the one that a file fixes)")
+    bench.add_argument("--json", metavar="FILE", required=True, help="file for the results, written after each process")
+    bench.add_argument("--batches", metavar="SIZES", help="batch sizes (default 1,64, or the batch that a file fixes)")
     bench.add_argument("--input-shape", metavar="SIZES", help="shape of one input of --model, such as 1,28,28")
-    bench.add_argument("--data", metavar="FILE.npz", help="inputs, and labels or outputs, by which --model is scored")
-    bench.add_argument("--plan", action="store_true", help="measure a plan of --model beside it")
+    bench.add_argument("--data", metavar="FILE.npz", help="inputs with labels or outputs, to score --model")
+    bench.add_argument("--plan", action="store_true", help="measure a plan of --model as well")
     bench.add_argument("--processes", type=int, default=12, metavar="N", help="fresh processes (default 12)")
-    bench.add_argument("--repeats", type=int, default=200, metavar="N", help="samples in each, at most (default 200)")
     bench.add_argument(
-        "--at-most-seconds", type=float, default=5.0, metavar="S", help="for the samples of a batch size (default 5)"
+        "--repeats", type=int, default=200, metavar="N", help="most samples in each process (default 200)"
+    )
+    bench.add_argument(
+        "--at-most-seconds", type=float, default=5.0, metavar="S", help="most seconds for a batch size (default 5)"
     )
     bench.add_argument("--threads", type=int, default=1, metavar="N", help="threads of BLAS and kernels (default 1)")
-    bench.add_argument("--seed", type=int, default=0, metavar="N", help="of the order of the samples (default 0)")
-    bench.add_argument("--resume", action="store_true", help="go on with the run in FILE, if there is one")
-    bench.add_argument("--base", metavar="FOLDER", help="another checkout, measured in turns with this one")
-    bench.add_argument("--base-json", metavar="FILE", help="where the results of --base are kept")
+    bench.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default 0)")
+    bench.add_argument("--resume", action="store_true", help="continue the run in FILE, if there is one")
+    bench.add_argument("--base", metavar="FOLDER", help="another checkout, measured interleaved with this one")
+    bench.add_argument("--base-json", metavar="FILE", help="file for the results of --base")
     bench.set_defaults(run=_run)
 
 
@@ -65,7 +67,8 @@ def _measure(chosen: argparse.Namespace) -> int:
             raise UsageError(f"several --model must be files such as model.onnx, not {', '.join(others)}")
         if chosen.plan:
             raise UsageError("--plan is for one --model: several files run in ONNX Runtime, which has no plan")
-    chosen.model = None if chosen.model is None else FILES_BETWEEN.join(chosen.model)
+    chosen.files = chosen.model if chosen.model is not None and len(chosen.model) > 1 else []
+    chosen.model = None if chosen.model is None else ", ".join(chosen.model)
     _check(chosen)
     plan = _plan(chosen)
     sides = [_side(plan, chosen.json, None, chosen.resume)]
@@ -95,7 +98,7 @@ def _plan(chosen: argparse.Namespace) -> Plan:
         raise UsageError("--data and --plan are for --model: a suite has its own data and variants")
     if shape is not None and chosen.data:
         raise UsageError("--data has inputs of its own: --input-shape does not go with it")
-    batches = tuple(sorted(set(sizes("--batches", chosen.batches or _batches(chosen.model)))))
+    batches = tuple(sorted(set(sizes("--batches", chosen.batches or _batches(chosen.model, chosen.files)))))
     if chosen.model is None:
         check_batch("--batches", max(batches), models.entry(chosen.suite).example_input(1).nbytes)
     return Plan(
@@ -109,15 +112,16 @@ def _plan(chosen: argparse.Namespace) -> Plan:
         shape,
         None if chosen.data is None else str(Path(chosen.data).resolve()),
         chosen.plan,
+        tuple(chosen.files),
     )
 
 
-def _batches(model: str | None) -> str:
-    """Return the batch sizes where none are given: the one that a file fixes, else 1 and 64."""
-    if model is not None and FILES_BETWEEN in model:
+def _batches(model: str | None, files: Sequence[str]) -> str:
+    """Return the batch sizes if none are given: the one that a file fixes, otherwise 1 and 64."""
+    if files:
         import onnx
 
-        first = onnx.load(model.split(FILES_BETWEEN)[0], load_external_data=False).graph.input[0]
+        first = onnx.load(files[0], load_external_data=False).graph.input[0]
         lengths = first.type.tensor_type.shape.dim
         return str(lengths[0].dim_value) if lengths and lengths[0].dim_value else "1,64"
     if model is not None and Path(model).suffix.lower() == ".onnx":

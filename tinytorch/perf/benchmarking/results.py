@@ -35,7 +35,7 @@ class Plan:
     """Plan of a run: what it is to measure.
 
     Attributes:
-        subject: name of a suite, or ``module:factory``.
+        subject: name of a suite, ``module:factory``, or a file; of several files, their names for a reader.
         batches: batch sizes, smallest first.
         processes: fresh processes, one after the other.
         repeats: samples of each batch size in a process; fewer if ``at_most_seconds`` for all variants are over.
@@ -44,6 +44,7 @@ class Plan:
         input_shape: of one input of ``module:factory``, or None where the model brings its own.
         data: path of examples with the right answers (see `zoo.examples_of`), or None.
         planned: whether a `plan` of the first variant is one more.
+        files: paths of several files that are measured side by side in ONNX Runtime, or none.
     """
 
     subject: str
@@ -56,6 +57,7 @@ class Plan:
     input_shape: tuple[int, ...] | None = None
     data: str | None = None
     planned: bool = False
+    files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         counts = {"processes": self.processes, "repeats": self.repeats, "threads": self.threads}

@@ -29,9 +29,6 @@ from tinytorch.perf.onnx.runtime_profile import made_inputs
 from tinytorch.perf.profiling.model_profile import checked_module, example_of, made_by
 from tinytorch.perf.quantization import quantize_model
 
-#: What stands between the names of files that are measured side by side.
-FILES_BETWEEN = ", "
-
 
 def subject_of(plan: Plan) -> tuple[Task, dict[str, Variant]]:
     """Return the task and the variants of a suite of the zoo, of a user's ``module:factory``, or of a file.
@@ -39,20 +36,19 @@ def subject_of(plan: Plan) -> tuple[Task, dict[str, Variant]]:
     The factory returns a Module, or a mapping of names to modules or variants, of which the first is the baseline. The
     inputs are its ``example_input``, or zeros of the plan's shape; ``example_target``, if there is one, are the right
     answers: then ``example_input`` is the test set. A file, ``model.onnx``, is measured as it is read, on zeros;
-    several, with `FILES_BETWEEN` between their names, run in ONNX Runtime. The plan's data, if it has any, are the
-    test set instead.
+    several files of a plan run in ONNX Runtime. The plan's data, if it has any, are the test set instead.
 
     Raises:
         ValueError: if the subject is neither, the factory cannot be used, or the data do not fit; one sentence says
             why.
     """
     name = plan.subject
-    if not name.lower().endswith(".onnx") and ":" not in name:
+    if not plan.files and not name.lower().endswith(".onnx") and ":" not in name:
         if name not in models.ZOO:
             known = f"one of {', '.join(models.ZOO)}, module:factory, or a file such as model.onnx"
             raise ValueError(f"the suite must be {known}, not {name!r}")
         return zoo_task(name), suite(name)
-    variants = _own(name, plan.threads)
+    variants = _side_by_side(plan.files, plan.threads) if plan.files else _own(name)
     first = next(iter(variants.values()))
     if plan.planned:
         if "plan" in variants:
@@ -61,18 +57,20 @@ def subject_of(plan: Plan) -> tuple[Task, dict[str, Variant]]:
     return with_generation(_task(plan, first.model), variants), variants
 
 
-def _own(name: str, threads: int) -> dict[str, Variant]:
-    files = name.split(FILES_BETWEEN)
-    if len(files) > 1 and all(each.lower().endswith(".onnx") for each in files):
-        labels = [Path(each).stem for each in files]
-        if len({*labels}) < len(labels):
-            raise ValueError(f"files that are measured side by side must have different names, not {', '.join(labels)}")
+def _side_by_side(files: Sequence[str], threads: int) -> dict[str, Variant]:
+    """Return a variant for each file, which runs in ONNX Runtime."""
+    labels = [Path(each).stem for each in files]
+    if len({*labels}) < len(labels):
+        raise ValueError(f"files that are measured side by side must have different names, not {', '.join(labels)}")
 
-        def others(declared: Sequence[Declared], batch: int) -> dict[str, Array]:
-            return made_inputs(declared, {}, batch)
+    def others(declared: Sequence[Declared], batch: int) -> dict[str, Array]:
+        return made_inputs(declared, {}, batch)
 
-        models_of = {label: RuntimeModel(each, threads, others) for label, each in zip(labels, files, strict=True)}
-        return {label: Variant(label, model) for label, model in models_of.items()}
+    models_of = {label: RuntimeModel(each, threads, others) for label, each in zip(labels, files, strict=True)}
+    return {label: Variant(label, model) for label, model in models_of.items()}
+
+
+def _own(name: str) -> dict[str, Variant]:
     if name.lower().endswith(".onnx"):
         return variants_of({Path(name).stem: from_onnx(name)})
     made = made_by(name)
