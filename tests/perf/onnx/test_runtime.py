@@ -92,7 +92,7 @@ def test_nodes_and_the_call_sum_to_the_latency_however_rounds_differ(seed: int) 
     plain = [Measurement("turn", tuple(draw.uniform(70, 300, 3) * MICRO), "s", Conditions()) for _ in range(9)]
     found = node_times(plain, recorded_turns(runs, turns), Calibration((MICRO,), 3 * MICRO, 0.0), 1)
     total = sum(np.median(each) for each in found.nodes.values()) + found.call.median
-    assert total == pytest.approx(found.latency.median, rel=0.05)
+    assert total == pytest.approx(found.latency.median, rel=1e-9)
 
 
 def profiled(path: Path, shape: Sequence[int] = (), lengths: dict[str, int] | None = None) -> RuntimeProfile:
@@ -116,7 +116,7 @@ def test_flops_of_the_file_are_those_that_its_shapes_tell(book: RuntimeProfile) 
 def test_all_nodes_that_run_have_a_time_and_sum_to_the_latency(book: RuntimeProfile) -> None:
     assert {row.name for row in book.rows} == {node.name for node in book.graph.nodes}
     total = sum(row.middle for row in book.rows) + book.times.call.median
-    assert total == pytest.approx(book.times.latency.median, rel=0.05)
+    assert total == pytest.approx(book.times.latency.median, rel=1e-9)
     kinds = [(row.kind, row.origins) for row in book.rows]
     assert any(kind.endswith("Conv") and "BatchNormalization" in of for kind, of in kinds)
     own = {node.output[0] for node in onnx.load(str(studies.FILE)).graph.node if node.op_type != "Constant"}
