@@ -70,7 +70,7 @@ def test_names_stay_text_and_what_is_not_known_is_said_without_a_verdict(monkeyp
     evil = "</script><b id='evil'>&amp;"
     with blas_threads(1), Profiler() as p, region(evil):
         Linear(8, 4)(Tensor([[1.0] * 8]))
-    page = BeautifulSoup(html_report(evil, p, None, [f"It said {evil}."]), "html.parser")
+    page = BeautifulSoup(html_report(evil, p, None), "html.parser")
     assert page.select("#evil") == []
     assert page.h1 is not None
     assert page.h1.get_text() == f"Profile of {evil}"

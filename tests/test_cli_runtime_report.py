@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from bs4 import BeautifulSoup
 
 from tests.perf.onnx.graphs import Made, normal
 from tinytorch.cli import main, runtime_report
 from tinytorch.cli.runtime_report import differences_of_outputs
+from tinytorch.perf.machine import store
 from tinytorch.perf.onnx.runtime import RuntimeModel, file_bytes
 
 pytestmark = pytest.mark.usefixtures("made_machine")
@@ -121,3 +123,19 @@ def test_the_size_of_a_file_counts_its_external_data_and_no_other_file(tmp_path:
     (tmp_path / "whole.onnx.old").write_bytes(b"0" * 99)
     assert file_bytes(path) == path.stat().st_size + 4 * 64 * 64
     assert RuntimeModel(path, 1, lambda *_: {}).file_bytes == file_bytes(path)
+
+
+def test_the_page_shows_code_as_code_and_says_that_ceilings_are_not_known(
+    scaled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = "This report has no verdicts, because the ceilings of this machine for 1 thread are not known."
+    monkeypatch.setattr(store, "kept_ceilings", lambda threads=1: None)
+    monkeypatch.setattr(runtime_report, "advice", lambda done: [])
+    monkeypatch.setattr(runtime_report, "_advised", lambda done, found: ["Run `this` & that."])
+    np.savez("x.npz", x=normal(3, 4), rate=np.float32(2))
+    assert main(["profile", str(scaled), "--inputs", "x.npz", "--threads", "1", "--html", "report.html"]) == 0
+    page = BeautifulSoup(Path("report.html").read_text("utf-8"), "html.parser")
+    assert [each.get_text() for each in page.select("p code")] == ["this"]
+    assert "Run this & that." in page.get_text()
+    assert said in page.get_text()
+    assert said in capsys.readouterr().out

@@ -74,27 +74,32 @@ def add(profile: Parser) -> None:
     profile.add_argument(
         "--inputs",
         metavar="FILE.npz",
-        help="arrays that numpy.savez wrote, in place of zeros: of a file by the names of its inputs",
+        help="arrays that numpy.savez wrote, instead of synthetic inputs; for a file, under the names of its inputs",
     )
     profile.add_argument(
         "--beside",
         metavar="OTHER.onnx",
-        help="another file with the same inputs, such as the one that a quantized file was made from: say which is "
-        "faster in ONNX Runtime, and how far outputs differ",
+        help="second ONNX file with the same inputs, such as the original of a quantized file; the report compares "
+        "size, time in ONNX Runtime, and outputs",
     )
     profile.add_argument(
         "--engine",
         choices=("onnxruntime", "tinytorch"),
-        help="what runs a file: ONNX Runtime (default), or this package, for layers in Python and --backward",
+        help="program that runs an ONNX file: ONNX Runtime, or this package, which also runs --backward (default "
+        "onnxruntime)",
     )
-    profile.add_argument("--threads", type=int, metavar="N", help="threads of ONNX Runtime (default: physical cores)")
+    profile.add_argument("--threads", type=int, metavar="N", help="threads of ONNX Runtime (default: 1 per core)")
     profile.add_argument(
         "--optimization",
         choices=("none", "basic", "extended", "all"),
-        help="graph optimization level of ONNX Runtime (default all)",
+        help="level of ONNX Runtime's graph optimizations (default all)",
     )
     profile.add_argument(
-        "--provider", metavar="NAME", action="append", help="execution provider of ONNX Runtime (default the CPU's)"
+        "--provider",
+        metavar="NAME",
+        action="append",
+        help="execution provider of ONNX Runtime; may be given several times, the preferred one first (default "
+        "CPUExecutionProvider)",
     )
     profile.add_argument(
         "--axis",
@@ -328,15 +333,15 @@ def _run_model(chosen: argparse.Namespace) -> int:
     if chosen.seconds is not None:
         raise UsageError(f"--seconds is for a script, and {chosen.model} is a model")
     is_file = Path(chosen.model).suffix.lower() == ".onnx"
-    runtime = [option for option in _OF_RUNTIME if getattr(chosen, option)]
     if is_file and chosen.engine != "tinytorch":
         from tinytorch.cli.runtime_report import run  # with what draws and shows numbers, which takes a second to load
 
         return run(chosen, _given_numbers(chosen.given), _measure_ceilings)
-    if chosen.beside:
-        raise UsageError(f"--beside is for two files such as model.onnx in ONNX Runtime, not for {chosen.model}")
-    if runtime and not (is_file and runtime == ["engine"]):
-        raise UsageError(f"--{runtime[-1]} is for a file such as model.onnx in ONNX Runtime, not for {chosen.model}")
+    for option in ("beside", *_OF_RUNTIME):
+        if getattr(chosen, option) and not is_file:
+            raise UsageError(f"--{option} is for an ONNX file, and {chosen.model} is not one")
+        if getattr(chosen, option) and option != "engine":
+            raise UsageError(f"--{option} is for ONNX Runtime: it cannot be combined with --engine tinytorch")
     model, inputs, loss = _subject(chosen)
     if not chosen.backward or chosen.html:
         _measure_ceilings()

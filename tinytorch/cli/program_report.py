@@ -52,7 +52,6 @@ def html_report(
     name: str,
     profiler: Profiler | None,
     ceilings: Ceilings | None,
-    lines: Sequence[str] = (),
     program: ProgramProfile | None = None,
     facts: Sequence[Fact] = (),
     model: Module | None = None,
@@ -63,7 +62,6 @@ def html_report(
         name: what ran.
         profiler: that recorded it; memory that was joined is shown. None of a program that did not run from inside.
         ceilings: of this machine for the threads that ran, for roofline and verdicts; None if they are not known.
-        lines: what else is to be said at the top, a sentence each.
         program: what else was seen of it, if it is one: lines, threads, PyTorch's operations.
         facts: what ran and what it took as a whole, if it is a model.
         model: whose parameters are counted by module.
@@ -73,48 +71,48 @@ def html_report(
     placed = _placed(ops.run, ceilings) if ops is not None else {}
     of_ops = "" if program is None else " of operations"
     if program is None:
-        said = [*lines, *(ops.notes() if ops is not None else [])]
+        said = ops.notes() if ops is not None else []
     else:
         ended = [f"It ended with exit code {program.exit_code}."] if program.exit_code else []
-        said = [*ended, *lines, *program.notes]
-    parts = [_paragraphs(said)]
+        said = [*ended, *program.notes]
+    parts = [paragraphs(said)]
     if facts:
-        parts.insert(0, _section("The model", _facts(facts, "What ran, and what it took as a whole.", "model")))
+        parts.insert(0, section("The model", facts_table(facts, "What ran, and what it took as a whole.", "model")))
     if program is not None:
         parts += _program(program)
     if program is not None and inside is not None and program.lines is not None:
         apart = "What follows was recorded from inside, by a run of its own: recording is a part of its times."
-        parts.append(_section("From inside", _paragraphs([apart, *inside.remarks])))
+        parts.append(section("From inside", paragraphs([apart, *inside.remarks])))
         parts += _torch(inside) if inside.torch_rows else []
     if ops is not None:
         recorded = "The median of several recorded runs." if facts else "One run."
         parts += [
-            _section("What takes the most", _paragraphs([_largest(ops, placed)])),
-            _section("Operations", _operations(ops, recorded)),
-            _section("Modules and regions", _layers(ops, model)),
+            section("What takes the most", paragraphs([_largest(ops, placed)])),
+            section("Operations", _operations(ops, recorded)),
+            section("Modules and regions", _layers(ops, model)),
         ]
         if program is None:
-            parts.append(_section("Flame graph", _flames(call_tree(ops.run))))
-        parts.append(_section(f"Timeline{of_ops}", _timelines([("operations", timeline_boxes(ops.run))], "ops")))
+            parts.append(section("Flame graph", _flames(call_tree(ops.run))))
+        parts.append(section(f"Timeline{of_ops}", _timelines([("operations", timeline_boxes(ops.run))], "ops")))
     if profiler is not None and (program is None or profiler.has_memory):
-        parts.append(_section("Memory over time" if program is None else "Memory of arrays", _memory(profiler)))
+        parts.append(section("Memory over time" if program is None else "Memory of arrays", _memory(profiler)))
     if ops is not None:
         parts += [
-            _section("Roofline", _roofline([*placed.values()], ceilings)),
-            _section("What each verdict calls for", _remedies([*placed.values()])),
+            section("Roofline", roofline([*placed.values()], ceilings)),
+            section("What each verdict calls for", _remedies([*placed.values()])),
         ]
-    parts.append(_section("The machine", _machine(ceilings)))
+    parts.append(section("The machine", machine_table(ceilings)))
     return standalone_page(f"Profile of {name}", "\n".join(parts), style=STYLE, script=SCRIPT)
 
 
 def _program(program: ProgramProfile) -> list[str]:
     """Return the sections on what was seen from outside, or on calls where nothing may be seen."""
     lines = program.lines
-    tabled = [_section(table.title, table_html(table, _OPS)) for table in seen_from_outside(program)]
+    tabled = [section(table.title, table_html(table, _OPS)) for table in seen_from_outside(program)]
     if lines is None:
         return tabled
     if not lines.effective_looks:
-        return [_section("Lines", _paragraphs([NEVER_SEEN]))]
+        return [section("Lines", paragraphs([NEVER_SEEN]))]
     first = lines.samples[0]
     drawn = [
         (lines.name(track), interval_boxes(lines.intervals(track, one.stacks), lines.begin, first.end))
@@ -123,9 +121,9 @@ def _program(program: ProgramProfile) -> list[str]:
     ]
     return [
         *tabled,
-        _section("Flame graph", _flames(lines.tree())),
-        _section("Timeline", _timelines(drawn, "lines")),
-        *([_section("Memory over time", _resident(first.start, first.resident))] if first.resident else []),
+        section("Flame graph", _flames(lines.tree())),
+        section("Timeline", _timelines(drawn, "lines")),
+        *([section("Memory over time", _resident(first.start, first.resident))] if first.resident else []),
     ]
 
 
@@ -136,12 +134,13 @@ def _torch(inside: Inside) -> list[str]:
         ((call.start, call.end, 0, call.op, "op") for call in calls), inside.start, max(call.end for call in calls)
     )
     return [
-        _section(table.title, table_html(table, _OPS)),
-        _section(f"Timeline of {table.title}", _timelines([("operations of PyTorch", drawn)], "torch")),
+        section(table.title, table_html(table, _OPS)),
+        section(f"Timeline of {table.title}", _timelines([("operations of PyTorch", drawn)], "torch")),
     ]
 
 
-def _section(title: str, body: str) -> str:
+def section(title: str, body: str) -> str:
+    """Return a section of the page with its heading."""
     return f"<section>\n<h2>{escape(title)}</h2>\n{body}\n</section>"
 
 
@@ -149,12 +148,13 @@ def _section(title: str, body: str) -> str:
 _CODE, _AS_CODE = re.compile("`([^`]+)`"), r"<code>\1</code>"
 
 
-def _paragraphs(sentences: Sequence[str]) -> str:
-    """Return each sentence as a paragraph, what stands between backticks as code."""
+def paragraphs(sentences: Sequence[str]) -> str:
+    """Return each sentence as a paragraph; text between backticks is shown as code."""
     return "\n".join(f"<p>{_CODE.sub(_AS_CODE, escape(sentence))}</p>" for sentence in sentences)
 
 
-def _facts(facts: Sequence[Fact], caption: str, key: str) -> str:
+def facts_table(facts: Sequence[Fact], caption: str, key: str) -> str:
+    """Return facts as a table of two columns."""
     columns = [Column("what", "what"), Column("value", "value")]
     return tables.to_html([fact._asdict() for fact in facts], columns, caption=caption, key=key)
 
@@ -242,7 +242,7 @@ def _timelines(drawn: Sequence[tuple[str, Sequence[Box]]], key: str) -> str:
     """Return timelines, each with its name if there are several."""
     shown = [(label, boxes) for label, boxes in drawn if boxes]
     if not shown:
-        return _paragraphs(["Nothing ran that took a visible part of the time."])
+        return paragraphs(["Nothing ran that took a visible part of the time."])
     how = "From left to right as it ran; what is too short to be seen is left out."
     parts = [
         (f"<h3>{escape(label)}</h3>\n" if len(shown) > 1 else "")
@@ -255,10 +255,10 @@ def _timelines(drawn: Sequence[tuple[str, Sequence[Box]]], key: str) -> str:
 def _memory(profiler: Profiler) -> str:
     """Return the memory of arrays, drawn over time."""
     if not profiler.has_memory:
-        return _paragraphs(["Memory was not recorded."])
+        return paragraphs(["Memory was not recorded."])
     run, memory = profiler.run, profiler.memory
     if not memory.steps:
-        return _paragraphs(["No operation of the package ran, whose arrays could be followed."])
+        return paragraphs(["No operation of the package ran, whose arrays could be followed."])
     figure, ax = subplots(height=3.0)
     _draw_memory(ax, run, memory)
     settle(figure)
@@ -303,10 +303,16 @@ def _placed(run: Profile, ceilings: Ceilings | None) -> dict[OpKey, Placed]:
     return dict(sorted(place_ops(run, ceilings).items(), key=lambda pair: -pair[1].seconds.median))
 
 
-def _roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
+def roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
+    """Return the roofline with a point for each of the longest operations, and a table of these; or why there is none.
+
+    Args:
+        placed: operations, the longest first.
+        ceilings: of this machine; None if they are not known.
+    """
     points = [one for one in placed if one.demand.operations][:_POINTS]
     if ceilings is None or not points:
-        return _paragraphs(["No operation with counted arithmetic ran, or what this machine can do is not known."])
+        return paragraphs(["No operation with counted arithmetic ran, or what this machine can do is not known."])
     figure: Figure = roofline_figure(points, ceilings)
     settle(figure)
     alt = "Roofline with a named point for each of the longest operations; the table below holds them."
@@ -319,7 +325,7 @@ def _roofline(placed: Sequence[Placed], ceilings: Ceilings | None) -> str:
         "verdict.sentence_word": "verdict",
         "verdict.because": "because",
     }
-    caption = "Its verdicts are said of the recorded run."
+    caption = "The operations of the figure, the longest first."
     shown, rows = tables.declared(points, columns, "roofline", quoted=(), totals={})
     table = tables.to_html(rows, shown, caption=caption, key="roofline")
     return f"<figure>{svg}<figcaption>Roofs of this machine, and what ran.</figcaption></figure>\n{table}"
@@ -330,7 +336,7 @@ def _remedies(placed: Sequence[Placed]) -> str:
     for one in placed:
         found.setdefault(one.verdict.sentence_word, []).append(one)
     if not found:
-        return _paragraphs(["There is no verdict without operations under a roof."])
+        return paragraphs(["There is no verdict without operations under a roof."])
     items = (
         f"<dt>{escape(word)}: {escape(', '.join(one.name for one in alike))}</dt>"
         f"<dd>{escape(REMEDIES[alike[0].verdict.bottleneck])}.</dd>"
@@ -339,7 +345,8 @@ def _remedies(placed: Sequence[Placed]) -> str:
     return f"<dl>{''.join(items)}</dl>"
 
 
-def _machine(ceilings: Ceilings | None) -> str:
+def machine_table(ceilings: Ceilings | None) -> str:
+    """Return a table of the machine, with its peak and bandwidths if these are known."""
     rows: list[Mapping[str, str]] = [fact._asdict() for fact in identity_rows(identity())]
     if ceilings is not None:
         threads = f"{ceilings.threads} thread" + "s" * (ceilings.threads > 1)

@@ -1,4 +1,4 @@
-"""``tinytorch profile model.onnx`` in ONNX Runtime: where the time of a file goes, what limits it, what would help."""
+"""``tinytorch profile model.onnx`` in ONNX Runtime: where the time of a file goes, and what would make it faster."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from functools import partial
-from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tinytorch.cli.program_report import facts_table, machine_table, paragraphs, roofline, section
 from tinytorch.cli.usage import UsageError, check_batch, sizes
 from tinytorch.core.op import Array
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.machine import identity, store
+from tinytorch.perf.machine import store
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.comparison import compare_paired
@@ -37,21 +37,15 @@ from tinytorch.perf.onnx.runtime_profile import (
     profile_file,
     side_by_side,
 )
-from tinytorch.perf.roofline.placement import Placed
 from tinytorch.report import tables
-from tinytorch.report.figures import settle
-from tinytorch.report.layouts import both_layouts
 from tinytorch.report.numbers import format_measurement, format_number
-from tinytorch.report.provenance import Fact, identity_rows
-from tinytorch.report.roofline_figure import roofline_figure
+from tinytorch.report.provenance import Fact
 from tinytorch.report.standalone import standalone_page
 from tinytorch.report.tables import Column
 
 SCHEMA_NAME, SCHEMA_VERSION = "tinytorch-onnx-runtime-profile", 1
 #: Relative difference of times between two files that matters.
 _MATTERS = 0.05
-#: Points of the roofline.
-_POINTS = 8
 
 
 def run(chosen: argparse.Namespace, given: Mapping[str, float], measure_ceilings: Callable[[int], None]) -> int:
@@ -61,13 +55,16 @@ def run(chosen: argparse.Namespace, given: Mapping[str, float], measure_ceilings
     """
     for option in ("backward", "save"):
         if getattr(chosen, option):
-            raise UsageError(f"--{option} needs --engine tinytorch: ONNX Runtime runs forward passes of files")
+            why = "ONNX Runtime runs only the forward pass" if option == "backward" else "it keeps runs of this package"
+            raise UsageError(f"--{option} needs --engine tinytorch, because {why}")
     if not Path(chosen.model).is_file():
         raise FileNotFoundError(2, "No such file or directory", chosen.model)
     if chosen.beside and Path(chosen.beside).suffix.lower() != ".onnx":
-        raise UsageError(f"--beside is for two files such as model.onnx, not for {chosen.model} and {chosen.beside}")
+        raise UsageError(f"--beside compares two ONNX files, but {chosen.beside} is not an ONNX file")
     if chosen.inputs and (chosen.input_shape or chosen.seq_len or chosen.batch or chosen.axis):
-        raise UsageError("--inputs has a shape already: --batch, --input-shape, --seq-len and --axis do not go with it")
+        raise UsageError(
+            "--inputs cannot be combined with --batch, --input-shape, --seq-len or --axis: its arrays have their shapes"
+        )
     settings = Settings(
         chosen.threads or default_threads(), chosen.optimization or "all", tuple(chosen.provider or (CPU,))
     )
@@ -98,18 +95,18 @@ def run(chosen: argparse.Namespace, given: Mapping[str, float], measure_ceilings
 
 
 def _ours(path: str) -> str:
-    """Return the offer of our own engine, if it reads what ONNX Runtime refuses."""
+    """Return an offer of this package's own engine if it can read the file; "" if it cannot."""
     try:
         from_onnx(path)
-    except Exception:  # of a file that nobody reads
+    except Exception:  # whatever is wrong with the file
         return ""
-    return "; --engine tinytorch reads the file and may run it"
+    return "; --engine tinytorch can read the file, and may run it"
 
 
 def _inputs(
     chosen: argparse.Namespace, given: Mapping[str, float], declared: Sequence[Declared], batch: int | None = None
 ) -> dict[str, Array]:
-    """Return the inputs of the options, or made ones of the shapes that the file and the options say."""
+    """Return the inputs from ``--inputs``, or synthetic ones whose shapes follow from the file and the options."""
     if chosen.inputs:
         return _saved_inputs(chosen.inputs, given, declared)
     lengths = dict[str, int]()
@@ -121,7 +118,7 @@ def _inputs(
     first = sizes("--input-shape", chosen.input_shape) if chosen.input_shape else None
     if chosen.seq_len is not None:
         if first is not None:
-            raise UsageError("--seq-len and --input-shape exclude each other: the shape holds the positions")
+            raise UsageError("--seq-len and --input-shape exclude each other: the shape has the number of positions")
         if not declared or len(declared[0].shape) != 2:
             told = ", ".join(map(str, declared))
             raise UsageError(f"--seq-len needs an input of shape (batch, positions), not {told}")
@@ -160,12 +157,12 @@ def _saved_inputs(path: str, given: Mapping[str, float], declared: Sequence[Decl
 def _other_batch(
     chosen: argparse.Namespace, settings: Settings, given: Mapping[str, float], done: RuntimeProfile
 ) -> list[Fact]:
-    """Return the latency at batch 1 beside that at ``--batch``, both timed in turns."""
+    """Return the latency at batch 1, and how much faster a call at ``--batch`` is than calls at batch 1."""
     if not chosen.batch or chosen.batch == 1 or chosen.inputs:
         return []
     alone = _inputs(chosen, given, done.declared, 1)
     if all(each.shape == done.inputs[name].shape for name, each in alone.items()):
-        return []  # the file or --axis fixes the batch, so that nothing else would run
+        return []  # the file or --axis fixes the batch, so both calls would be the same
     both = side_by_side(
         {"1": (done.path, settings), str(chosen.batch): (done.path, settings)},
         lambda name, declared: _inputs(chosen, given, declared, int(name)),
@@ -176,27 +173,33 @@ def _other_batch(
     return [
         Fact("latency, batch 1", format_measurement(both.times["1"]).cell_with_interval),
         Fact(
-            f"batch {chosen.batch} beside {chosen.batch} calls of batch 1",
+            f"1 call of batch {chosen.batch}, not {chosen.batch} of 1",
             f"speedup {format_measurement(change.estimate).cell_with_interval}, {change}",
         ),
     ]
 
 
 def _facts(done: RuntimeProfile) -> list[Fact]:
-    """Return what ran, and what it took as a whole."""
+    """Return the inputs, the latency, the FLOPs and the memory of the whole file."""
     executed = sum(row.work.flops for row in done.rows)
     weights = sum(each.bytes for each in done.graph.constants.values())
-    said = f"{done.work.flops:,} of contractions, {done.work.elementwise:,} other operations"
+    said = (
+        f"{done.work.flops:,} in contractions (matrix products, convolutions, attention), and "
+        f"{done.work.elementwise:,} other operations"
+    )
     if executed != done.work.flops:
-        said += f"; the kernels that run compute {executed:,} of contractions"
+        said += f"; the kernels of ONNX Runtime execute {executed:,} in contractions"
     return [
         *(Fact(f"input {name}", f"{array.shape} of {array.dtype}") for name, array in done.inputs.items()),
         Fact("latency", f"{_cell(done.times.latency)}, {done.times.latency.n} rounds"),
-        Fact("the call outside of nodes", _cell(done.times.call)),
+        Fact("time outside of nodes", _cell(done.times.call)),
         Fact("FLOPs", said),
         Fact("weights", _bytes(weights)),
-        Fact("memory of the process", f"{_bytes(max(done.held, 0))} after loading, {_bytes(done.grown)} at most"),
-        Fact("loading", f"{done.load:.2f} s"),
+        Fact(
+            "memory of the process",
+            f"{_bytes(max(done.held, 0))} more after loading, {_bytes(done.grown)} more at the peak",
+        ),
+        Fact("time to load the file", f"{done.load:.2f} s"),
     ]
 
 
@@ -210,7 +213,7 @@ def _cell(value: Measurement) -> str:
 
 @dataclass(frozen=True)
 class _Section:
-    """A table of the report, with what is said below it."""
+    """A table of the report and its caption."""
 
     title: str
     rows: list[dict[str, Any]]
@@ -219,7 +222,11 @@ class _Section:
     key: str
 
 
-_TIMES = [Column("seconds", "time", "s"), Column("share", "share", "%"), Column("interval", "95 % interval")]
+_TIMES = [
+    Column("seconds", "time", "s"),
+    Column("share", "share", "%"),
+    Column("interval", "95 % interval of the share"),
+]
 _WORK = [
     Column("flops", "FLOPs", "FLOP"),
     Column("bytes", "bytes", "B"),
@@ -251,17 +258,19 @@ def _row(done: RuntimeProfile, group: Group, name: str) -> dict[str, Any]:
 
 def _unbound(done: RuntimeProfile, group: Group) -> str:
     if work := group.work.uncounted:
-        return f"no formula for {', '.join(work)}"
+        return f"{', '.join(work)} not counted"
     if done.is_disturbed:
         return "times too uncertain"
-    return "ceilings not measured" if done.ceilings is None else "moves nothing" if not group.work.bytes else "–"
+    return "ceilings not known" if done.ceilings is None else "moves no bytes" if not group.work.bytes else "–"
 
 
 def _sections(done: RuntimeProfile, limit: int) -> list[_Section]:
-    """Return the tables: nodes, operators, modules, and what became of the file's nodes."""
+    """Return the tables of operators, nodes, modules and joined nodes."""
     few = done.rows[:limit]
     left = sum(row.middle for row in done.rows[limit:]) / done.times.latency.median
-    beyond = f" Those left out take {left:.1%}." if len(done.rows) > limit else ""
+    longest = (
+        f"The {len(few)} longest of the {len(done.rows)} nodes that run. The others take {left:.1%} of the latency."
+    )
     node_rows = [
         _row(done, Group(row.name, (row,)), row.name)
         | {
@@ -279,22 +288,25 @@ def _sections(done: RuntimeProfile, limit: int) -> list[_Section]:
             "Operators",
             [_row(done, group, group.name) for group in kinds],
             [Column("name", "operator"), Column("nodes", "nodes", "1"), *_TIMES, *_WORK],
-            f"All nodes and the call sum to the latency. {_uncertainty(done)}",
+            f"The times of all nodes and the time outside of nodes add up to the latency. {_uncertainty(done)}",
             "operators",
         ),
         _Section(
             "Nodes",
             node_rows,
             [
-                Column("name", "node"), Column("kind", "operator"), Column("of", "stands for"),
+                Column("name", "node"), Column("kind", "operator"), Column("of", "nodes of the file"),
                 Column("module", "module"), Column("types", "types"), *_TIMES, *_WORK,
             ],
-            f"The longest of {len(done.rows)} nodes that run.{beyond}",
+            longest if len(few) < len(done.rows) else "All nodes that run, the longest first.",
             "nodes",
         ),
     ]  # fmt: skip
     if len(modules) > 1:
-        caption = "Modules as the exporter wrote them into the file; a joined node counts to the module of its product."
+        caption = (
+            "Modules as the exporter wrote them into the file. The time of a joined node counts for the module of the "
+            "first of its nodes that has FLOPs."
+        )
         rows = [_row(done, group, group.name) for group in modules[: max(limit, 25)]]
         columns = [Column("name", "module"), Column("nodes", "nodes", "1"), *_TIMES, *_WORK]
         found.append(_Section("Modules", rows, columns, caption, "modules"))
@@ -308,16 +320,20 @@ def _sections(done: RuntimeProfile, limit: int) -> list[_Section]:
         for key, count in sorted(joined.items(), key=lambda item: -times[item[0]])[:limit]
     ]
     if rows:
-        added = [row for row in done.rows if not row.origins]
+        added, folded = sum(1 for row in done.rows if not row.origins), len(done.origins.folded)
         caption = (
-            f"{len(done.origins.folded)} nodes of the file run in no call: they are constant or were left out. "
-            f"{len(added)} nodes that run stand for none of the file, such as conversions that ONNX Runtime put in."
+            f"Nodes of the file that ONNX Runtime joins into one. It left out {_nodes(folded)} of the file, which are "
+            f"constant or not needed, and inserted {_nodes(added)}, for example to convert between types or layouts."
         )
         columns = [
             Column("of", "nodes of the file"), Column("kind", "run as"), Column("nodes", "times", "1"), _TIMES[0],
         ]  # fmt: skip
-        found.append(_Section("What was joined", rows, columns, caption, "joined"))
+        found.append(_Section("Joined nodes", rows, columns, caption, "joined"))
     return found
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"
 
 
 def _short(kind: str) -> str:
@@ -325,7 +341,7 @@ def _short(kind: str) -> str:
 
 
 def _joined(kinds: Sequence[str]) -> str:
-    """Return operators with how often each stands there: "Conv, Relu", or "Mul ×3"."""
+    """Return operators with their counts: "Conv, Relu", or "Mul ×3"."""
     counts = Counter(map(_short, kinds))
     return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counts.items()) or "–"
 
@@ -333,45 +349,50 @@ def _joined(kinds: Sequence[str]) -> str:
 def _uncertainty(done: RuntimeProfile) -> str:
     times, record = done.times, done.cost.record
     said = (
-        f"ONNX Runtime's profiler made a call {times.slowdown:.2f} times as slow. Its cost of {record * 1e6:.1f} µs "
-        f"was taken off each node, and all times were then multiplied by {times.scale:.2f}, so that they sum to the "
-        "latency without it."
+        f"With ONNX Runtime's profiler a call takes {times.slowdown:.2f} times as long. The profiler's cost of "
+        f"{record * 1e6:.1f} µs was subtracted from the time of each node, and then all times were multiplied by "
+        f"{times.scale:.2f}, so that they add up to the latency without the profiler."
     )
     if done.is_disturbed:
-        said += " That is far from 1: other programs, or costs of the profiler that differ between nodes, are in them."
-    return said + " It counts whole microseconds, so times of nodes below one are uncertain by as much."
+        said += (
+            " This factor is far from 1, so the times are uncertain: other programs may have run, or the profiler may "
+            "cost more for some nodes than for others."
+        )
+    return said + " The profiler counts whole microseconds, so a time of about 1 µs is a rough value."
 
 
 def _sentences(done: RuntimeProfile) -> list[str]:
-    """Return what has to be said beside the tables."""
+    """Return notes on the tables: operators without a formula, conversions, types, missing ceilings."""
     said = []
     latency = done.times.latency.median
     uncounted = {kind for row in done.rows for kind in row.work.uncounted} | set(done.work.uncounted)
     for kind in sorted(uncounted):
         seconds = sum(row.middle for row in done.rows if kind in row.work.uncounted or row.kind == kind)
-        said.append(f"{kind} has no FLOP formula and is in no sum: {seconds / latency:.1%} of the time.")
+        said.append(f"The FLOPs of {kind} are not counted. It takes {seconds / latency:.1%} of the latency.")
     spent = sum(row.middle for row in done.rows if row.kind in CONVERSIONS)
     if spent:
-        said.append(f"Conversions between types take {spent / latency:.1%} of the time.")
+        said.append(f"Type conversions take {spent / latency:.1%} of the latency.")
     precisions: dict[str, float] = {}
     for row in done.rows:
         if row.work.flops and row.types:
             precisions[row.types[0]] = precisions.get(row.types[0], 0.0) + row.middle
     if precisions:
         longest = sorted(precisions.items(), key=lambda item: -item[1])
-        parts = (f"{name} {seconds / latency:.1%}" for name, seconds in longest)
-        said.append(f"Time of contractions by the type of their first operand: {', '.join(parts)}.")
+        parts = [f"{seconds / latency:.1%} if it is {name}" for name, seconds in longest]
+        said.append(
+            f"By the type of their first operand, contractions take these shares of the latency: {', '.join(parts)}."
+        )
     if done.ceilings is None:
-        threads = done.settings.threads
-        said.append(f"Verdicts need the ceilings of this machine: run `tinytorch machine --threads {threads}` first.")
+        threads = f"{done.settings.threads} thread{'s' * (done.settings.threads > 1)}"
+        said.append(f"This report has no verdicts, because the ceilings of this machine for {threads} are not known.")
     return said
 
 
 def _advised(done: RuntimeProfile, found: Sequence[Advice]) -> list[str]:
     if done.is_disturbed:
         return [
-            f"Nothing is advised: the times of nodes had to be multiplied by {done.times.scale:.2f} to sum to the "
-            "latency, so they are not known well enough. Run this again when nothing else runs."
+            "No advice is given, because the times of nodes are too uncertain: they add up to the latency only if they "
+            f"are multiplied by {done.times.scale:.2f}. Run the profile again while no other program is running."
         ]
     said = []
     for at, each in enumerate(found, 1):
@@ -380,7 +401,7 @@ def _advised(done: RuntimeProfile, found: Sequence[Advice]) -> list[str]:
             f"{at}. {each.what}. That part takes {_cell(each.share)} of the latency; "
             f"the file would be {bound} {_cell(each.gain)} as fast."
         )
-    return said or ["Nothing that this report knows of would gain 2 % or more."]
+    return said or ["This report knows of no change that would gain 2 % or more."]
 
 
 def _headline(chosen: argparse.Namespace, done: RuntimeProfile) -> str:
@@ -398,10 +419,10 @@ def _text(
     found: Sequence[Advice],
 ) -> str:
     parts = [_headline(chosen, done), *(f"  {fact.what:<28} {fact.value}" for fact in (*facts, *compared))]
-    for section in _sections(done, chosen.limit):
-        shown = [column for column in section.columns if column.key not in _WIDE]
-        rows = [{key: _cut(value) if key in _NAMES else value for key, value in row.items()} for row in section.rows]
-        parts += ["", tables.to_text(rows, shown, caption=section.caption)]
+    for each in _sections(done, chosen.limit):
+        shown = [column for column in each.columns if column.key not in _WIDE]
+        rows = [{key: _cut(value) if key in _NAMES else value for key, value in row.items()} for row in each.rows]
+        parts += ["", tables.to_text(rows, shown, caption=each.caption)]
     heading = "What would help" + ", the largest predicted gain first" * bool(found)
     advised = ["", f"{heading}:", *_advised(done, found)]
     return "\n".join([*parts, "", *_sentences(done), *advised])
@@ -422,50 +443,31 @@ def _html(
     compared: Sequence[Fact],
     found: Sequence[Advice],
 ) -> str:
-    def paragraphs(said: Sequence[str]) -> str:
-        return "\n".join(f"<p>{escape(each)}</p>" for each in said)
-
-    def facts_html(some: Sequence[Fact], caption: str, key: str) -> str:
-        columns = [Column("what", "what"), Column("value", "value")]
-        return tables.to_html([fact._asdict() for fact in some], columns, caption=caption, key=key)
-
+    placed = [done.placed(group) for group in done.groups(lambda row: _short(row.kind))]
     own = [Fact("command", chosen.line), Fact("date", datetime.now().astimezone().isoformat(" ", "minutes"))]
     parts = [
-        ("The model", facts_html([*facts, *own], _headline(chosen, done), "model")),
-        *[("Beside another file", facts_html(some, "Both ran in turns.", "beside")) for some in [compared] if some],
+        ("The model", facts_table([*facts, *own], _headline(chosen, done), "model")),
+        *(
+            [("Comparison with another file", facts_table(compared, "Both files ran interleaved.", "beside"))]
+            if compared
+            else []
+        ),
         ("What would help", paragraphs(_advised(done, found))),
         *(
             (each.title, tables.to_html(each.rows, each.columns, caption=each.caption, key=each.key))
             for each in _sections(done, max(chosen.limit, 25))
         ),
-        ("What else is known", paragraphs(_sentences(done))),
-        *_roofline(done),
-        ("The machine", facts_html(identity_rows(identity()), "Where this was recorded.", "machine")),
+        ("Notes", paragraphs(_sentences(done))),
+        ("Roofline", roofline([each for each in placed if each is not None], done.ceilings)),
+        ("The machine", machine_table(done.ceilings)),
     ]
-    body = "\n".join(f"<section>\n<h2>{escape(title)}</h2>\n{each}\n</section>" for title, each in parts)
-    return standalone_page(f"Profile of {chosen.model}", body)
-
-
-def _roofline(done: RuntimeProfile) -> list[tuple[str, str]]:
-    points: list[Placed] = []
-    for group in done.groups(lambda row: _short(row.kind))[:_POINTS]:
-        placed = done.placed(group)
-        if placed is not None and placed.demand.operations:
-            points.append(placed)
-    if done.ceilings is None or not points:
-        return []
-    figure = roofline_figure(points, done.ceilings)
-    settle(figure)
-    alt = "Roofline with a named point for each of the operators that take the most time; the first table has them."
-    svg, _ = both_layouts(figure, key="roofline", alt=alt)
-    caption = "Operators under the roofs of this machine."
-    return [("Roofline", f"<figure>{svg}<figcaption>{caption}</figcaption></figure>")]
+    return standalone_page(f"Profile of {chosen.model}", "\n".join(section(title, each) for title, each in parts))
 
 
 def _document(
     done: RuntimeProfile, facts: Sequence[Fact], compared: Sequence[Fact], found: Sequence[Advice]
 ) -> dict[str, Any]:
-    """Return everything as one JSON object of `SCHEMA_NAME`; times in seconds."""
+    """Return the whole report as one JSON object of `SCHEMA_NAME`, with times in seconds."""
     import onnxruntime
 
     def plain(value: Measurement) -> dict[str, Any]:
@@ -514,22 +516,24 @@ def _document(
 
 
 def _beside(chosen: argparse.Namespace, settings: Settings, done: RuntimeProfile) -> list[Fact]:
-    """Return what a file saves and gains beside another one: weights, time, and how far outputs are apart."""
+    """Return how a file compares with another one: its size, its time, and the difference of their outputs."""
     other = Path(chosen.beside)
 
     def alike(name: str, declared: Sequence[Declared]) -> Mapping[str, Array]:
         if name == "other" and {each.name for each in declared} != set(done.inputs):
-            raise UsageError(f"--beside {other} must take the inputs of {chosen.model}: {', '.join(done.inputs)}")
+            raise UsageError(
+                f"--beside {other} must take the inputs of {chosen.model}, which are {', '.join(done.inputs)}"
+            )
         return done.inputs
 
     both = side_by_side({"other": (other, settings), "this": (done.path, settings)}, alike)
     change = compare_paired(both.times["other"], both.times["this"], _MATTERS)
     ours, theirs = both.outputs["this"], both.outputs["other"]
     if [each.shape for each in ours.values()] != [each.shape for each in theirs.values()]:
-        raise UsageError(f"--beside {other} must have outputs of the shapes of {chosen.model}'s")
+        raise UsageError(f"the outputs of --beside {other} must have the shapes of those of {chosen.model}")
     sizes_of = [file_bytes(each) for each in (done.path, other)]
     times = {name: format_measurement(each).cell_text for name, each in both.times.items()}
-    against = f"against {{}} of {other.name}"
+    against = f"compared with {{}} of {other.name}"
     return [
         Fact("file", f"{format_number(sizes_of[0], 'B').text} {against.format(format_number(sizes_of[1], 'B').text)}"),
         Fact(
@@ -543,10 +547,10 @@ def _beside(chosen: argparse.Namespace, settings: Settings, done: RuntimeProfile
 def differences_of_outputs(
     ours: Mapping[str, Array], theirs: Mapping[str, Array], files: tuple[str, str]
 ) -> list[Fact]:
-    """Return how far the outputs of two files are apart, and which of them have NaN or infinity.
+    """Return the largest difference of the outputs of two files, and which outputs have NaN or infinity.
 
-    A difference is relative to the largest element of the second file's output. Elements that are not finite in one of
-    the files are left out of it, and named in a fact of their own.
+    The difference is relative to the largest element of the second file's output. It leaves out elements that are not
+    finite in both files; each output with such elements has a fact of its own.
 
     Args:
         ours, theirs: outputs of the two files, of the same shapes in the same order.

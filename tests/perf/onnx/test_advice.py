@@ -73,8 +73,8 @@ def test_a_call_and_nodes_that_do_little_are_overhead(tmp_path: Path, seconds: f
     assert found.gain.median == pytest.approx(latency / (latency - 8e-6))
     assert not found.at_most
     assert found.nodes == tuple(names[:little])
-    assert ("3 of them do little else" in found.what) == bool(little)
-    assert "0 of" not in found.what
+    assert ("of the time of 3 nodes" in found.what) == bool(little)
+    assert "0 nodes" not in found.what
 
 
 def test_cores_that_are_not_used_bound_the_gain_of_longer_nodes(tmp_path: Path) -> None:

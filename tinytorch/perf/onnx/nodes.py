@@ -58,14 +58,15 @@ class Value:
 
 @dataclass(frozen=True)
 class Work:
-    """What a node asks for, or several together.
+    """Work of a node, or of several nodes together.
 
     Attributes:
-        flops: of contractions, 2 for each multiply-accumulate.
-        elementwise: other operations, one for each element of the largest operand.
-        bytes: each operand read once, each result written once; of weights alone in ``weights``.
+        flops: FLOPs of contractions, 2 for each multiply-accumulate.
+        elementwise: all other operations, one for each element of the largest operand.
+        bytes: bytes that are moved if each operand is read once and each result is written once.
+        weights: those of ``bytes`` that are read from constants.
         integer: those of ``flops`` that are on 8-bit integers.
-        uncounted: operators whose formula is not known.
+        uncounted: operators that have no formula.
     """
 
     flops: int = 0
@@ -117,7 +118,6 @@ class Graph:
     Attributes:
         nodes: in an order in which each comes after those that it reads.
         constants: type and shape of each.
-        outputs: names of the graph's outputs.
     """
 
     def __init__(self, path: str | os.PathLike[str], events: Sequence[Mapping[str, Any]] = ()) -> None:
@@ -126,7 +126,6 @@ class Graph:
         file = onnx.load(os.fspath(path), load_external_data=False)
         self.constants: dict[str, Value] = {}
         self.nodes = _named(self._read(file.graph), events)
-        self.outputs = {each.name for each in file.graph.output}
         self.bodies = frozenset(node.name for node in self.nodes if node.body)
 
     def _read(self, graph: Any) -> list[GraphNode]:

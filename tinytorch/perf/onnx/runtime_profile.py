@@ -1,4 +1,4 @@
-"""Where the time of a file goes in ONNX Runtime, what limits each part, and what a change would gain."""
+"""Where the time of a file goes in ONNX Runtime, what limits each part, and the gain of possible changes."""
 
 from __future__ import annotations
 
@@ -130,10 +130,10 @@ class Advice:
     """Something that would make a file faster.
 
     Attributes:
-        what: in words, a sentence without its full stop.
-        share: of the latency that it is about.
+        what: a sentence without its full stop.
+        share: the part of the latency that would change.
         gain: how many times as fast the file would be, by Amdahl's law.
-        at_most: whether that is a bound, which a change may miss, and not what it should bring.
+        at_most: whether ``gain`` is an upper bound, and not an estimate.
         nodes: names of the nodes.
     """
 
@@ -316,16 +316,16 @@ def _sum(rows: Sequence[Row]) -> list[float]:
 
 
 def _conversions(profile: RuntimeProfile) -> list[Advice]:
-    """Conversions of types and of layouts, which a file exported in another way may do without."""
+    """Return advice on conversions of types and layouts, which a file that is exported differently may not need."""
     found = []
     for kinds, verbs, what in (
         (
             CONVERSIONS, ("converts", "convert"),
-            "numbers between types; a file that stays in one type does without such nodes",
+            "arrays to another type; a file that uses one type throughout does not need them",
         ),
         (
             LAYOUTS, ("changes", "change"),
-            "the order of numbers in memory; a file whose neighbouring nodes agree on it does without such nodes",
+            "the memory layout of an array; if neighbouring nodes use the same layout, they are not needed",
         ),
     ):  # fmt: skip
         rows = [row for row in profile.rows if row.kind in kinds]
@@ -339,15 +339,15 @@ def _count(rows: Sequence[Row]) -> str:
 
 
 def _those(rows: Sequence[Row], of_one: str, of_several: str) -> str:
-    """Return how many nodes of which operators do something: "2 nodes (Cast) convert"."""
+    """Return the number of nodes, their operators, and the verb that belongs to it: "2 nodes (Cast) convert"."""
     names = ", ".join(dict.fromkeys(row.kind.rpartition(".")[2] for row in rows))
     return f"{_count(rows)} ({names}) {of_one if len(rows) == 1 else of_several}"
 
 
 def joined_chains(profile: RuntimeProfile) -> Advice:
-    """Return what a single operator would gain for each chain of element-by-element nodes, or of a product and these.
+    """Return the gain if one node replaced each chain of element-by-element nodes, with the product before them.
 
-    It is taken to need the time of the longest node of its chain.
+    That node is assumed to take the time of the longest node of its chain.
 
     Raises:
         ValueError: if there is no such chain.
@@ -359,7 +359,7 @@ def joined_chains(profile: RuntimeProfile) -> Advice:
 
 
 def _pointwise(profile: RuntimeProfile) -> list[Advice]:
-    """Element-by-element nodes that follow each other, or a product: one pass could do for all."""
+    """Return advice on chains of element-by-element nodes, with the product before them; none if there is no chain."""
     rows, order = {row.name: row for row in profile.rows}, list[Row]()
     makers: dict[str, int] = {}
     chains = list[list[Row]]()
@@ -389,10 +389,11 @@ def _pointwise(profile: RuntimeProfile) -> list[Advice]:
     nodes = [row for chain in long for row in chain]
     usual = max(long, key=lambda chain: sum(row.middle for row in chain))
     names = ", ".join(row.kind.rpartition(".")[2] for row in usual)
-    level = "" if profile.settings.level == "all" else ", and the optimization level all joins many of them by itself"
+    level = "" if profile.settings.level == "all" else ", and the optimization level all joins some chains by itself"
+    chains_of = "a chain" if len(long) == 1 else f"{len(long)} chains"
     what = (
-        f"{_count(nodes)} in {len(long)} chain{'s' * (len(long) != 1)}, such as {names}, treat the same numbers one "
-        f"after the other; a single operator for a chain takes about as long as its longest node{level}"
+        f"{_count(nodes)} form {chains_of}, such as {names}, in which each node processes the output of the previous "
+        f"node; one node could do the work of a chain in about the time of its longest node{level}"
     )
     return [_advice(profile, what, np.sum(saved, axis=0).tolist(), nodes, at_most=False)]
 
@@ -412,33 +413,33 @@ def _is_pointwise(row: Row) -> bool:
 
 
 def _overhead(profile: RuntimeProfile) -> list[Advice]:
-    """What each call and each node cost however little they do, which a larger batch shares."""
+    """Return advice on the cost of a call and of its nodes that does not depend on the size of the arrays."""
     least = float(np.median(profile.cost.node))
     rows = [row for row in profile.rows if row.middle < _SMALL * least]
     spent = np.asarray(profile.times.call.samples) + least * len(profile.rows)
     spent = np.minimum(spent, profile.times.latency.samples)
-    little = f", and {len(rows)} of them do little else" if rows else ""
+    part = f", and is more than {1 / _SMALL:.0%} of the time of {_count(rows)}" if rows else ""
     what = (
-        f"A call costs this much however few numbers it is given ({_count(profile.rows)}{little}); larger batches and "
-        "fewer, larger nodes share that cost"
+        f"The cost of a call and of its {_count(profile.rows)} does not depend on the size of the arrays{part}; with a "
+        "larger batch, or fewer and larger nodes, it is a smaller part of the latency"
     )
     return [_advice(profile, what, spent.tolist(), rows, at_most=False)]
 
 
 def _threads(profile: RuntimeProfile) -> list[Advice]:
-    """Cores that are not used."""
+    """Return advice on cores that are not used."""
     threads, least = profile.settings.threads, float(np.median(profile.cost.node))
     rows = [row for row in profile.rows if row.middle > 10 * _SMALL * least]
     if threads >= profile.cores or not rows:
         return []
-    works = "works" if threads == 1 else "work"
-    what = f"{threads} of {profile.cores} cores {works}; with all of them the longer nodes can be that much faster"
+    used = "is" if threads == 1 else "are"
+    what = f"{threads} of {profile.cores} cores {used} used; with all of them, the longer nodes can become faster"
     factor = Counted(profile.cores / threads, "", "cores for each that works")
     return [_advice(profile, what, _sum(rows), rows, factor)]
 
 
 def _ceilings(profile: RuntimeProfile) -> list[Advice]:
-    """Nodes far below their roof, float products that 8-bit ones could replace, and weights that could be smaller."""
+    """Return advice on nodes far below their roof, and on float32 products and weights that could have 8 bits."""
     here = profile.ceilings
     if here is None:
         return []
@@ -450,8 +451,8 @@ def _ceilings(profile: RuntimeProfile) -> list[Advice]:
         is_far = placed is not None and placed.of_roof.median < _FAR_BELOW
         if placed is not None and is_far and Bottleneck.OVERHEAD not in placed.verdict.candidates:
             what = (
-                f"{_those(group.rows, 'reaches', 'reach')} {placed.of_roof.median:.0%} of the roof; another form "
-                "of the same operation, other sizes, or a newer ONNX Runtime may come nearer to it"
+                f"{_those(group.rows, 'reaches', 'reach')} {placed.of_roof.median:.0%} of the roof; another "
+                "operator for the same result, other sizes, or a newer ONNX Runtime may come closer to it"
             )
             below = quotient(placed.seconds, placed.roof, "times below the roof")
             found.append(_advice(profile, what, group.seconds, group.rows, below))
@@ -467,16 +468,16 @@ def _ceilings(profile: RuntimeProfile) -> list[Advice]:
     ratio = quotient(here.int8_peak, here.fp32_peak, "8-bit peak over float32 peak")
     if products and ratio.interval.low > 1:
         what = (
-            f"{_those(products, 'multiplies', 'multiply')} float32 numbers, and arithmetic limits that; the peak of "
-            f"8-bit integers is {ratio.median:.1f} times as high here, but they cost some accuracy"
+            f"{_those(products, 'is', 'are')} limited by float32 arithmetic; the peak of 8-bit integers is "
+            f"{ratio.median:.1f} times as high on this machine, but they cost some accuracy"
         )
         found.append(_advice(profile, what, _sum(products), products, ratio, at_most=False))
     if loads:
         rows = [row for row, _ in loads]
         spared = np.sum([np.asarray(row.seconds) * (1 - 1 / factor) for row, factor in loads], axis=0)
         what = (
-            f"{_those(rows, 'spends', 'spend')} most of the time on reading float32 weights; weights of 8 bits are a "
-            "fourth of the bytes"
+            f"{_those(rows, 'is', 'are')} limited by the bytes that are moved, most of them float32 weights; 8-bit "
+            "weights have 25 % of the bytes"
         )
         found.append(_advice(profile, what, spared.tolist(), rows, at_most=False))
     return found
