@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from bs4 import BeautifulSoup
+from onnx import TensorProto, helper
 
 from tests.perf.onnx.graphs import Made, normal
 from tinytorch.cli import main
@@ -171,3 +172,63 @@ def test_what_cannot_stand_beside_is_said(
     captured = capsys.readouterr()
     assert said in captured.err
     assert captured.err.count("\n") == 1
+
+
+def loop() -> Made:
+    """Return a graph whose loop adds 1 to its input 3 times."""
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Add", ["x", "one"], ["y"]), helper.make_node("Identity", ["go"], ["on"])],
+        "body",
+        [
+            value("turn", TensorProto.INT64, []),
+            value("go", TensorProto.BOOL, []),
+            value("x", TensorProto.FLOAT, [4, 8]),
+        ],
+        [value("on", TensorProto.BOOL, []), value("y", TensorProto.FLOAT, [4, 8])],
+    )
+    graph = Made()
+    x = graph.input("start", [4, 8])
+    graph.constant(np.float32(1), "one")
+    graph.output(graph.node("Loop", graph.constant(np.array(3)), graph.constant(np.array(True)), x, body=body))
+    return graph
+
+
+def scan() -> Made:
+    """Return a graph that sums rows from the first to the last."""
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Add", ["sum", "row"], ["next"]), helper.make_node("Identity", ["next"], ["kept"])],
+        "body",
+        [value("sum", TensorProto.FLOAT, [8]), value("row", TensorProto.FLOAT, [8])],
+        [value("next", TensorProto.FLOAT, [8]), value("kept", TensorProto.FLOAT, [8])],
+    )
+    graph = Made()
+    x = graph.input("rows", [4, 8])
+    graph.output(graph.node("Scan", graph.constant(np.zeros(8, "f")), x, body=body, num_scan_inputs=1, count=2))
+    return graph
+
+
+def stft() -> Made:
+    """Return a graph of a short-time Fourier transform."""
+    graph = Made(17)
+    x = graph.input("x", [1, 256, 1])
+    graph.output(graph.node("STFT", x, graph.constant(np.array(64)), "", graph.constant(np.array(128))))
+    return graph
+
+
+@pytest.mark.parametrize(("kind", "graph"), [("Loop", loop()), ("Scan", scan()), ("STFT", stft())])
+def test_a_file_with_an_operator_without_a_formula_still_has_a_report(
+    kind: str, graph: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told, shown = tmp_path / "told.json", tmp_path / "shown.html"
+    assert main(["profile", str(graph.file(tmp_path)), *OURS, "--json", str(told), "--html", str(shown)]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"batch_flops +not counted", said)
+    assert kind.lower() in said.lower()
+    document = json.loads(told.read_text("utf-8"))
+    assert document["summary"]["batch_flops"] is None
+    assert document["summary"]["latency"]["median"] > 0
+    assert [each.lower() for each in document["uncounted_ops"]] == [kind.lower()]
+    found = facts(BeautifulSoup(shown.read_text("utf-8"), "html.parser"), "model")
+    assert found["FLOPs"].lower() == f"not counted: there is no formula for {kind}".lower()

@@ -29,6 +29,9 @@ def model_facts(done: ModelProfile, model: Module, inputs: Tensor, chosen: argpa
     if done.backward:
         found.append(Fact("FLOPs", f"{keys['total_flops']:,} of forward and backward"))
         times = {f"latency, {name}": getattr(keys["latency"], name) for name in ("forward", "backward", "total")}
+    elif done.profiler.run.uncounted:
+        found.append(Fact("FLOPs", f"not counted: there is no formula for {', '.join(done.profiler.run.uncounted)}"))
+        times = {"latency": keys["latency"]}
     else:
         found.append(Fact("FLOPs", f"{keys['batch_flops']:,}, of one sample {keys['flops']:,}"))
         times = {"latency": keys["latency"]}

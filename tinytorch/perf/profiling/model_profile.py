@@ -16,7 +16,7 @@ from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import undisturbed
-from tinytorch.perf.events.flops import loss_of
+from tinytorch.perf.events.flops import NotCounted, loss_of
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.model_io import callable_of, zeros_for
 from tinytorch.perf.profiling.profiler import Profiler
@@ -130,13 +130,18 @@ def _written(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: measurements as median, interval and samples, other dataclasses as their fields."""
+    """Return what JSON can hold: measurements as median, interval and samples, other dataclasses as their fields.
+
+    A count that is not known becomes null.
+    """
     if isinstance(value, Measurement):
         low, high, confidence = value.interval.low, value.interval.high, value.interval.confidence
         interval = None if math.isnan(confidence) else {"low": low, "high": high, "confidence": confidence}
         return {"median": value.median, "unit": value.unit, "interval": interval, "samples": list(value.samples)}
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, NotCounted):
+        return None
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return value

@@ -139,6 +139,11 @@ def plain_pass(model: Any, value: Tensor) -> dict[str, Any]:
     run = callable_of(model)
     with undisturbed(model):
         latency = measure(lambda: run(value), f"call of {_name_of(model)}", repeats=_SAMPLES, at_most_seconds=_SECONDS)
+    return _uncounted_keys(model, value, latency)
+
+
+def _uncounted_keys(model: Any, value: Tensor, latency: Measurement) -> dict[str, Any]:
+    """Return the keys of a pass whose work is not known."""
     unknown = ("flops", "batch_flops", "gflops_per_second", "memory_bandwidth_mbs", "computational_efficiency")
     return {
         "parameters": count_parameters(model),
@@ -166,7 +171,10 @@ def typical(record: Callable[[], Profile]) -> Profile:
 
 
 def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[dict[str, Any], Profile]:
-    """Return what `Profiler.profile_forward_pass` returns, and the recorded run that it counted."""
+    """Return the keys of `Profiler.profile_forward_pass`, and the recorded run that was counted.
+
+    If an op has no formula, the keys that need the work of the whole pass are `NotCounted`.
+    """
     _unobserved("profile_forward_pass")
     run, threads = callable_of(model), thread_limit()
     known = store.ceilings(threads) if ceilings is None else ceilings
@@ -175,6 +183,8 @@ def forward_pass(model: Any, value: Tensor, ceilings: Ceilings | None) -> tuple[
     with undisturbed(model), no_grad():
         latency = measure(lambda: run(value), name, repeats=_SAMPLES, at_most_seconds=_SECONDS)
     profile = typical(lambda: record_forward(model, value, timed=True))
+    if profile.uncounted:
+        return _uncounted_keys(model, value, latency), profile
     batch_flops = flops_of(profile)
     placed = place(name, profile.events, latency, known)
     found = placed.verdict

@@ -354,12 +354,11 @@ class Profiler:
         behind it, which may also be "below every roof" or, where the
         order of the largest bounds is open, "open"; and the keys of `measure_memory`, for this input.
 
-        Ceilings that are neither given nor kept from earlier are measured first, which takes some seconds. Of what is
-        no Module and runs no op, time and memory are measured; what rests on counted work is NaN, which prints as "not
-        counted", as ``bottleneck`` does.
+        Ceilings that are neither given nor kept from earlier are measured first, which takes some seconds. If an op
+        declares no formula, or if ``model`` is not a Module and runs no op, only time and memory are known: the values
+        that need the count of operations are NaN, which prints as "not counted", and so does ``bottleneck``.
 
         Raises:
-            UncountedError: if an op declares no formula.
             ValueError: if the ceilings given are for another number of threads.
             RuntimeError: inside the body of a Profiler, whose cost would be measured too.
         """
@@ -412,7 +411,7 @@ def quick_profile(model: Any, input_tensor: Tensor | Array, profiler: Profiler |
     """Print what a forward costs and what bounds it, a line each, and return `Profiler.profile_forward_pass`'s keys.
 
     Raises:
-        UncountedError, ValueError, RuntimeError: as that does.
+        ValueError, RuntimeError: as that does.
 
     Examples:
         >>> from tinytorch import Linear, Tensor
