@@ -173,8 +173,8 @@ def _other_batch(
     return [
         Fact("latency, batch 1", format_measurement(both.times["1"]).cell_with_interval),
         Fact(
-            f"1 call of batch {chosen.batch}, not {chosen.batch} of 1",
-            f"speedup {format_measurement(change.estimate).cell_with_interval}, {change}",
+            f"batch {chosen.batch} over batch 1",
+            f"speedup per input {format_measurement(change.estimate).cell_with_interval}, {change}",
         ),
     ]
 
@@ -378,10 +378,10 @@ def _sentences(done: RuntimeProfile) -> list[str]:
             precisions[row.types[0]] = precisions.get(row.types[0], 0.0) + row.middle
     if precisions:
         longest = sorted(precisions.items(), key=lambda item: -item[1])
-        parts = [f"{seconds / latency:.1%} if it is {name}" for name, seconds in longest]
-        said.append(
-            f"By the type of their first operand, contractions take these shares of the latency: {', '.join(parts)}."
-        )
+        said += [
+            f"Contractions whose first operand is of type {name} take {seconds / latency:.1%} of the latency."
+            for name, seconds in longest
+        ]
     if done.ceilings is None:
         threads = f"{done.settings.threads} thread{'s' * (done.settings.threads > 1)}"
         said.append(f"This report has no verdicts, because the ceilings of this machine for {threads} are not known.")
