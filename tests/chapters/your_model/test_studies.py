@@ -11,6 +11,7 @@ from tinytorch.chapters.your_model import prepare, studies
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.events.flops import FLOPCounter
+from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.onnx import OnnxModel, from_onnx
 from tinytorch.perf.profiling.shares import recorded_runs
 from tinytorch.perf.quantization.convert import stored_bytes
@@ -64,6 +65,20 @@ def test_a_file_in_codes_is_smaller_to_store_and_not_to_run(model: OnnxModel, tm
     read = from_onnx(file)
     assert studies.right_answers({"it": read})["it"].value == 30
     assert stored_bytes(read) == stored_bytes(model)
+
+
+def test_a_measured_speedup_is_divided_by_the_predicted_one() -> None:
+    measured, predicted = (Measurement(name, (value,) * 6, "") for name, value in (("gain", 1.5), ("joining", 1.2)))
+    found = studies.over_prediction(measured, Modelled.by("Amdahl's law", predicted))
+    assert found.median == pytest.approx(1.25)
+
+
+def test_a_file_with_one_node_for_each_hard_swish_runs_fewer_nodes(tmp_path: Path) -> None:
+    found = studies.nodes_that_run(str(tmp_path))
+    before, after = found["as published"], found["one node"]
+    # 18 activations of 4 nodes, of which ONNX Runtime runs at most 2.
+    assert before["all"].value - after["all"].value >= 18 * 2
+    assert after["Reorder"].value <= before["Reorder"].value
 
 
 def test_images_are_prepared_alike() -> None:

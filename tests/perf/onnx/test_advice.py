@@ -10,7 +10,7 @@ from tests.perf.made_ceilings import PEAK, made_ceilings, spread
 from tests.perf.onnx.graphs import Made
 from tests.perf.onnx.made_profile import made_profile
 from tinytorch.perf.onnx.nodes import Work
-from tinytorch.perf.onnx.runtime_profile import Group, RuntimeProfile, advice
+from tinytorch.perf.onnx.runtime_profile import Group, RuntimeProfile, advice, joined_chains
 
 MILLI = 1e-3
 
@@ -128,3 +128,13 @@ def test_a_node_far_below_its_roof_gains_at_most_the_way_to_it(tmp_path: Path) -
     assert found.gain.median == pytest.approx(25 / 6)
     assert found.at_most
     assert found.gain.interval.low < 25 / 6.04 < 25 / 5.97 < found.gain.interval.high
+
+
+def test_a_product_before_a_chain_is_part_of_it_only_in_advice(tmp_path: Path) -> None:
+    """Of 10 ms, a product takes 4, and the two element-by-element nodes after it 2 and 1."""
+    seconds = {"MatMul_0": 4 * MILLI, "Add_1": 2 * MILLI, "Mul_2": MILLI}
+    profile = made_profile(
+        tmp_path, nodes("MatMul", "Add", "Mul"), seconds, latency=10 * MILLI, works={"MatMul_0": PRODUCT}
+    )
+    assert gains(profile) == {("Add_1", "MatMul_0", "Mul_2"): (pytest.approx(10 / 7), False)}
+    assert joined_chains(profile).gain.median == pytest.approx(10 / 9)

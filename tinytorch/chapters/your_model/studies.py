@@ -21,13 +21,15 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.plans import ModulePlan, plan, together
 from tinytorch.perf.events.flops import record_forward
 from tinytorch.perf.events.stream import Event
-from tinytorch.perf.measuring import Counted, Measurement, Modelled
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, quotient
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.comparison import Comparison
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.memory import MemoryProfiler
 from tinytorch.perf.measuring.model_io import MIB
-from tinytorch.perf.onnx.runtime import Settings
+from tinytorch.perf.measuring.values import as_measurement
+from tinytorch.perf.onnx.nodes import Graph
+from tinytorch.perf.onnx.runtime import File, Settings
 from tinytorch.perf.onnx.runtime_profile import Group, RuntimeProfile, joined_chains, profile_file, side_by_side
 from tinytorch.perf.quantization.convert import stored_bytes
 from tinytorch.perf.roofline.placement import Placed
@@ -169,7 +171,7 @@ def longest_operators(profile: RuntimeProfile, count: int) -> list[dict[str, Any
 
 
 def gain_of_joining(profile: RuntimeProfile) -> Modelled:
-    """Return how many times as fast the file would be if one node did for each chain of element-by-element ones."""
+    """Return how many times as fast the file would be if one node replaced each chain of element-by-element nodes."""
     return Modelled.by("Amdahl's law", joined_chains(profile).gain)
 
 
@@ -177,6 +179,25 @@ def beside_hard_swish(folder: str) -> dict[str, Measurement]:
     """Return the seconds of the file and of `with_hard_swish` in ONNX Runtime, in turns."""
     files = {"as published": (FILE, Settings(1)), "one node": (with_hard_swish(folder), Settings(1))}
     return dict(side_by_side(files, lambda _, declared: _some_lines(declared), 4.0).times)
+
+
+def over_prediction(measured: Measurement, predicted: Modelled) -> Measurement:
+    """Return the measured speedup over the predicted one."""
+    return quotient(measured, as_measurement(predicted), "measured speedup over the predicted one")
+
+
+def nodes_that_run(folder: str) -> dict[str, dict[str, Counted]]:
+    """Return how many nodes ONNX Runtime runs of the file and of `with_hard_swish`, and how many are Reorder nodes."""
+    found = {}
+    for name, path in (("as published", FILE), ("one node", with_hard_swish(folder))):
+        with File(path, Settings(1), folder, dump=True) as file:
+            kinds = [node.kind for node in Graph(file.graph).nodes]
+        reorders = sum(".Reorder" in kind for kind in kinds)
+        found[name] = {
+            "all": Counted.of(kinds, "nodes", f"nodes that ONNX Runtime runs, {name}"),
+            "Reorder": Counted(reorders, "1", f"Reorder nodes that ONNX Runtime runs, {name}"),
+        }
+    return found
 
 
 def kind_of(event: Event) -> str:

@@ -345,20 +345,20 @@ def _those(rows: Sequence[Row], of_one: str, of_several: str) -> str:
 
 
 def joined_chains(profile: RuntimeProfile) -> Advice:
-    """Return the gain if one node replaced each chain of element-by-element nodes, with the product before them.
+    """Return the gain if one node replaced each chain of element-by-element nodes.
 
-    That node is assumed to take the time of the longest node of its chain.
+    That node is assumed to take the time of the longest node of its chain. A product before a chain is not part of it.
 
     Raises:
         ValueError: if there is no such chain.
     """
-    found = _pointwise(profile)
+    found = _pointwise(profile, with_products=False)
     if not found:
         raise ValueError(f"{profile.path.name} must have element-by-element nodes that follow each other, and has none")
     return found[0]
 
 
-def _pointwise(profile: RuntimeProfile) -> list[Advice]:
+def _pointwise(profile: RuntimeProfile, with_products: bool = True) -> list[Advice]:
     """Return advice on chains of element-by-element nodes, with the product before them; none if there is no chain."""
     rows, order = {row.name: row for row in profile.rows}, list[Row]()
     makers: dict[str, int] = {}
@@ -370,7 +370,7 @@ def _pointwise(profile: RuntimeProfile) -> list[Advice]:
         row = rows[node.name]
         last = max((makers[name] for name in row.inputs if name in makers), default=-1)
         before = order[last] if last >= 0 else None
-        heads = before is not None and (_is_pointwise(before) or bool(before.work.flops))
+        heads = before is not None and (_is_pointwise(before) or (with_products and bool(before.work.flops)))
         if before is not None and heads and _is_pointwise(row) and chain_of[before.name][-1] is before:
             chain_of[row.name] = chain_of[before.name]
         else:
