@@ -56,11 +56,14 @@ _CLAIM = "claim"
 #: Not measured: the confidence that is asked for, and in a table the time that a reader needs.
 _SETTINGS = re.compile(r"\d+\s?%\s(?:confidence|interval)")
 _CHOSEN = re.compile(r"\b\d+ %")
+#: A share that an author chose, such as 90 % of the weights: round numbers.
+_ROUND_SHARE = re.compile(r"(?<![\d.,])(?:100|[1-9]?[05]|1) %")
 _READING_TIME = re.compile(r"\d+\s(?:minutes|hours?)")
 #: A length in a style sheet, which a module may hold as a string.
 _STYLE_LENGTH = re.compile(r"[\w-]+:\s*\d+%\s*[;}]")
 _LEFT_OUT = (
     _SETTINGS,
+    _ROUND_SHARE,
     re.compile(r"\{[\w:-]+\}`[^`]+`"),  # roles: measured, quoted, ref ...
     re.compile(r"(`+)(?:.+?)\1"),
     re.compile(r"\$\$.+?\$\$|\$[^$]+\$"),
@@ -231,10 +234,16 @@ def _strings(node: ast.AST) -> Iterator[ast.Constant]:
         yield from _strings(child)
 
 
+def _without_choices(text: str) -> str:
+    for pattern in (_SETTINGS, _ROUND_SHARE, _STYLE_LENGTH):
+        text = pattern.sub(" ", text)
+    return text
+
+
 def _typed_in_code(tree: ast.AST, first: int) -> Iterator[Problem]:
     """Yield each number with a unit in a string of code whose first line is the source's line ``first``."""
     for string in _strings(tree):
-        for found in TYPED_NUMBER.finditer(_STYLE_LENGTH.sub(" ", _SETTINGS.sub(" ", str(string.value)))):
+        for found in TYPED_NUMBER.finditer(_without_choices(str(string.value))):
             line = first + string.lineno - 1
             yield Problem(line, f"{found[0].strip()!r} is typed in a string: show what was measured instead")
 
