@@ -5,7 +5,8 @@ import pytest
 
 from tests.perf.made_ceilings import made_ceilings, spread
 from tinytorch.chapters.roofline import studies
-from tinytorch.perf.measuring import Measurement, from_turns
+from tinytorch.core.op import Array
+from tinytorch.perf.measuring import Counted, Measurement, from_turns
 from tinytorch.perf.measuring.conditions import Conditions
 
 MACHINE = made_ceilings(threads=1)
@@ -38,10 +39,39 @@ def test_a_curve_bends_where_arithmetic_takes_as_long_as_one_row(overlap: bool, 
     assert studies.bend(in_turns(times)).median == pytest.approx(bend, rel=1e-2)
 
 
+@pytest.mark.parametrize(("overlap", "which"), [(True, 0), (False, 1)])
+def test_growth_by_laws_is_that_of_a_curve_which_follows_one(overlap: bool, which: int) -> None:
+    times = {rows: 6e-3 * (max(1, rows / 20) if overlap else 1 + rows / 20) for rows in (1, 2, 32, 40, 128)}
+    taken = in_turns(times)
+    assert studies.growth_by_laws(studies.bend(taken), 40)[which].value == pytest.approx(times[40] / times[1], rel=1e-2)
+
+
 def test_an_expression_moves_what_each_of_its_steps_moves() -> None:
     assert studies.arrays_moved(lambda x: x + 1, "a step").value == 2
     assert studies.arrays_moved(lambda x: 2 * (x * x) + x, "three steps").value == 3 + 2 + 3
 
 
-def test_tokens_of_gpt2_cross_the_ridge_where_rows_of_any_weights_do() -> None:
-    assert studies.gpt2_step(MACHINE)[2].value == pytest.approx(20, rel=2e-3), "twice the ridge of 10"
+def test_an_expression_that_writes_to_buffers_moves_as_much() -> None:
+    def doubled_square(x: Array, t: Array, y: Array) -> Array:
+        np.multiply(x, x, out=t)
+        t += 1
+        return np.add(t, t, out=y)
+
+    assert studies.arrays_moved(doubled_square, "three steps", buffers=2).value == 3 + 2 + 3
+
+
+def test_whole_gains_what_amdahl_says_of_the_part_that_comes_to_its_roof() -> None:
+    """Parts at half and at a tenth of their roofs: 12 s would become 1 + 10, or 2 + 1."""
+    near = studies.by_hand("near", (10**11, MIB), spread(2.0, "s"), MACHINE)
+    far = studies.by_hand("far", (10**11, MIB), spread(10.0, "s"), MACHINE)
+    gains = [studies.gain_at_roof(near, far).median, studies.gain_at_roof(far, near).median]
+    assert gains == pytest.approx([12 / 11, 12 / 3], rel=1e-2)
+
+
+def test_steps_explain_the_tangent_the_other_passes_and_the_other_calls() -> None:
+    """Of 100 µs the tangent takes 70; seventeen arrays of 64 KiB take 11.1 at 100 GB/s, and seven calls 3.5."""
+    taken, size = in_turns({1: 100e-6, 2: 70e-6}), 16_384
+    whole = studies.by_hand("GELU", (8 * size, 8 * size), taken[1], MACHINE)
+    tangent = studies.by_hand("tanh", (size, 8 * size), taken[2], MACHINE)
+    found = studies.explained_by_steps(whole, tangent, Counted(19, "arrays", "moved"), calls=8)
+    assert found.median == pytest.approx((70 + 17 * 4 * size / 100e3 + 7 * 0.5) / 100, rel=1e-2)

@@ -1,7 +1,7 @@
 """What the page on rooflines computes: where its calls stand, where a curve bends, and what a GELU moves."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -46,24 +46,44 @@ def bend(times: Mapping[int, Measurement]) -> Measurement:
     return of_rounds(name, met, times[min(times)], times[before], times[most], unit="rows")
 
 
+def growth_by_laws(met: Measurement, rows: int) -> tuple[Modelled, Modelled]:
+    """Return the time of rows over that of one row, with full overlap and with none, for a curve with this bend."""
+    hidden = derived(f"predicted growth to {rows} rows, overlap", lambda at: np.maximum(1, rows / at), met)
+    in_turn = derived(f"predicted growth to {rows} rows, no overlap", lambda at: 1 + (rows - 1) / at, met)
+    return Modelled.by("full overlap", hidden), Modelled.by("no overlap", in_turn)
+
+
 def crossing(slope: Slope, machine: Ceilings) -> Measurement:
     """Return the rows from which arithmetic decides, of float32 weights that travel on a slope."""
     return ridge_of(machine, slope).scaled(2, "rows", "predicted crossing")
 
 
-def growth(additions: Mapping[int, Placed]) -> dict[int, dict[str, Measurement | Modelled]]:
-    """Return how many times as long each addition took as the smallest, and by a call and the bytes after it should."""
+def under_one_slope(machine: Ceilings, slope: Slope) -> Ceilings:
+    """Return the ceilings with the slope as their only level, for a figure of points that were sampled with it."""
+    found = slope.bandwidth
+    return replace(machine, levels=(replace(machine.levels[-1], read=found, copy=found, triad=found),))
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """How many times as long a call took as the smallest, and by a call and the bytes after it should."""
+
+    measured: Measurement
+    predicted: Modelled
+    over_predicted: Measurement
+
+
+def growth(additions: Mapping[int, Placed]) -> dict[int, Growth]:
+    """Return the growth of each addition over the smallest, which stands for a call."""
     call = additions[min(additions)].seconds
-    return {
-        count: {
-            "measured": ratio(one.seconds, call, f"addition of {count} numbers over one of {min(additions)}"),
-            "predicted": Modelled.by(
-                "a call, and the bytes after it",
-                derived(f"predicted growth, {count} numbers", lambda bytes_: 1 + bytes_, share_of(one.roof, call, "")),
-            ),
-        }
-        for count, one in additions.items()
-    }
+    found: dict[int, Growth] = {}
+    for count, one in additions.items():
+        measured = ratio(one.seconds, call, f"addition of {count} numbers over one of {min(additions)}")
+        bytes_ = share_of(one.roof, call, "")
+        predicted = derived(f"predicted growth, {count} numbers", lambda share: 1 + share, bytes_)
+        law = Modelled.by("a call, and the bytes after it", predicted)
+        found[count] = Growth(measured, law, ratio(measured, predicted, f"growth over prediction, {count} numbers"))
+    return found
 
 
 class CountingArray(np.ndarray[Any, Any]):
@@ -79,24 +99,61 @@ class CountingArray(np.ndarray[Any, Any]):
         return np.asarray(getattr(ufunc, method)(*plain, **kwargs)).view(CountingArray)
 
 
-def arrays_moved(function: Callable[[Array], Array], name: str) -> Counted:
-    """Return how many arrays NumPy reads and writes in a function of one array."""
+def arrays_moved(function: Callable[..., Array], name: str, buffers: int = 0) -> Counted:
+    """Return how many arrays NumPy reads and writes in a function of one array and of as many to write to."""
     CountingArray.arrays = 0
-    function(np.ones(8, np.float32).view(CountingArray))
+    given = np.ones(8, np.float32).view(CountingArray)
+    function(given, *(np.empty_like(given) for _ in range(buffers)))
     return Counted(CountingArray.arrays, "arrays", f"arrays that {name} reads and writes")
 
 
-def share_by_steps(tangent: Placed, moved: Counted) -> Modelled:
-    """Return the share of its roof that a GELU should reach whose tangent was timed and whose other steps are bytes.
+def course_gelu(x: Array) -> Array:
+    """Return the GELU as the course writes it on one line.
+
+    Source: TinyTorch course, module 18, Acceleration, ``fused_gelu``.
+    """
+    c = np.float32(np.sqrt(2 / np.pi))
+    return np.asarray(0.5 * x * (1 + np.tanh(c * (x + 0.044715 * x**3))))
+
+
+def course_gelu_in_steps(x: Array) -> Array:
+    """Return the GELU as the course writes it in steps.
+
+    Source: TinyTorch course, module 18, Acceleration, ``unfused_gelu``.
+    """
+    c = np.float32(np.sqrt(2 / np.pi))
+    temp1 = x**3
+    temp2 = 0.044715 * temp1
+    temp3 = c * (x + temp2)
+    temp4 = 1 + np.tanh(temp3)
+    return np.asarray(0.5 * (x * temp4))
+
+
+def explained_by_steps(whole: Placed, tangent: Placed, moved: Counted, calls: int) -> Measurement:
+    """Return the share of a GELU's time that its timed tangent, and the bytes and calls of its other steps, explain.
 
     Args:
-        tangent: on as many numbers, so that it has the same roof.
+        whole: the GELU, in turns with the tangent on as many numbers; the roof of both is that of two arrays.
+        tangent: one of its steps.
         moved: arrays that all steps read and write, of which the tangent has two.
+        calls: of NumPy, of which the tangent is one.
     """
     passes = moved.value / 2 - 1
-    name = "predicted share of the roof of GELU"
-    share = derived(name, lambda reached: 1 / (1 / reached + passes), tangent.of_roof, unit="%")
-    return Modelled.by("the tangent, and the other passes at the bandwidth", share)
+    return derived(
+        "share of the GELU's time that its steps explain",
+        lambda taken, roof, call: taken + passes * roof + (calls - 1) * call,
+        ratio(tangent.seconds, whole.seconds),
+        whole.of_roof,
+        whole.verdict.overhead.share,
+        unit="%",
+    )
+
+
+def gain_at_roof(part: Placed, rest: Placed) -> Measurement:
+    """Return the speedup of a whole, a part and the rest, if the part took no longer than its roof allows."""
+    share = of_rounds(f"share of {part.name}", lambda one, other: one / (one + other), part.seconds, rest.seconds)
+    name = f"predicted speedup with {part.name} at the roof"
+    return derived(name, lambda taken, reached: 1 / (1 - taken * (1 - reached)), share, part.of_roof)
 
 
 def passes(placed: Mapping[tuple[str, int], Placed]) -> dict[tuple[str, int], Placed]:
@@ -104,43 +161,28 @@ def passes(placed: Mapping[tuple[str, int], Placed]) -> dict[tuple[str, int], Pl
     return {key: replace(one, seconds=calls.zoo_pass(one.seconds, *key)) for key, one in placed.items()}
 
 
-def chips(promised: Mapping[str, tuple[float, float, float, str]]) -> list[dict[str, Any]]:
-    """Return a row for each chip: its peaks in 16 and 8 bits and its memory, as promised, and the ridges that follow.
+def chips(promised: Mapping[str, tuple[float, float, str]]) -> list[dict[str, Any]]:
+    """Return a row for each chip: its peak in 16 bits and its memory, as promised, and the ridge that follows.
 
     Args:
-        promised: by name, operations a second in 16 and in 8 bits, bytes a second, and who says so.
+        promised: by name, operations a second, bytes a second, and who says so.
     """
     return [
         {
             "name": name,
+            "peak": Quoted(peak, "FLOP/s", f"peak of {name} in 16 bits", says),
             "memory": Quoted(memory, "B/s", f"memory of {name}", says),
-            **{f"peak_{bits}": Quoted(peak, "FLOP/s", f"peak of {name} in {bits} bits", says) for bits, peak in peaks},
-            **{
-                f"ridge_{bits}": Modelled(
-                    peak / memory, "FLOP/B", f"ridge point of {name} in {bits} bits", "peak over bandwidth, as quoted"
-                )
-                for bits, peak in peaks
-            },
+            "ridge": Modelled(peak / memory, "FLOP/B", f"ridge point of {name}", "peak over bandwidth, as quoted"),
         }
-        for name, (peak_16, peak_8, memory, says) in promised.items()
-        for peaks in [((16, peak_16), (8, peak_8))]
+        for name, (peak, memory, says) in promised.items()
     ]
 
 
-def gain_of_twice_the_bandwidth(one: Placed) -> Modelled:
-    """Return the speedup that the model predicts if the memory that a call's bytes lie in were twice as fast."""
-    arithmetic, traffic = one.computing.value, one.moving.value
-    gain = max(arithmetic, traffic) / max(arithmetic, traffic / 2)
-    return Modelled(gain, "", "predicted speedup with twice the bandwidth", _ROOFLINE)
-
-
-def gpt2_step(machine: Ceilings) -> tuple[Modelled, Modelled, Modelled]:
-    """Return the least times of a step of GPT-2 by its bytes and by its arithmetic, and the tokens that equal them."""
+def gpt2_step(machine: Ceilings) -> tuple[Modelled, Modelled]:
+    """Return the least times of a step of GPT-2 by its bytes and by its arithmetic."""
     read = read_seconds(GPT2.step_bytes, machine).measurement("GPT-2's weights, read once")
     arithmetic = at_rate(GPT2.step_flops(), machine.fp32_peak).measurement("a step of GPT-2 at the peak")
-    corner = ridge_of(machine, slope_at(GPT2.step_bytes, machine))
-    tokens = corner.scaled(GPT2.step_bytes / GPT2.step_flops(), "tokens", "tokens that take as long as GPT-2's weights")
-    return Modelled.by(_ROOFLINE, read), Modelled.by(_ROOFLINE, arithmetic), Modelled.by(_ROOFLINE, tokens)
+    return Modelled.by(_ROOFLINE, read), Modelled.by(_ROOFLINE, arithmetic)
 
 
 def overhead_if_alike(pairs: Iterable[Sequence[Placed]], at_most: float) -> Judgement:
