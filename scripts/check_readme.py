@@ -110,6 +110,8 @@ ELSEWHERE = {
     "make live": "does not end; tests/repository/test_serving.py runs its script",
     ".venv/bin/tinytorch measure --json measurements/NAME.json": "measures the same pages as the line of README",
     ".venv/bin/tinytorch measure --check measurements/NAME.json": "checks such a file as that of Your machine",
+    "py-spy record": "py-spy is not among the packages of the book",
+    "perf record": "perf is a tool of Linux, which pip does not install",
     ".venv/bin/python -m scripts.compare_builds": "needs three builds; tests/repository/test_compare_builds.py runs it",
 }
 #: Options that name a file to write.

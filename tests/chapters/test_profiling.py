@@ -1,13 +1,17 @@
 """Counts, laws and sampled programs, against what can be worked out by hand."""
 
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 from tests.chapters.made_turns import in_turns, made
 from tinytorch import models
-from tinytorch.chapters.profiling import sampling, studies
+from tinytorch.chapters.profiling import gpu_trace, sampling, studies
+from tinytorch.core.dispatch import no_grad
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.measuring import Modelled, Unmeasured
 from tinytorch.perf.profiling.program import why_unreadable
 
@@ -50,11 +54,54 @@ def test_medians_of_normal_samples_scatter_more_than_means_by_what_the_formula_s
     assert normal.median == pytest.approx(studies.NORMAL_SPREAD.value, rel=0.1)
 
 
-def test_tracing_costs_a_second_program_what_each_operation_cost_the_first() -> None:
-    """Six operations of 1 µs each become 4 µs each; the second program has twelve and takes 24 µs alone."""
-    each = studies.recording_cost(in_turns({"alone": 6e-6, "traced": 24e-6}), 6)
-    assert each.median == pytest.approx(3e-6)
-    assert studies.slowed_by_tracing(made(24e-6, "s"), each, 12).value == pytest.approx(2.5)
+def test_tracing_adds_as_much_to_a_run_that_takes_ten_times_as_long() -> None:
+    assert studies.slowed_by_tracing(made(4, ""), made(10, "")).median == pytest.approx(1.3)
+
+
+def test_amdahls_limit_of_a_quarter_outside_of_operations_is_four() -> None:
+    found = studies.limit_without_operations(made(0.25, "%"))
+    assert isinstance(found, Modelled)
+    assert found.value == pytest.approx(4)
+    assert isinstance(studies.limit_without_operations(made(0.001, "%")), Unmeasured)
+
+
+def test_length_with_a_share_lies_on_the_line_between_two_lengths() -> None:
+    found = studies.length_with_share({32: made(0.3, "%"), 64: made(0.5, "%"), 128: made(0.9, "%")}, 0.7)
+    assert isinstance(found, Modelled)
+    assert found.value == pytest.approx(96)
+
+
+def test_there_is_no_length_with_a_share_that_no_length_reaches() -> None:
+    assert isinstance(studies.length_with_share({32: made(0.3, "%"), 64: made(0.5, "%")}, 0.7), Unmeasured)
+
+
+def test_boxes_are_predicted_at_the_rate_of_the_one_that_is_trusted() -> None:
+    block, x = TransformerBlock(32, 4, seed=0).eval(), Tensor(np.ones((1, 16, 32), np.float32))
+    with no_grad():
+        found = studies.boxes(partial(block, x), yardstick="expand", repeats=3)
+    assert found["expand"]["over"] is None
+    assert found["contract"]["over"].n == 3
+    assert found["expand"]["flops"].value == 2 * 16 * 32 * 128 + 16 * 128
+    assert sum(row["share"].median for row in found.values()) > 0.8
+
+
+def test_products_and_other_operations_are_timed_in_both_passes() -> None:
+    found = studies.backward_parts("mlp", batch=4, repeats=3)
+    assert all(over.n == 3 and over.median > 0 for over in found.values())
+
+
+def test_flops_of_attention_grow_fourfold_and_those_of_a_block_by_the_formula() -> None:
+    grown = studies.growth_of_flops(TransformerBlock(32, 4, seed=0).eval(), 32, 8)
+    assert grown["attention"].value == 4
+    assert grown["block"].value == pytest.approx(2 * (6 * 32 + 2 * 8) / (6 * 32 + 8))
+
+
+def test_kernels_of_the_published_trace_are_compared_with_the_longer_of_two_bounds() -> None:
+    rows = gpu_trace.rows(lambda flops, moved: max(flops / 1e12, moved / 1e12))
+    relu, first = rows[2], rows[0]
+    assert relu["least"].value == pytest.approx(2 * 4 * 32 * 64 * 112 * 112 / 1e12)
+    assert first["least"].value == pytest.approx(2 * 32 * 64 * 112 * 112 * 3 * 49 / 1e12)
+    assert first["over"].value == pytest.approx(585.4e-6 / first["least"].value)
 
 
 def test_busiest_fifth_is_the_largest_of_five_calls() -> None:

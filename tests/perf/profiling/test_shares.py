@@ -1,5 +1,7 @@
 """Shares of a run and calls timed one by one, held against what they must add up to."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -32,18 +34,29 @@ def test_no_share_is_more_than_the_whole_however_much_repeats_differ(monkeypatch
     linear, rest = found["linear"].interval, found["rest"].interval
     assert 0 < linear.low < linear.high < 1
     assert (linear.low, linear.high) == pytest.approx((1 - rest.high, 1 - rest.low))
-    assert shares.time_between_ops(run, repeats=6).interval.high < 1
+    assert shares.recorded_and_alone(run, repeats=6)["outside_recorded"].interval.high < 1
 
 
-def test_time_between_ops_is_what_ops_leave_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_outside_of_ops_is_a_share_of_the_recorded_run_and_of_the_run_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 1000 ns recorded, ops take 400; a run takes 500 ns by a clock that is read before and after it."""
     made = Profile((event("linear", 100, 400), event("relu", 500, 600)), (), 0, 1000, 1, 1, 1)
-    monkeypatch.setattr(shares, "recordings", lambda run, repeats: [made] * repeats)
-    assert shares.time_between_ops(run, repeats=3).samples == pytest.approx([0.6] * 3)
+    readings = iter(range(0, 100_000, 500))
+    monkeypatch.setattr(shares, "_recorded", lambda run: made)
+    monkeypatch.setattr(shares, "time", SimpleNamespace(perf_counter_ns=lambda: next(readings)))
+    found = shares.recorded_and_alone(run, repeats=3)
+    assert found["outside_recorded"].samples == pytest.approx([0.6] * 3)
+    assert found["outside_alone"].samples == pytest.approx([0.2] * 3)
+    assert found["slowdown"].samples == pytest.approx([2] * 3)
+    assert found["alone"].samples == pytest.approx([500e-9] * 3)
+    readings = iter(range(0, 100_000, 300))
+    assert shares.recorded_and_alone(run, repeats=3)["outside_alone"].samples == (0, 0, 0)
 
 
 def test_studies_say_how_much_of_a_core_they_had() -> None:
     parts = shares.shares(run, {"all": lambda _: True}, repeats=3)
-    for one in (parts["all"], shares.time_between_ops(run, 3), shares.single_calls(run, "a run", 3)):
+    for one in (parts["all"], shares.recorded_and_alone(run, 3)["alone"], shares.single_calls(run, "a run", 3)):
         assert one.conditions.cpu_per_wall is not None
 
 
@@ -55,3 +68,5 @@ def test_single_calls_keep_every_call() -> None:
         shares.single_calls(run, "nothing", 0)
     with pytest.raises(ValueError, match="least"):
         shares.shares(lambda: None, {})
+    with pytest.raises(ValueError, match="repeats"):
+        shares.recorded_and_alone(run, 0)

@@ -74,16 +74,15 @@ import numpy as np
 _A = np.ones((64, 64), np.float32)
 """
 _ALONE = "left = {'alone': run(%d)}"
-_INSIDE = "\nleft['watched'] = {}\nleft['seen'] = sampled(lambda: left['watched'].update(run(%d)))"
+_INSIDE = "\nleft['seen'] = sampled(lambda: run(%d))"
 _LEAVE = "\njson.dump(left, open(sys.argv[1], 'w'))"
 
 
 def in_turns(rounds: int = 6, turns: int = 400, at_most_seconds: float = 20.0) -> dict[str, Any] | Unmeasured:
     """Return what the clocks of `run`, looks from inside and looks from outside say of it, as rows of a table.
 
-    Each round runs two processes: in one the program runs alone and is then looked at from inside, in the other it is
-    looked at from outside. A row has the ``share`` of the first part in the time of both, and of looks also how many
-    times as long as alone the program took.
+    Each round runs two processes: one is looked at from inside, after it ran alone, and one from outside. A row has the
+    ``share`` of the first part in the time of both.
 
     Args:
         rounds: at most; each gives one sample.
@@ -96,31 +95,27 @@ def in_turns(rounds: int = 6, turns: int = 400, at_most_seconds: float = 20.0) -
     program = "\n".join([_NEEDS, *sources, _ALONE % turns])
     with tempfile.TemporaryDirectory() as folder:
         found = [_round(Path(folder), program, turns) for _ in rounds_within(at_most_seconds, rounds, fewest=1)]
-    shares = {name: [share for one, _ in found if (share := one[name]) is not None] for name in found[0][0]}
+    shares = {name: [share for one in found if (share := one[name]) is not None] for name in found[0]}
     if blind := [name for name, each in shares.items() if not each]:
         return Unmeasured(f"no look from {blind[0]} saw either part of the program")
-    slowed = {name: [one[name] for _, one in found] for name in found[0][1]}
     return {
-        "clocks": _row("its own clocks", shares["clocks"], None),
-        "inside": _row("looks from inside", shares["inside"], slowed["inside"]),
-        "outside": _row("looks from outside", shares["outside"], slowed["outside"]),
+        "clocks": _row("its own clocks", shares["clocks"]),
+        "inside": _row("a thread inside", shares["inside"]),
+        "outside": _row("a process outside", shares["outside"]),
     }
 
 
-def _round(folder: Path, program: str, turns: int) -> tuple[dict[str, float | None], dict[str, float]]:
-    """Return the shares of the first part, None if it was not seen, and the times under looks over that alone."""
+def _round(folder: Path, program: str, turns: int) -> dict[str, float | None]:
+    """Return the shares of the first part, None if it was not seen."""
     script, target = folder / "program.py", folder / "left.json"
     script.write_text(program + _INSIDE % turns + _LEAVE, encoding="utf-8")
     subprocess.run([sys.executable, str(script), str(target)], check=True)
     within = json.loads(target.read_text(encoding="utf-8"))
     script.write_text(program + _LEAVE, encoding="utf-8")
     lines = profile_program(str(script), [str(target)]).lines
-    beside = json.loads(target.read_text(encoding="utf-8"))["alone"]
     seen = {row["function"]: row["with_callees"] for row in lines.functions} if lines else {}
-    alone = sum(within["alone"].values())
-    times = {"inside": sum(within["watched"].values()) / alone, "outside": sum(beside.values()) / alone}
     parts = {"clocks": within["alone"], "inside": within["seen"], "outside": seen}
-    return {name: _share(part) for name, part in parts.items()}, times
+    return {name: _share(part) for name, part in parts.items()}
 
 
 def _share(parts: Mapping[str, float]) -> float | None:
@@ -128,11 +123,6 @@ def _share(parts: Mapping[str, float]) -> float | None:
     return first / (first + second) if first + second else None
 
 
-def _row(label: str, shares: Sequence[float], slower: Sequence[float] | None) -> dict[str, Any]:
-    each = Conditions(sample=Sample.PROCESSES)
+def _row(label: str, shares: Sequence[float]) -> dict[str, Any]:
     part = Conditions(sample=Sample.PROCESSES, part_of="the time of both parts")
-    return {
-        "label": label,
-        "share": Measurement(f"share by {label}", tuple(shares), "%", part),
-        "slower": Measurement(f"time with {label} over time alone", tuple(slower), "", each) if slower else None,
-    }
+    return {"label": label, "share": Measurement(f"share by {label}", tuple(shares), "%", part)}

@@ -1,7 +1,7 @@
-"""What the page on profiling counts and measures: models, attention, what tracing costs, and what a batch gains."""
+"""What the page on profiling counts and measures: models, attention, boxes of a trace, tracing, and batches."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,12 +12,15 @@ from matplotlib.figure import Figure
 from tinytorch import models
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.module import Module
+from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.events.array_life import CATEGORIES, Category, MemoryProfile
+from tinytorch.perf.events.stream import recording
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions, Sample
-from tinytorch.perf.measuring.judge import Judgement, verdict_between, verdict_of_all
-from tinytorch.perf.measuring.measurement import derived, difference
+from tinytorch.perf.measuring.judge import Verdict, verdict_between, verdict_of_all
+from tinytorch.perf.measuring.measurement import derived
 from tinytorch.perf.profiling.passes import count_flops, count_parameters
 from tinytorch.perf.profiling.shares import recorded_runs
 from tinytorch.report.colors import color
@@ -43,7 +46,6 @@ def studied(trained: Mapping[str, Module]) -> dict[str, dict[str, Any]]:
             "parameters": Counted(count_parameters(model), "parameters", f"parameters of the {label}"),
             "flops": Counted(flops, "FLOP", f"contractions of one forward pass of the {label}"),
             "score": Counted(right.mean(), "%", f"{entry.score} of {len(right)}"),
-            "scored_as": f"{entry.score}, {len(right)} examples",
         }
     return found
 
@@ -70,24 +72,117 @@ def attention_shares(by_width: Mapping[int, Mapping[int, Measurement]]) -> list[
     ]
 
 
-def passes_through(by_length: Mapping[int, Measurement], share: float) -> Judgement:
-    """Return whether the share is below this one at the first length and above it at the last."""
+def length_with_share(by_length: Mapping[int, Measurement], share: float) -> Modelled | Unmeasured:
+    """Return the length at which a share that grows with the length is ``share``, on lines between measured lengths."""
+    lengths = [*by_length]
     first, *_, last = by_length.values()
-    below, above = verdict_between(first, high=share, strict=True), verdict_between(last, low=share, strict=True)
-    return verdict_of_all([below, above])
+    ends = [verdict_between(first, high=share, strict=True), verdict_between(last, low=share, strict=True)]
+    if verdict_of_all(ends).verdict is not Verdict.SUPPORTED:
+        return Unmeasured(f"the share does not pass {share:.0%} between the lengths that were measured")
+
+    def crossing(*drawn: Any) -> Any:
+        rising = np.maximum.accumulate(np.array(drawn, float), axis=0)
+        return np.apply_along_axis(lambda column: np.interp(share, column, lengths), 0, rising)
+
+    name = f"length at which the share is {share:.0%}"
+    return Modelled.by("straight lines", derived(name, crossing, *by_length.values(), unit="positions"))
 
 
-def slowed_by_tracing(alone: Measurement, recording: Measurement, operations: int) -> Modelled:
-    """Return by which factor a program becomes slower if recording so many operations is added to its time alone."""
+def boxes(run: Callable[[], object], yardstick: str, repeats: int = 10) -> dict[str, dict[str, Any]]:
+    """Return the ops of a run that modules inside its outermost one make, in their order, by the modules' names.
+
+    A row has the ``share`` of the time and the ``flops``, all arithmetic included; and ``over``, the time over that
+    which the arithmetic would take at the rate of the op in the module whose path ends in ``yardstick``, None for this.
+    """
+    profiles, conditions = recorded_runs(run, repeats)
+    events = profiles[0].events
+    known = next(place for place, event in enumerate(events) if event.path.endswith(yardstick))
+    arithmetic = [(event.flops or 0) + (event.elementwise or 0) for event in events]
+    found = {}
+    for place, event in enumerate(events):
+        if "." not in event.path:
+            continue
+        module = event.path.rpartition(".")[2]
+        label = f"{module}: {event.op}"
+        name = f"time of {label} over its prediction"
+        spent = tuple(each.events[place].self_ns * 1e-9 for each in profiles)
+        shares = tuple(part / each.op_seconds for part, each in zip(spent, profiles, strict=True))
+        rate = arithmetic[known] / arithmetic[place]
+        over = tuple(
+            rate * part / (each.events[known].self_ns * 1e-9) for part, each in zip(spent, profiles, strict=True)
+        )
+        of_time = replace(conditions, part_of="the time in operations")
+        found[module] = {
+            "label": label,
+            "flops": Counted(arithmetic[place], "FLOP", f"all arithmetic of {label}"),
+            "share": with_between_run_spread(Measurement(f"share of {label}", shares, "%", of_time)),
+            "over": None if place == known else with_between_run_spread(Measurement(name, over, "", conditions)),
+        }
+    return found
+
+
+def backward_parts(name: str, batch: int, repeats: int = 10) -> dict[str, Measurement]:
+    """Return the time of the backward pass over that of the forward pass and the loss, by part, for a model of the zoo.
+
+    The parts are the ``products``, ops that multiply matrices, with attention; and all ``other`` ops.
+    """
+    entry = models.entry(name)
+    model, loss = entry.make(0).train(), models.loss_function()
+    inputs, targets = models.as_input(entry.example_input(batch)), entry.example_target(batch)
+
+    def both_passes() -> None:
+        model.zero_grad()
+        loss(model(inputs), targets).backward()
+
+    profiles, conditions = recorded_runs(both_passes, repeats)
+    found = {}
+    for part in ("products", "other"):
+        spent = {
+            phase: np.array(
+                [
+                    sum(e.self_ns for e in each.events if e.phase == phase and bool(e.flops) == (part == "products"))
+                    for each in profiles
+                ]
+            )
+            for phase in ("forward", "backward")
+        }
+        ratios = tuple(spent["backward"] / spent["forward"])
+        over = Measurement(f"time of {part}, backward over forward", ratios, "", conditions)
+        found[part] = with_between_run_spread(over)
+    return found
+
+
+def slowed_by_tracing(slowed: Measurement, longer: Measurement) -> Measurement:
+    """Return by which factor tracing slows a run that takes ``longer`` times as long as one that it slowed by this."""
     name = "time traced over time alone, by the formula"
-    slowed = derived(name, lambda own, each: 1 + operations * each / own, alone, recording, statistic="by the medians")
-    return Modelled.by("a cost for each operation", slowed)
+    return derived(name, lambda factor, times: 1 + (factor - 1) / times, slowed, longer)
 
 
-def recording_cost(times: Mapping[str, Measurement], operations: int) -> Measurement:
-    """Return what tracing adds for each of so many operations, by the times "traced" and "alone"."""
-    added = difference(times["traced"], times["alone"], "recording")
-    return added.scaled(1 / operations, name="recording of an operation")
+def limit_without_operations(outside: Measurement) -> Modelled | Unmeasured:
+    """Return Amdahl's limit if ops take no time, by the share of the time ``outside`` of them."""
+    if outside.interval.low < 0.05:
+        return Unmeasured("the time outside of operations was lost in the noise: a quieter machine would tell it")
+    name = "speedup if operations took no time"
+    return Modelled.by("Amdahl's law", derived(name, lambda rest: 1 / np.clip(rest, 0.01, 1), outside))
+
+
+def growth_of_flops(block: TransformerBlock, width: int, length: int) -> dict[str, Counted]:
+    """Return how much the FLOPs of ``attention`` without projections and of the whole ``block`` grow as length doubles.
+
+    They are counted on the ops that run.
+    """
+    found = []
+    for positions in (length, 2 * length):
+        with no_grad(), recording() as recorded:
+            block(Tensor(np.ones((1, positions, width), np.float32)))
+        events = recorded.profile.events
+        attention = sum(event.flops or 0 for event in events if event.op == "self_attention")
+        found.append((attention, sum(event.flops or 0 for event in events)))
+    once, twice = found
+    return {
+        name: Counted(after / before, "", f"growth of the FLOPs of {name}")
+        for name, before, after in zip(("attention", "block"), once, twice, strict=True)
+    }
 
 
 def step_memory(memory: Mapping[str, MemoryProfile], doubled: Mapping[str, MemoryProfile]) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Repeated recordings of a run, shares of its ops and of the time between them, and calls timed one by one."""
+"""Repeated recordings of a run, shares of its ops and of the time outside of them, and calls timed one by one."""
 
 from __future__ import annotations
 
@@ -68,16 +68,38 @@ def shares(
     return found
 
 
-def time_between_ops(run: Callable[[], Any], repeats: int = 15) -> Measurement:
-    """Return the share (0 to 1) of a run's wall time that passes outside of ops: Python, the seam, the recorder.
+def recorded_and_alone(run: Callable[[], Any], repeats: int = 15) -> dict[str, Measurement]:
+    """Return what recording does to a run: each recorded run is followed by one that is not recorded.
+
+    - ``alone``: the seconds of a run that is not recorded; ``slowdown``: the time recorded over this time, without
+      what the recorder does before and after a run.
+    - ``outside_recorded`` and ``outside_alone``: the share of the time that passes outside of ops. The recorder itself
+      works there, so the time in ops is set against the recorded run and against the other one. The second share is 0
+      if that run happened to take less than the ops of the first.
 
     Raises:
         ValueError: if ``repeats`` is below 1 or the run makes no op.
     """
-    profiles, conditions = recorded_runs(run, repeats)
-    walls = [profile.wall_seconds for profile in profiles]
-    between = [profile.wall_seconds - profile.op_seconds for profile in profiles]
-    return share("share of the time between ops", between, walls, conditions, "the run's time")
+    if repeats < 1:
+        raise ValueError(f"repeats must be at least 1, not {repeats}")
+    rounds: list[tuple[float, float, float]] = []
+    with own_loop(WARM_RUNS) as loop:
+        for _ in range(WARM_RUNS + repeats):
+            profile = _recorded(run)
+            start = time.perf_counter_ns()
+            run()
+            rounds.append((profile.op_seconds, profile.wall_seconds, (time.perf_counter_ns() - start) * 1e-9))
+    in_ops, recorded, alone = zip(*rounds[WARM_RUNS:], strict=True)
+    slowdown = tuple(with_it / without for with_it, without in zip(recorded, alone, strict=True))
+    found = {
+        "alone": with_between_run_spread(Measurement("a run that is not recorded", alone, "s", loop.conditions)),
+        "slowdown": with_between_run_spread(Measurement("time recorded over alone", slowdown, "", loop.conditions)),
+    }
+    for name, walls in (("recorded", recorded), ("alone", alone)):
+        outside = [max(wall - inside, 0.0) for wall, inside in zip(walls, in_ops, strict=True)]
+        what = f"share of the time outside of ops, {name}"
+        found[f"outside_{name}"] = share(what, outside, walls, loop.conditions, "the run's time")
+    return found
 
 
 def recorded_runs(run: Callable[[], Any], repeats: int) -> tuple[list[Profile], Conditions]:
