@@ -15,22 +15,22 @@ Floats = npt.NDArray[np.float32]
 
 @exercise_check
 def check_lines_touched(function: Callable[[int, int, int], int]) -> None:
-    """Return "... passed" if ``function(address, count, stride)`` counts the lines that so many float32 lie in.
+    """Return "... passed" if ``function(address, count, stride)`` counts the lines in which so many float32 lie.
 
-    ``address`` is that of the first, in bytes and a multiple of four, and ``stride`` is in numbers.
+    ``address`` is the address of the first element in bytes, a multiple of four, and ``stride`` counts elements.
     """
     draw = np.random.default_rng(0)
     for _ in range(200):
         address, count, stride = int(draw.integers(0, 64)) * 4, int(draw.integers(1, 60)), int(draw.integers(1, 40))
         truth = len({(address + 4 * stride * number) // LINE_BYTES for number in range(count)})
-        shown = f"{count} numbers from address {address}, stride {stride}"
+        shown = f"{count} elements from address {address}, stride {stride}"
         answer = returned_number(function(address, count, stride), shown)
         assert answer == truth, f"{shown}, lie in {truth} lines, not {answer:g}"
 
 
 @exercise_check
 def check_sets_used(function: Callable[[int, int, int], int]) -> None:
-    """Return "... passed" if ``function(rows, row_bytes, sets)`` counts the sets that the lines of a column go to.
+    """Return "... passed" if ``function(rows, row_bytes, sets)`` counts the sets that the lines of a column use.
 
     The column begins at address 0, ``row_bytes`` is a multiple of a line, and line n goes to set n modulo ``sets``.
     """
@@ -57,7 +57,7 @@ def check_least_seconds(function: Callable[[float, float, float, float], float])
         assert math.isclose(answer, truth, rel_tol=1e-9), f"{shown}: at least {truth:.4g} s, not {answer}"
 
 
-#: Bytes that the exercise's function may hold beside its operands, for blocks of `_BLOCK` numbers.
+#: Bytes that the exercise's function may allocate in addition to its operands, for blocks of `_BLOCK` elements.
 _BLOCK, _MAY_HOLD = 4096, 64 * 1024
 
 
@@ -74,7 +74,7 @@ def check_in_blocks(function: Callable[[Floats, Floats, int], object]) -> None:
             function(x, out, _BLOCK)
             held = tracing.read()[1] - tracing.baseline
         truth = np.exp(-(x.astype(np.float64) ** 2))
-        assert np.allclose(out, truth, atol=1e-6), f"{count} numbers: out is not exp(-x * x) everywhere"
+        assert np.allclose(out, truth, atol=1e-6), f"{count} elements: out must be exp(-x * x) everywhere"
         assert held <= _MAY_HOLD, (
-            f"{count} numbers: it held {held} bytes at once, not at most {_MAY_HOLD}, a few blocks"
+            f"{count} elements: it held {held} bytes at once, not at most {_MAY_HOLD}, a few blocks"
         )

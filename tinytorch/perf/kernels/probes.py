@@ -289,7 +289,7 @@ def add_up(numbers: Any) -> Any:
 
 @kernel
 def follow(following: Any, places: Any, steps: int) -> None:
-    """Go ``steps`` steps in each chain: from each of ``places`` to where ``following`` leads from there."""
+    """Follow one chain of indices from each of ``places``, for ``steps`` loads each."""
     for _ in range(steps):
         for chain in range(places.size):
             places[chain] = following[places[chain]]
