@@ -145,6 +145,10 @@ benchmarking.flaw: > 1, → > 2, ;; median > 1.1 → median < 1.1
 benchmarking.choose: .high → .low ;; one.nbytes <= → one.nbytes >= ;; return max → return min
 benchmarking.choose: one.accuracy → -one.nbytes
 benchmarking.ring: not again → again ;; interval.high < 1 → median < 2 ;; changed.interval.high < 1 → False
+better_rounding.choose_layers: -row.error → row.error ;;  / row.saved_bytes → ;; extra_bytes -= row.saved_bytes → pass
+better_rounding.choose_layers: row.saved_bytes <= extra_bytes → True
+better_rounding.e4m3: , -6 → , -7 ;; exponent - 3 → exponent - 2 ;; floor(log2 → round(log2
+better_rounding.second: w[1] - → w[1] + ;; h[1, 0] / h[1, 1] → h[1, 0] / h[0, 0] ;;  / h[1, 1] →
 capstone.predicted: time * ratio → time / ratio ;; sum(seconds) / sum(after) → sum(after) / sum(seconds)
 capstone.keep: 1 + matters → 1 ;; gained.low → gained.high ;; >= -budget → >= 0 ;; matters and → matters or
 compression.prune: .copy() → ;; np.abs(flat) → flat ;; order[:round → order[round
@@ -179,8 +183,7 @@ profiling.overall_speedup: 1 - sum(shares) → 0 ;; share / speedup → share * 
 profiling.bottleneck: return max → return min ;; seconds.get(row.op, 0) +  →
 quantization.scale_and_zero_point: min(low, 0) → low ;; max(high, 0) → high ;; / 255 → / 256 ;; -128 -  → -127 -
 quantization.breaks_naive: [100.0, 100.5, 101.0] → [-1.0, 0.0, 1.0] ;; [100.0, 100.5, 101.0] → []
-quantization.choose_layers: -row.error → row.error ;;  / row.saved_bytes → ;; extra_bytes -= row.saved_bytes → pass
-quantization.choose_layers: row.saved_bytes <= extra_bytes → True
+quantization.predicted_decibels: 2**bits - 1 → 2**bits ;; / 12 → / 6 ;; values.max() → abs(values).max()
 roofline.intensity: 2 * rows → rows ;; 4 * ( → ( ;;  + rows * columns →
 roofline.least_seconds: return max → return min ;; flops / peak → 0 ;; traffic / bandwidth → 0
 roofline.limit: peak.low / bandwidth.high → peak.high / bandwidth.low ;; "open" → "compute"

@@ -1,7 +1,7 @@
-"""Codes of the page on quantization: errors by the formula and as found, exact products, and what one outlier does."""
+"""Errors of rounding, by the formula and as found, exact integer products, and what one outlier does."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from typing import Any
 
@@ -36,19 +36,22 @@ def _by_formula(value: float, what: str = "signal to noise", unit: str = "dB") -
     return Modelled(value, unit, what, _EVEN_ERRORS)
 
 
-def signal_by_bits(found: Mapping[int, float]) -> dict[int, Row]:
-    """Return the decibels that evenly spread numbers keep, ``found``, by bits, beside those of the formula.
+def by_bits(
+    measure: Callable[[Array, int], float], values: Mapping[str, Array], bits: Iterable[int]
+) -> dict[tuple[str, int], Row]:
+    """Return the signal to noise of values after rounding, ``predicted`` by the formula and ``found`` by ``measure``.
 
-    Errors that are spread evenly over a step leave such numbers (2**bits - 1)² times their own mean square.
+    The keys are the name of the values and the bits. The step is the range of the values over 2**bits - 1.
     """
     return {
-        bits: {
-            "bits": bits,
-            "codes": 2**bits,
-            "predicted": _by_formula(20 * math.log10(2**bits - 1)),
-            "found": Counted(each, "dB", f"signal to noise with {bits} bits"),
+        (name, each): {
+            "values": name,
+            "bits": each,
+            "predicted": _by_formula(predicted_decibels(x, float(np.ptp(x)) / (2**each - 1))),
+            "found": Counted(measure(x, each), "dB", f"signal to noise, {name} values, {each} bits"),
         }
-        for bits, each in found.items()
+        for name, x in values.items()
+        for each in bits
     }
 
 

@@ -1,7 +1,7 @@
 """Checks for the exercises on quantization: each passes or fails a reader's function, and says on what it failed."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,6 @@ import numpy.typing as npt
 
 from tinytorch.chapters.checking import exercise_check
 from tinytorch.perf.ops.affine import Scheme, dequantize_int8, floats, quantize_int8, range_parameters
-from tinytorch.perf.quantization.convert import Sensitivity, layers_to_keep
 
 
 @exercise_check
@@ -27,6 +26,21 @@ def check_scale_and_zero_point(function: Callable[[float, float], tuple[float, i
         right = math.isclose(answer[0], float(scale), rel_tol=1e-5) and answer[1] == int(zero_point)
         shown = f"the range {low:.4f} to {high:.4f} has scale {float(scale):.6f} and zero point {int(zero_point)}"
         assert right, f"{shown}, not {answer}"
+
+
+@exercise_check
+def check_predicted_decibels(function: Callable[[npt.NDArray[np.float64], int], float]) -> None:
+    """Return "... passed" if ``function(values, bits)`` gives the signal to noise of rounded values by the formula.
+
+    The mean square of the errors is the squared step over 12. Values lie on both sides of 0.
+    """
+    draw = np.random.default_rng(0)
+    for bits in (4, 6, 8):
+        values = draw.normal(0, draw.uniform(0.1, 10), 10_000)
+        step = (values.max() - values.min()) / (2**bits - 1)
+        right = 10 * math.log10(np.mean(values**2) / (step**2 / 12))
+        answer = function(values, bits)
+        assert math.isclose(answer, right, rel_tol=1e-3), f"{bits} bits leave {right:.2f} dB, not {answer:.2f}"
 
 
 def naive_quantize(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
@@ -55,27 +69,3 @@ def check_breaks_naive(function: Callable[[], Any]) -> None:
     ours = float(np.abs(dequantize_int8(*quantize_int8(x)).data - x).max())
     assert ours <= largest / 20, f"an error of {ours:.3g} on numbers up to {largest:.3g} is not the naive one's fault"
     assert naive >= largest / 2, f"naive_quantize errs by {naive:.3g} on numbers up to {largest:.3g}, not by half of it"
-
-
-@exercise_check
-def check_choose_layers(function: Callable[[list[Sensitivity], int], Sequence[str]]) -> None:
-    """Return "... passed" if ``function(rows, extra_bytes)`` names layers that fit, and avoid as much error as greed.
-
-    Greed takes layers by error avoided for each byte, see `layers_to_keep`.
-    """
-    draw = np.random.default_rng(0)
-    for _ in range(30):
-        sizes = [int(size) for size in draw.integers(100, 100_000, 6)]
-        rows = [
-            Sensitivity(f"layer{index}", "Linear", float(error), size)
-            for index, (error, size) in enumerate(zip(draw.exponential(0.1, 6), sizes, strict=True))
-        ]
-        budget = int(sum(sizes) * draw.uniform(0.1, 0.6))
-        answer = function(rows, budget)
-        assert isinstance(answer, list | tuple | set), f"it must return a list of names, not {answer!r}"
-        chosen = set(answer)
-        spent = sum(row.saved_bytes for row in rows if row.name in chosen)
-        assert spent <= budget, f"{sorted(chosen)} take {spent} bytes more, not at most {budget}"
-        avoided = sum(row.error for row in rows if row.name in chosen)
-        possible = sum(row.error for row in rows if row.name in layers_to_keep(rows, budget))
-        assert avoided >= possible - 1e-12, f"{sorted(chosen)} avoid {avoided:.4f}, not the {possible:.4f} that fit"

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.chapters.calls import in_turns
-from tinytorch.chapters.machine import multiplies_bytes
+from tinytorch.chapters.machine import multiplies_bytes, ratio_of_peaks
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module
@@ -21,20 +21,20 @@ from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration.greedy_search import Calls, ops_of, replayed
 from tinytorch.perf.acceleration.techniques import forward_pass
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, ratio
 from tinytorch.perf.measuring.conditions import of_all
 from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between, verdict_of_all
 from tinytorch.perf.onnx.runtime import Settings
 from tinytorch.perf.onnx.runtime_profile import made_inputs, side_by_side
 from tinytorch.perf.profiling.breakdown import predicted_speedup
 from tinytorch.perf.profiling.shares import share_in_turns
-from tinytorch.perf.quantization.convert import relative_error, stored_bytes
+from tinytorch.perf.quantization.convert import stored_bytes
 from tinytorch.perf.quantization.layers import Plan, QuantizedLinear
 from tinytorch.perf.roofline.bounds import Bottleneck, Demand, bandwidth_at, verdict
 
 #: Columns, or rows of the weight, with which a product is next to nothing and what surrounds it still all there.
 FEW = 16
-_FLOAT, _NEAR = "float32", "one layer"
+_FLOAT = "float32"
 
 
 def instruction(one: Ceilings) -> str:
@@ -76,8 +76,11 @@ def replaced_ops(
     return share, alone, Modelled.by("Amdahl's law", whole)
 
 
-def layer_gain(rows: int, depth: int, columns: int, repeats: int = 24) -> dict[str, Any]:
-    """Return what a linear layer in dynamic eight bits gains, costs and may gain ``at_most``, and shares of its time.
+def layer_gain(rows: int, depth: int, columns: int, machine: Ceilings, repeats: int = 24) -> dict[str, Any]:
+    """Return what a linear layer in dynamic 8 bits gains and may gain ``at_most``, and shares of its time.
+
+    Its ``expected`` speedup is the share of its product times the ratio of the peaks, as if the products in 8 bits and
+    in float32 reached the same share of their peaks; ``over_expected`` is the speedup over that.
 
     The shares are to ``quantize`` its input, the ``product``, and to ``rescale`` the sums. A layer with few columns
     still has to quantize the whole input, and one with a shallow weight still has to rescale every output. These two
@@ -96,12 +99,12 @@ def layer_gain(rows: int, depth: int, columns: int, repeats: int = 24) -> dict[s
     left = tuple((1 - np.add(quantize.samples, rescale.samples)).tolist())
     product = Measurement("share of product", left, "%", of_all((quantize.conditions, rescale.conditions)))
     alone = product.per(1, "", "speedup of the layer if nothing but its product took time")
-    with no_grad():
-        error = relative_error(layer(x).data, coded(x).data)
+    speedup = ratio(seconds[_FLOAT], seconds["whole"], f"float32 over int8, ({rows}, {depth}) times {columns}")
+    expected = ratio_of_peaks(machine).median * product.median
     return {
-        "speedup": ratio(seconds[_FLOAT], seconds["whole"], f"float32 over int8, ({rows}, {depth}) times {columns}"),
-        "stored": _stored(coded).over(_stored(layer), "bytes of those in float32", "%"),
-        "error": Counted(error, "%", "relative error of the outputs"),
+        "speedup": speedup,
+        "expected": Modelled(expected, "", "speedup of the layer", "the ratio of the peaks and the product's share"),
+        "over_expected": speedup.scaled(1 / expected),
         "quantize": quantize,
         "product": product,
         "rescale": rescale,
@@ -111,35 +114,38 @@ def layer_gain(rows: int, depth: int, columns: int, repeats: int = 24) -> dict[s
 
 @dataclass(frozen=True)
 class OneRow:
-    """One row through growing stacks of equal layers, with float32 weights and with fewer bits.
+    """One row through a stack of equal layers whose weights come from memory, and through one that stays in a cache.
 
     Attributes:
-        depths: rows by the number of layers and format, with the bytes of all float weights (``floats``), the speed
-            over float32 as found (``gain``), and as ``predicted`` by the bytes.
-        shallow, deep: of these, one layer and the most layers with codes of eight bits.
-        over_near: time of the most layers over that of one layer that the row passes as often, whose codes stay near.
-        near: speed of that one layer over the most layers in float32.
-        smaller: bytes in float32 over those in eight bits.
-        four: time of eight bits over that of four, of the most layers.
-        is_memory_bound: whether the most layers wait for their float weights; open if they do not.
+        formats: by "float32", "8-bit" and "4-bit" the ``weights``; the ``bytes`` of all layers; the time of
+            ``reading`` them at the measured bandwidth; the times of a pass with weights that stay ``cached`` and of one
+            that reads them ``from_memory``; what memory ``adds``, the second of these over the first; and the
+            ``gain``, the speed from memory over that of float32.
+        cached_gain: speed of 8-bit over float32 weights in a cache.
+        least, most: the gain of 8 bits from memory, if reading and calculating overlap for float32 alone, and if they
+            do for 8 bits alone.
+        is_between: whether the gain of 8 bits is between these, within a tenth.
+        smaller: bytes in float32 over those in 8 bits.
+        four: time of 8 bits over that of 4, from memory.
+        is_memory_bound: whether a pass waits for its float weights; open if it does not.
     """
 
-    depths: Sequence[dict[str, Any]]
-    shallow: dict[str, Any]
-    deep: dict[str, Any]
-    over_near: Measurement
-    near: Measurement
+    formats: dict[str, dict[str, Any]]
+    cached_gain: Measurement
+    least: Modelled | Unmeasured
+    most: Modelled | Unmeasured
+    is_between: bool | Unmeasured
     smaller: Derived
     four: Measurement
     is_memory_bound: Judgement
 
 
-def tallest_stack(width: int, machine: Ceilings, least: int = 160, most: int = 240) -> int:
-    """Return how many square layers have codes of eight bits that take more than twice of what any cache holds.
+def tallest_stack(width: int, machine: Ceilings, least: int = 160, most: int = 320) -> int:
+    """Return how many square layers have weights of 5 bits that take more than twice of what any cache holds.
 
-    It is ``least`` where that would be more than ``most``, which fit the memory of a page in all formats.
+    It is ``least`` where that would be more than ``most``, which fit in the memory of a page in all formats.
     """
-    enough = math.ceil(2.2 * _held(machine) / _streamed(width, 8))
+    enough = math.ceil(2.2 * _held(machine) / _streamed(width, 5))
     return max(least, enough) if enough <= most else least
 
 
@@ -148,58 +154,78 @@ def _held(machine: Ceilings) -> int:
     return max((level.capacity or 0 for level in machine.levels), default=0)
 
 
-def one_row(width: int, depths: Sequence[int], plans: Mapping[str, Plan], machine: Ceilings) -> OneRow:
-    """Return how one row fares in stacks of square layers, rising from one, with weights by ``plans`` of 8 and 4 bits.
+def one_row(width: int, depth: int, plans: Mapping[str, Plan], machine: Ceilings) -> OneRow:
+    """Return the times of one row through square layers, as many as ``depth``, by ``plans`` of 8 and of 4 bits.
 
-    A pass reads the weights of all layers, as that of a model does, before it comes back to the first: what fits a
-    cache all together stays there. Nothing else changes with the number of layers.
-
-    A stack whose floats take more than four times what any cache holds goes through these layers again, which costs
-    the same time and no more memory.
+    A pass reads the weights of all layers before it comes back to the first, as that of a model does. For the weights
+    that stay in a cache, the row passes one layer as many times. A stack whose floats take more than four times what
+    any cache holds goes through these layers again, which costs the same time and no more memory.
     """
-    (eight, four), last, layer = plans, depths[-1], Linear(width, width, seed=0)
+    (eight, four), layer = plans, Linear(width, width, seed=0)
     layers: dict[str, Any] = {_FLOAT: layer} | {name: QuantizedLinear(layer, plan) for name, plan in plans.items()}
-    apart = dict.fromkeys(layers, last) | {_FLOAT: math.ceil(4.4 * _held(machine) / _streamed(width, 32)) or last}
-    copies = {name: [copy.deepcopy(layer) for _ in range(min(apart[name], last))] for name, layer in layers.items()}
-    stacks = {name: [each[at % len(each)] for at in range(last)] for name, each in copies.items()}
-    near = {_NEAR: [stacks[eight][0]] * last}
-    times = {
-        depth: _passes({name: stack[:depth] for name, stack in stacks.items()} | (near if depth == last else {}), width)
-        for depth in depths
-    }
-    stored = {name: Counted(8 * stored_bytes(layers[name]) / width**2, "1", "bits of a weight") for name in plans}
-    found = {
-        (depth, name): {
-            "floats": Counted(_streamed(width, 32) * depth, "B", f"float32 weights of {depth} layers"),
+    apart = dict.fromkeys(layers, depth) | {_FLOAT: math.ceil(4.4 * _held(machine) / _streamed(width, 32)) or depth}
+    copies = {name: [copy.deepcopy(layer) for _ in range(min(apart[name], depth))] for name, layer in layers.items()}
+    ways = {name: [each[at % len(each)] for at in range(depth)] for name, each in copies.items()}
+    times = _passes(ways | {f"{name}, cached": [each[0]] * depth for name, each in copies.items()}, width)
+    bits = {name: 8 * stored_bytes(each) / width**2 for name, each in layers.items()} | {_FLOAT: 32.0}
+
+    def row(name: str) -> dict[str, Any]:
+        read = round(width**2 * depth * bits[name] / 8)
+        seconds, cached = times[name], times[f"{name}, cached"]
+        return {
             "weights": name,
-            "predicted": streaming_speedup(width * width * depth, round(stored[name].value), machine),
-            "gain": ratio(times[depth][_FLOAT], times[depth][name], f"float32 over {name}, one row, {depth} layers"),
+            "bytes": Counted(read, "B", f"{name} weights of {depth} layers"),
+            "reading": reading_time(read, machine),
+            "cached": cached,
+            "from_memory": seconds,
+            "adds": ratio(seconds, cached, f"{name} weights from memory over the same from a cache"),
+            "gain": ratio(times[_FLOAT], seconds, f"float32 over {name}, one row, {depth} layers"),
         }
-        for depth in depths
-        for name in plans
-    }
-    most = times[last]
+
+    rows = {name: row(name) for name in layers}
+
+    least, most = _bounds(rows[_FLOAT], rows[eight])
+    gain = rows[eight]["gain"].interval
+    between: bool | Unmeasured = Unmeasured("the bounds are not known")
+    if isinstance(least, Modelled) and isinstance(most, Modelled):
+        between = gain.high >= 0.9 * least.value and gain.low <= 1.1 * most.value
     return OneRow(
-        [*found.values()],
-        found[depths[0], eight],
-        found[last, eight],
-        ratio(most[eight], most[_NEAR], f"{last} layers over one layer {last} times, {eight}"),
-        ratio(most[_FLOAT], most[_NEAR], f"{last} layers in float32 over one layer {last} times in {eight}"),
-        Counted(32, "1", "bits of a float").over(stored[eight], "bytes of floats over those in eight bits"),
-        ratio(most[eight], most[four], "8 bits over 4 bits, one row through the most layers"),
-        _memory_bound(width, last, most[_FLOAT], machine),
+        rows,
+        ratio(times[f"{_FLOAT}, cached"], times[f"{eight}, cached"], f"float32 over {eight}, one row, from a cache"),
+        least,
+        most,
+        between,
+        Counted(32, "1", "bits of a float").over(Counted(bits[eight], "1", "bits of a weight"), "float32 over 8-bit"),
+        ratio(times[eight], times[four], f"{eight} over {four}, one row, {depth} layers"),
+        _memory_bound(width, depth, times[_FLOAT], machine),
+    )
+
+
+def _bounds(floats: Mapping[str, Any], codes: Mapping[str, Any]) -> tuple[Modelled | Unmeasured, Modelled | Unmeasured]:
+    """Return the least and the most that codes can gain: a pass takes the larger of its two times, or their sum."""
+    for row in (floats, codes):
+        if isinstance(row["reading"], Unmeasured):
+            return row["reading"], row["reading"]
+    (float_low, float_high), (low, high) = (
+        (max(row["reading"].value, row["cached"].median), row["reading"].value + row["cached"].median)
+        for row in (floats, codes)
+    )
+    law = "times of reading and of calculating"
+    return (
+        Modelled(float_low / high, "", "speedup if only float32 overlaps", law),
+        Modelled(float_high / low, "", "speedup if only 8 bits overlap", law),
     )
 
 
 def _passes(stacks: Mapping[str, Sequence[Any]], width: int) -> dict[str, Measurement]:
-    """Return the times of one row through each stack of layers, in turns."""
+    """Return the times of one row through each stack of layers, interleaved."""
     x = _input(1, width)
 
     def through(stack: Sequence[Any]) -> Callable[[], object]:
         return lambda: [layer(x) for layer in stack]
 
     with no_grad():
-        return interleave({name: through(stack) for name, stack in stacks.items()}, repeats=30, warmup_seconds=0.1)
+        return interleave({name: through(stack) for name, stack in stacks.items()}, repeats=20, warmup_seconds=0.1)
 
 
 def _memory_bound(width: int, depth: int, seconds: Measurement, machine: Ceilings) -> Judgement:
@@ -212,38 +238,27 @@ def _memory_bound(width: int, depth: int, seconds: Measurement, machine: Ceiling
 
 
 def quarter_and_half(found: OneRow, *, bytes_within: float, at_least: float) -> Judgement:
-    """Return whether the most layers take a quarter of the bytes and gain ``at_least`` so much, if memory-bound."""
+    """Return whether 8-bit layers take a quarter of the bytes and gain ``at_least`` so much, if memory-bound."""
     if found.is_memory_bound.verdict is Verdict.OPEN:
         return found.is_memory_bound
-    return verdict_of_all(
-        (decided(abs(found.smaller.value - 4) <= bytes_within), verdict_between(found.deep["gain"], at_least))
-    )
+    gain = found.formats["8-bit"]["gain"]
+    return verdict_of_all((decided(abs(found.smaller.value - 4) <= bytes_within), verdict_between(gain, at_least)))
 
 
-def streaming_speedup(weights: int, bits: int, machine: Ceilings) -> Modelled | Unmeasured:
-    """Return what the ladder of memory predicts: bytes over bandwidth, of float32 and of so many bits.
+def reading_time(read: int, machine: Ceilings) -> Modelled | Unmeasured:
+    """Return the time in which so many bytes are read once, as fast as the memory delivered so many.
 
-    Each weight is read once, as fast as the ladder ran with a working set of that size. None is told where either size
-    is within a factor of two of what a cache holds: a little more or less of others' data would change it.
+    None is told within a factor of two of what a cache holds: a little more or less of others' data would change it.
     """
-    wide, narrow = (weights * each // 8 for each in (32, bits))
-    ends = [level.capacity for level in machine.levels if level.capacity]
-    if any(end / 2 < size < 2 * end for end in ends for size in (wide, narrow)):
-        return Unmeasured("floats or codes are about as large as a cache, so that no bandwidth holds for them")
-    name = f"bytes over measured bandwidth, float32 over {bits} bits"
-    return Modelled.by(
-        "the bytes, at the bandwidth",
-        quotient(bandwidth_at(narrow, machine), bandwidth_at(wide, machine), name).scaled(wide / narrow),
-    )
+    if any(end / 2 < read < 2 * end for end in (level.capacity for level in machine.levels) if end):
+        return Unmeasured("the weights are about as large as a cache, so no bandwidth holds for them")
+    seconds = bandwidth_at(read, machine).per(read, "s", "weights, read once")
+    return Modelled.by("the bytes, at the bandwidth", seconds)
 
 
 def _streamed(width: int, bits: int) -> int:
     """Return the bytes of a square weight with so many bits for each number."""
     return width * width * bits // 8
-
-
-def _stored(layer: Any) -> Counted:
-    return Counted(stored_bytes(layer), "B", "bytes of the layer")
 
 
 def _input(rows: int, depth: int) -> Tensor:

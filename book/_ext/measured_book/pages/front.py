@@ -154,6 +154,11 @@ def _thumbnails() -> dict[str, str]:
         "memory": _svg(_grid(8, 6, 5, 8, 10, lambda row, column: column == 0 or row == 2)),
         "roofline": _svg(_path("M6 42L46 12h44", "numpy", 2.5), _dot(28, 34, "compiled"), _dot(66, 20, "compiled")),
         "quantization": _svg(_path("M6 30C26 4 36 44 52 22S80 10 90 24"), codes),
+        "better_rounding": _svg(
+            _path("M6 42V6M6 42H92"),
+            *(_dot(14 + 16 * at, 38 - 6 * at, "numpy") for at in range(5)),
+            _path("M12 24h72", "compiled"),
+        ),
         "compression": _svg(_grid(24, 4, 8, 5, 6, lambda row, column: (row * 5 + column * 3) % 4 == 0)),
         "acceleration": _svg(*ladder),
         "whole_model": _svg(*layers, _path("M64 24h8"), _box(76, 10, 14, 28, "compiled")),

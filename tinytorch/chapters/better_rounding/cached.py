@@ -1,4 +1,4 @@
-"""Keys and values of attention as codes: what sharing a scale does to the outputs of a trained GPT."""
+"""Keys and values of attention in few bits: what the granularity of scales does to the outputs of a trained GPT."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -17,25 +17,25 @@ from tinytorch.perf.quantization.convert import relative_error
 Rounding = Callable[[Array], Array]
 
 
-def on_ruler(numbers: Array, bits: int, axis: int) -> Array:
-    """Return the numbers after rounding to affine codes of so many bits, with a ruler for all along ``axis``."""
-    low, high = numbers.min(axis=axis, keepdims=True), numbers.max(axis=axis, keepdims=True)
+def on_grid(values: Array, bits: int, axis: int) -> Array:
+    """Return the values after rounding to affine levels of so many bits, with a scale for all along ``axis``."""
+    low, high = values.min(axis=axis, keepdims=True), values.max(axis=axis, keepdims=True)
     step = np.maximum((high - low) / (2**bits - 1), np.finfo(np.float32).tiny)
-    return np.asarray(np.round((numbers - low) / step) * step + low, np.float32)
+    return np.asarray(np.round((values - low) / step) * step + low, np.float32)
 
 
 def for_each_token(bits: int, heads: int) -> Rounding:
-    """Return a rounding of keys or values (batch, tokens, width) with a ruler for each token and head."""
+    """Return a rounding of keys or values (batch, tokens, width) with a scale for each token and head."""
 
     def rounded(numbers: Array) -> Array:
-        return on_ruler(numbers.reshape(*numbers.shape[:2], heads, -1), bits, 3).reshape(numbers.shape)
+        return on_grid(numbers.reshape(*numbers.shape[:2], heads, -1), bits, 3).reshape(numbers.shape)
 
     return rounded
 
 
 def for_each_channel(bits: int) -> Rounding:
-    """Return a rounding of the same with a ruler for each channel, for the tokens of a sequence together."""
-    return lambda numbers: on_ruler(numbers, bits, 1)
+    """Return a rounding of the same with a scale for each channel, which the tokens of a sequence share."""
+    return lambda numbers: on_grid(numbers, bits, 1)
 
 
 def _as_they_are(numbers: Array) -> Array:
@@ -43,7 +43,7 @@ def _as_they_are(numbers: Array) -> Array:
 
 
 class _FromCodes:
-    """Attends in a layer's place to keys and values that were codes for a while.
+    """Attends, instead of a layer, to keys and values that have been rounded.
 
     One channel of the keys is ``outlier`` times as large, and that of the queries as much smaller: the product stays.
     """
@@ -64,7 +64,7 @@ class _FromCodes:
 def keys_and_values(
     gpt: Any, cases: Sequence[tuple[str, int]], outlier: float, examples: int = 128
 ) -> dict[tuple[str, int], dict[str, Any]]:
-    """Return the errors of the outputs of the zoo's GPT with its keys or its values in codes, by the case.
+    """Return the errors of the outputs of the zoo's GPT with its keys or its values in few bits, by the case.
 
     A case is "keys", "keys, an outlier planted" or "values", and the bits. Planted keys have a channel that is
     ``outlier`` times as large, which changes no output. Errors are those with a scale for each ``token`` and for each
