@@ -14,7 +14,7 @@ from tinytorch.core.module import Module
 from tinytorch.core.op import Array
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, derived
 from tinytorch.perf.measuring.conditions import Conditions, Sample
-from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
+from tinytorch.perf.measuring.judge import Verdict, verdict_between
 from tinytorch.perf.ops.affine import Granularity, Scheme, quantize, spread
 from tinytorch.perf.quantization.convert import (
     quantizable,
@@ -161,18 +161,3 @@ def recovered_share(rounded: Measurement, trained: Measurement) -> Measurement:
 
     name = "the share of the loss that training recovered"
     return derived(name, regained, rounded, trained, unit="%", statistic="one less the ratio of two paired differences")
-
-
-def most_lose_less(sides: Mapping[str, Mapping[str, Tradeoff]], label: str, loss: float) -> Judgement:
-    """Return whether most models lose at most ``loss`` of their score by one version."""
-    changes = [by_label[label].change for by_label in sides.values()]
-    return verdict_of_most([verdict_between(each, low=-loss) for each in changes])
-
-
-def verdict_of_most(parts: Sequence[Judgement]) -> Judgement:
-    """Return the verdict on most: supported if more than half are, refuted if half of them are, else open."""
-    found, half = [part.verdict for part in parts], len(parts) / 2
-    verdict = Verdict.REFUTED if found.count(Verdict.REFUTED) >= half else Verdict.OPEN
-    if found.count(Verdict.SUPPORTED) > half:
-        verdict = Verdict.SUPPORTED
-    return Judgement(verdict, tuple(test for part in parts for test in part.tests))
