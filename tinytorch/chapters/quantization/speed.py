@@ -120,7 +120,8 @@ class OneRow:
         formats: by "float32", "8-bit" and "4-bit" the ``weights``; the ``bytes`` of all layers; the time of
             ``reading`` them at the measured bandwidth; the times of a pass with weights that stay ``cached`` and of one
             that reads them ``from_memory``; what memory ``adds``, the second of these over the first; and the
-            ``gain``, the speed from memory over that of float32.
+            ``gain``, the speed from memory over that of float32. ``over_sum`` is the time from memory over the sum of
+            the other two.
         cached_gain: speed of 8-bit over float32 weights in a cache.
         least, most: the gain of 8 bits from memory, if reading and calculating overlap for float32 alone, and if they
             do for 8 bits alone.
@@ -171,13 +172,16 @@ def one_row(width: int, depth: int, plans: Mapping[str, Plan], machine: Ceilings
 
     def row(name: str) -> dict[str, Any]:
         read = round(width**2 * depth * bits[name] / 8)
-        seconds, cached = times[name], times[f"{name}, cached"]
+        seconds, cached, reading = times[name], times[f"{name}, cached"], reading_time(read, machine)
         return {
             "weights": name,
             "bytes": Counted(read, "B", f"{name} weights of {depth} layers"),
-            "reading": reading_time(read, machine),
+            "reading": reading,
             "cached": cached,
             "from_memory": seconds,
+            "over_sum": reading
+            if isinstance(reading, Unmeasured)
+            else seconds.scaled(1 / (reading.value + cached.median), "", f"{name}, found over both times together"),
             "adds": ratio(seconds, cached, f"{name} weights from memory over the same from a cache"),
             "gain": ratio(times[_FLOAT], seconds, f"float32 over {name}, one row, {depth} layers"),
         }
