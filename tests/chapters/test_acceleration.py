@@ -7,12 +7,15 @@ import pytest
 
 from tests.chapters.made_turns import in_turns
 from tests.perf.made_ceilings import made_ceilings
-from tinytorch.chapters.acceleration import drawings, ladder, tiles
-from tinytorch.chapters.acceleration.ladder import Step, matmul_ladder, steps
+from tinytorch.chapters.acceleration import drawings, ladder, placement, program, tiles
+from tinytorch.chapters.acceleration.ladder import Ladder, Step, matmul_ladder, steps
+from tinytorch.chapters.acceleration.placement import RANDOM, READING, WHOLE, Layouts
 from tinytorch.chapters.acceleration.tiles import CLOCK, OTHER, PEAK, REGISTERS, SHAPES, Shapes, drawn
+from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.gemm import loop_orders
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, tile_kernel
 from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.measuring import Unmeasured
 
 
 @pytest.mark.parametrize("name", steps())
@@ -32,7 +35,7 @@ def test_a_wrong_step_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
         matmul_ladder(0)
 
 
-@pytest.mark.parametrize(("cache", "width"), [(1, 960), (2**25, 4800), (2**40, 5760)])
+@pytest.mark.parametrize(("cache", "width"), [(1, 1008), (2**25, 4848), (2**40, 5808)])
 def test_the_width_is_beyond_the_last_cache_or_the_largest(cache: int, width: int) -> None:
     machine = made_ceilings()
     levels = (*machine.levels[:1], replace(machine.levels[1], capacity_measured=cache), machine.levels[2])
@@ -85,11 +88,65 @@ def test_a_tile_is_drawn_with_a_sum_for_each_row_and_vector(rows: int, vectors: 
     assert drawings.tile(rows, vectors).svg(key="tile", alt="A tile.").count("·") == rows * vectors
 
 
-_HALF = 2**20 // (4 * (384 + WIDTH)) // 16 * 16
+_QUARTER = 2**19 // (64 * tiles.LINES + 4 * ROWS) // 16 * 16
 
 
 @pytest.mark.parametrize(
-    ("sizes", "deep"), [((2**15, 2**21, 2**25), _HALF), ((1, 1), 16), ((2**21,), _HALF), ((), 128)]
+    ("sizes", "deep"), [((2**15, 2**21, 2**25), _QUARTER), ((1, 1), 16), ((2**21,), _QUARTER), ((), 128)]
 )
-def test_panel_and_strips_fill_half_of_the_second_cache_or_of_the_only_one(sizes: tuple[int, ...], deep: int) -> None:
+def test_a_panel_and_a_strip_fill_a_quarter_of_the_second_or_only_cache(sizes: tuple[int, ...], deep: int) -> None:
     assert tiles.block_depth(with_caches(*sizes)) == deep
+
+
+def test_one_fetch_for_many_tiles_costs_its_share_of_the_time() -> None:
+    """Near tiles take 1, one that fetches its panel takes 10, and of h / r tiles only one fetches."""
+    seconds = in_turns({PEAK: 0.5, "tile in registers": 10.0, "in cache tiles": 2.0})
+    found = Ladder(seconds, dict.fromkeys(seconds, 1))
+    near = found.of_peak[PEAK].scaled(0.5)
+    time = 1 + 10 * ROWS / tiles.SERVED
+    assert found.expected(near).value == pytest.approx(0.5 / time)
+    assert found.of_expected(near).median == pytest.approx(time / 2)
+
+
+def test_lines_in_random_order_bound_a_tile_by_the_time_of_its_lines() -> None:
+    """A line takes 10 ns, and a tile that waits for its lines alone takes as many times that as its rows have lines."""
+    rows, line = 1000, 10e-9
+    row_operations = 2 * ROWS * WIDTH
+    operations = {
+        PEAK: 10**9,
+        READING: row_operations * rows,
+        RANDOM: row_operations * placement.RANDOM_LINES // tiles.LINES,
+        WHOLE: row_operations * rows,
+    }
+    whole = rows * tiles.LINES * line
+    seconds = in_turns({PEAK: 1e-3, READING: 1e-8, RANDOM: placement.RANDOM_LINES * line, WHOLE: whole})
+    found = Layouts(seconds, operations, {WHOLE: 960})
+    assert found.line_time.median == pytest.approx(line)
+    assert found.row_time.median == pytest.approx(tiles.LINES * line)
+    assert found.allowed(RANDOM).value == pytest.approx(found.of_peak[WHOLE].median)
+    assert found.allowed(READING).value == 1
+    assert [row["name"] for row in found.rows] == ["whole matrix"]
+    assert isinstance(found.pages, Unmeasured)
+
+
+@pytest.mark.parametrize("distance", [WIDTH, 2 * WIDTH, 960, 4096])
+def test_a_row_of_tiles_goes_once_over_all_panels(distance: int) -> None:
+    flat = np.ones(2 * 960 * 960, np.float32)
+    run, operations = placement.row_of_tiles(flat, distance, 960)
+    run()
+    used = flat.size // distance * distance if distance > 2 * WIDTH else flat.size // (960 * distance) * 960 * distance
+    assert operations == 2 * ROWS * used // distance * (distance // WIDTH * WIDTH)
+
+
+def test_gather_adds_up_what_lies_at_the_places() -> None:
+    assert probes.gather(np.arange(10, dtype=np.float32), np.array([7, 2, 2])) == 11
+
+
+def test_rows_a_power_of_two_apart_fit_as_often_as_their_distance_goes_into_the_cache() -> None:
+    assert placement.fitting_rows(with_caches(2**15, 2**19)).value == 32
+    assert placement.fitting_rows(with_caches()).value == 0
+
+
+def test_the_program_in_c_multiplies() -> None:
+    printed = program.run_program()
+    assert isinstance(printed, Unmeasured) or printed.text.endswith("largest error on the diagonal 0\n")

@@ -165,6 +165,7 @@ def _compile_loops() -> None:
         step.function(square, square)
     limits()
     probes.read(LANES)
+    probes.gather(square[0], np.zeros(1, np.int64))
     for rows, vectors in SHAPES:
         one, out = np.ones(vectors * LANES + rows, np.float32), np.empty((rows, vectors * LANES), np.float32)
         tile_kernel(rows, vectors)(one.ctypes.data, 1, 0, one.ctypes.data, 0, out.ctypes.data, vectors * LANES, 1, 0)

@@ -143,6 +143,12 @@ def test_included_code_is_there_by_itself(tmp_path: Path) -> None:
         object_source(tmp_path / "module.py", "Cache.gone")
 
 
+def test_an_included_file_of_another_language_says_so(tmp_path: Path) -> None:
+    (tmp_path / "product.c").write_text("int main(void) {}\n", "utf-8")
+    text = plain_markdown("```{literalinclude} product.c\n:language: c\n```", Spoken(tmp_path))
+    assert text.strip() == "```c\nint main(void) {}\n```"
+
+
 def test_what_only_the_book_can_show_is_left_to_it() -> None:
     assert "book's page" in converted("```{claim-ledger}\n```")
 

@@ -1,6 +1,5 @@
 """Tiles of a product: their shape in registers, their depth in a cache, and times beside what the core can do."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -9,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core.op import Array
-from tinytorch.perf.acceleration import products
 from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.gemm.packing import aligned_empty
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, tile_kernel
@@ -30,12 +28,10 @@ TILE_SUMS, TILE_LOADS = ROWS * VECTORS, ROWS + VECTORS
 _STEPS = 100_000
 #: Rows of the result where a panel must serve many: whole tiles of any CPU.
 SERVED = 384
-#: Loops beside which all else is timed: multiply-adds alone, dependent integer operations, and sums of near numbers.
-PEAK, CLOCK, NEAR_SUMS = "the peak", "the clock", "long sums of near numbers"
+#: Loops beside which all else is timed: multiply-adds alone, and dependent integer operations.
+PEAK, CLOCK = "the peak", "the clock"
 #: Multiply-adds on each element of the peak's loop, so many that to begin and to end takes next to nothing.
 _MULTIPLY_ADDS, _ROUNDS = 192, 20
-#: Sums that show the wait for an addition by itself, and how many products each adds up.
-_SUMS = (8, 4096)
 
 
 @dataclass(frozen=True)
@@ -110,6 +106,9 @@ def named(shape: tuple[int, int]) -> str:
     return "{} × {}".format(*shape)
 
 
+#: Bytes of a cache line, and lines that a row of a panel lies on.
+LINE_BYTES = 64
+LINES = -(-4 * WIDTH // LINE_BYTES)
 #: Tiles of `SHAPES`: one sum, that of this CPU, one that is too large, and another that fits and has enough sums; with
 #: 32 registers the last has the fewest memory operations.
 ONE, OURS, SPILLED = named(SHAPES[0]), named((ROWS, VECTORS)), named(SHAPES[-1])
@@ -117,17 +116,12 @@ OTHER = "5 × 5" if REGISTERS == 32 else "6 × 2"
 
 
 class Shapes(Timed):
-    """Tiles of `SHAPES`, each on operands that are the same in all its steps, and long sums in near caches."""
+    """Tiles of `SHAPES`, each on operands that are the same in all its steps."""
 
     @property
     def latency(self) -> Measurement:
         """Cycles until a multiply-add can use the sum of the one before."""
         return self.cycles(ONE, _STEPS)
-
-    @property
-    def near_cycles(self) -> Measurement:
-        """Cycles of a step of a long sum of near numbers."""
-        return self.cycles(NEAR_SUMS, math.prod(_SUMS))
 
     @property
     def units(self) -> Measurement:
@@ -169,16 +163,14 @@ class Shapes(Timed):
 
 
 def study_shapes() -> Shapes:
-    """Return tiles of `SHAPES`, each on operands that are the same in all its steps, and long sums in near caches."""
+    """Return tiles of `SHAPES`, each on operands that are the same in all its steps."""
     tiles = {shape: tile_kernel(*shape) for shape in SHAPES}
     loops, done = limits()
 
     def fresh() -> dict[str, Callable[[], Any]]:
-        near = partial(products.compiled_loops, drawn(*_SUMS), drawn(_SUMS[1], 1))
-        return {**{named(each): tile_steps(tiles[each], *each) for each in SHAPES}, **loops, NEAR_SUMS: near}
+        return {**{named(each): tile_steps(tiles[each], *each) for each in SHAPES}, **loops}
 
     done |= {named((rows, wide)): 2 * rows * wide * LANES * _STEPS for rows, wide in SHAPES}
-    done[NEAR_SUMS] = 2 * math.prod(_SUMS)
     return Shapes(interleave(fresh, repeats=60, at_most_seconds=2, warmup_seconds=0.05), done)
 
 
@@ -196,15 +188,15 @@ def tile_steps(tile: Any, rows: int, vectors: int) -> Callable[[], Array]:
 
 
 def block_depth(machine: Ceilings) -> int:
-    """Return the depth, a multiple of 16, at which a panel and the strips of A fill half of the second cache.
+    """Return the depth, a multiple of 16, of a panel that fills a quarter of the second cache, with a strip of A.
 
     It is that of the first where there is no second, and 128 without a cache.
     """
     capacities = [level.capacity for level in machine.levels if level.capacity is not None]
     if not capacities:
         return 128
-    # The other half of the cache is left for data that is only streamed through.
-    most = capacities[:2][-1] // 2 // (4 * (SERVED + WIDTH))
+    # The rest is left for data that is only streamed through, and for lines that the hardware fetches without need.
+    most = capacities[:2][-1] // 4 // (LINE_BYTES * LINES + 4 * ROWS)
     return max(16, most // 16 * 16)
 
 

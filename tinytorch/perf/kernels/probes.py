@@ -296,6 +296,15 @@ def follow(following: Any, places: Any, steps: int) -> None:
 
 
 @kernel
+def gather(numbers: Any, places: Any) -> Any:
+    """Return the sum of the numbers at ``places``, whose loads do not depend on one another."""
+    total = numbers[places[0]]
+    for at in range(1, places.size):
+        total += numbers[places[at]]
+    return total
+
+
+@kernel
 def overwrite(numbers: Any, value: Any) -> None:
     """Write ``value`` into each number, and read none."""
     for at in range(numbers.size):

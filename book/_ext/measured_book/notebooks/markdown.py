@@ -154,7 +154,7 @@ def _included(directive: Fence, renderer: Renderer) -> str:
     path = renderer.file(directive.argument)
     name = directive.options.get("pyobject")
     text = object_source(path, name) if name else path.read_text("utf-8-sig").rstrip()
-    return f"```python\n{text}\n```"
+    return f"```{directive.options.get('language', 'python')}\n{text}\n```"
 
 
 def _drawn(directive: Fence, renderer: Renderer) -> str:
