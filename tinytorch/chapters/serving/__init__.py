@@ -1,1 +1,1 @@
-"""The page on serving: its studies, a server that is simulated, and the checks of its exercises."""
+"""The page on serving: its experiments, a simulated server, and the checks of its exercises."""

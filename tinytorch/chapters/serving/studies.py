@@ -1,4 +1,4 @@
-"""What the page on serving times, simulates and counts: calls of many texts, servers, guesses, and what fits."""
+"""The experiments of the page on serving: calls of a batch, simulated servers, guesses, and memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,10 +30,10 @@ _Seconds = Callable[[float], float]
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds of steps by number of texts and of prefills by number of tokens, all taken in turns.
+    """Seconds of steps by number of sequences and of prefills by number of tokens, all interleaved.
 
-    ``whole`` is the shortest prompt with the steps of most texts behind it, as they ran, and ``parts`` the sum of these
-    calls. ``by_bytes`` is what the bytes allow as `gain`.
+    ``whole`` is the time of the shortest prompt followed by steps of the largest batch, and ``parts`` the sum of the
+    times of these calls. ``by_bytes`` is the largest `gain` that the bytes allow.
     """
 
     steps: Mapping[int, Measurement]
@@ -44,51 +44,51 @@ class Times:
 
     @property
     def gain(self) -> Measurement:
-        """Tokens per second of the most texts over those of the fewest."""
+        """Tokens per second of the largest batch over those of the smallest."""
         (few, short), *_, (many, long) = self.steps.items()
-        return ratio(short, long).scaled(many / few, name="tokens per second of the most texts over those of one")
+        return ratio(short, long).scaled(many / few, name="tokens per second of the batch over those of one sequence")
 
     def simulated(
         self, run: Callable[[_Seconds, _Seconds], Mapping[str, float]], what: Mapping[str, tuple[str, str]]
     ) -> dict[str, Modelled]:
-        """Return what ``run`` makes of step and prefill, once for each round; ``what`` says each result and its unit.
+        """Return the results of ``run``, which receives the times of one round; ``what`` has their names and units.
 
-        It may depend on how the times of calls compare only, so that another run differs by as much as such a ratio.
-        What is in per cent is a share of all texts.
+        Results may depend only on ratios of times, so that another run differs by as much as such a ratio. A result
+        in per cent is a share of all requests.
         """
         rounds = [run(_between(self.steps, at), _between(self.prefills, at)) for at in range(self.whole.n)]
         compared = replace(self.whole.conditions.rescaled(), between_runs=self.gain.conditions.between_runs)
         made = {}
         for name, (said, unit) in what.items():
-            conditions = replace(compared, part_of="all texts" if unit == "%" else None)
+            conditions = replace(compared, part_of="all requests" if unit == "%" else None)
             carried = Measurement(said, tuple(each[name] for each in rounds), unit, conditions)
-            made[name] = Modelled.by("a server whose calls take what was measured of them", carried)
+            made[name] = Modelled.by("a server whose calls take the times that were measured", carried)
         return made
 
 
-def call_times(model: GPT, rows: Sequence[int], prompts: Sequence[int], kept: int, answer: int) -> Times:
-    """Return the times of steps of so many texts, each ``kept`` tokens long, and of prompts of so many tokens."""
-    caches, few, most, least = {n: KVCache.of(model, n) for n in rows}, rows[0], rows[-1], min(prompts)
+def call_times(model: GPT, batches: Sequence[int], prompts: Sequence[int], kept: int, answer: int) -> Times:
+    """Return the times of steps of these batches, with ``kept`` tokens in each cache, and of these prefills."""
+    caches, few, most, least = {n: KVCache.of(model, n) for n in batches}, batches[0], batches[-1], min(prompts)
 
-    def read(texts: int, count: int, position: int) -> None:
+    def read(batch: int, count: int, position: int) -> None:
         disable_kv_cache(model)
-        enable_kv_cache(model, cache=caches[texts])
-        stepping(model, caches[texts], np.zeros((texts, count), np.int64), position)()
+        enable_kv_cache(model, cache=caches[batch])
+        stepping(model, caches[batch], np.zeros((batch, count), np.int64), position)()
 
     def whole() -> None:
         read(few, least, 0)
         for at in range(answer - 1):
             read(most, 1, kept + at)
 
-    runs: dict[str, Callable[[], object]] = {f"{n} texts": partial(read, n, 1, kept) for n in rows}
+    runs: dict[str, Callable[[], object]] = {f"{n} sequences": partial(read, n, 1, kept) for n in batches}
     runs |= {f"{n} tokens": partial(read, few, n, 0) for n in prompts}
     found = interleave(runs | {"whole": whole}, repeats=18, warmup_seconds=_WARMUP_SECONDS)
     disable_kv_cache(model)
-    prompt, step = found[f"{least} tokens"], found[f"{most} texts"]
+    prompt, step = found[f"{least} tokens"], found[f"{most} sequences"]
     told = tuple(a + (answer - 1) * b for a, b in zip(prompt.samples, step.samples, strict=True))
     alone, together = (step_bytes(model, caches[n], kept).value / n for n in (few, most))
     return Times(
-        {n: found[f"{n} texts"] for n in rows},
+        {n: found[f"{n} sequences"] for n in batches},
         {n: found[f"{n} tokens"] for n in prompts},
         found["whole"],
         replace(step, name="the sum of its calls", samples=told),
@@ -102,86 +102,99 @@ def _between(times: Mapping[int, Measurement], at: int) -> _Seconds:
     return cache(lambda size: float(np.interp(size, sizes, seconds)))
 
 
-def continuous_gain(times: Times, rows: int) -> Modelled:
-    """Return the time of a static server for one crowd of texts over that of a continuous one."""
+def continuous_gain(times: Times, slots: int) -> Modelled:
+    """Return how many times as fast a continuous server answers a queue of requests as a static one."""
 
     def run(step: _Seconds, _prefill: _Seconds) -> dict[str, float]:
-        texts = {static: even_answers(60 * rows, 64, 1) for static in (True, False)}
-        took = {static: Server(step, lambda _: 0.0, rows, static).serve(given) for static, given in texts.items()}
+        queues = {static: even_answers(60 * slots, 64, 1) for static in (True, False)}
+        took = {static: Server(step, lambda _: 0.0, slots, static).serve(given) for static, given in queues.items()}
         return {"gain": took[True] / took[False]}
 
     return times.simulated(run, {"gain": ("time of static batches over that of continuous ones", "")})["gain"]
 
 
-def longest_gaps(times: Times, rows: int, chunk: int) -> dict[str, Modelled]:
-    """Return by how much prompts in pieces shorten the longest wait for a token, and lengthen that for a first one."""
+def longest_gaps(times: Times, slots: int, chunk: int) -> dict[str, Modelled]:
+    """Return by what factors chunks shorten the longest gap between two tokens, and lengthen the time to first token.
+
+    "told" is the factor of the "gap" if a prefill takes as long as its chunks, and "over" the quotient of the two.
+    """
     longest = max(times.prefills)
 
     def waits(step: _Seconds, prefill: _Seconds, piece: int | None) -> tuple[float, float]:
-        *others, writing = even_answers(rows - 1, 64, 1)
+        *others, writing = even_answers(slots - 1, 64, 1)
         writing.answer = 64
-        comes = Request(8 * step(rows), longest, 8)
-        Server(step, prefill, rows, chunk=piece).serve([*others, writing, comes])
-        return writing.gap, comes.first
+        comes = Request(8 * step(slots), longest, 8)
+        Server(step, prefill, slots, chunk=piece).serve([*others, writing, comes])
+        return writing.gap, comes.ttft
 
     def run(step: _Seconds, prefill: _Seconds) -> dict[str, float]:
         (whole, soon), (pieces, late) = waits(step, prefill, None), waits(step, prefill, chunk)
-        return {"gap": whole / pieces, "price": late / soon}
+        told = (step(slots) + longest / chunk * prefill(chunk)) / (step(slots) + prefill(chunk))
+        return {"told": told, "gap": whole / pieces, "over": whole / pieces / told, "price": late / soon}
 
     what = {
-        "gap": ("longest wait for a token with whole prompts over that in pieces", ""),
-        "price": ("wait for the first token of a prompt in pieces over that of the whole", ""),
+        "told": ("longest gap between tokens without chunks over that with chunks, from the time of a chunk", ""),
+        "gap": ("longest gap between tokens without chunks over that with chunks", ""),
+        "over": ("that factor over the one from the time of a chunk", ""),
+        "price": ("time to first token with chunks over that without", ""),
     }
     return times.simulated(run, what)
 
 
 def waits_by_load(
-    times: Times, rows: int, loads: Sequence[float], first: float, token: float, count: int = 300
+    times: Times, slots: int, loads: Sequence[float], ttft: float, tpot: float, count: int = 600
 ) -> dict[float, dict[str, Counted | Modelled]]:
-    """Return, by load, what so many texts wait for that come by themselves, each with a prompt and an answer of 32.
+    """Return, by load, the latency of so many requests that arrive at random, with prompts and answers of 32 tokens.
 
-    The load is the share of the most texts in a time that a full server reads and writes. A full round is a step of all
-    rows with the prompts that fall to it. Of each load: "told" and "took", the mean time of a text over that of one
-    alone, by Little's law and on the server; the 99th percentiles of what texts wait for their "first" token and for
-    each further "token", over a full round; and "good", the share of the texts within both limits, times the load.
+    For each load: "told" and "took", the mean latency over that of a request alone, as predicted and as simulated,
+    and their quotient "over"; the 99th percentiles of "ttft" and "tpot", over the time per output token at capacity;
+    and "good", the load times the share of requests within the limits ``ttft`` and ``tpot``.
+
+    The prediction adds two delays. By Little's law a request that arrives finds as many others as arrive in the time
+    that it takes. Beyond capacity the queue grows by the same number of requests per second until the last arrival.
     """
     prompt = answer = 32
 
-    def round_of(size: float, step: _Seconds, prefill: _Seconds) -> float:
-        return step(size) + size * prefill(prompt) / (answer - 1)
+    def per_token(batch: float, step: _Seconds, prefill: _Seconds) -> float:
+        return step(batch) + batch * prefill(prompt) / (answer - 1)
 
     def run(load: float, step: _Seconds, prefill: _Seconds) -> dict[str, float]:
-        alone, full = round_of(1, step, prefill), round_of(rows, step, prefill)
-        mean = 1.0
+        alone, full = per_token(1, step, prefill), per_token(slots, step, prefill)
+        others = 0.0
         for _ in range(300):  # from below towards the least batch that asks for as much as it writes
-            mean = min(float(rows), max(1.0, load * rows / full * round_of(mean, step, prefill)))
-        given = at_random(count, (answer - 1) * full / rows / load, prompt, answer)
-        Server(step, prefill, rows).serve(given)
-        firsts, tokens = (np.array([getattr(one, name) for one in given]) / full for name in ("first", "token"))
-        kept = float(np.mean((firsts <= first) & (tokens <= token)))
+            others = load * slots / full * per_token(min(slots, others + 1), step, prefill)
+        queue = max(0.0, 1 - 1 / load) * count / 2 * full / slots  # mean wait, for each token of an answer
+        given = at_random(count, count * (answer - 1) * full / slots / load, prompt, answer)
+        Server(step, prefill, slots).serve(given)
+        firsts, tokens = (np.array([getattr(one, name) for one in given]) / full for name in ("ttft", "tpot"))
+        kept = float(np.mean((firsts <= ttft) & (tokens <= tpot)))
+        told = (per_token(min(slots, others + 1), step, prefill) + queue) / alone
+        took = float(np.mean([one.latency for one in given])) / ((answer - 1) * alone)
         return {
-            "told": round_of(mean, step, prefill) / alone,
-            "took": float(np.mean([one.took for one in given])) / ((answer - 1) * alone),
-            "first": float(np.quantile(firsts, 0.99)),
-            "token": float(np.quantile(tokens, 0.99)),
+            "told": told,
+            "took": took,
+            "over": took / told,
+            "ttft": float(np.quantile(firsts, 0.99)),
+            "tpot": float(np.quantile(tokens, 0.99)),
             "good": load * kept,
         }
 
     what = {
-        "told": ("time to the last token over that of a text alone, by Little's law", ""),
-        "took": ("time to the last token over that of a text alone", ""),
-        "first": ("99th percentile of the time to the first token, over a full round", ""),
-        "token": ("99th percentile of the time for a token, over a full round", ""),
-        "good": ("texts that meet both limits, as a share of what a full server writes", "%"),
+        "told": ("latency over that of a request alone, predicted", ""),
+        "took": ("latency over that of a request alone, simulated", ""),
+        "over": ("simulated latency over the predicted one", ""),
+        "ttft": ("99th percentile of the time to first token, over the time per output token at capacity", ""),
+        "tpot": ("99th percentile of the time per output token, over that at capacity", ""),
+        "good": ("requests that meet both limits, as a share of the capacity", "%"),
     }
-    share = "share of what a full server writes"
+    share = "share of the capacity"
     return {load: {"load": Counted(load, "1", share), **times.simulated(partial(run, load), what)} for load in loads}
 
 
 def products_of(model: GPT, rows: Sequence[int], repeats: int = 18) -> dict[str, Measurement]:
-    """Return the time of products of all linear layers' weights with so many rows, in turns, such as "NumPy, 2".
+    """Return the times of the products of all linear layers with so many rows, interleaved, such as "NumPy, 2".
 
-    The other way, "panels", is a kernel whose panels of the weights were made before.
+    The other way, "panels", is a kernel for which the weights were packed into panels beforehand.
     """
     weights = [one.weight.data for _, one in model.named_modules() if isinstance(one, Linear)]
     panels = [pack(weight) for weight in weights]
@@ -206,29 +219,29 @@ def ridge_rows(machine: Ceilings) -> Measurement:
     return quotient(machine.fp32_peak, best_bandwidth(machine.levels[-1]), what).scaled(2, "rows")
 
 
-def served(models: Mapping[str, Published], short: int, long: int) -> dict[str, dict[str, Modelled]]:
-    """Return what fits into a B200 beside each model's weights: texts of two lengths, and what the short ones write."""
+def served(models: Mapping[str, Published], positions: int) -> dict[str, dict[str, Modelled]]:
+    """Return how many requests of so many positions fit on a B200 next to each model's weights, and their rate."""
     found = {}
     for name, model in models.items():
-        room = _USED * _MEMORY - model.weights
-        fit = {length: room // (length * model.position) for length in (short, long)}
-        seconds = (model.weights + fit[short] * short * model.position) / _BANDWIDTH
+        cache = positions * model.position
+        slots = (_USED * _MEMORY - model.weights) // cache
+        rate = slots * _BANDWIDTH / (model.weights + slots * cache)
         found[name] = {
-            "position": Modelled(model.position, "B", "bytes of a position's keys and values", "arithmetic"),
-            "short": Modelled(fit[short], "texts", "texts that fit beside the weights", "arithmetic"),
-            "long": Modelled(fit[long], "texts", "texts that fit beside the weights", "arithmetic"),
-            "rate": Modelled(fit[short] / seconds, "tokens/s", "tokens of all texts", "the bytes, at the bandwidth"),
+            "position": Modelled(model.position, "B", "bytes of the keys and values of a position", "arithmetic"),
+            "slots": Modelled(slots, "requests", "requests that fit next to the weights", "arithmetic"),
+            "rate": Modelled(rate, "tokens/s", "tokens of all requests", "the bytes, at the bandwidth"),
         }
     return found
 
 
 def guess_repeats(model: GPT, prompts: Tokens, new_tokens: int, guesses: int) -> dict[str, Any]:
-    """Return what is gained on greedy texts where each guess is that the last token comes again.
+    """Return the result of speculative decoding that guesses that the last token is repeated, in greedy generation.
 
-    A call reads the last token and the guesses; those count that are what the model writes, and then its own token.
-    Returned are whether the texts are the "same" as without guesses, the "tokens" of a call, the shares of "right"
-    first guesses and of right ones that are "second" behind them, whether that share "falls", and the tokens that are
-    "predicted" if each guess is right as often as the first.
+    A call reads the last token and the guesses. Guesses are accepted up to the first that differs from the model's
+    token, which is then taken instead. Returned are: whether the sequences are the "same" as without guesses; the
+    "tokens" per call; the share of calls whose first guess was "right"; the share of these whose "second" guess was
+    right, too; whether the second share is smaller ("falls"); and the tokens per call that are "predicted" if each
+    guess is right as often as the first.
     """
     calls = written = right = second = 0
     same = True
@@ -251,9 +264,9 @@ def guess_repeats(model: GPT, prompts: Tokens, new_tokens: int, guesses: int) ->
     mean = sum(share**at for at in range(guesses + 1))
     return {
         "same": same,
-        "tokens": Counted(written / calls, "tokens", "tokens written by a call"),
+        "tokens": Counted(written / calls, "tokens", "tokens written per call"),
         "right": Counted(share, "%", "first guesses that were right"),
-        "second": Counted(second / max(right, 1), "%", "second guesses that were right, behind a right first"),
+        "second": Counted(second / max(right, 1), "%", "second guesses that were right, after a right first"),
         "falls": second < share * right,
-        "predicted": Counted(mean, "tokens", "tokens of a call if each guess is right as often as the first"),
+        "predicted": Counted(mean, "tokens", "tokens per call if each guess is right as often as the first"),
     }
