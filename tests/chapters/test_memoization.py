@@ -37,37 +37,31 @@ def test_a_text_does_the_arithmetic_of_its_steps_part_by_part(cached: bool) -> N
 
 def test_keys_are_the_sums_of_the_text() -> None:
     found = counts.keys_of(100)
-    assert [found[name].value for name in ("repeated", "keys", "pairs")] == [4950, 50.5, 67]
-
-
-def test_peaks_hold_the_scores_when_a_backward_will_follow() -> None:
-    found = counts.attention_peaks([64, 256], 2, 8, training=True)
-    assert found[64].value >= 2 * 64 * 64 * 4
-    assert 2 * 256 * 256 * 4 <= found[256].value < 2 * 256 * 256 * 4 + 20 * 256 * 16 * 4
-    assert counts.squares(found, 2)[256].value == found[256].value / (2 * 256 * 256 * 4)
+    assert [found[name].value for name in ("computed", "keys", "pairs")] == [5050, 50.5, 67]
 
 
 def test_answers_follow_from_shapes() -> None:
     """Memory of made ceilings delivers 10 GB/s."""
-    again, once = (counts.counted_text(small_gpt(), tokens_of(1, 1), 9, cached) for cached in (False, True))
-    answers = counts.answers(GPT2, again, once, made_ceilings())
+    answers = counts.answers(GPT2, made_ceilings(), made(0.01, "s"))
     found = {name: as_measurement(answer).median for name, answer in answers.items()}
-    assert found["repetition"] == 1 - once[counts.WHOLE].value / again[counts.WHOLE].value
     read = 4 * (124_439_808 - 1023 * 768)
     assert found["outweigh floats"] * GPT2.nbytes > read > (found["outweigh floats"] - 1) * GPT2.nbytes
     assert found["outweigh codes"] == 2, "139 MB of codes, two caches of 75 MB"
     assert found["full step"] == pytest.approx((read + GPT2.nbytes) / 10e9)
-    assert found["seven billion"] == pytest.approx(10 / 7)
+    assert found["seven billion"] == pytest.approx(0.4)
 
 
 def test_a_step_reads_two_numbers_for_each_layer_head_and_place_in_it() -> None:
     llama = counts.Published(8e9, layers=32, kv_heads=8)
     # Grattafiori et al. 2024, table 3: 2 · 32 · 8 · 128 numbers of two bytes are 128 KiB a position.
     assert (llama.weights, llama.position) == (16e9, 128 * 1024)
-    shared, unshared = llama.step(131_072), replace(llama, kv_heads=32).step(131_072)
-    assert shared["cache"].value == pytest.approx(2**34 / 1e9)
-    assert unshared["cache"].value == 4 * shared["cache"].value
-    assert shared["share"].value == pytest.approx(2**34 / (2**34 + 16e9))
+    alone, many, unshared = llama.step(131_072), llama.step(131_072, 3), replace(llama, kv_heads=32).step(131_072)
+    assert alone["caches"].value == pytest.approx(2**34 / 1e9)
+    assert many["caches"].value == pytest.approx(3 * 2**34 / 1e9)
+    assert unshared["caches"].value == 4 * alone["caches"].value
+    # 3.35 TB/s: Austin et al. 2025.
+    assert many["time"].value == pytest.approx((16e9 + 3 * 2**34) / 3.35e12)
+    assert many["rate"].value == pytest.approx(3 / many["time"].value)
     # Our cache in its formula: GPT-2 small has twelve heads of 64 that share nothing, in float32.
     assert counts.Published(124e6, 12, 12, 64, 4, 4).position * 1024 == GPT2.nbytes
 
@@ -80,16 +74,27 @@ def test_a_step_reads_all_weights_and_the_positions_before_it(kind: type[KVCache
     assert studies.step_bytes(model, kind(3, 12, 2, 2, 10), 5).value == weights + kept
 
 
-def test_a_whole_text_gains_the_mean_of_its_tokens() -> None:
-    last = made(16.0)  # behind 128 rows: so the ridge has eight rows, and the ninth token gains 9 / 8, the tenth 10 / 8
-    assert studies.text_gain(last, 8, rows=128).value == 1
-    assert studies.text_gain(last, 10, rows=128).value == pytest.approx((8 + 9 / 8 + 10 / 8) / 10)
+def test_published_rates_are_compared_with_the_bandwidth() -> None:
+    found = counts.compared_with_bound({"16 bits": (100.0, 1300e9)}, 1625e9, "somebody")["16 bits"]
+    assert [found[name].value for name in ("read", "bound", "found", "share")] == pytest.approx([13, 125, 100, 0.8])
+
+
+def test_step_gains_less_than_its_cache_by_amdahls_law() -> None:
+    assert studies.gain_if_rest_stays(made(0.25), 4).value == pytest.approx(1 / (0.25 + 0.75 / 4))
+    assert studies.gain_if_rest_stays(made(1.0), 4).value == 1
+
+
+def test_bounds_of_a_call_bend_at_the_ridge() -> None:
+    calls = studies.time_calls(small_gpt(), [2, 4])
+    ridge = calls.ridge.value
+    assert [row["tokens"] for row in calls.curve] == [2, 4]
+    assert [row["bounds"].value for row in calls.curve] == pytest.approx([max(n / ridge, 1) for n in (2, 4)])
 
 
 def test_studies_give_the_model_back_without_a_cache() -> None:
     model = small_gpt()
     studies.speedups(model, tokens_of(2, 3), [4], repeats=1)
-    studies.two_workloads(model, rows=8)
-    studies.coded_steps(model, {"codes": QuantizedKVCache.of(model, 2)})
+    studies.time_calls(model, [2, 8])
+    studies.coded_steps(model, {"8 bits": QuantizedKVCache.of(model, 2)})
     assert cache_of(model) is None
     assert np.isfinite(model(tokens_of(1, 3)).data).all()

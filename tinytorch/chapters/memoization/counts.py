@@ -1,31 +1,30 @@
-"""What the page on memoization counts: arithmetic of texts and of steps, bytes of caches and memory of attention."""
+"""What the page on memoization counts: arithmetic of texts, bytes and times of steps."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 import numpy as np
 
 from tinytorch.chapters.gpt2 import GPT2, read_seconds
-from tinytorch.core import ops
-from tinytorch.core.dispatch import apply, no_grad
-from tinytorch.core.tensor import Tensor
+from tinytorch.core.dispatch import no_grad
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.events.flops import flops_of
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Modelled
-from tinytorch.perf.measuring.memory import MemoryProfiler
-from tinytorch.perf.measuring.model_io import MIB
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Quoted
 from tinytorch.perf.measuring.values import Value
 from tinytorch.perf.memoization import KVCache, generate
 from tinytorch.perf.memoization.cache import empty_cache
 from tinytorch.perf.memoization.generation import Tokens
-from tinytorch.perf.roofline.bounds import best_bandwidth
 
 #: What the parts of a text's arithmetic are called together.
 WHOLE = "with the logits, together"
+#: What predicts the time of a step of a published model.
+BANDWIDTH = "the bytes, at the bandwidth"
+#: Bytes per second that the memory of an H100 delivers, as https://jax-ml.github.io/scaling-book/gpus quotes it.
+H100 = 3.35e12
 
 
 @dataclass(frozen=True)
@@ -49,13 +48,34 @@ class Published:
         """Bytes of a position's keys and values."""
         return 2 * self.layers * self.kv_heads * self.head_size * self.kept
 
-    def step(self, positions: int) -> dict[str, Modelled]:
-        """Return what a step of one text reads: its cache, in GB, and the share of the cache in all bytes."""
-        kept = positions * self.position
+    def step(self, positions: int, sequences: int = 1) -> dict[str, Modelled]:
+        """Return the bytes of the caches of so many sequences, and the time and tokens of a step on an H100."""
+        kept = sequences * positions * self.position
+        seconds = (self.weights + kept) / H100
         return {
-            "cache": Modelled(kept / 1e9, "GB", "bytes of the cache", "arithmetic"),
-            "share": Modelled(kept / (self.weights + kept), "%", "share of the cache in a step", "arithmetic"),
+            "caches": Modelled(kept / 1e9, "GB", "bytes of the caches", "arithmetic"),
+            "time": Modelled(seconds, "s", "lower bound on the time of a step", BANDWIDTH),
+            "rate": Modelled(sequences / seconds, "tokens/s", "upper bound on the tokens of all sequences", BANDWIDTH),
         }
+
+
+def compared_with_bound(measured: Mapping[str, tuple[float, float]], bandwidth: float, source: str) -> dict[str, Any]:
+    """Return what others measured of steps of one sequence, next to what the bandwidth allows.
+
+    Args:
+        measured: by name, tokens per second, and bytes per second that were read for them.
+        bandwidth: bytes per second that the memory delivers.
+        source: who measured.
+    """
+    return {
+        name: {
+            "read": Modelled(used / rate / 1e9, "GB", "bytes of a step, from the published rates", "arithmetic"),
+            "bound": Modelled(bandwidth * rate / used, "tokens/s", "most steps per second", BANDWIDTH),
+            "found": Quoted(rate, "tokens/s", "measured steps per second", source),
+            "share": Modelled(used / bandwidth, "%", "measured rate over its bound", "arithmetic"),
+        }
+        for name, (rate, used) in measured.items()
+    }
 
 
 def counted_text(model: GPT, prompt: Tokens, count: int, cached: bool) -> dict[str, Counted]:
@@ -82,47 +102,29 @@ def step_flops(model: GPT, position: int, cached: bool) -> int:
 
 
 def keys_of(tokens: int) -> dict[str, Counted]:
-    """Return how many keys a text without a cache computes again, all over those needed, and pairs likewise."""
+    """Return how many keys a sequence without a cache computes, all over those needed, and pairs likewise."""
     computed = tokens * (tokens + 1) // 2
     pairs = sum(n * n for n in range(1, tokens + 1)) / computed
     return {
-        "repeated": Counted(computed - tokens, "1", f"keys of {tokens} steps that were computed before"),
+        "computed": Counted(computed, "1", f"keys that {tokens} steps without a cache compute"),
         "keys": Counted(computed / tokens, "", f"keys computed for {tokens} tokens over those needed"),
         "pairs": Counted(pairs, "", f"pairs of query and key of {tokens} tokens without a cache over with"),
     }
 
 
-def attention_peaks(lengths: Sequence[int], heads: int, depth: int, training: bool) -> dict[int, Counted]:
-    """Return the most bytes that attention over each length holds beyond its input, for a backward if ``training``."""
-    draw = np.random.default_rng(0)
-    made = {}
-    for length in lengths:
-        packed = Tensor(draw.standard_normal((1, length, 3 * heads * depth), dtype=np.float32), requires_grad=training)
-        attend = partial(apply, ops.self_attention, packed, heads=heads, causal=False)
-        # Without a mask: it is kept from call to call. The first call may compile, which takes memory of its own.
-        attend()
-        peak = round(MemoryProfiler().profile(attend, calls=1)["needed_mb"] * MIB)
-        made[length] = Counted(peak, "B", f"peak memory of attention over {length} positions")
-    return made
+def answers(cache: KVCache, machine: Ceilings, reading: Measurement) -> dict[str, Value]:
+    """Return what questions ask of a full cache of GPT-2, and of a model that reads 40 times the bytes of a step.
 
-
-def squares(peaks: Mapping[int, Counted], heads: int) -> dict[int, Counted]:
-    """Return each peak over the bytes of a square of scores in each head."""
-    what = "peak memory over that of one square of scores in each head"
-    return {n: Counted(peak.value / (4 * heads * n * n), "", what) for n, peak in peaks.items()}
-
-
-def answers(
-    cache: KVCache, again: Mapping[str, Counted], once: Mapping[str, Counted], machine: Ceilings
-) -> dict[str, Value]:
-    """Return what questions ask of a full cache of GPT-2, and of a text that was counted without and with a cache."""
+    Args:
+        cache: of GPT-2, full.
+        machine: what reads the weights and the cache of GPT-2.
+        reading: time in which the bytes of that step are read.
+    """
     least = read_seconds(GPT2.step_bytes + cache.nbytes, machine).measurement("GPT-2's weights and a full cache, read")
-    saved = 1 - once[WHOLE].value / again[WHOLE].value
     return {
-        "repetition": Counted(saved, "%", "share of the arithmetic that repeats"),
         "equal work": Counted(6 * 96, "positions", "positions whose attention equals the products, 96 wide"),
-        "seven billion": best_bandwidth(machine.levels[-1]).scaled(1 / 7e9, "tokens/s"),
-        "full step": Modelled.by("the bytes, at the bandwidth", least),
-        "outweigh floats": Counted(GPT2.step_bytes // cache.nbytes + 1, "texts", "caches that outweigh floats"),
-        "outweigh codes": Counted(GPT2.coded_bytes // cache.nbytes + 1, "texts", "caches that outweigh codes"),
+        "seven billion": Modelled.by(BANDWIDTH, reading.scaled(40, "s", "40 times the bytes of a step, read")),
+        "full step": Modelled.by(BANDWIDTH, least),
+        "outweigh floats": Counted(GPT2.step_bytes // cache.nbytes + 1, "sequences", "caches that outweigh floats"),
+        "outweigh codes": Counted(GPT2.coded_bytes // cache.nbytes + 1, "sequences", "caches that outweigh codes"),
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,7 @@ from tinytorch.chapters.memoization.counts import step_flops
 from tinytorch.core.op import Array
 from tinytorch.core.transformers import GPT
 from tinytorch.perf.acceleration import accelerated
-from tinytorch.perf.engines.turns import study
-from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, interleave, ratio
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, interleave, ratio
 from tinytorch.perf.measuring.judge import Judgement, verdict_between, verdict_of_all
 from tinytorch.perf.measuring.measurement import derived
 from tinytorch.perf.memoization import KVCache, disable_kv_cache, enable_kv_cache, fuse_decoding
@@ -21,6 +21,8 @@ from tinytorch.perf.memoization.generation import Tokens, generate
 
 #: Enough to be warm; a call here is a whole text, so that a second of it would be long.
 _WARMUP_SECONDS = 0.1
+#: What predicts the time of a call: the longer of its FLOPs and its bytes.
+_BOUNDS = "the two bounds"
 
 
 def step_bytes(model: GPT, cache: KVCache, position: int) -> Counted:
@@ -79,67 +81,116 @@ def stepping(model: GPT, cache: KVCache, token: Array, position: int) -> Callabl
     return step
 
 
-def two_workloads(model: GPT, rows: int) -> dict[str, dict[str, Any]]:
-    """Return the "prefill" of so many rows and the "step" behind them: the time of each, and its two bounds.
+@dataclass(frozen=True)
+class Calls:
+    """Times of calls that read 1 to some hundred tokens, and what their bytes and their FLOPs alone would take.
 
-    In turns with them ran what their bounds are taken from: a product of as many rows with a matrix of the MLP, which
-    says how fast this machine multiplies, and one of a row and a single matrix of as many bytes as the step reads.
-    ``balance`` is the time of the arithmetic over that of the bytes, and ``over`` the time over the expected bound.
+    Attributes:
+        prefill: of the longest call: what its FLOPs and its bytes alone would take, its time, and that over its bound.
+        step: the same of a call that reads one token after all others.
+        ridge: tokens whose FLOPs take as long as the bytes of a step.
+        curve: a row for each number of tokens: the time of the call over that of the step, by the two bounds and
+            measured, and the time of its products with weights over that of the products of one row.
     """
-    cache, width = enable_kv_cache(model), model.embed_dim
-    nbytes = int(step_bytes(model, cache, rows).value)
+
+    prefill: dict[str, Any]
+    step: dict[str, Any]
+    ridge: Modelled
+    curve: list[dict[str, Any]]
+
+
+def time_calls(model: GPT, lengths: Sequence[int]) -> Calls:
+    """Return the times of calls that read so many tokens without a cache, in rising order, and of a step after them.
+
+    Interleaved with them are what their bounds are taken from: a product of the most rows with a matrix of the MLP,
+    which says how fast this machine multiplies, and one of a row and a single matrix of as many bytes as the step
+    reads.
+    """
+    cache, width, most = enable_kv_cache(model), model.embed_dim, lengths[-1]
+    nbytes = int(step_bytes(model, cache, most).value)
     matrix = np.ones((nbytes // (NUMBER * width), width), np.float32)
-    many, wide = np.ones((rows, width), np.float32), np.ones((width, 4 * width), np.float32)
+    many, wide = np.ones((most, width), np.float32), np.ones((width, 4 * width), np.float32)
     times = interleave(
         {
-            "prefill": stepping(model, cache, np.zeros((1, rows), int), 0),
-            "step": stepping(model, cache, np.zeros((1, 1), int), rows),
+            "step": stepping(model, cache, np.zeros((1, 1), int), most),
             "many rows": partial(np.matmul, many, wide),
             "one row": partial(np.matmul, np.ones(len(matrix), np.float32), matrix),
+            **{f"products, {n}": _products(model, n) for n in (1, *lengths)},
+            **{f"call, {n}": stepping(model, cache, np.zeros((1, n), int), 0) for n in lengths},
         },
-        repeats=18,
-        at_most_seconds=4.0,
+        repeats=10,
+        at_most_seconds=6.0,
         warmup_seconds=_WARMUP_SECONDS,
     )
     disable_kv_cache(model)
     reading = times["one row"].scaled(nbytes / matrix.nbytes, "s", "the bytes, at the rate of one large matrix")
-    found: dict[str, dict[str, Any]] = {}
-    for phase, flops in (("prefill", step_flops(model, rows - 1, False)), ("step", step_flops(model, rows, True))):
-        share = flops / (2 * rows * wide.size)
-        computing = times["many rows"].scaled(share, "s", "the FLOPs, at the rate of one product")
-        found[phase] = {
-            "by_flops": Modelled.by("the FLOPs, at the rate of one product", computing),
-            "by_bytes": Modelled.by("the bytes, at the rate of one large matrix", reading),
-            "measured": times[phase],
-            "balance": ratio(computing, reading, f"{phase}: time of the arithmetic over that of the bytes"),
-            "over": ratio(times[phase], computing if phase == "prefill" else reading, f"{phase} over its bound"),
+    computing, of_step = (
+        times["many rows"].scaled(flops / (2 * most * wide.size), "s", "the FLOPs, at the rate of one product")
+        for flops in (step_flops(model, most - 1, False), step_flops(model, most, True))
+    )
+    ridge = ratio(reading, computing).scaled(most, "tokens", "tokens whose FLOPs take as long as the bytes of a step")
+    curve = [
+        {
+            "tokens": n,
+            "measured": ratio(times[f"call, {n}"], times["step"], f"call of {n} tokens over a step"),
+            "products": ratio(times[f"products, {n}"], times["products, 1"], f"products of {n} rows over one row"),
+            "bounds": Modelled.by(_BOUNDS, derived(f"call of {n} tokens over a step", partial(_over_step, n), ridge)),
         }
-    return found
+        for n in lengths
+    ]
+    return Calls(
+        _beside(times[f"call, {most}"], computing, reading, computing),
+        _beside(times["step"], of_step, reading, reading),
+        Modelled.by(_BOUNDS, ridge),
+        curve,
+    )
 
 
-def text_gain(last: Measurement, tokens: int, rows: int) -> Modelled:
-    """Return how many times as fast a whole text is with its cache, by what the token behind so many ``rows`` gains.
+def _beside(taken: Measurement, by_flops: Measurement, by_bytes: Measurement, bound: Measurement) -> dict[str, Any]:
+    """Return the time of a call beside what its FLOPs and its bytes alone would take, and over one of the two."""
+    return {
+        "by_flops": Modelled.by("the FLOPs, at the rate of one product", by_flops),
+        "by_bytes": Modelled.by("the bytes, at the rate of one large matrix", by_bytes),
+        "measured": taken,
+        "over": ratio(taken, bound, "time over its lower bound"),
+    }
 
-    The token behind n rows gains n over the rows of the ridge, and nothing below the ridge.
-    """
 
-    def gain(at_rows: Any) -> Any:
-        return sum(np.maximum(n * at_rows / rows, 1.0) for n in range(1, tokens + 1)) / tokens
+def _over_step(tokens: int, ridge: Any) -> Any:
+    """Return the time of a call of so many tokens over that of a step, by the two bounds."""
+    return np.maximum(tokens / ridge, 1.0)
 
-    return Modelled.by("the two bounds", derived(f"speedup at {tokens} tokens, by the two bounds", gain, last))
+
+def _products(model: GPT, rows: int) -> Callable[[], None]:
+    """Return a call that multiplies so many rows with each matrix of the model's blocks."""
+    matrices = [array for name, array in model.state_dict().items() if array.ndim == 2 and "embedding" not in name]
+    given = {size: np.ones((rows, size), np.float32) for size in {len(matrix) for matrix in matrices}}
+
+    def multiply() -> None:
+        for matrix in matrices:
+            np.matmul(given[len(matrix)], matrix)
+
+    return multiply
 
 
 def coded_steps(model: GPT, caches: Mapping[str, KVCache]) -> dict[str, Measurement]:
-    """Return the seconds of a step with each cache, full, in turns: by NumPy op by op, and in one compiled op."""
+    """Return the seconds of a step with each cache, full, with NumPy and compiled; and compiled with an empty one."""
     runs, within = {}, {}
     for name, cache in caches.items():
         token, last = np.zeros((cache.batch_size, 1), int), cache.max_seq_len - 1
         fused = fuse_decoding(model)
         runs[f"NumPy, {name}"] = stepping(model, cache, token, last)
         within[f"NumPy, {name}"] = partial(_serving, model, cache)
-        step = runs[f"one op, {name}"] = stepping(fused, cache, token, last)
-        within[f"one op, {name}"] = partial(_warm, fused, cache, step)
+        for kind, position in ((name, last), ("empty", 0)):
+            step = runs[f"compiled, {kind}"] = stepping(fused, cache, token, position)
+            within[f"compiled, {kind}"] = partial(_warm, fused, cache, step)
     return interleave(runs, repeats=18, at_most_seconds=4.0, warmup_seconds=_WARMUP_SECONDS, within=within)
+
+
+def gain_if_rest_stays(rest: Measurement, factor: float) -> Modelled:
+    """Return by Amdahl's law how many times as fast a step becomes if all but the share ``rest`` gains ``factor``."""
+    what = "gain of a step if only the reading of its cache becomes faster"
+    return Modelled.by("Amdahl's law", derived(what, lambda share: 1 / (share + (1 - share) / factor), rest))
 
 
 @contextmanager
@@ -148,16 +199,3 @@ def _warm(model: GPT, cache: KVCache, run: Callable[[], Any]) -> Iterator[None]:
     with _serving(model, cache), accelerated():
         run()
         yield
-
-
-def race_with_pytorch() -> Measurement | Unmeasured:
-    """Return the time of a text in PyTorch, with the faster of its two caches, over ours in one op a token.
-
-    They take turns, on one core each.
-    """
-    ours, theirs = "tinytorch accelerated", ("PyTorch eager", "PyTorch eager, cache concatenated")
-    found = study((ours, *theirs), ["gpt-1"], ["decode"], rounds=15)
-    if isinstance(found, Unmeasured):
-        return found
-    over = ratio(found[0].fastest(theirs), found[0].times[ours], "time of PyTorch eager over ours in one op a token")
-    return over.together(len(theirs))
