@@ -90,6 +90,14 @@ def test_a_way_costs_its_traffic_and_what_it_holds_beyond_its_result() -> None:
     assert found["one pass, to an existing array"].beyond.value == 0
 
 
+@pytest.mark.parametrize("way", [expressions.course_in_steps, expressions.course_in_one_line])
+def test_both_ways_of_the_course_are_gelu(way: Any) -> None:
+    x = np.random.default_rng(0).normal(0, 3, (30, 40)).astype(np.float32)
+    found = way(x)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, EXPRESSIONS["one line"](x), rtol=0, atol=3e-6)
+
+
 def test_the_compiled_pass_errs_by_a_few_roundings() -> None:
     assert 0 < expressions.fused_error().value < 1e-6
 
@@ -127,18 +135,20 @@ def test_numpy_pays_from_the_first_size_on_from_which_it_is_faster_for_good(
 
 def test_an_operation_pays_what_op_by_op_takes_beyond_the_plan() -> None:
     times = in_turns({"op by op": 400e-6, "kernels alone": 90e-6, "plan": 80e-6, "call": 2e-6, PEAK: 1e-4})
-    found = passes.PlanStudy(times, 10**7, 26, 18, Counted(10**5, "operations", "a product"))
+    found = passes.PlanStudy(times, 10**7, 26, 18, Counted(5000, "operations", "a row of a product"))
     assert found.each.median == pytest.approx((400 - 80) / 26 / 2)
-    assert found.worth.median == pytest.approx((400e-6 - 80e-6) / 26 * 1e11)
-    assert found.over_product.median == pytest.approx(found.worth.median / 1e5)
+    # In that time the peak, 1e11 operations a second, does so many rows of 5,000 operations.
+    assert found.border.median == pytest.approx((400e-6 - 80e-6) / 26 * 1e11 / 5000)
+    # Without 25 calls of 2 µs each, 350 of 400 µs are left.
+    assert found.predicted.value == pytest.approx(400 / 350)
 
 
 def test_a_plan_of_the_gpt_has_fewer_steps_than_the_model_has_ops() -> None:
     model, tokens = models.gpt().eval(), np.zeros((1, 20), np.int64)
     found = passes.study_plan(model, plan(model, tokens), tokens, repeats=6)
     assert 0 < found.steps < found.calls
-    # Two blocks 96 wide, of 20 positions: to 3 x 96, to 96, to 4 x 96 and back, and once to 11 characters.
-    assert found.product.value == 2 * 20 * 96 * 288
+    # Two blocks 96 wide: to 3 x 96, to 96, to 4 x 96 and back, and once to 11 characters.
+    assert found.row.value == 2 * 96 * 288
 
 
 def test_the_fastest_technique_is_open_where_several_may_be() -> None:
@@ -163,7 +173,7 @@ def made_rule(reuse: tuple[float, float], plan_first: float, plan_second: float)
         noise = dict.fromkeys((FUSED, CODES), HAIR)
         times = in_turns({BASELINE: 3.0, FUSED: planned, CODES: 1.0}, noise=noise)
         gained = compare_all(times[BASELINE], times[FUSED], times[CODES], matters=0.05)
-        return Tried(name, times, gained, {}, {}, {})
+        return Tried(name, times, gained, {}, {})
 
     counted = {name: Counted(each, "1", "reuse") for name, each in zip(("one", "two"), reuse, strict=True)}
     return passes.Rule(counted, [tried("one", plan_first), tried("two", plan_second)])
@@ -172,6 +182,7 @@ def made_rule(reuse: tuple[float, float], plan_first: float, plan_second: float)
 def test_a_rule_draws_its_border_between_what_it_knows() -> None:
     rule = made_rule((10.0, 90.0), 0.5, 2.0)
     assert [row["fastest"] for row in rule.rows] == [FUSED, CODES]
+    assert [row["gained"][CODES].median for row in rule.rows] == pytest.approx([3, 3])
     assert isinstance(rule.border, Derived)
     assert rule.border.value == pytest.approx(30)
     layer, x = Linear(100, 100, seed=0), np.ones((1, 100), np.float32)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tinytorch.perf.measuring.judge import verdict_between
 from tinytorch.report.page import Page
-from tinytorch.report.rows import flattened, points
+from tinytorch.report.rows import points
 
 if TYPE_CHECKING:
     from tinytorch.report.charts import arrows, bars, dots, histogram, lines
@@ -16,7 +16,6 @@ __all__ = [
     "arrows",
     "bars",
     "dots",
-    "flattened",
     "histogram",
     "lines",
     "points",

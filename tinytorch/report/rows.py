@@ -30,19 +30,6 @@ def listed(rows: Rows) -> list[Any]:
     return made
 
 
-def flattened(groups: Rows, part: str = "") -> list[Any]:
-    """Return the rows of all groups, such as the versions of each model, or of a ``part`` of each, in one list.
-
-    Examples:
-        >>> from tinytorch.report.rows import flattened
-        >>> flattened({"mlp": {"8 bits": 1, "4 bits": 2}, "cnn": {"8 bits": 3}})
-        [1, 2, 3]
-    """
-    every = groups.values() if isinstance(groups, Mapping) else groups
-    parts = [value_at(group, part) if part else group for group in every]
-    return [row for each in parts for row in (each.values() if isinstance(each, Mapping) else each)]
-
-
 def points(panels: Mapping[str, Mapping[str, Mapping[Any, Any]]]) -> list[dict[str, Any]]:
     """Return rows of a chart with ``panel``, ``line``, ``at`` and ``value``, from values by panel, line and place.
 

@@ -20,13 +20,9 @@ def test_all_ways_give_the_result_and_leave_threads_as_they_were() -> None:
     tried = try_techniques("two layers", two_layers(), rows(7), at_most_seconds=0.05)
     assert current_blas_threads() == threads
     assert set(tried.times) == {BASELINE, KERNELS, FUSED, CODES}
-    assert set(tried.built) == {FUSED, CODES}
     assert tried.errors[BASELINE].value == 0
     assert max(tried.errors[KERNELS].value, tried.errors[FUSED].value) < 1e-5
     assert 1e-4 < tried.errors[CODES].value < 0.05
-    table = {row["name"]: row for row in tried.techniques}
-    assert [table[BASELINE][key] for key in ("gained", "error", "built")] == [None, None, None]
-    assert table[FUSED]["gained"] == tried.gained[FUSED].estimate
 
 
 def test_a_plan_keeps_the_weights_twice_and_codes_are_smaller() -> None:
@@ -48,7 +44,7 @@ def fastest(samples: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
     beside = {name: Conditions(interleaved_with=tuple({*samples} - {name})) for name in samples}
     times = {name: Measurement(name, tuple(each), "s", beside[name]) for name, each in samples.items()}
     first, *others = times.values()
-    return Tried("two layers", times, compare_all(first, *others, matters=0.05), {}, {}, {}).fastest
+    return Tried("two layers", times, compare_all(first, *others, matters=0.05), {}, {}).fastest
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which engines are there, what is said of those that are not, and what PyTorch says in a process of its own."""
+"""Which engines are there, and what is said of those that are not."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import pytest
 
 from tests.chosen_settings import choose_settings
 from tinytorch.perf.engines import presence, snippets
-from tinytorch.perf.engines.presence import available, blas_in, missing, peers_python, pytorch_blas, versions_in
+from tinytorch.perf.engines.presence import available, missing, peers_python, versions_in
 from tinytorch.perf.measuring import Unmeasured
 
 Python = Callable[[str], str]
@@ -56,9 +56,6 @@ def test_what_is_missing_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert "`pip install jax`" in lacks.reason
     with pytest.raises(ValueError, match="name"):
         missing("TensorFlow")
-    found = pytorch_blas()
-    assert isinstance(found, Unmeasured)
-    assert "PEERS=1" in found.reason
 
 
 def test_another_python_is_asked(python: Python) -> None:
@@ -71,23 +68,9 @@ def test_another_python_is_asked(python: Python) -> None:
 def test_another_python_that_fails_says_so(python: Python, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RuntimeError, match="tinytorch"):
         versions_in(python("echo 'no module named tinytorch' >&2; exit 1"))
-    monkeypatch.setattr(presence, "missing", lambda _name: None)
-    python("exit 3")
-    with pytest.raises(RuntimeError, match="exit"):
-        pytorch_blas()
     choose_settings(monkeypatch, peers="/no/python")
     with pytest.raises(ValueError, match="TINYTORCH_PEERS"):
         available()
-
-
-def test_the_blas_is_what_pytorch_shows_and_none_is_guessed(python: Python, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = "  - Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 20240605\n  - BLAS_INFO=mkl, LAPACK"
-    assert blas_in(shown) == "mkl 2024.2"
-    assert blas_in("  - Build settings: BLAS_INFO=open, BUILD_TYPE=Release") == "open"
-    assert isinstance(blas_in("PyTorch built with: GCC"), Unmeasured)
-    monkeypatch.setattr(presence, "missing", lambda _name: None)
-    python("echo '  BLAS_INFO=acme,'")
-    assert pytorch_blas() == "acme"
 
 
 def greet() -> None:

@@ -1,66 +1,54 @@
-"""Our models beside other engines, where the build has any."""
+"""Our models in ONNX Runtime, and in PyTorch if the build has it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Any
 
-from tinytorch.perf.engines.presence import available, missing
-from tinytorch.perf.engines.protocol import ENGINES, OURS, Phase
-from tinytorch.perf.engines.turns import Raced, race, runners
+from tinytorch.perf.engines.presence import missing
+from tinytorch.perf.engines.turns import race, runners
 from tinytorch.perf.measuring import Measurement, Unmeasured, quotient, ratio
+from tinytorch.perf.measuring.comparison import compare_paired
 
-EAGER = "PyTorch eager"
-_FORWARD = [name for name, each in ENGINES.items() if "forward" in each.phases]
-
-
-@dataclass(frozen=True)
-class Side:
-    """A race: the fastest of our ways, the others or None where one cannot do it, and the fastest of them over ours."""
-
-    ours: Measurement
-    way: str
-    others: Mapping[str, Measurement | Unmeasured | None]
-    over_ours: Measurement
+PLAN, ONNX_RUNTIME, EAGER = "tinytorch fused", "ONNX Runtime", "PyTorch eager"
+#: Enough rounds to decide a factor of two. No more than two engines run at a time, so that their processes and the
+#: page's stay below the memory that a page may hold.
+_ROUNDS = 9
 
 
-@dataclass(frozen=True)
-class Beside:
-    """Races with other engines on one core: by what ran, of one sequence, and of the largest product of a block."""
+def beside_onnx_runtime(cases: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Return a forward pass of each subject by its plan and by ONNX Runtime on one core, by the name of the case.
 
-    sides: Mapping[str, Side]
-    numpy_over_eager: Measurement
-    loops_over_eager: Measurement
-    product_over_eager: Measurement
+    A row has the times ``plan`` and ``runtime``, and ``gained``: the time of ONNX Runtime compared with the plan's.
 
-
-def race_engines(cases: Mapping[str, tuple[str, Phase]], passes: Mapping[str, Measurement]) -> Beside | Unmeasured:
-    """Return the races with all engines that are here, or why there are none where PyTorch is not.
-
-    ``cases`` are subject and phase of each race, a forward pass of "gpt-1" among them, of which ``passes`` are the
-    seconds by "loops" and by "NumPy", in turns.
+    Raises:
+        ValueError: if ONNX Runtime is not installed.
     """
+    with runners([PLAN, ONNX_RUNTIME], 1) as started:
+        times = {name: race(started, of, "forward", cores=1, rounds=_ROUNDS).times for name, of in cases.items()}
+    return {
+        name: {
+            "name": name,
+            "plan": each[PLAN],
+            "runtime": each[ONNX_RUNTIME],
+            "gained": compare_paired(each[PLAN], each[ONNX_RUNTIME], matters=0.1),
+        }
+        for name, each in times.items()
+    }
+
+
+def over_runtime(passes: Mapping[str, Measurement], way: str, raced: Mapping[str, Measurement]) -> Measurement:
+    """Return the time of a ``way`` in ``passes``, such as "loops", over ONNX Runtime's, each interleaved with a plan.
+
+    ``raced`` is a row of `beside_onnx_runtime`.
+    """
+    ours, theirs = ratio(passes[way], passes["plan"]), ratio(raced["runtime"], raced["plan"])
+    return quotient(ours, theirs, f"time of {way} over ONNX Runtime, through a plan")
+
+
+def over_pytorch(passes: Mapping[str, Measurement], way: str) -> Measurement | Unmeasured:
+    """Return the time of a ``way`` over that of PyTorch, for one sequence through the GPT on one core."""
     if (lacks := missing(EAGER)) is not None:
         return lacks
-    with runners([name for name in available() if name in _FORWARD], 1) as started:
-        product = race(started, "product-512", "forward", cores=1, rounds=7).times
-        races = {name: race(started, of, phase, cores=1, rounds=7) for name, (of, phase) in cases.items()}
-    one = next(each.times for each in races.values() if each.subject == "gpt-1")
-    # Both against NumPy, each in turns with it.
-    loops, eager = ratio(passes["loops"], passes["NumPy"]), ratio(one[EAGER], one["tinytorch"])
-
-    return Beside(
-        {name: _side(each) for name, each in races.items()},
-        ratio(one["tinytorch"], one[EAGER], "time of NumPy over PyTorch eager, one sequence"),
-        quotient(loops, eager, "time of loops over PyTorch eager, through NumPy"),
-        ratio(product["tinytorch"], product[EAGER], "time of NumPy's product over that of PyTorch eager"),
-    )
-
-
-def _side(found: Raced) -> Side:
-    names = [name for name in _FORWARD if name not in OURS]
-    ours, theirs = found.fastest(OURS), found.fastest(names)
-    return Side(
-        ours,
-        ours.name.removeprefix("tinytorch").strip() or "NumPy",
-        {name: found.times.get(name, missing(name)) for name in names},
-        ratio(theirs, ours, f"time of {theirs.name} over ours, {found.subject}, {found.phase}"),
-    )
+    with runners([PLAN, EAGER], 1) as started:
+        times = race(started, "gpt-1", "forward", cores=1, rounds=_ROUNDS).times
+    ours, theirs = ratio(passes[way], passes["plan"]), ratio(times[EAGER], times[PLAN])
+    return quotient(ours, theirs, f"time of {way} over PyTorch eager, through a plan")

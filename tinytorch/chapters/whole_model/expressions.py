@@ -1,4 +1,4 @@
-"""One expression in every way: what it moves, holds and takes, what its bytes predict, and powers by a library."""
+"""One expression in every way: its traffic, memory and time, the course's two ways to write it, and its functions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tinytorch.perf.measuring.model_io import MIB
 #: GELU's constants, as a reader would write them.
 _ROOT, _CUBIC = np.float32(0.7978845608028654), np.float32(0.044715)
 _HALF, _ONE = np.float32(0.5), np.float32(1)
-#: Numbers of a block, whose bytes fit a cache.
+#: Elements of a block, whose bytes fit in a cache.
 _BLOCK = 16_384
 
 
@@ -43,14 +43,6 @@ def passes_bytes(function: Callable[[Array], Array], x: Array) -> int:
     _Counted.moved = 0
     function(x.view(_Counted))
     return _Counted.moved
-
-
-def gelu_in_steps(x: Array) -> Array:
-    """GELU with a name for each intermediate array, which keeps it."""
-    cube = x * x * x
-    inner = _ROOT * (x + _CUBIC * cube)
-    outer = _ONE + np.tanh(inner)
-    return np.asarray(_HALF * x * outer)
 
 
 def gelu_expression(x: Array) -> Array:
@@ -83,7 +75,6 @@ def gelu_in_blocks(x: Array) -> Array:
 
 #: From what one writes first to what NumPy cannot do alone.
 EXPRESSIONS: dict[str, Callable[[Array], Array]] = {
-    "step by step": gelu_in_steps,
     "one line": gelu_expression,
     "in place": gelu_in_place,
     "in blocks": gelu_in_blocks,
@@ -161,6 +152,46 @@ def gain_over_numpy(costs: Mapping[str, Expression]) -> Measurement:
     best = min((costs[name].seconds for name in ("in place", "in blocks")), key=lambda seconds: seconds.median)
     what = f"time of the best way of NumPy, {best.name}, over that of one compiled pass"
     return ratio(best, costs[_PASS].seconds, what)
+
+
+def course_in_steps(x: Array) -> Array:
+    """GELU as the course writes it to be slow: eight operators, and a name for each result, which keeps the array."""
+    cube = x**3
+    scaled = _CUBIC * cube
+    inner = x + scaled
+    argument = _ROOT * inner
+    bent = np.tanh(argument)
+    lifted = _ONE + bent
+    doubled = x * lifted
+    return np.asarray(_HALF * doubled)
+
+
+def course_in_one_line(x: Array) -> Array:
+    """GELU as the course writes it to be fused: the same operators, but for their order, in one line."""
+    return np.asarray(_HALF * x * (_ONE + np.tanh(_ROOT * (x + _CUBIC * x**3))))
+
+
+def course_times(side: int = 2000) -> dict[str, Measurement]:
+    """Return the times of the course's two ways on as many float32 elements as it takes, side², interleaved."""
+    x = np.random.default_rng(0).standard_normal((side, side), dtype=np.float32)
+    ways: dict[str, Callable[[], Any]] = {
+        "eight steps": partial(course_in_steps, x),
+        "one line": partial(course_in_one_line, x),
+    }
+    return interleave(ways, repeats=12, at_most_seconds=4.0, warmup_seconds=0.05)
+
+
+def tanh_share() -> Measurement:
+    """Return the share of the time of all of GELU's operators that tanh takes, on a block that stays in a cache."""
+    x = np.random.default_rng(0).standard_normal(_BLOCK, dtype=np.float32)
+    result = np.empty_like(x)
+    ways: dict[str, Callable[[], Any]] = {
+        "tanh": partial(np.tanh, x, out=result),
+        "all operators": partial(gelu_in_place, x),
+    }
+    times = interleave(ways, repeats=30, at_most_seconds=0.5, warmup_seconds=0.05)
+    what = "time of tanh over that of all operators, on a block"
+    return ratio(times["tanh"], times["all operators"], what).scaled(1, "%")
 
 
 def fused_error() -> Counted:

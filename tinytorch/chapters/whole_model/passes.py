@@ -82,14 +82,14 @@ def calls_by_size(sizes: Sequence[int] = (4, 16, 64, 256, 1024)) -> dict[int, di
 
 
 def border(times: Mapping[int, Mapping[str, Measurement]]) -> tuple[Measurement, Modelled, Derived | Unmeasured]:
-    """Return a turn of the loop, and from how many numbers on NumPy is faster than it, as predicted and as found."""
+    """Return the loop's time for an element, and from how many elements on NumPy is faster, predicted and found."""
     few, many = min(times), max(times)
-    turn = times[many]["loop"].scaled(1 / many, "s", "a turn of the loop")
-    what = "numbers whose turns of a loop take as long as both calls of NumPy for a few"
-    predicted = quotient(times[few]["vectorized"], turn, what, "numbers")
+    turn = times[many]["loop"].scaled(1 / many, "s", "time of the loop for an element")
+    what = "elements for which a loop takes as long as both calls of NumPy for a few"
+    predicted = quotient(times[few]["vectorized"], turn, what, "elements")
     what = "smallest number of elements tried from which on NumPy is proven to be faster than a loop"
     pairs = {size: (each["loop"], each["vectorized"]) for size, each in times.items()}
-    found = proven_from(pairs, 0.05, what, "numbers")
+    found = proven_from(pairs, 0.05, what, "elements")
     return (
         turn,
         Modelled.by("a call that costs the same for any number", predicted),
@@ -100,18 +100,29 @@ def border(times: Mapping[int, Mapping[str, Measurement]]) -> tuple[Measurement,
 @dataclass(frozen=True)
 class PlanStudy:
     """A forward pass on the kernels "op by op", by the "kernels alone" and by its "plan", in turns with the smallest
-    "call" and with the loop of the peak, whose operations are ``peak``; and how many ops and steps there are.
+    "call" and with the loop of the peak, whose operations are ``peak``.
+
+    ``calls`` and ``steps`` are the numbers of ops and of the plan's steps. ``row`` are the operations that the median
+    linear layer does for a row of its input.
     """
 
     times: Mapping[str, Measurement]
     peak: int
     calls: int
     steps: int
-    product: Counted
+    row: Counted
 
     def gain(self, before: str, after: str) -> Measurement:
         """Return the time of one way over that of another."""
         return ratio(self.times[before], self.times[after], f"time of {before} over {after}")
+
+    @property
+    def predicted(self) -> Modelled:
+        """How many times as fast the plan is if each of the calls that it saves costs as much as the smallest."""
+        gain = derived(
+            "op by op over a plan", partial(_gain_without, calls=self.calls - 1), self.gain("op by op", "call")
+        )
+        return Modelled.by("the smallest call for each call that is saved", gain)
 
     @property
     def each(self) -> Measurement:
@@ -119,19 +130,18 @@ class PlanStudy:
         return self._each("call", 1, "time of an op beyond the plan, over that of the smallest call", "calls")
 
     @property
-    def worth(self) -> Measurement:
-        """What an op takes beyond the plan, in operations at the peak."""
-        return self._each(PEAK, self.peak, "operations at the peak in what an op takes beyond the plan", "operations")
+    def border(self) -> Measurement:
+        """How many rows the median linear layer does at the peak in the time that an op takes beyond the plan."""
+        what = "rows of a product at the peak in what an op takes beyond the plan"
+        return self._each(PEAK, self.peak / self.row.value, what, "rows")
 
-    @property
-    def over_product(self) -> Measurement:
-        """What an op takes beyond the plan, over what a product takes at the peak."""
-        what = "time of an op beyond the plan, over that of a product at the peak"
-        return self.worth.scaled(1 / self.product.value, "", what)
-
-    def _each(self, unit: str, worth: int, what: str, named: str) -> Measurement:
+    def _each(self, unit: str, worth: float, what: str, named: str) -> Measurement:
         beyond = partial(_beyond, factor=worth / self.calls)
         return derived(what, beyond, self.gain("op by op", "plan"), self.gain("plan", unit), unit=named)
+
+
+def _gain_without(in_calls: Any, calls: int) -> Any:
+    return 1 / (1 - calls / in_calls)
 
 
 def _beyond(gain: Any, length: Any, factor: float) -> Any:
@@ -160,9 +170,9 @@ def study_plan(model: Any, planned: ModulePlan, example: Any, repeats: int = 300
     ways["call"] = lambda: apply(ops.add, one, one)
     with no_grad():
         times = interleave(ways, repeats=repeats, at_most_seconds=2, warmup_seconds=0.05)
-    what = "operations of a product of the GPT for one sequence, in the median of its linear layers"
-    product = Counted(median(each.flops or 0 for each in events if each.op == "linear"), "operations", what)
-    return PlanStudy(times, operations[PEAK], len(events), len(planned.step_times(example)), product)
+    products = [each.flops or 0 for each in events if each.op == "linear"]
+    row = Counted(median(products) / np.size(example), "operations", "operations of the median linear layer for a row")
+    return PlanStudy(times, operations[PEAK], len(events), len(planned.step_times(example)), row)
 
 
 #: Ops whose second operand is a matrix of weights.
@@ -199,9 +209,14 @@ class Rule:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Each workload with its reuse and the fastest."""
+        """Each workload with its reuse, what each technique gains, and the fastest."""
         return [
-            {"workload": one.workload, "reuse": self.reuse[one.workload], "fastest": one.fastest_named}
+            {
+                "workload": one.workload,
+                "reuse": self.reuse[one.workload],
+                "gained": {name: gain.estimate for name, gain in one.gained.items()},
+                "fastest": one.fastest_named,
+            }
             for one in self.tried
         ]
 

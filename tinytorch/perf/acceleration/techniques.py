@@ -16,7 +16,7 @@ from tinytorch.perf.acceleration.greedy_search import ops_of, under
 from tinytorch.perf.acceleration.plans import plan
 from tinytorch.perf.host.blas import ThreadSwitch
 from tinytorch.perf.kernels.registry import kernel_implementations
-from tinytorch.perf.measuring import Counted, Measurement, blas_threads, interleave, measure
+from tinytorch.perf.measuring import Counted, Measurement, blas_threads, interleave
 from tinytorch.perf.measuring.comparison import Comparison, compare_all
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.memory import MemoryProfiler
@@ -41,7 +41,6 @@ class Tried:
         gained: how many times faster than NumPy, by technique.
         held: bytes that a technique keeps between passes: the model's weights, and what it made of them.
         errors: largest difference of the output from NumPy's, over NumPy's largest number.
-        built: seconds to make what runs out of the model, for techniques that make something.
     """
 
     workload: str
@@ -49,22 +48,6 @@ class Tried:
     gained: Mapping[str, Comparison]
     held: Mapping[str, Counted]
     errors: Mapping[str, Counted]
-    built: Mapping[str, Measurement]
-
-    @property
-    def techniques(self) -> list[dict[str, Any]]:
-        """A row of a table for each technique, NumPy first, of which alone nothing is gained, wrong or built."""
-        return [
-            {
-                "workload": self.workload,
-                "name": name,
-                "gained": None if name == BASELINE else self.gained[name].estimate,
-                "held": self.held[name],
-                "error": None if name == BASELINE else self.errors[name],
-                "built": self.built.get(name),
-            }
-            for name in self.times
-        ]
 
     @property
     def fastest_named(self) -> str:
@@ -146,10 +129,6 @@ def try_techniques(workload: str, model: Module, inputs: Any, *, at_most_seconds
         runs |= {name: forward_pass(one, inputs) for name, (one, _) in made.items()}
         outputs = {name: run().data for name, run in runs.items()}
         times = interleave(runs, resolve=0.05, at_most_seconds=at_most_seconds, warmup_seconds=0.1)
-        built = {
-            name: measure(make, f"making of {name}, {workload}", repeats=9, at_most_seconds=0.3, warmup_seconds=0.0)
-            for name, make in makes.items()
-        }
     weights, largest = stored_bytes(model), float(np.abs(outputs[BASELINE]).max())
     held = {BASELINE: weights, KERNELS: weights, FUSED: weights + made[FUSED][1], CODES: made[CODES][1]}
     errors = {name: float(np.abs(found - outputs[BASELINE]).max()) / largest for name, found in outputs.items()}
@@ -160,7 +139,6 @@ def try_techniques(workload: str, model: Module, inputs: Any, *, at_most_seconds
         gained,
         {name: Counted(size, "B", f"bytes kept between passes, {name}") for name, size in held.items()},
         {name: Counted(error, "%", f"largest error over the largest number, {name}") for name, error in errors.items()},
-        built,
     )
 
 

@@ -1,10 +1,9 @@
-"""Engines that this build can measure, and which library multiplies matrices inside of each."""
+"""Engines that this build can measure, and what to do about those that it cannot."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import re
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -14,29 +13,6 @@ from tinytorch import settings
 from tinytorch.perf.engines.protocol import ENGINES, Engine, engine
 from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.measuring.fresh import output_of
-
-_SHOW = "import torch; print(torch.__config__.show())"
-
-
-def pytorch_blas() -> str | Unmeasured:
-    """Return the BLAS that PyTorch was built with, such as "mkl 2024.2", or why this build does not know.
-
-    Raises:
-        RuntimeError: if PyTorch's process fails; its last line of error is the message.
-    """
-    lacks = missing("PyTorch eager")
-    if lacks is not None:
-        return lacks
-    return blas_in(output_of(("-c", _SHOW), python=peers_python()))
-
-
-def blas_in(shown: str) -> str | Unmeasured:
-    """Return the BLAS that PyTorch's description of its build names, with MKL's version where that is it."""
-    named = re.search(r"\bBLAS_INFO=(\w+)", shown)
-    if named is None:
-        return Unmeasured("PyTorch's description of its build names no BLAS; torch.__config__.show() prints it")
-    version = re.search(r"Math Kernel Library Version ([\d.]+)", shown)
-    return f"{named[1]} {version[1]}" if named[1] == "mkl" and version else named[1]
 
 
 def peers_python() -> str:
