@@ -127,10 +127,13 @@ def test_numpy_pays_from_the_first_size_on_from_which_it_is_faster_for_good(
         size: in_turns({"loop": 1e-6 * gain, "vectorized": 1e-6}, noise={"vectorized": HAIR})
         for size, gain in faster.items()
     }
-    _, predicted, found = passes.border(times)
+    found = passes.border(times)
     # The calls take a microsecond, and a turn of the loop what the last size says.
-    assert predicted.value == pytest.approx(4096 / faster[4096])
-    assert (found.value if isinstance(found, Derived) else None) == border
+    predicted = 4096 / faster[4096]
+    assert found.predicted.value == pytest.approx(predicted)
+    assert (found.found.value if isinstance(found.found, Derived) else None) == border
+    over = found.over_predicted
+    assert isinstance(over, Unmeasured) if border is None else over.median == pytest.approx(border / predicted)
 
 
 def test_an_operation_pays_what_op_by_op_takes_beyond_the_plan() -> None:

@@ -81,20 +81,42 @@ def calls_by_size(sizes: Sequence[int] = (4, 16, 64, 256, 1024)) -> dict[int, di
     return {size: interleave(partial(both, size), **plan) for size in sizes}
 
 
-def border(times: Mapping[int, Mapping[str, Measurement]]) -> tuple[Measurement, Modelled, Derived | Unmeasured]:
-    """Return the loop's time for an element, and from how many elements on NumPy is faster, predicted and found."""
+@dataclass(frozen=True)
+class Border:
+    """From how many elements on NumPy is faster than a loop.
+
+    Attributes:
+        turn: time of the loop for an element.
+        predicted: elements for which the loop takes as long as NumPy's calls for a few.
+        found: smallest number of elements tried from which on NumPy is proven faster.
+        over_predicted: the found number over the predicted one.
+    """
+
+    turn: Measurement
+    predicted: Modelled
+    found: Derived | Unmeasured
+    over_predicted: Measurement | Unmeasured
+
+
+def border(times: Mapping[int, Mapping[str, Measurement]]) -> Border:
+    """Return the border between the loop and NumPy that the ``times`` of `calls_by_size` predict and show."""
     few, many = min(times), max(times)
     turn = times[many]["loop"].scaled(1 / many, "s", "time of the loop for an element")
     what = "elements for which a loop takes as long as both calls of NumPy for a few"
     predicted = quotient(times[few]["vectorized"], turn, what, "elements")
+    by_call = Modelled.by("a call that costs the same for any number", predicted)
     what = "smallest number of elements tried from which on NumPy is proven to be faster than a loop"
     pairs = {size: (each["loop"], each["vectorized"]) for size, each in times.items()}
     found = proven_from(pairs, 0.05, what, "elements")
-    return (
-        turn,
-        Modelled.by("a call that costs the same for any number", predicted),
-        found or Unmeasured("for no number of elements is NumPy proven to be faster"),
-    )
+    if found is None:
+        lacks = Unmeasured("for no number of elements is NumPy proven to be faster")
+        return Border(turn, by_call, lacks, lacks)
+    over = derived("border found over predicted", partial(_over, found=found.value), predicted)
+    return Border(turn, by_call, found, over)
+
+
+def _over(predicted: Any, found: float) -> Any:
+    return found / predicted
 
 
 @dataclass(frozen=True)
