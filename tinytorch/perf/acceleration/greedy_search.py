@@ -96,18 +96,18 @@ class Climb:
     @property
     def tried(self) -> Counted:
         """How many moves were tried."""
-        return Counted(len(self.moves), "moves", "moves that were tried")
+        return Counted(len(self.moves), "changes", "changes that were tried")
 
     @property
     def count(self) -> Derived:
         """How many of them were kept."""
-        return Derived(len(self.kept), "1", "moves that were kept", tuple(self.gains), "it counts verdicts")
+        return Derived(len(self.kept), "1", "changes that were kept", tuple(self.gains), "it counts verdicts")
 
     @property
     def farthest(self) -> Derived:
         """Largest ratio between prediction and median of a move that was kept; 1 if none was."""
         off = [one.move.predicted.value / one.gained.median for one in self.kept]
-        what = "largest ratio between prediction and median of a kept move, whichever is larger over the other"
+        what = "largest ratio between prediction and median of a kept change, whichever is larger over the other"
         largest = max((max(each, 1 / each) for each in off), default=1.0)
         return Derived(largest, "", what, tuple(self.gains), "it is a largest one")
 
@@ -121,8 +121,8 @@ class Climb:
                 allowed = carried.interval
                 word = verdict_between(one.gained, low=allowed.low, high=allowed.high).verdict
                 outside += word is Verdict.REFUTED
-        what = "kept moves outside of what the intervals allow"
-        return Derived(outside, "moves", what, tuple(self.gains), "it counts verdicts")
+        what = "kept changes outside of what the intervals allow"
+        return Derived(outside, "changes", what, tuple(self.gains), "it counts verdicts")
 
     def move(self, op: str, after: str) -> Move | Unmeasured:
         """Return the move that gave an op the implementation ``after``, kept or not, if it was tried."""
