@@ -45,8 +45,12 @@ def test_a_turn_is_the_median_of_its_runs_and_turns_are_neighbours() -> None:
     assert compare_paired(
         raced.times["tinytorch"], raced.times["tinytorch accelerated"], 0.01
     ).estimate.median == pytest.approx(2)
+    assert raced.fastest().name == "tinytorch accelerated"
+    assert raced.fastest(["tinytorch", "JAX"]).name == "tinytorch"
     had = [raced.times[name].conditions.cpu_per_wall for name in ("tinytorch", "tinytorch accelerated")]
     assert had == [0.5, 1.0], "the turn that had least of its core counts"
+    with pytest.raises(ValueError, match="names"):
+        raced.fastest(["JAX"])
 
 
 def test_engines_that_cannot_train_are_left_out_of_steps() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from tempfile import TemporaryFile
@@ -48,6 +48,17 @@ class Raced:
     cores: int
     times: dict[str, Measurement]
     differences: dict[str, float]
+
+    def fastest(self, names: Iterable[str] | None = None) -> Measurement:
+        """Return the times of the engine with the smallest median, among ``names`` if given.
+
+        Raises:
+            ValueError: if none of them ran.
+        """
+        wanted = [self.times[name] for name in (self.times if names is None else names) if name in self.times]
+        if not wanted:
+            raise ValueError(f"names must hold an engine that ran, one of {', '.join(self.times)}")
+        return min(wanted, key=lambda times: times.median).together(len(wanted))  # which was chosen for being fast
 
 
 class Runner:
