@@ -178,7 +178,7 @@ def course_times(side: int = 2000) -> dict[str, Measurement]:
         "eight steps": partial(course_in_steps, x),
         "one line": partial(course_in_one_line, x),
     }
-    return interleave(ways, repeats=12, at_most_seconds=4.0, warmup_seconds=0.05)
+    return interleave(ways, repeats=12, at_most_seconds=2.5, warmup_seconds=0.05)
 
 
 def tanh_share() -> Measurement:
