@@ -30,7 +30,7 @@ def check_linear_flops(function: Callable[[int, int, int], float]) -> None:
 
 @exercise_check
 def check_latency(function: Callable[[Callable[[], None], int, int], float]) -> None:
-    """Return "... passed" if ``function(call, warm_ups, runs)`` times calls one by one behind those that warm up."""
+    """Return "... passed" if ``function(call, warm_ups, runs)`` times calls one by one after those that warm up."""
     took: list[float] = []
 
     def call() -> None:
@@ -44,7 +44,7 @@ def check_latency(function: Callable[[Callable[[], None], int, int], float]) -> 
     assert len(took) == 19, f"4 warm-ups and 15 runs are 19 calls, not {len(took)}"
     truth = sorted(took[4:])[7]
     assert truth <= answer < 1.5 * truth, (
-        f"the median of the runs behind the warm-ups was {truth * 1e3:.2f} ms, not {answer * 1e3:.2f} ms"
+        f"the median of the runs after the warm-ups was {truth * 1e3:.2f} ms, not {answer * 1e3:.2f} ms"
     )
 
 
