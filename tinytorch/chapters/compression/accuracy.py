@@ -60,7 +60,7 @@ def gain(candidate: Measurement, baseline: Measurement, what: str) -> Measuremen
     return Measurement(what, tuple(apart), "points", Conditions(sample=Sample.SEEDS))
 
 
-def times(one: Measurement, other: Measurement, what: str = "of each seed, the one over the other") -> Measurement:
+def times(one: Measurement, other: Measurement, what: str = "the one over the other, for each seed") -> Measurement:
     """Return one of each seed over the other."""
     parts = (above / below for above, below in zip(one.samples, other.samples, strict=True))
     return Measurement(what, tuple(parts), "", Conditions(sample=Sample.SEEDS))
@@ -80,7 +80,7 @@ def pruned_mlps(
             "zeros": Counted(zeros, "%", "share of zeros"),
             "at_once": scores(each, f"accuracy, {zeros:.0%} pruned"),
             "tuned": later.get(zeros, absent),
-            "change": gain(later[zeros], later[0], f"change of test accuracy, {zeros:.0%} zeros, fine-tuned")
+            "change": gain(later[zeros], later[0], f"the change of test accuracy ({zeros:.0%} zeros, fine-tuned)")
             if zeros in later
             else absent,
         }
