@@ -3,6 +3,8 @@
 A word is right if Hunspell's English dictionary has it, or the British words of codespell, or `words.txt`, and
 codespell knows no British spelling for it. A name or term that the dictionary lacks goes into `words.txt`.
 
+`terms.txt` has phrases that the book does not use, because the field has a term for them; the glossary may define them.
+
 Pages are read as authors write them, by `make check`, and as readers get them, by the gate of the built site: one set
 of words serves both. Read is what a reader reads: prose, captions, headings of tables, descriptions of pictures. Code,
 formulas, quotes and the names of sources are left out.
@@ -21,6 +23,7 @@ from keys import Source
 from tinytorch.prose import SPAN
 
 WORDS = Path(__file__).with_name("words.txt")
+TERMS = Path(__file__).with_name("terms.txt")
 #: Shorter words are not looked up, nor the parts of names such as NumPy.
 SHORTEST = 4
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
@@ -170,12 +173,34 @@ def _faults(lines: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
     return [(line, said) for said, line in found.items()]
 
 
+@cache
+def _terms() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return each phrase that the book does not use, as a pattern, with what it writes instead."""
+    rows = [line.split(": ", 1) for line in TERMS.read_text("utf-8").splitlines() if not line.startswith("#")]
+    return tuple(
+        (re.compile(rf"\b(?:{phrases.replace(' ', chr(92) + 's+')})\b", re.IGNORECASE), term) for phrases, term in rows
+    )
+
+
+def _term_faults(said: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yield line and fault of each phrase for which the field has a term."""
+    for line, text in said:
+        for pattern, term in _terms():
+            for found in pattern.finditer(text):
+                yield (
+                    line + text[: found.start()].count("\n"),
+                    f"{' '.join(found[0].split())!r}: the book writes {term}",
+                )
+
+
 def page_faults(source: Source) -> list[tuple[int, str]]:
-    """Return line and fault of each word of a page that is misspelled, where it stands first."""
-    said = [*enumerate(prose_of(source).split("\n"), start=1)]
-    for first, tree in source.cells:
-        said += [(first + line - 1, text) for line, text in _said(tree)]
-    return _faults(sorted(said))
+    """Return line and fault of each misspelled word, where it stands first, and of each phrase of ``terms.txt``."""
+    prose = prose_of(source)
+    cells = [(first + line - 1, text) for first, tree in source.cells for line, text in _said(tree)]
+    found = _faults(sorted([*enumerate(prose.split("\n"), start=1), *cells]))
+    if source.name != "glossary":
+        found += _term_faults([(1, prose), *cells])
+    return sorted(found)
 
 
 def module_faults(text: str) -> list[tuple[int, str]]:

@@ -10,6 +10,7 @@ import external_links
 import gate_lighthouse
 import gate_spelling
 import gate_weight
+import keys
 import pytest
 import spelling
 from broken_pages import GOOD_BODY, page_html, write_page
@@ -183,6 +184,16 @@ def test_misspelled_and_american_words_are_reported_with_what_is_right() -> None
 )
 def test_words_in_ise_are_tried_with_ize(word: str, changed: str | None) -> None:
     assert spelling.with_ize(word) == changed
+
+
+def test_phrases_for_which_the_field_has_a_term_are_reported_with_the_term() -> None:
+    text = "# Page\n\nA walk over rows, in\nturns, `in turns` and {measured}`anew`.\nA {term}`walk along <access>` it."
+    assert spelling.page_faults(keys.read("page", text)) == [
+        (3, "'in turns': the book writes interleaved"),
+        (3, "'walk over': the book writes traversal, access pattern, traverse"),
+        (5, "'walk along': the book writes traversal, access pattern, traverse"),
+    ]
+    assert spelling.page_faults(keys.read("glossary", text)) == []
 
 
 def test_links_to_other_hosts_are_collected_once() -> None:
