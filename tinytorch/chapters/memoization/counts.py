@@ -113,7 +113,7 @@ def keys_of(tokens: int) -> dict[str, Counted]:
 
 
 def answers(cache: KVCache, machine: Ceilings, reading: Measurement) -> dict[str, Value]:
-    """Return what questions ask of a full cache of GPT-2, and of a model that reads 40 times the bytes of a step.
+    """Return what questions ask of a full cache of GPT-2, and of a model that reads 120 times the bytes of a step.
 
     Args:
         cache: of GPT-2, full.
@@ -123,7 +123,7 @@ def answers(cache: KVCache, machine: Ceilings, reading: Measurement) -> dict[str
     least = read_seconds(GPT2.step_bytes + cache.nbytes, machine).measurement("GPT-2's weights and a full cache, read")
     return {
         "equal work": Counted(6 * 96, "positions", "positions whose attention equals the products, 96 wide"),
-        "seven billion": Modelled.by(BANDWIDTH, reading.scaled(40, "s", "40 times the bytes of a step, read")),
+        "seven billion": Modelled.by(BANDWIDTH, reading.scaled(120, "s", "120 times the bytes of a step, read")),
         "full step": Modelled.by(BANDWIDTH, least),
         "outweigh floats": Counted(GPT2.step_bytes // cache.nbytes + 1, "sequences", "caches that outweigh floats"),
         "outweigh codes": Counted(GPT2.coded_bytes // cache.nbytes + 1, "sequences", "caches that outweigh codes"),

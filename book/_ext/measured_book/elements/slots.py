@@ -352,8 +352,3 @@ def source_html(record: Json) -> str:
         address = escape(record["source_url"])
         return f'<a class="reference external" href="{address}">{escape(record["source"])}</a>'
     return escape(record["source"])
-
-
-def ledger_link(address: str | None) -> str:
-    """Return the link from a claim to its row among all claims; nothing if no page lists them."""
-    return f' <a class="claim-ledger-link" href="{escape(address)}">All claims</a>' if address else ""

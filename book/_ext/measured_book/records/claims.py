@@ -24,7 +24,6 @@ from urllib.parse import unquote
 from measured_book.elements.slots import (
     absent_claim_html,
     data_key,
-    ledger_link,
     quotation_html,
     source_html,
     verdict_mark,
@@ -52,16 +51,16 @@ def claim_line(record: Json, ledger: str | None) -> str:
     )
 
 
-def claim_row(record: Json, evidence: str, found: str, ledger: str | None) -> str:
+def claim_row(record: Json, evidence: str, found: str) -> str:
     """Return the row of a claim: what it says, with quote, evidence and source folded below, its verdict, one number.
 
-    Evidence and the first number that it rests on, ``found``, are HTML; ``ledger`` is the address of its row there.
+    Evidence and the first number that it rests on, ``found``, are HTML.
     """
     return (
         f'<tr id="claim-{record["key"]}"><td><details>\n'
         f"<summary>{escape(unbroken(record['statement']))}</summary>\n"
         f'{quotation_html(record)}<p class="claim-evidence"{data_key(record)}>{evidence}</p>\n'
-        f'<p class="claim-source">Source: {source_html(record)}.{ledger_link(ledger)}</p>\n</details></td>'
+        f'<p class="claim-source">Source: {source_html(record)}.</p>\n</details></td>'
         f"<td>{verdict_mark(record)}</td><td>{found}</td></tr>"
     )
 
@@ -79,12 +78,13 @@ def linked_row(record: Json, found: str) -> str:
     )
 
 
-def claims_table(rows: Sequence[str]) -> str:
-    """Return these rows as the table of a page's claims."""
+def claims_table(rows: Sequence[str], ledger: str | None) -> str:
+    """Return these rows as the table of a page's claims, with a link to the page that lists all claims, if any does."""
     body = "\n".join(rows)
+    link = f' <a class="claim-ledger-link" href="{escape(ledger)}">All claims</a>' if ledger else ""
     return (
         '<div class="measured-table claims-table" role="region" tabindex="0" aria-labelledby="claims-of-this-page">\n'
-        '<table>\n<caption id="claims-of-this-page">What others say, and what this page found.</caption>\n'
+        f'<table>\n<caption id="claims-of-this-page">What others say, and what this page found.{link}</caption>\n'
         '<thead><tr><th scope="col">Claim</th><th scope="col">Verdict</th><th scope="col">Found</th></tr></thead>\n'
         f"<tbody>\n{body}\n</tbody>\n</table>\n</div>"
     )

@@ -347,8 +347,13 @@ class ResolveRecords(SphinxPostTransform):
 
     def _row_address(self, record: Json) -> str | None:
         """Return the address of a claim's row in the ledger; None if no page has it."""
+        ledger = self._ledger_address()
+        return f"{ledger}#{row_id(record)}" if ledger else None
+
+    def _ledger_address(self) -> str | None:
+        """Return the address of the page that lists all claims; None if no page does."""
         ledger = min((name for name, page in self._state.pages.items() if page.has_ledger), default=None)
-        return f"{self._address(ledger)}#{row_id(record)}" if ledger else None
+        return self._address(ledger) if ledger else None
 
     def _claims(self, node: Pending) -> nodes.Element:
         page = self._state.of(self._docname).records
@@ -363,7 +368,7 @@ class ResolveRecords(SphinxPostTransform):
         said: list[nodes.paragraph] = []
         rows = [self._claim_row(record, said) for record in here]
         rows += [linked_row(record, self._found(record)) for record in elsewhere]
-        return Written("", *said, html=claims_table(rows) if rows else "")
+        return Written("", *said, html=claims_table(rows, self._ledger_address()) if rows else "")
 
     def _claim_row(self, record: Json, said: list[nodes.paragraph]) -> str:
         """Return a claim's row, and add what it says to ``said``, for the search."""
@@ -371,7 +376,7 @@ class ResolveRecords(SphinxPostTransform):
             return absent_row(record)
         evidence, _ = self._evidence(record, self._idents)
         said += [*(nodes.paragraph("", record[part]) for part in ("statement", "quote")), evidence]
-        return claim_row(record, line_html(evidence), self._found(record), self._row_address(record))
+        return claim_row(record, line_html(evidence), self._found(record))
 
     def _found(self, record: Json) -> str:
         """Return the first number that a claim rests on, as HTML; empty if it rests on none."""
