@@ -271,3 +271,11 @@ def test_links_to_where_they_stand_are_no_stops_and_code_like_its_text_has_no_el
     context = {"body": body}
     lighten(None, "", "", context, None)  # type: ignore[arg-type]
     assert context["body"] == light
+
+
+def test_keyboard_stops_once_at_the_source_of_quoted_numbers() -> None:
+    link = '<span class="quoted-source">(<a class="reference external" href="https://{}"{}>{}</a>)</span>'
+    context = {"body": "".join(link.format(name, "", name) for name in ("a.org", "b.org", "a.org"))}
+    lighten(None, "", "", context, None)  # type: ignore[arg-type]
+    first, other, again = link.format("a.org", "", "a.org"), link.format("b.org", "", "b.org"), ' tabindex="-1"'
+    assert context["body"] == first + other + link.format("a.org", again, "a.org")

@@ -67,6 +67,8 @@ _AROUND = re.compile(r"\s*([{};,])\s*")
 _PLAIN_CODE = re.compile(r'<span class="[npw]">([^<]*)</span>')
 #: A link to where it stands, which the page's contents and the book's lists hold too: no stop of the keyboard.
 _OWN_ADDRESS = re.compile(r'<a class="(?:headerlink|number|eqno|claim-label)"')
+#: The link to the source of a quoted number; the keyboard stops at the first to each source.
+_QUOTED_SOURCE = re.compile(r'(?<=<span class="quoted-source">\()<a class="reference external" href="([^"]*)"')
 #: Says that the reader chose dark, or that theme.js found the system so.
 _DARK = 'html[data-theme="dark"]'
 _DARK_RULES = re.compile(rf"^{re.escape(_DARK)}[^{{]*\{{[^}}]*\}}", re.MULTILINE)
@@ -219,9 +221,21 @@ def choose_files(app: Sphinx, pagename: str, _: str, context: dict[str, Any], __
 
 
 def lighten(_: Sphinx, __: str, ___: str, context: dict[str, Any], ____: nodes.document | None) -> None:
-    """Take from a page the elements of code that looks like the text around it, and the stops of what leads nowhere."""
-    if "body" in context:
-        context["body"] = _OWN_ADDRESS.sub(r'\g<0> tabindex="-1"', _PLAIN_CODE.sub(r"\1", context["body"]))
+    """Take from a page the elements of code that looks like the text around it, and needless stops of the keyboard.
+
+    Needless are links that lead to where they stand, and repeated links to the source of a quoted number.
+    """
+    if "body" not in context:
+        return
+    sources: set[str] = set()
+
+    def stop_once(link: re.Match[str]) -> str:
+        known = link[1] in sources
+        sources.add(link[1])
+        return f'{link[0]} tabindex="-1"' if known else link[0]
+
+    body = _OWN_ADDRESS.sub(r'\g<0> tabindex="-1"', _PLAIN_CODE.sub(r"\1", context["body"]))
+    context["body"] = _QUOTED_SOURCE.sub(stop_once, body)
 
 
 def remove_unused(app: Sphinx, exception: Exception | None) -> None:
