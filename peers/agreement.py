@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from tests.perf.drawn import drawn
+from tests.perf.small_models import drawn
 from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor

@@ -8,7 +8,7 @@ import torch
 from torch.nn.utils import prune
 
 from peers.agreement import compare
-from tests.perf.drawn import drawn
+from tests.perf.small_models import drawn
 from tinytorch.core.activations import ReLU
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Sequential

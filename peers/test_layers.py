@@ -9,7 +9,7 @@ from torch import nn
 
 from peers import agreement
 from peers.agreement import assert_close, give, give_linear, give_plain, theirs
-from tests.perf.drawn import drawn
+from tests.perf.small_models import drawn
 from tinytorch.core import activations, layers, spatial
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.losses import CrossEntropyLoss, MSELoss

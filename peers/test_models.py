@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from peers.agreement import assert_close, give_linear, give_plain
-from tests.perf.drawn import drawn
+from tests.perf.small_models import drawn
 from tinytorch.core import optimizers
 from tinytorch.core.activations import GELU, ReLU
 from tinytorch.core.layers import Flatten, Linear

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from peers.agreement import assert_close, compare, theirs
-from tests.perf.drawn import drawn
+from tests.perf.small_models import drawn
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.tensor import Tensor

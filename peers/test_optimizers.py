@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from peers.agreement import assert_close, theirs
-from tests.perf.drawn import drawn
+from tests.perf.small_models import drawn
 from tinytorch.core import optimizers
 from tinytorch.core.module import Parameter
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from peers.agreement import compare, runtime
-from tests.perf.drawn import drawn
+from tests.perf.small_models import drawn
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array
 from tinytorch.core.tensor import Tensor

@@ -107,7 +107,7 @@ ELSEWHERE = {
     "make check-site": ".ci/run runs it",
     "make format": "`make lint`, which .ci/run runs, fails where it would change anything",
     "make serve": "does not end; it is `make book` and Python's own http.server",
-    "make live": "does not end; tests/repository/test_serving.py runs its script",
+    "make live": "does not end; tests/repository/test_scripts.py runs its script",
     ".venv/bin/tinytorch measure --json measurements/NAME.json": "measures the same pages as the line of README",
     ".venv/bin/tinytorch measure --check measurements/NAME.json": "checks such a file as that of Your machine",
     "py-spy record": "py-spy is not among the packages of the book",

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.patience import PATIENCE
+from tests.chosen_settings import PATIENCE
 from tinytorch import settings
 
 EXTENSIONS = Path(__file__).resolve().parents[2] / "book" / "_ext"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.perf.distributed.made_times import ALPHA, BETA, SIZES, made_times
+from tests.chapters.made_turns import ALPHA, BETA, SIZES, made_times
 from tests.perf.synthetic_machine import around
 from tinytorch.chapters.distributed import exercises, explorer, messages, published, worked
 from tinytorch.chapters.distributed.exercises import Entry

@@ -7,7 +7,7 @@ import pytest
 
 from tests.chapters.made_turns import made
 from tests.perf.made_ceilings import made_ceilings
-from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tests.perf.small_models import small_gpt, tokens_of
 from tinytorch.chapters.memoization import counts, studies
 from tinytorch.perf.measuring.values import as_measurement
 from tinytorch.perf.memoization import KVCache, QuantizedKVCache, cache_of

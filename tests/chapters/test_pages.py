@@ -1,4 +1,4 @@
-"""Every page runs from its first cell to its last with a tiny budget, and has a value for all that its text names."""
+"""Every page runs with a tiny budget, has a value for all that its text names, and names calls as other pages do."""
 
 import fcntl
 import os
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.perf.made_ceilings import spread
+from tinytorch.chapters import calls
 from tinytorch.cli.page_runs import measuring_pages, run_page
 from tinytorch.prose import Number, parts
 from tinytorch.settings import variables
@@ -36,3 +38,12 @@ def test_a_page_runs_and_has_what_its_text_names(page: str) -> None:
     had = {record.get("expression") for record in made["records"]}
     named = parts((ROOT / "book" / f"{page}.md").read_text("utf-8"))
     assert [one for one in named if isinstance(one, Number) and one.expression not in had] == []
+
+
+def test_the_same_call_has_one_name_and_its_times_stay() -> None:
+    seconds = spread(1e-3, "s", 0.1)
+    named = calls.zoo_pass(seconds, "mlp", 64)
+    assert named.conditions.call == calls.zoo_pass(spread(0.002, "s", 0.1), "mlp", 64).conditions.call
+    assert (named.samples, named.interval, named.name) == (seconds.samples, seconds.interval, seconds.name)
+    others = [calls.zoo_pass(seconds, "mlp", 1), calls.zoo_pass(seconds, "cnn", 64), calls.of_call(seconds, "add")]
+    assert len({each.conditions.call for each in (named, *others)}) == 4

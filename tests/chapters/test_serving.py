@@ -6,7 +6,7 @@ import pytest
 
 from tests.chapters.made_turns import in_turns
 from tests.perf.made_ceilings import made_ceilings
-from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tests.perf.small_models import small_gpt, tokens_of
 from tinytorch.chapters.memoization.counts import Published
 from tinytorch.chapters.serving import studies
 from tinytorch.chapters.serving.server import Request, Server

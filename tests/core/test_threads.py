@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.chosen_settings import PATIENCE
 from tests.core.recording import Recorder
-from tests.patience import PATIENCE
 from tinytorch.core import autograd, dispatch, ops, optimizers
 from tinytorch.core.layers import Dropout, Linear
 from tinytorch.core.module import Module, Sequential

@@ -1,8 +1,9 @@
-"""Models small enough to count by hand, and an op whose work nobody declared."""
+"""Models small enough to count by hand or to run fast, their inputs, and an op whose work nobody declared."""
 
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tinytorch.core.activations import ReLU
 from tinytorch.core.dispatch import apply
@@ -10,6 +11,7 @@ from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
 from tinytorch.core.op import Array, Gradients, Op, Saved
 from tinytorch.core.tensor import Tensor
+from tinytorch.core.transformers import GPT
 
 ROWS, INPUTS, HIDDEN, OUTPUTS = 4, 6, 5, 3
 
@@ -60,3 +62,22 @@ class Mystery(Module):
 
     def forward(self, x: Any) -> Any:
         return self.linear(apply(mystery, x))
+
+
+def drawn(*shape: int, seed: int = 0) -> Array:
+    """Return float32 numbers of a normal distribution."""
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
+
+
+def small_gpt(seed: int = 0, max_seq_len: int = 12, num_heads: int = 2) -> GPT:
+    """Return a GPT of two blocks with 13 tokens, 20 wide, with weights of the size of trained ones."""
+    model = GPT(13, 20, 2, num_heads, max_seq_len, seed=seed).eval()
+    draw = np.random.default_rng(seed)
+    for parameter in model.parameters():
+        parameter.data[...] += draw.normal(0, 0.3, parameter.shape).astype(np.float32)
+    return model
+
+
+def tokens_of(batch: int, length: int, seed: int = 0) -> npt.NDArray[np.int64]:
+    """Return random tokens (batch, length) for `small_gpt`."""
+    return np.random.default_rng(seed).integers(0, 13, (batch, length))

@@ -19,7 +19,7 @@ import pytest
 from scripts import build_book
 from scripts.building.settings import build_settings, write_startup
 from scripts.building.story import Story
-from tests.patience import PATIENCE
+from tests.chosen_settings import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Stands in for Jupyter Book: notes which folders it finds, leaves those that Sphinx would leave, and does as told.

@@ -9,7 +9,7 @@ import pytest
 
 from scripts.building import preparation
 from scripts.building.preparation import Memory, StepError, keys_of, prepare, run_steps
-from tests.patience import PATIENCE
+from tests.chosen_settings import PATIENCE
 from tinytorch.chapters.preparation import Step
 
 KEYS = {"training": "one key", "compiling": "another key"}

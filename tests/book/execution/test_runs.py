@@ -16,7 +16,7 @@ from measured_book.execution.runs import PageRunError, PeakMemory, execute, held
 from measured_book.pages.lists import _page_row
 from measured_book.state import CellRun
 
-from tests.patience import PATIENCE
+from tests.chosen_settings import PATIENCE
 
 MIB = 2**20
 CELLS = ["# counts\nimport time", "x = 1"]

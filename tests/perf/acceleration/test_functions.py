@@ -9,7 +9,7 @@ import pytest
 import scipy.signal
 import scipy.special
 
-from tests.perf.drawn import drawn
+from tests.perf.small_models import drawn
 from tinytorch.core.module import Parameter
 from tinytorch.core.op import Array
 from tinytorch.core.optimizers import SGD, Adam, AdamW, Optimizer

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tests.perf.drawn import drawn
-from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tests.perf.small_models import drawn, small_gpt, tokens_of
 from tinytorch.core import dispatch, ops
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.tensor import Tensor

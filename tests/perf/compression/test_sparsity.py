@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.core.gradients import check_gradients
-from tests.perf.drawn import drawn
 from tests.perf.quantization.small_zoo import batch, make
+from tests.perf.small_models import drawn
 from tinytorch import models
 from tinytorch.core.dispatch import apply, implementations, no_grad
 from tinytorch.core.layers import Linear

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.perf.drawn import drawn
 from tests.perf.quantization.small_zoo import NAMES, batch, make
+from tests.perf.small_models import drawn
 from tinytorch import models
 from tinytorch.core import activations
 from tinytorch.core.attention import MultiHeadAttention

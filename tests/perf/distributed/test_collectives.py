@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scipy.optimize import curve_fit, nnls
 from scipy.stats import t
 
+from tests.chapters.made_turns import ALPHA, BETA, SIZES, made_times
 from tests.perf.distributed import programs as programs
-from tests.perf.distributed.made_times import ALPHA, BETA, SIZES, made_times
 from tinytorch.perf.distributed.collectives import measured
 from tinytorch.perf.distributed.collectives.link_fit import TOLERANCE, FittedLink, fit, fit_pieces, line_through
 from tinytorch.perf.distributed.collectives.timing import KINDS, even_sizes, pairs_of, ring_all_reduce

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numba import njit, types
 from scipy.special import expit
 
-from tests.perf.drawn import drawn
+from tests.perf.small_models import drawn
 from tinytorch.core.op import Array
 from tinytorch.perf.kernels.gemm import packed_matmul
 from tinytorch.perf.kernels.gemm.packed_matmul import packed_product, product

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.core.cases import CASES, Case, convolution, normal, positive, strided, turned
-from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tests.perf.small_models import small_gpt, tokens_of
 from tinytorch.core import ops
 from tinytorch.core.dispatch import Observer, apply, implementations, no_grad, observed_by
 from tinytorch.core.layers import Linear

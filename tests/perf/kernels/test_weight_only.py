@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.perf.drawn import drawn
+from tests.perf.small_models import drawn
 from tinytorch.core.dispatch import apply, implementations, no_grad
 from tinytorch.core.layers import Embedding, Linear
 from tinytorch.core.op import Array

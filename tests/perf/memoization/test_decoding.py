@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numba import types
 
-from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tests.perf.small_models import small_gpt, tokens_of
 from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array

@@ -8,7 +8,7 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from tests.perf.memoization.small_gpt import small_gpt, tokens_of
+from tests.perf.small_models import small_gpt, tokens_of
 from tinytorch import Tensor
 from tinytorch.core.dispatch import no_grad
 from tinytorch.core.layers import Linear

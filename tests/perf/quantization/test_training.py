@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tests.perf.drawn import drawn
 from tests.perf.quantization.small_zoo import NAMES, batch, make
+from tests.perf.small_models import drawn
 from tinytorch.core.activations import ReLU
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.dispatch import no_grad

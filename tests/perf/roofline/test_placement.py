@@ -1,6 +1,6 @@
-"""Places on a roofline whose ceilings are known, and what holds on any: the roof bounds, and grows as it should."""
+"""Places on a roofline whose ceilings are known, bounds that hold on any, and shares of ceilings taken in turns."""
 
-import dataclasses
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,9 +13,11 @@ from tinytorch.core.dispatch import apply
 from tinytorch.core.op import UncountedError
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.stream import Profile, recording
-from tinytorch.perf.measuring import Measurement, current_blas_threads, ratio
-from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.roofline.bounds import Bottleneck
+from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.measuring import Measurement, blas_threads, current_blas_threads, from_turns, ratio
+from tinytorch.perf.measuring.conditions import BetweenRuns, ComputeProbe, Conditions, Instrument, MemoryProbe
+from tinytorch.perf.roofline.bounds import Bottleneck, CeilingsInTurns, Slope, slope_at
+from tinytorch.perf.roofline.in_turns import interleave_with_ceilings, record_with_ceilings
 from tinytorch.perf.roofline.placement import (
     checked_threads,
     place,
@@ -24,11 +26,12 @@ from tinytorch.perf.roofline.placement import (
     place_groups,
     place_layers,
     place_ops,
+    ridge,
 )
 
 
 def timed(seconds: float, noise: float = 0.0) -> Measurement:
-    return dataclasses.replace(spread(seconds, "s", noise), conditions=Conditions(blas_threads=current_blas_threads()))
+    return replace(spread(seconds, "s", noise), conditions=Conditions(blas_threads=current_blas_threads()))
 
 
 def product_run(count: int) -> Profile:
@@ -155,8 +158,8 @@ def test_calls_are_timed_in_turns_on_operands_that_they_share() -> None:
 
 
 def test_roof_and_kernel_must_have_the_same_threads() -> None:
-    run = dataclasses.replace(product_run(8), blas_threads=1)
-    one, two = dataclasses.replace(timed(1e-3), conditions=Conditions(blas_threads=1)), made_ceilings(threads=2)
+    run = replace(product_run(8), blas_threads=1)
+    one, two = replace(timed(1e-3), conditions=Conditions(blas_threads=1)), made_ceilings(threads=2)
     for read, said in (
         (lambda: place("product", run.events, one, two), "they"),
         (lambda: place_ops(run, two), "they"),
@@ -169,8 +172,8 @@ def test_roof_and_kernel_must_have_the_same_threads() -> None:
 
 
 def test_threads_of_a_blas_that_does_not_say_are_held_against_what_was_asked_for_and_stay_unknown() -> None:
-    run, made = dataclasses.replace(product_run(8), blas_threads=None), made_ceilings(threads=2)
-    unknown = dataclasses.replace(timed(1e-3), conditions=Conditions(blas_threads="unknown"))
+    run, made = replace(product_run(8), blas_threads=None), made_ceilings(threads=2)
+    unknown = replace(timed(1e-3), conditions=Conditions(blas_threads="unknown"))
     for placed in (place("product", run.events, unknown, made), *place_ops(run, made).values()):
         assert placed.seconds.conditions.blas_threads == "unknown"
 
@@ -180,3 +183,90 @@ def test_runs_must_be_of_the_same_ops(runs: list[int], said: str) -> None:
     for read in (place_ops, place_layers):
         with pytest.raises(ValueError, match=said):
             read([product_run(each) for each in runs], made_ceilings())
+
+
+def by_probe(name: str, value: float, unit: str, instrument: Instrument) -> Measurement:
+    """Return a rate that a probe measured."""
+    return replace(spread(value, unit, 0.2), name=name, conditions=Conditions(threads=1, instrument=instrument))
+
+
+def probed_ceilings(threads: int = 1) -> Ceilings:
+    """Return made ceilings that say by which probes they were measured; the system's own speed is not in them."""
+    peak = by_probe("compiled multiply-add", 100e9, "FLOP/s", ComputeProbe(vector_bits=128, chains=12))
+    made = made_ceilings(0.2, threads)
+    levels = tuple(
+        replace(level, copy=by_probe("copy bandwidth", level.copy.median, "B/s", MemoryProbe(working_set_bytes=size)))
+        for level, size in zip(made.levels, (2**14, 2**17, 2**22), strict=True)
+    )
+    return replace(made, fp32_peak=peak, multiply_add=((2, peak),), levels=levels)
+
+
+def test_a_share_of_a_ceiling_in_turns_does_not_feel_what_slows_both() -> None:
+    """A slow moment triples both times: 40 % of the roof before it and after it."""
+    x = Tensor(np.ones((64, 64), np.float32))
+    with recording() as recorded:
+        x @ x
+    flops, between = 2 * 64**3, BetweenRuns(0.2, 0.02, 1.0)
+    slow = np.array([1, 3, 1, 2, 3, 1, 2, 1, 3, 1, 2, 1])
+    noise = 1 + 0.01 * np.resize([1, -1, 0.5], 12)
+    taken = {"call": (slow * noise * 2.5e-6).tolist(), "peak": (slow * 1e-6).tolist()}
+    times = from_turns(taken, sample="rounds", conditions=Conditions(blas_threads=1, inner_loops=1000))
+    times = {
+        name: replace(one, conditions=replace(one.conditions, between_runs=between)) for name, one in times.items()
+    }
+    kept = made_ceilings(0.3, threads=1)
+    peak = times["peak"].per(flops, "FLOP/s")
+    slope = Slope("L2", "L2", times["peak"].per(2 * 3 * 64 * 64 * 4, "B/s"))  # bytes take half as long
+    here = CeilingsInTurns(**{**vars(kept), "fp32_peak": peak, "slopes": {3 * 64 * 64 * 4: slope}})
+    near, far = (place("product", recorded.profile.events, times["call"], one).of_roof for one in (here, kept))
+    assert near.median == pytest.approx(0.4, rel=0.02)
+    assert near.spread < 0.08
+    assert far.spread > 0.3
+
+
+def test_calls_have_the_ceilings_of_the_levels_that_their_ops_lie_in() -> None:
+    made = probed_ceilings()
+    sizes = {"near": 32, "far": 1024}
+    calls = {name: (lambda x: x + x, Tensor(np.ones((n, n), np.float32))) for name, n in sizes.items()}
+    with blas_threads(1):
+        placed = place_calls(calls, made, repeats=6)
+    assert {name: one.slope.of for name, one in placed.items()} == {"near": "L1", "far": "memory"}
+    for one in placed.values():
+        paired = np.divide(one.roof.samples, one.seconds.samples)
+        assert one.of_roof.samples == pytest.approx(paired)
+        assert one.slope.bandwidth.median != slope_at(one.demand.working_set, made).bandwidth.median
+
+
+def test_recordings_and_ceilings_are_pairs() -> None:
+    model, x = two_layers(), rows()
+    with blas_threads(1):
+        runs, here = record_with_ceilings(lambda: model(x), probed_ceilings(), repeats=7)
+    placed = place_ops(runs, here)["linear", "forward", "numpy"]
+    assert placed.of_roof.samples == pytest.approx(np.divide(placed.roof.samples, placed.seconds.samples))
+    with pytest.raises(ValueError, match="repeats"):
+        record_with_ceilings(lambda: model(x), probed_ceilings(), repeats=0)
+
+
+@pytest.mark.parametrize(
+    "made", [probed_ceilings(2), replace(probed_ceilings(), fp32_from="sgemm"), made_ceilings(threads=1)]
+)
+def test_ceilings_without_a_short_probe_stay_as_they_are(made: Ceilings) -> None:
+    times, here = interleave_with_ceilings({"a sum": lambda: sum(range(99))}, made, [2**12], repeats=6)
+    assert here is made
+    assert list(times) == ["a sum"]
+
+
+def test_a_slope_that_was_not_sampled_in_turns_is_that_of_the_level() -> None:
+    made = made_ceilings()
+    own = Slope("L1", "L1", spread(1.0, "B/s"))
+    here = CeilingsInTurns(**{**vars(made), "slopes": {4096: own}})
+    assert slope_at(4096, here) is own
+    assert slope_at(8192, here).bandwidth.median == slope_at(8192, made).bandwidth.median
+
+
+@pytest.mark.parametrize(("by", "alike"), [("compiled multiply-add", True), ("sgemm", False)])
+def test_a_ridge_does_not_feel_what_slows_peak_and_bandwidth(by: str, alike: bool) -> None:
+    made = made_ceilings(0.3, threads=1)
+    found = ridge(replace(made, fp32_from=by), made.levels[0])
+    assert found.median == pytest.approx(0.25)
+    assert (found.spread < 1e-6) == alike

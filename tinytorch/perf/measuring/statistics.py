@@ -105,7 +105,7 @@ def draws(law: Law, key: str, *, alone: bool = False) -> Array:
 
 
 #: Deviates of draws over those of the law: with it ratios, predictions and fits hold the truth in 93 to 97 % of made
-#: series of ten or more samples, of which one or several are noisy (`tests/perf/measuring/test_coverage.py`).
+#: series of ten or more samples, of which one or several are noisy (`tests/perf/measuring/test_statistics.py`).
 _INWARD = 0.92
 
 
