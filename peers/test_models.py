@@ -1,19 +1,20 @@
-"""Whole models against PyTorch's with the same weights: output, loss, all gradients, and several training steps."""
+"""Whole models and optimizers against PyTorch's: output, loss, all gradients, and several training steps."""
 
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional
 
-from peers.agreement import assert_close, give_linear, give_plain
+from peers.agreement import assert_close, give_linear, give_plain, theirs
 from tests.perf.small_models import drawn
 from tinytorch.core import optimizers
 from tinytorch.core.activations import GELU, ReLU
 from tinytorch.core.layers import Flatten, Linear
 from tinytorch.core.losses import CrossEntropyLoss
-from tinytorch.core.module import Module, Sequential
+from tinytorch.core.module import Module, Parameter, Sequential
 from tinytorch.core.spatial import AdaptiveAvgPool2d, BatchNorm2d, Conv2d, MaxPool2d
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT
@@ -56,10 +57,10 @@ def compare_training(
 def layer_pairs(ours: Any, other: Any) -> list[Pair]:
     """Return the parameters of layers in pairs, after giving PyTorch's numbers to ours."""
     pairs = []
-    for mine, theirs in zip(ours, other, strict=True):
-        if hasattr(theirs, "weight"):
-            (give_linear if isinstance(theirs, nn.Linear) else give_plain)(theirs, mine)
-            pairs += [(mine.weight, theirs.weight, isinstance(theirs, nn.Linear)), (mine.bias, theirs.bias, False)]
+    for mine, twin in zip(ours, other, strict=True):
+        if hasattr(twin, "weight"):
+            (give_linear if isinstance(twin, nn.Linear) else give_plain)(twin, mine)
+            pairs += [(mine.weight, twin.weight, isinstance(twin, nn.Linear)), (mine.bias, twin.bias, False)]
     return pairs
 
 
@@ -91,3 +92,35 @@ def test_gpt() -> None:
     generator = np.random.default_rng(0)
     tokens, targets = generator.integers(0, 50, (3, 12)), generator.integers(0, 50, (3, 12))
     compare_training(ours, twin.module, tokens, targets, pairs, {"lr": 1e-2, "eps": 1e-4}, "AdamW")
+
+
+SHAPES = [(30, 20), (7,), (3, 2, 5, 5), (200, 300)]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("SGD", {"lr": 0.1}),
+        ("SGD", {"lr": 0.1, "momentum": 0.9}),
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+        ("SGD", {"lr": 0.1, "weight_decay": 0.1}),
+        ("Adam", {}),
+        ("Adam", {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-3}),
+        ("Adam", {"lr": 0.01, "weight_decay": 0.1}),
+        ("AdamW", {}),
+        ("AdamW", {"lr": 0.01, "betas": (0.8, 0.95), "weight_decay": 0.1}),
+    ],
+    ids=str,
+)
+def test_optimizers(name: str, options: dict[str, Any]) -> None:
+    mine = [Parameter(drawn(*shape)) for shape in SHAPES]
+    their = [theirs(parameter.data) for parameter in mine]
+    ours, other = getattr(optimizers, name)(mine, **options), getattr(torch.optim, name)(their, **options)
+    for step in range(10):
+        for one, same in zip(mine, their, strict=True):
+            gradient = drawn(*one.shape, seed=step + 1)
+            one.grad, same.grad = gradient, torch.tensor(gradient)
+        ours.step()
+        other.step()
+    for one, same in zip(mine, their, strict=True):
+        assert_close(one, same)

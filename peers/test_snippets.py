@@ -1,4 +1,4 @@
-"""Snippets of pages for PyTorch: each runs, and what it prints agrees with what we count."""
+"""The snippets of the pages in PyTorch, and the engines, as they run beside ours."""
 
 from typing import Any
 
@@ -21,7 +21,13 @@ from tinytorch.chapters.in_pytorch import (
     train_on_two_ranks,
 )
 from tinytorch.perf.compression import magnitude_prune
+from tinytorch.perf.engines.agreement import check, load
+from tinytorch.perf.engines.presence import available
+from tinytorch.perf.engines.protocol import ENGINES, OURS, Engine, Phase
 from tinytorch.perf.engines.pytorch import twin_of
+from tinytorch.perf.engines.turns import study
+from tinytorch.perf.engines.workloads import subject
+from tinytorch.perf.measuring import Unmeasured
 from tinytorch.perf.memoization import KVCache
 
 
@@ -142,3 +148,44 @@ def test_the_plain_call_answers_as_our_gpt_does_and_a_cache_keeps_its_tokens(
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(" asked")[0] for line in lines] == ["1", "32"]
     assert all("most in aten::" in line and line.endswith("same: True") for line in lines)
+
+
+PEERS = [engine for engine in ENGINES.values() if engine.name not in OURS]
+SMALL = ("block-128", "gpt-64", "mlp-1", "mlp-64", "cnn-64")
+
+
+def test_every_engine_is_installed_here() -> None:
+    assert set(available()) == set(ENGINES)
+
+
+@pytest.mark.parametrize("phase", ["forward", "step"])
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("engine", [e for e in PEERS if e.setting != "compiled"], ids=lambda engine: str(engine.name))
+def test_engines_compute_what_we_compute(engine: Engine, name: str, phase: Phase) -> None:
+    if phase in engine.phases:
+        with load(engine).scope(engine.setting):
+            assert check(engine, subject(name), phase) >= 0
+
+
+# What torch.compile loads uses a part of PyTorch that PyTorch says will go.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method:DeprecationWarning")
+def test_the_compiled_setting_computes_it_too() -> None:
+    engine = ENGINES["PyTorch compiled"]
+    with load(engine).scope(engine.setting):
+        check(engine, subject("mlp-64"), "forward")
+
+
+@pytest.mark.parametrize("name", ["gpt-1", "gpt-64"])
+@pytest.mark.parametrize("engine", [e for e in PEERS if "decode" in e.phases], ids=lambda engine: str(engine.name))
+def test_engines_generate_the_same_tokens(engine: Engine, name: str) -> None:
+    assert check(engine, subject(name), "decode") == 0
+
+
+def test_engines_take_turns() -> None:
+    names = ("tinytorch", "PyTorch eager", "ONNX Runtime", "JAX")
+    found = study(names, ["mlp-1"], cores=1, rounds=6)
+    assert not isinstance(found, Unmeasured)
+    forward, step = found
+    assert set(forward.times) == set(names)
+    assert set(step.times) == set(names) - {"ONNX Runtime"}
+    assert all(times.n == 6 for times in (*forward.times.values(), *step.times.values()))

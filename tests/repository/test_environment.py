@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scripts import environment
-from tests.repository.test_locks import PYTHONS
+from tests.repository.test_configuration import PYTHONS
 
 ROOT = Path(environment.__file__).resolve().parent.parent
 STEPS = 4  # venv, pip of the lock, pip of the package, pip check

@@ -350,7 +350,7 @@ def test_a_weight_that_several_nodes_read_is_one_parameter(form: str, tmp_path: 
 def test_without_the_packages_it_says_how_to_get_or_do_without_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """What from_torch does where PyTorch is, peers/test_from_torch.py holds."""
+    """What from_torch does where PyTorch is, peers/test_torch_program.py holds."""
     path = mlp().file(tmp_path)
     for package in ("onnx", "torch"):
         monkeypatch.setitem(sys.modules, package, None)
