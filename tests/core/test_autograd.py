@@ -1,4 +1,4 @@
-"""The graph of ops: gradients of any graph, what holds them, and operands that are written to between its passes."""
+"""Backward over graphs: several uses, depth, memory, refusals, and arrays that were changed since the forward."""
 
 import copy
 from collections.abc import Callable

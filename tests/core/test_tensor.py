@@ -1,4 +1,4 @@
-"""Tensors: their numbers and number types, operators, shapes, and what they refuse."""
+"""Tensor: what it takes, how it compares, what it refuses; and integers, halves and sums of very many addends."""
 
 import operator
 from collections.abc import Callable

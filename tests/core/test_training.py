@@ -1,4 +1,4 @@
-"""Training and optimizers: steps against their published rules, batches, and models that learn."""
+"""The training loop: models learn, seeds reproduce; and optimizers against their published recursions in float64."""
 
 import math
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""The execution cache: a page runs once and once only, and the form of what it keeps."""
+"""The order of pages, which results of executed pages are kept, and what is wrong with records."""
 
 import json
 import os

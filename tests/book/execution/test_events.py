@@ -1,4 +1,4 @@
-"""What a build says of cells that fail, and that a failed page is run and read again."""
+"""What the build is told of a cell that failed, and what the next build reads again."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Keys of results: what a page runs on, the modules and files that it reaches, and the CPU."""
+"""What a page's key holds: the modules that its code may import, and the machine."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Notebooks of pages: cells, outputs, and all that a reader downloads."""
+"""The notebooks of a page, with its run, empty or with the package, and the other files that it offers."""
 
 import io
 import json

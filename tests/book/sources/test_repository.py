@@ -1,4 +1,4 @@
-"""What the book knows of its repository, and how it reads directives and options of MyST."""
+"""The repository's address, without what nobody should read; and fenced parts of MyST."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Kernels that need tests of their own: dropout, attention over long sequences, and entries of plans."""
+"""What is special of single kernels: tails, dropout, geometry, memory, refusals; and entry points of plans."""
 
 import re
 import tracemalloc

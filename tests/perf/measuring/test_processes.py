@@ -1,4 +1,4 @@
-"""Fresh processes, whose ratios are single samples, and files that are written whole."""
+"""Fresh processes: each is new, and its ratio is one sample; and files that are written whole."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Intervals, percentiles and dependence: by hand, in closed form, and how often they hold the truth of drawn samples."""
+"""Intervals, percentiles and dependence: in closed form, and how often they hold the truth of drawn samples."""
 
 import math
 from collections.abc import Callable
