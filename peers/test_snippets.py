@@ -1,4 +1,4 @@
-"""The snippets of the pages in PyTorch, and the engines, as they run beside ours."""
+"""Snippets of pages for PyTorch run and agree with what we count, and every engine agrees with ours."""
 
 from typing import Any
 

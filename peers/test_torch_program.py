@@ -1,4 +1,4 @@
-"""PyTorch under the profiler: programs, by their operations, and models that are read from PyTorch."""
+"""Programs of PyTorch under the profiler, and modules that are read by `from_torch`."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Configuration: the lists that must agree, and the locks of requirements."""
+"""The book's settings, the jobs and what GitHub runs agree; each package of all environments has one version."""
 
 import json
 import os

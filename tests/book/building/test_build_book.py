@@ -1,4 +1,4 @@
-"""A failed or interrupted build is not believed by the next one, each build says what it does, and has its settings."""
+"""What a failed or interrupted build left is not believed, and builds say what they do and have no foreign settings."""
 
 import errno
 import io

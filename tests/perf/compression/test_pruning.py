@@ -1,4 +1,4 @@
-"""Pruning: what goes, masks, compact forms, and weights that are frozen or shared."""
+"""Pruning by magnitude and N of each M: exact counts, ties, zeros that stay, and what is frozen or shared."""
 
 from collections.abc import Callable
 from functools import partial

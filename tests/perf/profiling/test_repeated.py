@@ -1,4 +1,4 @@
-"""Profiles of repeated runs: medians, what got faster and slower, and shares of the time."""
+"""Profiles of repeated runs whose differences are known, files that are none, and shares of a run."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Quantized layers against float arithmetic on dequantized operands and plain loops, and their models in files."""
+"""Quantized layers against float arithmetic and plain loops of the definition, and quantized models in files."""
 
 import tracemalloc
 from collections.abc import Callable
