@@ -233,9 +233,7 @@ def exported(name: str, folder: Path, opset: int = 17) -> tuple[nn.Module, tuple
 
 
 #: What the onnx package's reference does not know: groups.
-OWN = [
-    Case("ConvTranspose", normal(2, 4, 5, 6), normal(4, 2, 3, 3), group=2, strides=[2, 2]),
-]
+OWN = [Case("ConvTranspose", normal(2, 4, 5, 6), normal(4, 2, 3, 3), group=2, strides=[2, 2])]
 
 
 @pytest.mark.parametrize("one", [*CASES, *BY_FORMULA, *OWN, *FUSED], ids=str)

@@ -69,14 +69,8 @@ def problems_of(browser: Browser, site: Path, *widths: int) -> str:
         ("<p><button style='height: 20px'>low</button></p>", 'button. "low" is 20.0 px high, 24 are right'),
         ("<div popover id='far' style='left: 380px; right: auto; margin: 0; width: 300px'>x</div>", "popover far"),
         ("<button id='flat'>x</button>" + NO_OUTLINE, 'button#flat "x" looks the same with the focus as without'),
-        (
-            "<a href='#' style='position: absolute; left: -500px'>x</a>",
-            f"a {OFF_SCREEN}",
-        ),
-        (
-            "<div tabindex='0' style='position: absolute; left: -980px; width: 1000px'>x</div>",
-            f"div {OFF_SCREEN}",
-        ),
+        ("<a href='#' style='position: absolute; left: -500px'>x</a>", f"a {OFF_SCREEN}"),
+        ("<div tabindex='0' style='position: absolute; left: -980px; width: 1000px'>x</div>", f"div {OFF_SCREEN}"),
         (
             "<div tabindex='0' style='height: 5000px'>x</div>"
             "<p style='position: fixed; inset: 0; background: #fff'>y</p>",

@@ -51,12 +51,7 @@ def _in_place(x: Array) -> Array:
 
 @pytest.mark.parametrize(
     ("wrong", "why"),
-    [
-        (_plain, "bytes at a time"),
-        (_widened, "float32"),
-        (_crude, "errs by"),
-        (_in_place, "write to its input"),
-    ],
+    [(_plain, "bytes at a time"), (_widened, "float32"), (_crude, "errs by"), (_in_place, "write to its input")],
 )
 def test_what_is_not_fused_or_not_right_fails(wrong: Any, why: str) -> None:
     with pytest.raises(AssertionError, match=why):
@@ -114,11 +109,7 @@ def test_the_whole_gains_what_amdahl_says(share: float, limit: float) -> None:
 
 @pytest.mark.parametrize(
     ("faster", "border"),
-    [
-        ({4: 1.5, 16: 0.8, 64: 3.0, 4096: 128.0}, 64),
-        ({4: 1.5, 4096: 128.0}, 4),
-        ({4: 0.2, 4096: 0.9}, None),
-    ],
+    [({4: 1.5, 16: 0.8, 64: 3.0, 4096: 128.0}, 64), ({4: 1.5, 4096: 128.0}, 4), ({4: 0.2, 4096: 0.9}, None)],
 )
 def test_numpy_pays_from_the_first_size_on_from_which_it_is_faster_for_good(
     faster: dict[int, float], border: int | None

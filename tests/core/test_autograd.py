@@ -181,10 +181,7 @@ def test_a_listener_hears_of_each_leaf_once_when_its_gradient_is_whole() -> None
     with autograd.when_ready(listen):
         ((shared * late).exp() * shared).sum().backward()
     # f = s exp(l s): df/ds = (1 + l s) exp(l s), df/dl = s² exp(l s); the product that used both ran last.
-    assert dict(heard) == {
-        id(shared): pytest.approx(7 * np.exp(6.0)),
-        id(late): pytest.approx(4 * np.exp(6.0)),
-    }
+    assert dict(heard) == {id(shared): pytest.approx(7 * np.exp(6.0)), id(late): pytest.approx(4 * np.exp(6.0))}
     assert len(heard) == 2
     assert unused.grad is None
     (shared * late).sum().backward()

@@ -58,12 +58,7 @@ def made_ceilings(
         calls=made_costs(),
         recorder=spread(1e-6, "s", noise),
         evidence={},
-        taken=Taken(
-            when="2026-01-01T00:00:00+00:00",
-            seconds=9.5,
-            huge_page_policy=None,
-            huge_page_bytes=None,
-        ),
+        taken=Taken(when="2026-01-01T00:00:00+00:00", seconds=9.5, huge_page_policy=None, huge_page_bytes=None),
     )
 
 

@@ -70,10 +70,5 @@ def synthetic_ceilings(threads: int = 1, noise: float = 0.02) -> Ceilings:
         calls=made_costs(),
         recorder=around(1e-6, "s", noise),
         evidence={"read": {"vaddps zmm": 8}, "copy": {}},
-        taken=Taken(
-            when="2026-01-01T00:00:00+00:00",
-            seconds=9.5,
-            huge_page_policy="madvise",
-            huge_page_bytes=2**28,
-        ),
+        taken=Taken(when="2026-01-01T00:00:00+00:00", seconds=9.5, huge_page_policy="madvise", huge_page_bytes=2**28),
     )

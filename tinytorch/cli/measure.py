@@ -8,14 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 
-from tinytorch.cli.page_runs import (
-    IN_A_CLONE,
-    ChapterError,
-    checkout,
-    expected_seconds,
-    measuring_pages,
-    run_page,
-)
+from tinytorch.cli.page_runs import IN_A_CLONE, ChapterError, checkout, expected_seconds, measuring_pages, run_page
 from tinytorch.cli.usage import INTERRUPTED, Parser, UsageError, check_folder, progress
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.measuring.atomic_io import write_whole

@@ -24,11 +24,7 @@ class ProgramTable(NamedTuple):
 #: What is said of a program without a look at it.
 NEVER_SEEN = "The program was over before it could be looked at."
 _PLACE, _FUNCTION, _CALLS = Column("place", "line"), Column("function", "function"), Column("calls", "calls", "1")
-_SHARE = (
-    Column("seconds", "time", "s"),
-    Column("share", "share", "%"),
-    Column("interval", "95 % interval"),
-)
+_SHARE = (Column("seconds", "time", "s"), Column("share", "share", "%"), Column("interval", "95 % interval"))
 _SPLIT = (
     *_SHARE,
     Column("own_share", "own", "%"),

@@ -536,10 +536,7 @@ def _beside(chosen: argparse.Namespace, settings: Settings, done: RuntimeProfile
     against = f"compared with {{}} of {other.name}"
     return [
         Fact("file", f"{format_number(sizes_of[0], 'B').text} {against.format(format_number(sizes_of[1], 'B').text)}"),
-        Fact(
-            "time",
-            f"{times['this']} {against.format(times['other'])}: speedup {_cell(change.estimate)}, {change}",
-        ),
+        Fact("time", f"{times['this']} {against.format(times['other'])}: speedup {_cell(change.estimate)}, {change}"),
         *differences_of_outputs(ours, theirs, (done.path.name, other.name)),
     ]
 

@@ -7,13 +7,4 @@ from tinytorch.core.transformers import GPT, FeedForward, Transformer, Transform
 MLP = FeedForward
 TinyGPT = GPT
 
-__all__ = [
-    "GPT",
-    "MLP",
-    "Embedding",
-    "LayerNorm",
-    "MultiHeadAttention",
-    "TinyGPT",
-    "Transformer",
-    "TransformerBlock",
-]
+__all__ = ["GPT", "MLP", "Embedding", "LayerNorm", "MultiHeadAttention", "TinyGPT", "Transformer", "TransformerBlock"]

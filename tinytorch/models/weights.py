@@ -54,10 +54,7 @@ def weights_key(*given: str | bytes, modules: Iterable[ModuleType] = ()) -> str:
 
 
 def kept_or_made(
-    path: Path,
-    read: Callable[[Path], _Model],
-    make: Callable[[], _Model],
-    write: Callable[[_Model, Path], object],
+    path: Path, read: Callable[[Path], _Model], make: Callable[[], _Model], write: Callable[[_Model, Path], object]
 ) -> _Model:
     """Return what ``read`` makes of the file ``path``; if it is missing or cut off, what ``make`` makes."""
     with suppress(OSError, ValueError):

@@ -11,16 +11,7 @@ from tinytorch.report.rows import points
 if TYPE_CHECKING:
     from tinytorch.report.charts import arrows, bars, dots, histogram, lines
 
-__all__ = [
-    "Page",
-    "arrows",
-    "bars",
-    "dots",
-    "histogram",
-    "lines",
-    "points",
-    "verdict_between",
-]
+__all__ = ["Page", "arrows", "bars", "dots", "histogram", "lines", "points", "verdict_between"]
 
 
 def __getattr__(name: str) -> Any:

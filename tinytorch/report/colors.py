@@ -49,12 +49,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "distilled": "lilac",
         "reference": "deep",
     },
-    "phase": {
-        "forward": "teal",
-        "backward": "orange",
-        "waiting": "rose",
-        "moving": "lilac",
-    },
+    "phase": {"forward": "teal", "backward": "orange", "waiting": "rose", "moving": "lilac"},
     "model": {"mlp": "lilac", "cnn": "orange", "gpt": "teal"},
     "part": {
         "attention": "rose",

@@ -14,13 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.category import StrCategoryFormatter
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
-from matplotlib.ticker import (
-    FuncFormatter,
-    LogFormatter,
-    LogLocator,
-    NullFormatter,
-    NullLocator,
-)
+from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Transform
 
 from tinytorch.perf.measuring import Measurement, Modelled

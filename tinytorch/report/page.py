@@ -36,16 +36,7 @@ from tinytorch.report.flame_graph import Box, boxes_html
 from tinytorch.report.kinds import NOT_MEASURED, of_kind
 from tinytorch.report.numbers import number_body
 from tinytorch.report.provenance import WITHHELD_WORD, provenance
-from tinytorch.report.records import (
-    ABSENT,
-    FAULT_MIME,
-    RECORD_MIME,
-    Json,
-    checked_key,
-    checked_text,
-    is_building,
-    now,
-)
+from tinytorch.report.records import ABSENT, FAULT_MIME, RECORD_MIME, Json, checked_key, checked_text, is_building, now
 from tinytorch.report.rows import Rows as AnyRows
 from tinytorch.report.tables import Column
 from tinytorch.report.verdicts import Said, conditions_of, judged_claim, tested, verdict_of

@@ -9,14 +9,7 @@ from dataclasses import asdict, replace
 from tinytorch.perf.measuring import Counted, Derived, Measurement
 from tinytorch.perf.measuring.comparison import Comparison, Quantity
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.judge import (
-    Judgement,
-    Test,
-    Verdict,
-    verdict_between_all,
-    verdict_of_all,
-    why_undecided,
-)
+from tinytorch.perf.measuring.judge import Judgement, Test, Verdict, verdict_between_all, verdict_of_all, why_undecided
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.prose import REFERENCE
 from tinytorch.report.numbers import RATIOS, format_number, number_text, percent

@@ -31,11 +31,7 @@ from tinytorch.report.tables import Column
 
 OPEN = Judgement(Verdict.OPEN)
 RUN = Measurement("a <slow> run", (0.5, 0.6, 0.8, 1.0, 1.2, 1.4, 1.5), "s")
-SLOW: dict[str, tuple[Ends | None, str]] = {
-    "slow": ((0.1, None), ""),
-    "quick": ((None, 0.1), ""),
-    "open": (None, ""),
-}
+SLOW: dict[str, tuple[Ends | None, str]] = {"slow": ((0.1, None), ""), "quick": ((None, 0.1), ""), "open": (None, "")}
 CLAIMED: dict[str, tuple[Ends | None, str]] = dict.fromkeys(("supported", "refuted", "open"), (None, ""))
 
 

@@ -181,10 +181,7 @@ def _guarded(x: Tensor) -> Tensor:
 
 #: What models write out, and the one step of it; the last three are near to a function, and are none.
 WRITTEN_OUT: dict[str, tuple[Callable[[Tensor], Tensor], str | None]] = {
-    "GELU of powers": (
-        lambda x: x * 0.5 * (((x + x**3.0 * 0.044715) * math.sqrt(2 / math.pi)).tanh() + 1.0),
-        "gelu",
-    ),
+    "GELU of powers": (lambda x: x * 0.5 * (((x + x**3.0 * 0.044715) * math.sqrt(2 / math.pi)).tanh() + 1.0), "gelu"),
     "GELU of products": (lambda x: (1.0 + (x * (1.0 + 0.044715 * x * x) * 0.7978845608).tanh()) * x * 0.5, "gelu"),
     "GELU of erf": (lambda x: x * (apply(pointwise.erf, x / math.sqrt(2)) + 1.0) * 0.5, "exact_gelu"),
     "SiLU": (lambda x: x * _sigmoid(x), "silu"),
@@ -360,10 +357,7 @@ AS_ARRAYS: dict[str, tuple[Callable[[], Module], tuple[Array, ...]]] = {
     "several inputs and outputs": (Several, (floats(5, 6), tokens(1, 5, 9)[0])),
     "an index that is an array": (lambda: Of(lambda x: x[np.array([1, 0])]), (floats(2, 3),)),
     "a transposed convolution": (Up, (floats(2, 3, 6, 5),)),
-    "float64 in between": (
-        lambda: Of(lambda x: apply(ops.cast, x, dtype=np.dtype(np.float64))),
-        (floats(2, 3),),
-    ),
+    "float64 in between": (lambda: Of(lambda x: apply(ops.cast, x, dtype=np.dtype(np.float64))), (floats(2, 3),)),
     "codes": (lambda: quantize_model(models.mlp()), (floats(3, 1, 8, 8),)),
     "codes of maps": (lambda: quantize_model(models.cnn()), (floats(3, 1, 8, 8),)),
     "a comparison": (lambda: Of(lambda a, b: apply(pointwise.less, a, b)), (floats(2, 3), floats(2, 1) * 0.1)),

@@ -151,12 +151,7 @@ def test_a_run_that_takes_too_long_is_killed_and_says_what_each_rank_did(tmp_pat
 
 
 def state(
-    rank: int,
-    talking: str = "",
-    unchanged: float = 0.0,
-    calls: int = 3,
-    finished: bool = False,
-    silent: float = 0.0,
+    rank: int, talking: str = "", unchanged: float = 0.0, calls: int = 3, finished: bool = False, silent: float = 0.0
 ) -> RankState:
     name = f"rank {rank} (host, process {100 + rank})"
     return RankState(rank, 100 + rank, name, talking, calls, "linear (forward) of 0", unchanged, finished, silent)

@@ -29,21 +29,14 @@ def call(
         (([call(100, (150, 160))], [call(10, (10, 170))]), [(0, {1: 90})]),
         # A broadcast waits for its root alone, and its root for nobody.
         (
-            (
-                [call(0, (0, 100), size=3)],
-                [call(60, (60, 80), size=3, root=True)],
-                [call(90, (90, 100), size=3)],
-            ),
+            ([call(0, (0, 100), size=3)], [call(60, (60, 80), size=3, root=True)], [call(90, (90, 100), size=3)]),
             [(1, {0: 60})],
         ),
         # One rank's call began before the recording.
         (([], [call(10, (10, 20))]), []),
         # The costliest comes first; each collective has a rank of its own that is late.
         (
-            (
-                [call(0, (0, 30)), call(40, (40, 90), sequence=2)],
-                [call(20, (20, 30)), call(80, (80, 90), sequence=2)],
-            ),
+            ([call(0, (0, 30)), call(40, (40, 90), sequence=2)], [call(20, (20, 30)), call(80, (80, 90), sequence=2)]),
             [(1, {0: 40}), (1, {0: 20})],
         ),
     ],

@@ -119,10 +119,7 @@ def test_a_layer_s_result_is_the_reference_s_bit_for_bit(plan: Plan, weights: Sc
             np.testing.assert_array_equal(layer(x).data, by_the_reference(layer, x))
 
 
-@given(
-    st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=40),
-    st.booleans(),
-)
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=40), st.booleans())
 @settings(max_examples=150, deadline=None)
 def test_any_number_is_quantized_as_by_the_reference(numbers: list[float], symmetric: bool) -> None:
     """From subnormals to the largest: ranges, scales, zero points and codes, seen through a weight of ones."""

@@ -83,10 +83,7 @@ SHARES: dict[str, tuple[Any, str]] = {
     "bias gelu": (pointwise.bias_gelu_share, f"{SPAN}, {MATRIX}, {FLAT}, {MATRIX}"),
     "dropout": (pointwise.dropout_share, f"{SPAN}, {FLAT}, {FLAT}, uint64, uint64, float32"),
     "adam": (optimizers.adam_line, f"{FLAT}, {FLAT}, {FLAT}, {FLAT}, {FLAT}"),
-    "batch norm": (
-        normalization.normalize,
-        f"{MATRIX}, {FLAT}, {FLAT}, float64, {MATRIX}, {MATRIX}, float64[:,::1]",
-    ),
+    "batch norm": (normalization.normalize, f"{MATRIX}, {FLAT}, {FLAT}, float64, {MATRIX}, {MATRIX}, float64[:,::1]"),
     "batch norm backward": (
         normalization.normalize_backward,
         f"{MATRIX}, {MATRIX}, {FLAT}, {MATRIX}, {MATRIX}, float64[:,::1]",

@@ -26,13 +26,7 @@ from tinytorch.perf.machine.bandwidth_sweep import (
 )
 from tinytorch.perf.machine.levels import STREAMS
 from tinytorch.perf.machine.peaks import page_fault
-from tinytorch.perf.machine.probing import (
-    FEWEST_REPEATS,
-    Probe,
-    calibrated_rounds,
-    interleaved_rates,
-    team_conditions,
-)
+from tinytorch.perf.machine.probing import FEWEST_REPEATS, Probe, calibrated_rounds, interleaved_rates, team_conditions
 from tinytorch.perf.measuring.conditions import PageProbe
 from tinytorch.perf.measuring.measurement import same_rounds
 

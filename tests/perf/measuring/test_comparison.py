@@ -12,22 +12,13 @@ from hypothesis import strategies as st
 from scipy.signal import lfilter
 
 from tinytorch.perf.measuring import Measurement, ratio
-from tinytorch.perf.measuring.comparison import (
-    Comparison,
-    Quantity,
-    compare_all,
-    compare_paired,
-    judged,
-)
+from tinytorch.perf.measuring.comparison import Comparison, Quantity, compare_all, compare_paired, judged
 from tinytorch.perf.measuring.conditions import BetweenRuns, Caches, Conditions, Sample, Side
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.measuring.statistics import Stated
 
 Times = npt.NDArray[np.float64]
-OPPOSITE = {one: one for one in Verdict} | {
-    Verdict.FASTER: Verdict.SLOWER,
-    Verdict.SLOWER: Verdict.FASTER,
-}
+OPPOSITE = {one: one for one in Verdict} | {Verdict.FASTER: Verdict.SLOWER, Verdict.SLOWER: Verdict.FASTER}
 
 
 def pairs(seed: int, ratio: float = 1.0, n: int = 40, noise: float = 0.01) -> tuple[Times, Times]:

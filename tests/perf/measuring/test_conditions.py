@@ -104,10 +104,7 @@ ONE: dict[str, Callable[[Measurement], Measurement]] = {
     "record of a statistic": lambda one: ONE["record"](one.tail(50)),
 }
 #: Made of ratios, of which what hits both sides alike drops out, or of the side that differs most.
-OF_RATIOS = {
-    *("ratio", "difference", "ratio of a round", "break-even", "serial share"),
-    "where a curve bends",
-}
+OF_RATIOS = {*("ratio", "difference", "ratio of a round", "break-even", "serial share"), "where a curve bends"}
 each_operation = pytest.mark.parametrize(
     "operation", [(name, at) for name in (*TWO, *ONE) for at in (0, 1) if at == 0 or name in TWO], ids=str
 )

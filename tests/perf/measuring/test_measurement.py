@@ -67,10 +67,7 @@ def test_a_rate_of_what_may_take_no_time_has_no_bound_beyond_its_interval() -> N
     """A draw in a hundred of a line's slope may be 0 or below though its interval is above: that rate is endless."""
     values = np.linspace(1.0, 3.0, DRAWS)
     values[: DRAWS // 100] = np.linspace(-1.0, 0.0, DRAWS // 100)
-    for law in (
-        Drawn(2.0, values),
-        Turned(Drawn(1.0, values - 1), lambda x: x + 1, falls=False),
-    ):
+    for law in (Drawn(2.0, values), Turned(Drawn(1.0, values - 1), lambda x: x + 1, falls=False)):
         slope = replace(repeated(0.0), law=law)
         for sign in (1, -1):
             rate = slope.scaled(sign).per(4.0, "B/s")
@@ -120,8 +117,7 @@ def test_what_is_made_of_a_part_is_part_of_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("known", "left"),
-    [(BetweenRuns(0.05, interleaved=0.03, per_block=0.0), 0.03), (BetweenRuns(0.05), 0.05 * 2**0.5)],
+    ("known", "left"), [(BetweenRuns(0.05, interleaved=0.03, per_block=0.0), 0.03), (BetweenRuns(0.05), 0.05 * 2**0.5)]
 )
 def test_ratios_have_the_conditions_of_both_sides_and_what_does_not_cancel_between_runs(
     known: BetweenRuns, left: float

@@ -10,14 +10,7 @@ import pytest
 from tests.chosen_settings import choose_settings
 from tinytorch.perf.measuring import Measurement, interleave, ratio
 from tinytorch.perf.measuring.conditions import BetweenRuns, Conditions, Planned, Sample
-from tinytorch.perf.measuring.planning import (
-    LONG_ENOUGH,
-    PILOT,
-    ROUGH_SECONDS,
-    carried_out,
-    planned,
-    seconds_allowed,
-)
+from tinytorch.perf.measuring.planning import LONG_ENOUGH, PILOT, ROUGH_SECONDS, carried_out, planned, seconds_allowed
 from tinytorch.perf.measuring.sampling import BLOCKS
 
 #: Of processes, which do not depend on one another, so that only the formula counts.

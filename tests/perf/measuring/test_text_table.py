@@ -4,14 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tinytorch.perf.measuring.text_table import (
-    Column,
-    mebibytes,
-    milliseconds,
-    percent,
-    print_table,
-    text_table,
-)
+from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, percent, print_table, text_table
 
 
 @dataclass(frozen=True)

@@ -20,13 +20,7 @@ from tinytorch.perf.kernels import decoding
 from tinytorch.perf.kernels.gemm import row_products
 from tinytorch.perf.kernels.runtime import vectors
 from tinytorch.perf.kernels.runtime.evidence import evidence
-from tinytorch.perf.memoization import (
-    KVCache,
-    QuantizedKVCache,
-    disable_kv_cache,
-    enable_kv_cache,
-    fuse_decoding,
-)
+from tinytorch.perf.memoization import KVCache, QuantizedKVCache, disable_kv_cache, enable_kv_cache, fuse_decoding
 from tinytorch.perf.ops.decode import decode_token
 from tinytorch.perf.quantization import Plan, Scheme, quantize_model
 

@@ -19,13 +19,7 @@ from tinytorch.perf.measuring import between_run_variance, difference
 from tinytorch.perf.measuring.between_run_variance import BetweenRunVariance
 from tinytorch.perf.measuring.judge import Verdict
 from tinytorch.perf.profiling import shares
-from tinytorch.perf.profiling.repeated import (
-    REPEATED,
-    RepeatedProfile,
-    compare_profiles,
-    repeated,
-    tree_of,
-)
+from tinytorch.perf.profiling.repeated import REPEATED, RepeatedProfile, compare_profiles, repeated, tree_of
 
 #: Of each run's times, per mille: in no order, so that nothing drifts.
 NOISE = (0, 3, -2, 4, -4, 1, -1, 2, -3, 0, 2, -2)

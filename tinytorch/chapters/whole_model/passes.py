@@ -25,16 +25,7 @@ from tinytorch.perf.engines.workloads import subject
 from tinytorch.perf.events.stream import recording
 from tinytorch.perf.kernels.registry import accelerated, kernel_implementations
 from tinytorch.perf.kernels.runtime.compiling import compile_seconds
-from tinytorch.perf.measuring import (
-    Counted,
-    Derived,
-    Measurement,
-    Modelled,
-    Unmeasured,
-    interleave,
-    quotient,
-    ratio,
-)
+from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired, proven_from
 from tinytorch.perf.measuring.judge import Judgement, Verdict, verdict_between
 from tinytorch.perf.measuring.measurement import derived

@@ -73,10 +73,7 @@ def _linear_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
 
 
 matmul = Op(
-    "matmul",
-    _matmul_forward,
-    _matmul_backward,
-    contraction(lambda call: call.output.size * call.inputs[0].shape[-1]),
+    "matmul", _matmul_forward, _matmul_backward, contraction(lambda call: call.output.size * call.inputs[0].shape[-1])
 )
 linear = Op(
     "linear",

@@ -7,17 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.core.op import (
-    Array,
-    Gradients,
-    Op,
-    Saved,
-    Shape,
-    as_floating,
-    gradient_only,
-    operands_once,
-    per_element,
-)
+from tinytorch.core.op import Array, Gradients, Op, Saved, Shape, as_floating, gradient_only, operands_once, per_element
 
 #: Elements that a blocked op treats at a time: two float32 blocks of this length stay in a level-2 cache.
 BLOCK = 16_384

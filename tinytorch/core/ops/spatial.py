@@ -97,15 +97,7 @@ def _unrolled(maps: Array, kernel: Pair, stride: Pair, dilation: Pair, positions
         maps.dtype,
         maps,
         0,
-        (
-            channel * each,
-            image,
-            row * stride[0],
-            column * stride[1],
-            row * dilation[0],
-            column * dilation[1],
-            channel,
-        ),
+        (channel * each, image, row * stride[0], column * stride[1], row * dilation[0], column * dilation[1], channel),
     )
     return windows.reshape(groups, count * positions[0] * positions[1], kernel[0] * kernel[1] * each)
 

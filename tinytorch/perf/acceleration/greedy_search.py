@@ -155,11 +155,7 @@ def ways_of(run: Callable[[], Any], first: Chosen | None = None) -> dict[Op, lis
     """Return the implementations of each op of a run, to climb: one of ``first`` if there is, NumPy's, the kernel."""
     compiled, begin = kernel_implementations(), first or {}
     return {
-        op: [
-            *([begin[op]] if op in begin else []),
-            op.reference,
-            *([compiled[op]] if op in compiled else []),
-        ]
+        op: [*([begin[op]] if op in begin else []), op.reference, *([compiled[op]] if op in compiled else [])]
         for op in ops_of(run)
     }
 

@@ -62,12 +62,7 @@ _SEEING = (ops.reshape, ops.transpose, ops.getitem)
 @cache
 def bindings() -> dict[Op, Callable[[RecordedOp, Binder], View]]:
     """Return how each op that a plan can run is bound to an entry point."""
-    return {
-        **elements.BINDINGS,
-        **conv_pool.BINDINGS,
-        **products.BINDINGS,
-        **rows.BINDINGS,
-    }
+    return {**elements.BINDINGS, **conv_pool.BINDINGS, **products.BINDINGS, **rows.BINDINGS}
 
 
 @dataclass(frozen=True)

@@ -118,10 +118,7 @@ def try_techniques(workload: str, model: Module, inputs: Any, *, at_most_seconds
         >>> list(found.times)
         ['NumPy', 'compiled kernels', 'a plan', '8-bit layers']
     """
-    makes: dict[str, Callable[[], Module]] = {
-        FUSED: lambda: plan(model, inputs),
-        CODES: lambda: quantize_model(model),
-    }
+    makes: dict[str, Callable[[], Module]] = {FUSED: lambda: plan(model, inputs), CODES: lambda: quantize_model(model)}
     with undisturbed(model), blas_threads(1):
         plain = forward_pass(model, inputs)
         made = {name: _made(make, inputs) for name, make in makes.items()}

@@ -309,13 +309,7 @@ class Change:
         return self.speedups[min(self.speedups)]
 
 
-def compare(
-    baseline: Performance,
-    candidate: Performance,
-    matters: float = MATTERS,
-    *,
-    together: int = 1,
-) -> Change:
+def compare(baseline: Performance, candidate: Performance, matters: float = MATTERS, *, together: int = 1) -> Change:
     """Return speedup, memory reduction and accuracy difference of a candidate, each with interval and verdict.
 
     Times of one run were taken in turns: their neighbours are paired, and of several processes the process is the unit.

@@ -12,14 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tinytorch.perf.benchmarking.performance import (
-    MATTERS,
-    Change,
-    Performance,
-    compare,
-    compare_runs,
-    over_reference,
-)
+from tinytorch.perf.benchmarking.performance import MATTERS, Change, Performance, compare, compare_runs, over_reference
 from tinytorch.perf.host.identity import machine_label
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import Format

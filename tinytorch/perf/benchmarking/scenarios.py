@@ -22,12 +22,7 @@ _SPIN = 0.0005
 
 
 def single_stream(
-    model: Any,
-    data: Any,
-    *,
-    queries: int = 64,
-    at_most_seconds: float = 10.0,
-    seed: int = 0,
+    model: Any, data: Any, *, queries: int = 64, at_most_seconds: float = 10.0, seed: int = 0
 ) -> Measurement:
     """Return the seconds of each request where one is sent as soon as the last is answered.
 
@@ -52,13 +47,7 @@ def single_stream(
 
 
 def server(
-    model: Any,
-    data: Any,
-    rate: float,
-    *,
-    queries: int = 600,
-    at_most_seconds: float = 10.0,
-    seed: int = 0,
+    model: Any, data: Any, rate: float, *, queries: int = 600, at_most_seconds: float = 10.0, seed: int = 0
 ) -> Measurement:
     """Return the seconds from arrival to answer of requests that arrive at random, as a Poisson process does.
 

@@ -141,7 +141,5 @@ def hosting(
     quota = _tightest_quota(folders)
     limits = [limit for folder in folders if (limit := _limit(folder)) is not None and limit < memory_bytes]
     return Hosting(
-        service_of(environment),
-        quota if quota is not None and quota < cores else None,
-        min(limits, default=None),
+        service_of(environment), quota if quota is not None and quota < cores else None, min(limits, default=None)
     )

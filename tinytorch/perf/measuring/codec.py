@@ -327,8 +327,7 @@ def _made() -> Converter:
     made.register_structure_hook_func(lambda kind: kind == BlasThreads | None, _threads)
     made.register_unstructure_hook_func(_is_of_conditions, _known)
     made.register_structure_hook_func(
-        _is_of_a_unit,
-        lambda given, kind: _measurement(given, get_args(kind)[1], SIGNED in get_args(kind)),
+        _is_of_a_unit, lambda given, kind: _measurement(given, get_args(kind)[1], SIGNED in get_args(kind))
     )
     made.register_structure_hook_func(
         _is_by_number,

@@ -133,11 +133,7 @@ def decided(holds: bool) -> Judgement:
 
 
 def verdict_between(
-    measurement: Measurement,
-    low: float | None = None,
-    high: float | None = None,
-    *,
-    strict: bool = False,
+    measurement: Measurement, low: float | None = None, high: float | None = None, *, strict: bool = False
 ) -> Judgement:
     """Return whether the measurement's median lies from ``low`` to ``high``, as far as its interval can tell.
 

@@ -58,11 +58,7 @@ def own_loop(warmup_runs: int, inner_loops: int = 1) -> Iterator[OwnLoop]:
 
 
 def from_turns(
-    series: Mapping[str, Samples],
-    *,
-    sample: Sample | str,
-    conditions: Conditions,
-    block: int | None = None,
+    series: Mapping[str, Samples], *, sample: Sample | str, conditions: Conditions, block: int | None = None
 ) -> dict[str, Measurement]:
     """Return measurements, by name, of times that your own loop took interleaved.
 

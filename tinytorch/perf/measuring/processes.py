@@ -45,12 +45,7 @@ class Fresh:
 
 
 def fresh_processes(
-    maker: Maker,
-    *,
-    processes: int = 10,
-    at_most_seconds: float = math.inf,
-    rounds: int = 20,
-    first: int = 0,
+    maker: Maker, *, processes: int = 10, at_most_seconds: float = math.inf, rounds: int = 20, first: int = 0
 ) -> list[Fresh]:
     """Return what each of several fresh processes timed of the functions that ``maker`` makes anew in it.
 
@@ -105,12 +100,7 @@ def ratio_of_processes(
 
 
 def compare_in_processes(
-    found: Sequence[Fresh],
-    baseline: str,
-    candidate: str,
-    matters: float,
-    *,
-    together: int = 1,
+    found: Sequence[Fresh], baseline: str, candidate: str, matters: float, *, together: int = 1
 ) -> Comparison:
     """Return the comparison of two functions whose unit is the process: one ratio, the median of its pairs, from each.
 

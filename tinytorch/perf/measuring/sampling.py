@@ -19,13 +19,7 @@ from tinytorch.perf.host.memory_pages import minor_page_faults
 from tinytorch.perf.measuring.between_run_variance import sample_spread, spread_sample_is_due, with_between_run_spread
 from tinytorch.perf.measuring.conditions import Caches, Conditions, Planned, new_turns
 from tinytorch.perf.measuring.measurement import Measurement, ratio
-from tinytorch.perf.measuring.planning import (
-    FEWEST_PAIRS,
-    PILOT,
-    carried_out,
-    planned,
-    seconds_allowed,
-)
+from tinytorch.perf.measuring.planning import FEWEST_PAIRS, PILOT, carried_out, planned, seconds_allowed
 from tinytorch.perf.measuring.statistics import FEWEST_FOR_INTERVAL
 
 _collector_lock = threading.Lock()
@@ -245,14 +239,7 @@ class LayoutRandomizer:
 class _Turns:
     """Functions that are sampled in turns: each round in another order, each block of rounds in other places."""
 
-    def __init__(
-        self,
-        functions: Functions,
-        warmup_seconds: float,
-        seed: int,
-        within: Within,
-        settle: bool,
-    ):
+    def __init__(self, functions: Functions, warmup_seconds: float, seed: int, within: Within, settle: bool):
         self._remake = functions if callable(functions) else None
         self._made = functions() if callable(functions) else functions
         if not self._made:

@@ -674,9 +674,7 @@ def _power(array: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 @lru_cache(maxsize=64)
-def _memories(
-    n: int,
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _memories(n: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return inverse spectra, times and log-likelihoods without the data of all memories, from short to long."""
     half_periods = np.arange(1, n)
     # Of 1/f noise a wave with j half periods has the power 1/j, and all that is slower log(16); of a walk 1/j² and 15.

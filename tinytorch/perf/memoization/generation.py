@@ -19,13 +19,7 @@ Tokens = npt.NDArray[np.int64]
 
 @whole_numbers
 def generate(
-    model: GPT,
-    prompt: Any,
-    new_tokens: int,
-    *,
-    temperature: float = 0.0,
-    top_k: int | None = None,
-    seed: Seed = 0,
+    model: GPT, prompt: Any, new_tokens: int, *, temperature: float = 0.0, top_k: int | None = None, seed: Seed = 0
 ) -> Tokens:
     """Return the prompts with ``new_tokens`` tokens after each, int64 (B, P + new_tokens).
 

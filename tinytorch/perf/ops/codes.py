@@ -132,12 +132,7 @@ def _integer_matmul_forward(
 
 
 def _integer_conv2d_forward(
-    keep: bool,
-    x: Array,
-    weight: Array,
-    x_zero: Array | None,
-    weight_zero: Array | None,
-    **geometry: Any,
+    keep: bool, x: Array, weight: Array, x_zero: Array | None, weight_zero: Array | None, **geometry: Any
 ) -> tuple[Array, Saved]:
     zero = None if weight_zero is None else along(weight_zero, weight.shape, 0)
     sums, _ = ops.conv2d.reference.forward(False, _exact(x, x_zero), _exact(weight, zero), None, **geometry)
@@ -170,8 +165,5 @@ dynamic_parameters = Op("dynamic_parameters", _dynamic_forward, _CODES, per_elem
 integer_matmul = Op("integer_matmul", _integer_matmul_forward, _CODES, _work(lambda inputs: inputs[0].shape[-1]))
 #: The same of images (N, C, H, W) and weights (O, C / groups, kh, kw); a zero point of the weight may be one an output.
 integer_conv2d = Op(
-    "integer_conv2d",
-    _integer_conv2d_forward,
-    _CODES,
-    _work(lambda inputs: inputs[1].size // inputs[1].shape[0]),
+    "integer_conv2d", _integer_conv2d_forward, _CODES, _work(lambda inputs: inputs[1].size // inputs[1].shape[0])
 )

@@ -70,13 +70,7 @@ col2im = Op("col2im", _col2im_forward, _col2im_backward, _additions("forward"), 
 
 
 def _transposed_forward(
-    keep: bool,
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    *,
-    lengths: Pair,
-    **geometry: Any,
+    keep: bool, x: Array, weight: Array, bias: Array | None = None, *, lengths: Pair, **geometry: Any
 ) -> tuple[Array, Saved]:
     """Return what backward of a convolution with this weight hands to an input of ``lengths`` for a gradient ``x``."""
     if x.ndim != 4 or x.shape[1] != weight.shape[0]:

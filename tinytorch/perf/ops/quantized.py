@@ -99,13 +99,7 @@ def activation_parameters(
 
 
 def rescaled_product(
-    a: Array,
-    a_scale: Array,
-    a_zero: Array | None,
-    b: Array,
-    b_scale: Array,
-    b_zero: Array | None,
-    group: int | None,
+    a: Array, a_scale: Array, a_zero: Array | None, b: Array, b_scale: Array, b_zero: Array | None, group: int | None
 ) -> Array:
     """Return float32 (rows, columns): the product of what codes a (rows, depth) and b (depth, columns) stand for.
 

@@ -17,9 +17,7 @@ from tinytorch.perf.measuring.between_run_variance import with_between_run_sprea
 from tinytorch.perf.measuring.codec import Format
 from tinytorch.perf.measuring.comparison import Comparison, compare_apart
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.measuring.judge import (
-    why_incomparable,
-)
+from tinytorch.perf.measuring.judge import why_incomparable
 from tinytorch.perf.profiling.breakdown import between_rows, layer_rows, op_rows
 
 #: Times by name, of one run.

@@ -14,9 +14,7 @@ from tinytorch.perf.ops.affine import (
 from tinytorch.perf.ops.packed_codes import pack
 from tinytorch.perf.ops.quantized import integer_product, quantized_conv2d, quantized_linear
 from tinytorch.perf.ops.weight_only import weight_only_linear, weight_only_projection
-from tinytorch.perf.quantization.accuracy import (
-    paired_accuracy,
-)
+from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import (
     analyze_model_sizes,
     layer_report,

@@ -241,12 +241,7 @@ class QuantizedConv2d(QuantizedProduct):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return float32 (N, out_channels, oh, ow) of (N, in_channels, H, W)."""
-        geometry = {
-            "stride": self.stride,
-            "padding": self.padding,
-            "dilation": self.dilation,
-            "groups": self.groups,
-        }
+        geometry = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups}
         if self.plan.mode == "weight-only":
             weight = Tensor(convolution_weight(self.dequantized().data, self.kernel_size))
             inputs = (x, weight) if self.bias is None else (x, weight, self.bias)

@@ -272,11 +272,7 @@ def place_call(
 
 
 def place_calls(
-    calls: Mapping[str, Sequence[Any]],
-    ceilings: Ceilings,
-    *,
-    repeats: int = 30,
-    at_most_seconds: float = 5.0,
+    calls: Mapping[str, Sequence[Any]], ceilings: Ceilings, *, repeats: int = 30, at_most_seconds: float = 5.0
 ) -> dict[str, Placed]:
     """Return where several calls stand that are timed in turns, so that their times can be divided; see `place_call`.
 

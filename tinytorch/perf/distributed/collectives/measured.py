@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 
 from tinytorch.perf.distributed.collectives.link_fit import BECAUSE, FittedLink, fit_pieces
-from tinytorch.perf.distributed.collectives.timing import (
-    KINDS,
-    Kind,
-    checked_plan,
-    launched_times,
-    time_collectives,
-)
+from tinytorch.perf.distributed.collectives.timing import KINDS, Kind, checked_plan, launched_times, time_collectives
 from tinytorch.perf.distributed.ranks.communicator import Communicator
 from tinytorch.perf.distributed.ranks.launch import launch
 from tinytorch.perf.host.blas import limited_blas_threads
@@ -165,10 +159,7 @@ def _joined(launches: Sequence[Mapping[str, Any]], rounds: int) -> dict[str, Any
 
 
 def _collectives(
-    values: Mapping[str, Any],
-    threads: BlasThreads | None = None,
-    pinned: bool | None = None,
-    block: int | None = None,
+    values: Mapping[str, Any], threads: BlasThreads | None = None, pinned: bool | None = None, block: int | None = None
 ) -> Collectives:
     """Return the samples of ranks as measurements.
 
