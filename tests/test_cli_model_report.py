@@ -11,6 +11,7 @@ from bs4 import BeautifulSoup
 from onnx import TensorProto, helper
 
 from tests.perf.onnx.graphs import Made, normal
+from tests.perf.onnx.made_models import loop
 from tinytorch.cli import main
 from tinytorch.perf.onnx import runtime_profile
 
@@ -174,26 +175,6 @@ def test_what_cannot_stand_beside_is_said(
     assert captured.err.count("\n") == 1
 
 
-def loop() -> Made:
-    """Return a graph whose loop adds 1 to its input 3 times."""
-    value = helper.make_tensor_value_info
-    body = helper.make_graph(
-        [helper.make_node("Add", ["x", "one"], ["y"]), helper.make_node("Identity", ["go"], ["on"])],
-        "body",
-        [
-            value("turn", TensorProto.INT64, []),
-            value("go", TensorProto.BOOL, []),
-            value("x", TensorProto.FLOAT, [4, 8]),
-        ],
-        [value("on", TensorProto.BOOL, []), value("y", TensorProto.FLOAT, [4, 8])],
-    )
-    graph = Made()
-    x = graph.input("start", [4, 8])
-    graph.constant(np.float32(1), "one")
-    graph.output(graph.node("Loop", graph.constant(np.array(3)), graph.constant(np.array(True)), x, body=body))
-    return graph
-
-
 def scan() -> Made:
     """Return a graph that sums rows from the first to the last."""
     value = helper.make_tensor_value_info
@@ -217,7 +198,7 @@ def stft() -> Made:
     return graph
 
 
-@pytest.mark.parametrize(("kind", "graph"), [("Loop", loop()), ("Scan", scan()), ("STFT", stft())])
+@pytest.mark.parametrize(("kind", "graph"), [("Loop", loop("Add", np.array(1, np.float32))), ("Scan", scan()), ("STFT", stft())])
 def test_a_file_with_an_operator_without_a_formula_still_has_a_report(
     kind: str, graph: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

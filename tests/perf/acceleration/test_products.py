@@ -54,13 +54,8 @@ def test_errors_name_both_shapes(function: Any, a: tuple[int, ...], b: tuple[int
 def test_vectorized_matmul_broadcasts_and_keeps_tensors() -> None:
     a, b = drawn(4, 1, 2, 3), drawn(5, 3, 6)
     assert np.array_equal(products.vectorized_matmul(a, b), np.matmul(a, b))
-    x = Tensor(drawn(2, 3), requires_grad=True)
-    found = products.vectorized_matmul(x, drawn(3, 4))
-    assert isinstance(found, Tensor)
-    found.sum().backward()
-    assert x.grad is not None
-    assert np.allclose(x.grad, drawn(3, 4).sum(axis=1))
-    assert isinstance(products.vectorized_matmul(drawn(2, 3), Tensor(drawn(3, 4))), Tensor)
+    for x, y in ((Tensor(drawn(2, 3)), drawn(3, 4)), (drawn(2, 3), Tensor(drawn(3, 4)))):
+        assert isinstance(products.vectorized_matmul(x, y), Tensor)
 
 
 @pytest.mark.parametrize("tile", [1, 4, 64])

@@ -3,8 +3,10 @@
 import math
 
 import numpy as np
+from onnx import TensorProto, helper
 
 from tests.perf.onnx.graphs import Made, normal
+from tinytorch.core.op import Array
 
 
 def mlp() -> Made:
@@ -85,4 +87,21 @@ def token_net(width: int = 8, heads: int = 2) -> Made:
     wide = graph.node("Add", far, graph.constant(np.float32(1)))
     gelu = graph.node("Mul", graph.node("Mul", up, wide), graph.constant(np.float32(0.5)))
     graph.output(graph.node("MatMul", gelu, graph.constant(normal(4 * width, 3)), name="/down/MatMul"))
+    return graph
+
+
+def loop(operator: str, other: Array) -> Made:
+    """Return a loop of three turns, each of which does an operator on numbers (4, 8) and ``other``."""
+    value = helper.make_tensor_value_info
+    turn, go = value("turn", TensorProto.INT64, []), value("go", TensorProto.BOOL, [])
+    body = helper.make_graph(
+        [helper.make_node(operator, ["x", "other"], ["y"]), helper.make_node("Identity", ["go"], ["on"])],
+        "body",
+        [turn, go, value("x", TensorProto.FLOAT, [4, 8])],
+        [value("on", TensorProto.BOOL, []), value("y", TensorProto.FLOAT, [4, 8])],
+    )
+    graph = Made()
+    x = graph.input("start", [4, 8])
+    graph.constant(other, "other")
+    graph.output(graph.node("Loop", graph.constant(np.array(3)), graph.constant(np.array(True)), x, body=body))
     return graph

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.perf.onnx.graphs import Made, normal
-from tests.perf.onnx.made_models import image_net, token_net
+from tests.perf.onnx.made_models import image_net, loop, token_net
 from tinytorch.chapters.your_model import studies
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions
@@ -142,23 +142,7 @@ def test_nodes_belong_to_the_modules_that_exporters_name(tmp_path: Path) -> None
 
 
 def test_a_loop_has_a_time_and_the_flops_of_its_turns(tmp_path: Path) -> None:
-    value = helper.make_tensor_value_info
-    body = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"]), helper.make_node("Identity", ["go"], ["on"])],
-        "body",
-        [
-            value("turn", TensorProto.INT64, []),
-            value("go", TensorProto.BOOL, []),
-            value("x", TensorProto.FLOAT, [4, 8]),
-        ],
-        [value("on", TensorProto.BOOL, []), value("y", TensorProto.FLOAT, [4, 8])],
-    )
-    graph = Made()
-    x = graph.input("start", [4, 8])
-    graph.constant(normal(8, 8), "w")
-    count, go = graph.constant(np.array(3)), graph.constant(np.array(True))
-    graph.output(graph.node("Loop", count, go, x, body=body))
-    (row,) = [row for row in profiled(graph.file(tmp_path)).rows if row.kind == "Loop"]
+    (row,) = [row for row in profiled(loop("MatMul", normal(8, 8)).file(tmp_path)).rows if row.kind == "Loop"]
     assert row.work.flops == row.flops == 3 * 2 * 4 * 8 * 8
 
 
