@@ -198,7 +198,9 @@ def stft() -> Made:
     return graph
 
 
-@pytest.mark.parametrize(("kind", "graph"), [("Loop", loop("Add", np.array(1, np.float32))), ("Scan", scan()), ("STFT", stft())])
+@pytest.mark.parametrize(
+    ("kind", "graph"), [("Loop", loop("Add", np.array(1, np.float32))), ("Scan", scan()), ("STFT", stft())]
+)
 def test_a_file_with_an_operator_without_a_formula_still_has_a_report(
     kind: str, graph: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
