@@ -16,7 +16,6 @@ from tinytorch.perf.ops.packed_codes import in_rows, pack
 from tinytorch.perf.quantization import (
     HistogramObserver,
     MinMaxObserver,
-    MovingAverageObserver,
     Plan,
     QuantizedLinear,
     Scheme,
@@ -101,12 +100,6 @@ def test_min_max_observers_are_pytorch_s() -> None:
     observed(
         channel(ch_axis=0, qscheme=torch.per_channel_symmetric, **NARROW), MinMaxObserver(Scheme(per="channel", axis=0))
     )
-
-
-@pytest.mark.parametrize("rate", [0.01, 0.5])
-def test_the_moving_average_is_pytorch_s(rate: float) -> None:
-    theirs = observers.MovingAverageMinMaxObserver(averaging_constant=rate, dtype=torch.qint8)
-    observed(theirs, MovingAverageObserver(AFFINE, rate))
 
 
 @pytest.mark.parametrize("kind", ["normal", "one-sided", "heavy"])

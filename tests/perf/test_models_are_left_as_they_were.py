@@ -35,7 +35,6 @@ from tinytorch.perf.profiling.model_profile import profile_model
 from tinytorch.perf.quantization import (
     Plan,
     analyze_model_sizes,
-    layer_report,
     quantize_model,
     sensitivity_scan,
     stored_bytes,
@@ -141,7 +140,6 @@ ANALYSES: dict[str, Callable[[Module, Any], Any]] = {
     "profile_backward_pass": lambda m, x: profiler().profile_backward_pass(m, array(x)),
     "profile_model": lambda m, x: profile_model(m, Tensor(array(x)), "it", backward=True, loss_fn=lambda y: y.sum()),
     "quantize_model": lambda m, x: quantize_model(m, x),
-    "layer_report": lambda m, x: layer_report(m, quantize_model(m), x, repeats=6),
     "sensitivity_scan": lambda m, x: sensitivity_scan(m, x, Plan("static")),
     "stored_bytes": lambda m, x: analyze_model_sizes(m, quantize_model(m)) and stored_bytes(m),
     "sparsity": lambda m, x: (measure_sparsity(m), layer_sparsity(m), unit_groups(m), sparse_model(m, 0.0)),

@@ -61,8 +61,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "KnowledgeDistillation, student": lambda model: distilled(MODEL, model),
     "quantize_model": quantization.quantize_model,
     "sensitivity_scan": lambda model: quantization.sensitivity_scan(model, X),
-    "layer_report": lambda model: quantization.layer_report(model, quantization.quantize_model(MODEL), X),
-    "layer_report, quantized": lambda model: quantization.layer_report(MODEL, model, X),
     "analyze_model_sizes": lambda model: quantization.analyze_model_sizes(MODEL, model),
     "stored_bytes": quantization.stored_bytes,
     "prepare_training": quantization.prepare_training,

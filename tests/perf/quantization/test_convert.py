@@ -1,4 +1,4 @@
-"""Whole models: what is replaced and what is left alone, reports, sensitivity, sizes."""
+"""Whole models: what is replaced and what is left alone, sensitivity, sizes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,6 @@ from tinytorch.perf.quantization import (
     QuantizedLinear,
     Scheme,
     analyze_model_sizes,
-    layer_report,
     layers_to_keep,
     prepare_training,
     quantize_model,
@@ -172,49 +171,9 @@ def test_bad_arguments_are_named() -> None:
             quantize_model(model, data)
     with pytest.raises(ValueError, match="model"):
         quantize_model(Sequential(Flatten(), ReLU()))
-    for one, other in ((model, model), (Sequential(ReLU()), quantize_model(model))):
-        with pytest.raises(ValueError, match="model"):
-            layer_report(one, other, x)
     model[1].weight.data[0, 0] = np.inf  # type: ignore[index]
     with pytest.raises(ValueError, match="finite"):
         quantize_model(model)
-
-
-def test_the_report_tells_each_layer_s_error_bytes_and_time() -> None:
-    model = Sequential(Linear(40, 30, seed=0), ReLU(), Linear(30, 10, seed=1))
-    x = Tensor(drawn(16, 40))
-    quantized: Any = quantize_model(model, plan=Plan("weight-only", Scheme(4, per="channel")))
-    rows = layer_report(model, quantized, x, repeats=2)
-    assert [row.name for row in rows] == ["0", "2"]
-    for row, at, inputs in zip(rows, (0, 2), [x, model[1](model[0](x))], strict=True):
-        expected, got = model[at](inputs).data, quantized[at](inputs).data
-        assert row.output_error == pytest.approx(np.linalg.norm(expected - got) / np.linalg.norm(expected), rel=1e-5)
-        weight, stored = model[at].weight.data, quantized[at].dequantized().data
-        snr = np.sum(weight**2) / np.sum((weight - stored) ** 2)
-        assert row.weight_snr_db == pytest.approx(10 * np.log10(snr), rel=1e-5)
-        assert row.float_bytes == weight.nbytes + 4 * weight.shape[1]
-        assert row.stored_bytes == weight.size // 2 + 8 * weight.shape[1]
-        assert min(row.float_seconds, row.quantized_seconds) > 0
-    # 4 bits: 6.02 dB a bit and the peak-to-rms ratio of uniform weights put it at about 23 dB.
-    assert 20 < rows[0].weight_snr_db < 26
-
-
-def test_the_report_says_what_groups_keep_in_float() -> None:
-    depthwise = Conv2d(6, 6, 3, padding=1, groups=6, seed=1)
-    model = Sequential(Conv2d(3, 6, 1, seed=0), depthwise, Conv2d(6, 8, 1, seed=2))
-    rows = layer_report(model, quantize_model(model), Tensor(drawn(2, 3, 8, 8)), repeats=1)
-    assert [row.plan.startswith("float") for row in rows] == [False, True, False]
-    assert rows[1].float_bytes == rows[1].stored_bytes == 4 * (6 * 9 + 6)
-    assert (rows[1].output_error, rows[1].weight_snr_db) == (0, np.inf)
-
-
-@pytest.mark.parametrize("name", ["cnn", "gpt"])
-def test_the_report_reaches_convolutions_and_embeddings(name: str) -> None:
-    model, x = make(name), batch(name)
-    rows = layer_report(model, quantize_model(model), x, repeats=1)
-    assert {row.name: row.kind for row in rows} == layer_kinds(model)
-    assert all(35 < row.weight_snr_db < 60 for row in rows)
-    assert all(0 < row.output_error < 0.03 for row in rows)
 
 
 def test_the_scan_finds_the_layer_that_suffers() -> None:

@@ -16,7 +16,6 @@ from tinytorch.perf.quantization import (
     HistogramObserver,
     MeanSquaredErrorObserver,
     MinMaxObserver,
-    MovingAverageObserver,
     PercentileObserver,
     Scheme,
     decode,
@@ -25,8 +24,7 @@ from tinytorch.perf.quantization import (
 )
 from tinytorch.perf.quantization.observers import BINS, MomentHistogram, RangeObserver
 
-OBSERVED = [MinMaxObserver, MovingAverageObserver]
-ALL: list[Any] = [*OBSERVED, PercentileObserver, MeanSquaredErrorObserver, HistogramObserver]
+ALL: list[Any] = [MinMaxObserver, PercentileObserver, MeanSquaredErrorObserver, HistogramObserver]
 AFFINE = Scheme(symmetric=False)
 
 
@@ -111,16 +109,14 @@ def test_one_outlier_of_50_among_100_000_normals() -> None:
     assert whole[PercentileObserver] > whole[MinMaxObserver]
 
 
-def test_min_max_and_moving_average_by_hand() -> None:
+def test_min_max_by_hand() -> None:
     batches = [np.array(each, np.float32) for each in ([-1, 2], [-3, 1], [0.5, 4])]
     assert seen(MinMaxObserver(AFFINE), *batches) == (-3, 4)
-    assert seen(MovingAverageObserver(AFFINE, rate=0.5), *batches) == (-0.75, 2.75)
 
 
-@pytest.mark.parametrize("kind", OBSERVED)
-def test_ranges_of_channels(kind: Any) -> None:
+def test_ranges_of_channels() -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4) - 6
-    observer = kind(Scheme(per="channel"))
+    observer = MinMaxObserver(Scheme(per="channel"))
     observer.observe(x)
     low, high = observer.range()
     np.testing.assert_array_equal(low[0], x.min(axis=0))
@@ -200,7 +196,6 @@ def test_bad_input_does_not_count(kind: Any) -> None:
     [
         (lambda: HistogramObserver(Scheme(per="channel")), r"scheme\.per"),
         (lambda: MinMaxObserver(Scheme(per="group")), r"scheme\.per"),
-        (lambda: MovingAverageObserver(rate=0), "rate"),
         (lambda: PercentileObserver(percentile=0), "percentile"),
     ],
 )

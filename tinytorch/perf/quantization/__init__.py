@@ -17,7 +17,6 @@ from tinytorch.perf.ops.weight_only import weight_only_linear, weight_only_proje
 from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import (
     analyze_model_sizes,
-    layer_report,
     layers_to_keep,
     quantize_model,
     sensitivity_scan,
@@ -28,7 +27,6 @@ from tinytorch.perf.quantization.observers import (
     HistogramObserver,
     MeanSquaredErrorObserver,
     MinMaxObserver,
-    MovingAverageObserver,
     PercentileObserver,
 )
 from tinytorch.perf.quantization.state import load_quantized, save_quantized
@@ -39,7 +37,6 @@ __all__ = [
     "HistogramObserver",
     "MeanSquaredErrorObserver",
     "MinMaxObserver",
-    "MovingAverageObserver",
     "PercentileObserver",
     "Plan",
     "Quantized",
@@ -54,7 +51,6 @@ __all__ = [
     "encode",
     "finish_training",
     "integer_product",
-    "layer_report",
     "layers_to_keep",
     "load_quantized",
     "pack",

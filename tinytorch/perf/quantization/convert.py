@@ -1,9 +1,8 @@
-"""Whole models: quantize any module tree, report layer by layer, and find the layers that suffer."""
+"""Whole models: quantize any module tree, and find the layers that suffer."""
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +15,7 @@ from tinytorch.core.layers import Embedding
 from tinytorch.core.module import Module, Parameter, check_module
 from tinytorch.core.op import Array, Call, Saved
 from tinytorch.core.spatial import Conv2d
-from tinytorch.core.tensor import Tensor
 from tinytorch.core.undisturbed import evaluating, one_at_a_time, undisturbed
-from tinytorch.perf.measuring import interleave, measure
 from tinytorch.perf.measuring.model_io import MIB
 from tinytorch.perf.ops.affine import Scheme
 from tinytorch.perf.quantization.layers import Plan, QuantizedProduct, is_quantizable, quantized_layer
@@ -53,7 +50,7 @@ def quantize_model(
 ) -> Module:
     """Return a copy of ``model`` with its linear, convolution and embedding layers quantized; it stays as it was.
 
-    Convolutions in groups, such as depthwise ones, stay float, as `layer_report` says: in codes they would be slower.
+    Convolutions in groups, such as depthwise ones, stay float: in codes they would be slower.
 
     Args:
         model: any module tree; attention's projections and the like are found inside of it.
@@ -149,105 +146,6 @@ def replaced(model: Module, made: dict[int, Module]) -> Module:
             vars(twin)["bias"] = memo.setdefault(id(bias), vars(twin)["bias"])
     with one_at_a_time:
         return copy.deepcopy(model, memo)
-
-
-@dataclass(frozen=True, slots=True)
-class LayerReport:
-    """Report of the quantization of one layer, or of a convolution in groups, which stays float, as ``plan`` says.
-
-    ``weight_snr_db`` is 10 log10(Σ w² / Σ (w - ŵ)²), infinite if exact. ``output_error`` is the root of the summed
-    squared difference of its outputs over that of the float outputs, both on the same float inputs. Times are medians
-    in seconds.
-    """
-
-    name: str
-    kind: str
-    plan: str
-    float_bytes: int
-    stored_bytes: int
-    weight_snr_db: float
-    output_error: float
-    float_seconds: float
-    quantized_seconds: float
-
-
-def layer_report(model: Module, quantized: Module, inputs: Any, repeats: int = 6) -> list[LayerReport]:
-    """Return one row for each quantized layer, and for each that its groups keep in float, in the order of the model.
-
-    Each pair of layers runs on what really arrives at the float layer when ``model`` runs on ``inputs``.
-
-    Args:
-        model: the float model that ``quantized`` was made of by `quantize_model`.
-        quantized: the quantized model.
-        inputs: a batch of model inputs.
-        repeats: timed samples of each layer, interleaved.
-
-    Raises:
-        ValueError: if the two do not belong together, or inputs do not reach a layer.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch import Linear, Sequential, Tensor
-        >>> from tinytorch.perf.quantization import layer_report, quantize_model
-        >>> model, x = Sequential(Linear(64, 64, seed=0)), Tensor(np.ones((2, 64), np.float32))
-        >>> (row,) = layer_report(model, quantize_model(model), x)
-        >>> row.name, row.kind, row.float_bytes, row.stored_bytes < row.float_bytes / 3
-        ('0', 'Linear', 16640, True)
-    """
-    check_module(quantized, "quantized")
-    twins = {name: module for name, module in quantized.named_modules() if isinstance(module, QuantizedModule)}
-    layers = quantizable(model)
-    if not twins or not twins.keys() <= layers.keys():
-        raise ValueError("quantized must be made of model by quantize_model, but their layers differ")
-    in_groups = {name: each for name, each in model.named_modules() if isinstance(each, Conv2d) and each.groups > 1}
-    names = [name for name, _ in model.named_modules() if name in twins or name in in_groups]
-    arrived: dict[str, Array] = {}
-    with undisturbed(model), evaluating(model), no_grad(), observed_by(_InputWatcher(arrived.setdefault, names)):
-        model(inputs)
-    rows = []
-    for name in names:
-        if name not in arrived:
-            raise ValueError(f"inputs must reach every layer of the report, but never came to {name!r}")
-        if name in in_groups:
-            rows.append(_float_row(name, in_groups[name], arrived[name], repeats))
-        else:
-            rows.append(_layer_row(name, layers[name], twins[name], arrived[name], repeats))
-    return rows
-
-
-def _float_row(name: str, layer: Conv2d, x: Array, repeats: int) -> LayerReport:
-    value, size = Tensor(x), stored_bytes(layer)
-    with no_grad():
-        seconds = measure(lambda: layer(value), name, repeats=repeats, at_most_seconds=1.0, warmup_seconds=0.05).median
-    return LayerReport(name, "Conv2d", "float: in groups", size, size, math.inf, 0.0, seconds, seconds)
-
-
-def _layer_row(name: str, layer: Any, twin: QuantizedModule, x: Array, repeats: int) -> LayerReport:
-    value = Tensor(x) if x.dtype.kind == "f" else x
-    with no_grad():
-        weight = layer.weight.data
-        stored = twin.dequantized().data
-        if weight.ndim == 4:
-            weight = weight.transpose(2, 3, 1, 0).reshape(stored.shape)
-        expected, got = layer(value).data, twin(value).data
-        times = interleave(
-            {"float": lambda: layer(value), "quantized": lambda: twin(value)},
-            repeats=repeats,
-            at_most_seconds=2.0,
-            warmup_seconds=0.05,
-        )
-    mode = f", {twin.plan.mode}" if isinstance(twin, QuantizedProduct) else ""
-    return LayerReport(
-        name,
-        type(layer).__name__,
-        f"{twin.scheme.bits} bits per {twin.scheme.per}{mode}",
-        twin.float_nbytes,
-        int(twin.memory_usage()["quantized_bytes"]),
-        decibels(weight, stored),
-        relative_error(expected, got),
-        times["float"].median,
-        times["quantized"].median,
-    )
 
 
 def relative_error(expected: Array, got: Array) -> float:

@@ -150,39 +150,6 @@ class MinMaxObserver(RangeObserver):
         return self.low, self.high
 
 
-class MovingAverageObserver(MinMaxObserver):
-    """The extremes of each batch, averaged with exponentially fading weight of the past.
-
-    low <- low + rate (batch's low - low), from the first batch's; the same for high.
-
-    Raises:
-        ValueError: also if ``rate`` is not above 0 and at most 1.
-
-    Examples:
-        >>> import numpy as np
-        >>> from tinytorch.perf.quantization import MovingAverageObserver
-        >>> watcher = MovingAverageObserver(rate=0.5)
-        >>> for batch in (np.array([0.0, 1.0]), np.array([-2.0, 3.0])):
-        ...     watcher.observe(batch)
-        >>> [float(end) for end in watcher.range()]
-        [-1.0, 2.0]
-    """
-
-    def __init__(self, scheme: Scheme | None = None, rate: float = 0.01) -> None:
-        super().__init__(scheme)
-        if not 0 < rate <= 1:
-            raise ValueError(f"rate must be above 0 and at most 1, not {rate}")
-        self.rate = rate
-
-    def _take(self, x: Array, low: Array, high: Array) -> None:
-        if not self.batches:
-            super()._take(x, low, high)
-            return
-        rate = np.float32(self.rate)
-        self.low = self.low + rate * (low - self.low)
-        self.high = self.high + rate * (high - self.high)
-
-
 class _MomentObserver(RangeObserver):
     """What observers that look at all numbers of all batches have in common: extremes and a `MomentHistogram`."""
 
