@@ -50,7 +50,11 @@ def change_rows(changed: ResultsChange) -> tuple[list[dict[str, object]], list[C
     labels = {"name": "variant", "batch": "batch", "speedup": "speedup", "verdict": "the new one is"}
     columns = [Column(key, label) for key, label in labels.items()]
     rows = [
-        _speed_row(name, str(size), speedup) | {"memory": _memory_words(change), "accuracy": _accuracy_words(change)}
+        _speed_row(name, str(size), speedup)
+        | {
+            "memory": f"{change.memory}, {format_number(1 - 1 / float(change.memory), '%')} saved",
+            "accuracy": _accuracy_words(change),
+        }
         for name, change in changed.changes.items()
         for size, speedup in change.speedups.items()
     ]
@@ -60,10 +64,6 @@ def change_rows(changed: ResultsChange) -> tuple[list[dict[str, object]], list[C
 
 def _speed_row(name: str, batch: str, speedup: Comparison) -> dict[str, object]:
     return {"name": name, "batch": batch, "speedup": speedup.estimate, "verdict": str(speedup)}
-
-
-def _memory_words(change: Change) -> str:
-    return f"{change.memory}, {format_number(1 - 1 / float(change.memory), '%')} saved"
 
 
 def _accuracy_words(change: Change) -> str | None:

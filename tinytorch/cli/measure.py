@@ -84,15 +84,12 @@ def _measure(chosen: argparse.Namespace, root: Path) -> int:
         write_whole(path, as_text(whole))
 
     if not _run_all(root, missing, keep):
-        print(f"Interrupted: {_so_far(path, made)}; --resume goes on.", file=sys.stderr)
+        so_far = f"{path} holds {', '.join(made)}" if made else "no page was measured"
+        print(f"Interrupted: {so_far}; --resume goes on.", file=sys.stderr)
         return INTERRUPTED
     changed = " The package differs from its commit." if package_provenance()["changed"] else ""
     print(f"{path} holds {', '.join(made)}: drop it on the page “Your machine” of the book.{changed}")
     return 0
-
-
-def _so_far(path: Path, made: dict[str, Json]) -> str:
-    return f"{path} holds {', '.join(made)}" if made else "no page was measured"
 
 
 def _chosen_pages(asked: list[str], known: list[str]) -> list[str]:

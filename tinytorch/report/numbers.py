@@ -173,13 +173,9 @@ def _checked_number(value: float, name: str) -> float | int:
     return float(value)
 
 
-def _decimal(value: float) -> Decimal:
-    """Return the number of twelve digits that a float stands for: 0.1 + 0.2 is three tenths."""
-    return Decimal(f"{value:.12g}")
-
-
 def _scaled(value: float, scale: Scale) -> Decimal:
-    return _WIDE.divide(_decimal(value), Decimal(repr(scale.factor)))
+    # A float stands for a number of twelve digits: 0.1 + 0.2 is three tenths.
+    return _WIDE.divide(Decimal(f"{value:.12g}"), Decimal(repr(scale.factor)))
 
 
 def _in_base_units(low: Decimal, high: Decimal, scale: Scale) -> tuple[float, float]:

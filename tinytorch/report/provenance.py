@@ -181,15 +181,10 @@ def narrower_blas(provenance: Json) -> str | None:
 
 def cautions(provenance: Json) -> list[str]:
     """Return what a reader must know of the machine before comparing a page's numbers with others', a sentence each."""
-    return [
-        said for said in (_rough(provenance), narrower_blas(provenance), shared_host(provenance)) if said is not None
-    ]
-
-
-def _rough(provenance: Json) -> str | None:
-    if provenance["environment"].get(variable("rough")) != "1":
-        return None
-    return "Each measurement of this page had a tiny budget: its numbers show that the code runs, and nothing else."
+    is_rough = provenance["environment"].get(variable("rough")) == "1"
+    rough = "Each measurement of this page had a tiny budget: its numbers show that the code runs, and nothing else."
+    told = (rough if is_rough else None, narrower_blas(provenance), shared_host(provenance))
+    return [sentence for sentence in told if sentence is not None]
 
 
 def provenance() -> Json:

@@ -67,7 +67,9 @@ class _Recorder(Observer):
         self._kept += [inputs, output]
         operands = tuple(self._value(each) if isinstance(each, np.ndarray) else each for each in inputs)
         depends = any(isinstance(each, Value) and each.array is None for each in operands)
-        made = Value(output.shape, output.dtype, None if depends else output, _strides(output))
+        alike = np.empty_like(output)  # in its order of the axes
+        strides = tuple(stride // output.itemsize for stride in alike.strides)
+        made = Value(output.shape, output.dtype, None if depends else output, strides)
         self._values[id(output)] = made
         if depends:
             node = RecordedOp(call.op, operands, dict(call.params), made, _work(call), call.op.name, call.path)
@@ -80,11 +82,6 @@ class _Recorder(Observer):
     def results(self, outputs: Sequence[Array]) -> tuple[Value, ...]:
         """Return the values of the forward's outputs."""
         return tuple(map(self._value, outputs))
-
-
-def _strides(array: Array) -> tuple[int, ...]:
-    """Return the strides in elements of a new array in this one's order of the axes."""
-    return tuple(stride // array.itemsize for stride in np.empty_like(array).strides)
 
 
 def _work(call: Call) -> Work | None:
@@ -150,15 +147,14 @@ def joined(graph: Graph) -> Graph:
     it become linear, and an activation or a residual sum belongs to the product before it, if nothing else reads what
     lies between.
     """
-    graph = _with_functions(Graph(graph.sources, [_as_linear(node) for node in graph.nodes], graph.results))
+    nodes = [
+        replace(node, op=ops.linear) if node.op is ops.matmul and _has_constant_matrix(node) else node
+        for node in graph.nodes
+    ]
+    graph = _with_functions(Graph(graph.sources, nodes, graph.results))
     for join in (_join_guard, _join_normalization, _join_bias, _join_view, _join_activation, _join_residual):
         graph = _rewritten(graph, join)
     return graph
-
-
-def _as_linear(node: RecordedOp) -> RecordedOp:
-    """Return a product with a constant matrix as a linear layer without bias, others as they are."""
-    return replace(node, op=ops.linear) if node.op is ops.matmul and _has_constant_matrix(node) else node
 
 
 def _has_constant_matrix(node: RecordedOp) -> bool:

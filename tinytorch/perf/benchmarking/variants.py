@@ -332,11 +332,8 @@ def variant_of(name: str, model: Any) -> Variant:
     Raises:
         TypeError: if it is neither a Module nor a Variant.
     """
-    made = model if isinstance(model, Variant) else Variant(name, model, cached=_has_cache(model))
+    has_cache = isinstance(model, GPT) and cache_of(model) is not None
+    made = model if isinstance(model, Variant) else Variant(name, model, cached=has_cache)
     if not isinstance(made.model, Module):
         raise TypeError(f"model {name!r} must be a Module or a Variant of one, not {type(made.model).__name__}")
     return replace(made, name=name)
-
-
-def _has_cache(model: Any) -> bool:
-    return isinstance(model, GPT) and cache_of(model) is not None

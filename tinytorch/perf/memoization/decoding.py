@@ -10,7 +10,6 @@ import numpy as np
 
 from tinytorch.core.dispatch import apply, no_grad
 from tinytorch.core.layers import Embedding, LayerNorm, Linear, as_indices
-from tinytorch.core.module import Module
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import GPT, TransformerBlock
 from tinytorch.perf.memoization.cache import KVCache
@@ -123,8 +122,8 @@ def fuse_decoding(model: GPT) -> GPT:
 
 def _common_scheme(model: GPT) -> Scheme | None:
     """Return the scheme of all weights, None for floats; raise TypeError if there is none."""
-    tables: list[Module] = [model.token_embedding, model.position_embedding]
-    layers: list[Module] = []
+    tables: list[Any] = [model.token_embedding, model.position_embedding]
+    layers: list[Any] = []
     for block in model.blocks:
         if type(block) is not TransformerBlock or type(block.norm1) is not LayerNorm:
             raise TypeError(
@@ -138,15 +137,11 @@ def _common_scheme(model: GPT) -> Scheme | None:
         return None
     if has_bias and kinds == {QuantizedEmbedding, QuantizedLinear}:
         modes = {layer.plan.mode for layer in layers if isinstance(layer, QuantizedLinear)}
-        schemes = {_along_outputs(each) for each in (*tables, *layers)}
+        # As of products: an embedding's channels are its rows.
+        schemes = {replace(each.scheme, axis=-1) for each in (*tables, *layers)}
         if modes == {"weight-only"} and len(schemes) == 1:
             return schemes.pop()
     raise TypeError(
         "model must have layers of floats, or all of them in weight-only codes of one scheme, each with a bias: "
         "others run as they are"
     )
-
-
-def _along_outputs(layer: Any) -> Scheme:
-    """Return the layer's scheme as that of a product: an embedding's channels are its rows."""
-    return replace(layer.scheme, axis=-1)
