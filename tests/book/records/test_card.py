@@ -22,8 +22,7 @@ from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.comparison import compare_paired
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.judge import Judgement, Verdict
-from tinytorch.perf.quantization.accuracy import paired_accuracy
-from tinytorch.perf.quantization.tradeoff import accuracy_change
+from tinytorch.perf.quantization.tradeoff import accuracy_change, paired_accuracy
 from tinytorch.prose import Ends
 from tinytorch.report import Page
 from tinytorch.report.records import page_file, schema

@@ -24,8 +24,7 @@ from tinytorch.perf.host.blas import thread_limit
 from tinytorch.perf.measuring import Measurement, Modelled
 from tinytorch.perf.measuring.comparison import compare_all
 from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.perf.quantization.accuracy import PairedAccuracy
-from tinytorch.perf.quantization.tradeoff import accuracy_change
+from tinytorch.perf.quantization.tradeoff import PairedAccuracy, accuracy_change
 from tinytorch.perf.roofline.placement import place
 
 CACHE, KERNELS, SMALL, TOKEN = STEPS_TRIED = tuple(

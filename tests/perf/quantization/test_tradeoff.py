@@ -18,8 +18,7 @@ from tinytorch import datasets, models
 from tinytorch.chapters.quantization import retrained as training_study
 from tinytorch.perf.measuring.statistics import Interval, PairedShares, interval_of_law
 from tinytorch.perf.quantization import Plan, Scheme, paired_accuracy, quantize_model, stored_bytes
-from tinytorch.perf.quantization.accuracy import next_token_divergence
-from tinytorch.perf.quantization.tradeoff import FLOAT, accuracy_change, tradeoffs
+from tinytorch.perf.quantization.tradeoff import FLOAT, accuracy_change, next_token_divergence, tradeoffs
 
 TWO_BITS = Plan("weight-only", Scheme(2, per="channel"), ranges="mse")
 

@@ -10,9 +10,9 @@ from tinytorch.core.module import Module
 from tinytorch.core.training import train_step, training_steps
 from tinytorch.models import weights
 from tinytorch.perf.ops import affine, packed_codes
-from tinytorch.perf.quantization import convert, layers, state, storage, training
+from tinytorch.perf.quantization import convert, layers, storage, training
+from tinytorch.perf.quantization.convert import load_quantized, save_quantized
 from tinytorch.perf.quantization.layers import Plan
-from tinytorch.perf.quantization.state import load_quantized, save_quantized
 from tinytorch.perf.quantization.training import finish_training, prepare_training
 
 
@@ -60,7 +60,7 @@ def retrained(
     model = models.trained(name)
     arguments = repr((name, plan, epochs, learning_rate, examples, seed))
     given = [np.ascontiguousarray(each.data).tobytes() for each in model.parameters()]
-    modules = (affine, packed_codes, convert, layers, state, storage, training, sys.modules[__name__])
+    modules = (affine, packed_codes, convert, layers, convert, storage, training, sys.modules[__name__])
     key = weights.weights_key(arguments, *given, modules=modules)
     return weights.kept_or_made(
         (folder or weights.WEIGHTS) / f"{name}-{plan.weights.bits}-bits-{key}.npz",

@@ -18,10 +18,9 @@ from tinytorch.perf.compression.structured import structured_prune
 from tinytorch.perf.measuring import Counted, Measurement, ratio
 from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, number, percent, print_table
 from tinytorch.perf.ops.affine import Scheme
-from tinytorch.perf.quantization.accuracy import PairedAccuracy, paired_accuracy
 from tinytorch.perf.quantization.convert import quantize_model, stored_bytes
 from tinytorch.perf.quantization.layers import Plan
-from tinytorch.perf.quantization.tradeoff import forward_seconds
+from tinytorch.perf.quantization.tradeoff import PairedAccuracy, forward_seconds, paired_accuracy
 
 #: What a user may ask for: settings by name of the step, in the order of the steps, or pairs where a step comes twice.
 Config = Mapping[str, Any] | Sequence[tuple[str, Any]]

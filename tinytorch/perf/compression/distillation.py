@@ -20,7 +20,7 @@ from tinytorch.core.optimizers import Optimizer
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.training import History, fit, train_step, training_steps
 from tinytorch.core.undisturbed import evaluating, undisturbed
-from tinytorch.perf.quantization.accuracy import log_softmax
+from tinytorch.perf.quantization.tradeoff import log_softmax
 
 #: Examples that the teacher answers at a time.
 _AT_A_TIME = 256

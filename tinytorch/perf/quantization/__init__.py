@@ -14,11 +14,12 @@ from tinytorch.perf.ops.affine import (
 from tinytorch.perf.ops.packed_codes import pack
 from tinytorch.perf.ops.quantized import integer_product, quantized_conv2d, quantized_linear
 from tinytorch.perf.ops.weight_only import weight_only_linear, weight_only_projection
-from tinytorch.perf.quantization.accuracy import paired_accuracy
 from tinytorch.perf.quantization.convert import (
     analyze_model_sizes,
     layers_to_keep,
+    load_quantized,
     quantize_model,
+    save_quantized,
     sensitivity_scan,
     stored_bytes,
 )
@@ -29,8 +30,7 @@ from tinytorch.perf.quantization.observers import (
     MinMaxObserver,
     PercentileObserver,
 )
-from tinytorch.perf.quantization.state import load_quantized, save_quantized
-from tinytorch.perf.quantization.tradeoff import accuracy_change, tradeoffs
+from tinytorch.perf.quantization.tradeoff import accuracy_change, paired_accuracy, tradeoffs
 from tinytorch.perf.quantization.training import finish_training, prepare_training
 
 __all__ = [
