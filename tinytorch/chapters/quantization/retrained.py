@@ -60,7 +60,7 @@ def retrained(
     model = models.trained(name)
     arguments = repr((name, plan, epochs, learning_rate, examples, seed))
     given = [np.ascontiguousarray(each.data).tobytes() for each in model.parameters()]
-    modules = (affine, packed_codes, convert, layers, convert, storage, training, sys.modules[__name__])
+    modules = (affine, packed_codes, convert, layers, storage, training, sys.modules[__name__])
     key = weights.weights_key(arguments, *given, modules=modules)
     return weights.kept_or_made(
         (folder or weights.WEIGHTS) / f"{name}-{plan.weights.bits}-bits-{key}.npz",
