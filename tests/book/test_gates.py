@@ -13,9 +13,9 @@ import gate_weight
 import keys
 import pytest
 import spelling
-from broken_pages import GOOD_BODY, page_html, write_page
 from built_site import serve
 from gate_lighthouse import chosen, judge
+from made_page import GOOD_BODY, page_html, write_page
 
 
 def test_a_heavy_page_is_named_with_its_heaviest_files(tmp_path: Path) -> None:

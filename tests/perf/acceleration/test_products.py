@@ -1,19 +1,26 @@
-"""Products by name, and ops in loops of Python, give the results of NumPy and say what they refuse."""
+"""Products by name, ops in loops of Python, and every technique on one workload, of which the fastest are named."""
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.special
 
-from tests.perf.small_models import drawn, small_gpt, tokens_of
+from tests.perf.small_models import drawn, rows, small_gpt, tokens_of, two_layers
 from tinytorch.core import dispatch, ops
 from tinytorch.core.dispatch import no_grad
+from tinytorch.core.layers import Linear
+from tinytorch.core.module import Sequential
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.acceleration import products
 from tinytorch.perf.acceleration.teaching import TEACHING
+from tinytorch.perf.acceleration.techniques import BASELINE, CODES, FUSED, KERNELS, Tried, try_techniques
 from tinytorch.perf.kernels.gemm.product_tiles import ROWS, WIDTH
+from tinytorch.perf.measuring import Measurement, current_blas_threads
+from tinytorch.perf.measuring.comparison import compare_all
+from tinytorch.perf.measuring.conditions import Conditions
 
 
 @pytest.mark.parametrize("function", [products.register_tiles, products.cache_tiles, products.packed_blocks])
@@ -90,3 +97,50 @@ def test_a_whole_gpt_runs_on_loops() -> None:
 def test_loops_say_that_they_have_no_backward() -> None:
     with dispatch.implementations(TEACHING), pytest.raises(ValueError, match="no backward"):
         small_gpt()(tokens_of(1, 2))
+
+
+def test_all_ways_give_the_result_and_leave_threads_as_they_were() -> None:
+    threads = current_blas_threads()
+    tried = try_techniques("two layers", two_layers(), rows(7), at_most_seconds=0.05)
+    assert current_blas_threads() == threads
+    assert set(tried.times) == {BASELINE, KERNELS, FUSED, CODES}
+    assert tried.errors[BASELINE].value == 0
+    assert max(tried.errors[KERNELS].value, tried.errors[FUSED].value) < 1e-5
+    assert 1e-4 < tried.errors[CODES].value < 0.05
+
+
+def test_a_plan_keeps_the_weights_twice_and_codes_are_smaller() -> None:
+    model = Sequential(Linear(256, 512, seed=0), Linear(512, 256, seed=1))
+    x = Tensor(np.random.default_rng(0).standard_normal((4, 256), dtype=np.float32))
+    tried = try_techniques("wide", model, x, at_most_seconds=0.05)
+    held = {name: kept.value for name, kept in tried.held.items()}
+    weights = 4 * (2 * 256 * 512 + 512 + 256)
+    assert held[BASELINE] == held[KERNELS] == weights
+    assert 1.9 * weights < held[FUSED] < 2.3 * weights
+    assert held[CODES] < 0.5 * weights
+
+
+def noisy(seconds: float, number: int) -> list[float]:
+    return [seconds * (1 + 0.05 * ((7 * at + 3 * number) % 5 - 2)) for at in range(30)]
+
+
+def fastest(samples: Mapping[str, Sequence[float]]) -> tuple[str, ...]:
+    beside = {name: Conditions(interleaved_with=tuple({*samples} - {name})) for name in samples}
+    times = {name: Measurement(name, tuple(each), "s", beside[name]) for name, each in samples.items()}
+    first, *others = times.values()
+    return Tried("two layers", times, compare_all(first, *others, matters=0.05), {}, {}).fastest
+
+
+@pytest.mark.parametrize(
+    ("seconds", "named"),
+    [
+        ((6.0, 2.0, 2.001, 4.0), (KERNELS, FUSED)),  # of which two are a hair apart and change places
+        ((6.0, 8.0, 8.0, 8.0), (BASELINE,)),
+        ((6.0, 3.0, 2.0, 12.0), (FUSED,)),
+    ],
+)
+def test_what_cannot_be_told_from_the_fastest_is_named_beside_it(
+    seconds: tuple[float, ...], named: tuple[str, ...]
+) -> None:
+    ways = zip((BASELINE, KERNELS, FUSED, CODES), seconds, strict=True)
+    assert fastest({name: noisy(each, number) for number, (name, each) in enumerate(ways)}) == named
