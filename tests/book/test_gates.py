@@ -1,4 +1,4 @@
-"""The gates that need nothing but Python find what they are for."""
+"""Gates of the built site: links and weight of pages, spelling, Lighthouse, and what `make check-site` says."""
 
 import gzip
 import os
@@ -6,16 +6,22 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import chromium
 import external_links
+import gate_browser
 import gate_lighthouse
 import gate_spelling
 import gate_weight
 import keys
+import notebooks
 import pytest
 import spelling
-from built_site import serve
+from built_pages import check_site
+from built_site import find_pages, serve
+from check_site import main
 from gate_lighthouse import chosen, judge
 from made_page import GOOD_BODY, page_html, write_page
+from measured_book.site.security import POLICY
 
 
 def test_a_heavy_page_is_named_with_its_heaviest_files(tmp_path: Path) -> None:
@@ -229,3 +235,183 @@ def test_a_link_is_broken_when_its_host_says_so(answers: list[int | OSError], sa
 
     assert external_links.problem_with("https://a.example", ask, pause=0.0) == said
     assert len(answers) - len(left) == times
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    site = tmp_path / "html"
+    for name in ("index.html", "part/page.html", "_static/demo.html", "_sources/x.html"):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).touch()
+    return site
+
+
+def test_pages_are_found_without_what_only_lies_beside_them(site: Path) -> None:
+    assert find_pages(site) == ["index.html", "part/page.html"]
+
+
+@pytest.mark.parametrize(
+    ("left", "asked", "said"),
+    [
+        ("gone", ["html"], "make book"),
+        ("build-in-progress", ["html"], "did not succeed"),
+        ("", ["html", "--gate", "browser"], "apt-get install chromium"),
+        ("", ["html", "--page", "gone.html"], "not gone.html"),
+    ],
+)
+def test_what_cannot_be_checked_has_not_passed(
+    site: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    left: str,
+    asked: list[str],
+    said: str,
+) -> None:
+    monkeypatch.setenv("PATH", str(site))
+    monkeypatch.delenv("CHROMIUM", raising=False)
+    monkeypatch.chdir(site.parent)
+    if left == "gone":
+        site.rename(site.with_name(left))
+    elif left:
+        (site.parent / left).touch()
+    assert main(asked) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_chosen_browser_that_is_none_is_not_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CHROMIUM", str(tmp_path / "chrome"))
+    with pytest.raises(FileNotFoundError, match="program"):
+        chromium.find_browser()
+
+
+def test_pages_that_the_build_left_out_are_not_looked_at(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (site / "index.html").write_text('<div class="page-line">\n<p class="page-measured left-out">Not run</p></div>')
+    main([str(site), "--gate", "files"])
+    assert capsys.readouterr().out.startswith("1 page not looked at: PAGES left out index.html.\n")
+    assert main([str(site), "--page", "index.html"]) == 1
+    assert 'left out index: run `make book PAGES="index"`' in capsys.readouterr().err
+
+
+def test_a_report_says_where_each_problem_shows() -> None:
+    seen = gate_browser.Seen("a.html")
+    for width in (gate_browser.PHONE, gate_browser.SCREEN):
+        seen.add(["too wide"] if width == gate_browser.PHONE else [], f"{width} px")
+        seen.add(["pale", "pale"], f"{width} px")
+    assert seen.lines() == ["[390 px] too wide", "[390 px, 1280 px] pale"]
+
+
+def test_problems_of_a_gate_are_told_by_page_and_counted(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(site), "--gate", "files", "--page", "index.html"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("files: ")
+    assert "  files: the page must have a policy" in said
+    assert said.endswith("1 page: 1 problem.\n")
+
+
+def test_notebooks_are_checked_of_pages_with_cells_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "b.md").write_text("```{code-cell}\n1\n```\n", "utf-8")
+    (tmp_path / "book" / "a.md").write_text("Text.\n", "utf-8")
+    assert notebooks.chapters(tmp_path) == ["b"]
+    assert notebooks.main(["nonsense"]) == 1
+    assert "named nonsense: there are " in capsys.readouterr().err
+
+
+META = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+GOOD = (
+    '<main><h1 id="top">Title</h1><p>Text with <code>nan</code>, and infinity.</p><a href="#top">up</a>'
+    '<p><button class="measured" popovertarget="a">between 0.9 and 9×</button><span popover id="a"></span></p>'
+    '<table><tr><td class="numeric">0.9 to 9</td></tr></table></main>'
+)
+
+
+RUN = (
+    '<table><caption id="last-executions-caption"></caption><tbody><tr><th>Memory</th><td class="numeric">1</td>'
+    '<td class="numeric" data-value="{0}">{0} B</td></tr></tbody></table>'
+)
+
+
+def problems(folder: Path, body: str, head: str = META) -> list[str]:
+    page = f'<!doctype html><html lang="en"><head><title>t</title>{head}</head><body>{body}</body></html>'
+    (folder / "index.html").write_text(page, "utf-8")
+    return [problem for found in check_site(folder, ["index.html"]).values() for problem in found]
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('<button class="measured" popovertarget="a"></button><span popover id="a"></span>', "a number is empty"),
+        ('<button class="measured" popovertarget="a">ms</button><span popover id="a"></span>', "has no digit"),
+        ('<button class="measured" popovertarget="a">1 ms</button>', "the detail of '1 ms' is missing"),
+        ('<table><tr><td class="numeric"></td></tr></table>', "a number is empty"),
+        ('<strong class="missing">no number</strong>', "something is missing"),
+        ("<main><p>It takes nan ms.</p></main>", "'nan' stands in the text"),
+        ("<main><p>It takes \u2212inf ms.</p></main>", "inf' stands in the text"),
+        ('<div class="measured-table" id="table-a"></div>', "table-a has no number that leads to it"),
+        ('<div class="math-block" id="equation-1"><a class="eqno" href="#a">(1)</a></div>', "equation-1 has no"),
+        ('<a href="missing.html">x</a>', "leads nowhere"),
+        ('<a href="#missing">x</a>', "leads to no anchor"),
+        ('<a href="index.html#missing">x</a>', "leads to no anchor"),
+        ('<img src="a.png" alt="_images/a.png">', "an image has the name of a file as its alt text"),
+        ('<img src="a.svg" alt=" A.SVG ">', "an image has the name of a file as its alt text"),
+        ("<p onclick='x()'>x</p>", "<p> has a script as its onclick"),
+        ("<a href=' JavaScript:x()'>x</a>", "<a> has a script as its href"),
+        ("<form action='javascript:x()'></form>", "<form> has a script as its action"),
+        (RUN.format(701 * 2**20), "'Memory' held 701 MiB of memory, at most 700 MiB are allowed"),
+    ],
+)
+def test_each_fault_is_found(tmp_path: Path, body: str, message: str) -> None:
+    found = problems(tmp_path, body)
+    assert any(message in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '<a href="https://example.org/paper">x</a>',
+        '<table><tr><td class="numeric">–</td></tr></table>',
+        '<img src="a.png" alt="Times of a.png and b.png"><p title="JavaScript: a language">x</p>',
+        RUN.format(700 * 2**20),
+        RUN.replace(' data-value="{0}">{0} B', ">–"),
+    ],
+)
+def test_what_is_like_a_fault_is_fine(tmp_path: Path, body: str) -> None:
+    assert problems(tmp_path, GOOD + body) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (META, ""),
+        ("; base-uri 'none'", ""),
+        (POLICY, "script-src 'self'"),
+        ("script-src 'self'", "script-src 'self' 'unsafe-inline'"),
+        ("script-src 'self'", "script-src data:"),
+        ("style-src 'self'", "style-src cdn.example"),
+        ("img-src 'self'", "img-src https:"),
+        (META, f'<script src="a.js"></script>{META}'),
+    ],
+)
+def test_what_is_unsafe_in_a_policy_is_named(tmp_path: Path, old: str, new: str) -> None:
+    (said,) = problems(tmp_path, GOOD, META.replace(old, new))
+    assert "policy" in said
+
+
+def test_records_are_read_too(tmp_path: Path) -> None:
+    (tmp_path / "_records").mkdir()
+    for name in ("index", "other"):
+        (tmp_path / "_records" / f"{name}.json").write_text("{}", "utf-8")
+    (tmp_path / "index.html").write_text(META + GOOD, "utf-8")
+    found = {name: problems for name, problems in check_site(tmp_path, ["index.html"]).items() if problems}
+    assert found.keys() == {"_records/index.json"}, "records of other pages are not read"
+    assert "required property" in found["_records/index.json"][0]
+
+
+def test_a_link_into_a_page_that_the_build_left_out_may_lead_to_what_only_a_run_makes(tmp_path: Path) -> None:
+    for name, said in (("left", '<p class="page-measured left-out">This page was not run</p>'), ("run", "")):
+        (tmp_path / f"{name}.html").write_text(f'<main><div class="page-line">{said}</div></main>', "utf-8")
+    body = '<a href="left.html#figure-a">x</a><a href="run.html#figure-b">x</a><a href="gone.html#figure-c">x</a>'
+    assert problems(tmp_path, body) == [
+        "a link leads to no anchor: run.html#figure-b",
+        "a link leads nowhere: gone.html#figure-c",
+    ]

@@ -1,4 +1,4 @@
-"""Timing: what is run how often, what the figures are made of, and that nothing is left changed."""
+"""Timing: what is run how often, what the figures are made of, that nothing is left changed; and tables of rows."""
 
 import gc
 import math
@@ -6,6 +6,7 @@ import mmap
 import resource
 import time
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from tinytorch.perf.measuring import Measurement, Timer, interleave, measure, ratio, sample
 from tinytorch.perf.measuring.conditions import Conditions
 from tinytorch.perf.measuring.statistics import Interval
+from tinytorch.perf.measuring.text_table import Column, mebibytes, milliseconds, percent, print_table, text_table
 
 
 class Slow:
@@ -201,3 +203,32 @@ def test_operands_of_the_block_before_are_gone_when_a_function_first_runs_in_new
     interleave(made, repeats=12, warmup_seconds=0)
     assert len(alive) > 1
     assert set(seen) == {1}
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    value: float | None
+
+
+COLUMNS = (
+    Column("name", "name", numeric=False),
+    *(Column("value", f"seconds {k} (ms)", milliseconds) for k in range(9)),
+)
+ROWS = [Row("first", 0.0012345), Row("second", None), Row("third", 1.5)]
+
+
+def test_text_aligns_numbers_to_the_right_and_shows_what_is_unknown_as_a_dash() -> None:
+    lines = text_table(ROWS, COLUMNS[:2]).splitlines()
+    assert [line.split() for line in lines[:2]] == [["name", "seconds", "0"], ["(ms)"]]
+    assert lines[3:] == ["first       1.234", "second          –", "third   1,500.000"]
+    assert {len(line) for line in lines} == {len(lines[0])}
+    assert len(text_table(ROWS, COLUMNS[:1]).splitlines()) == 5, "without units there is one line of names"
+    assert [milliseconds(0.25), percent(0.125), mebibytes(3 * 2**19)] == ["250.000", "12.5", "1.50"]
+    assert milliseconds(float("nan")) == "–"
+
+
+def test_notes_stand_below_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(ROWS, COLUMNS, ["a note [in brackets]"])
+    *table, note = capsys.readouterr().out.splitlines()
+    assert (table, note) == (text_table(ROWS, COLUMNS).splitlines(), "a note [in brackets]")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.core.test_threads import later, numbers, stream
+from tests.core.test_dispatch import later, numbers, stream
 from tinytorch.core.tensor import Tensor
 from tinytorch.perf.events.call_tree import call_tree
 from tinytorch.perf.measuring import interleave, measure
