@@ -20,7 +20,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.conditions import one_core
 from tinytorch import models
 from tinytorch.core import ops
 from tinytorch.core.dispatch import no_grad
@@ -32,6 +31,8 @@ from tinytorch.core.optimizers import AdamW
 from tinytorch.core.tensor import Tensor
 from tinytorch.core.transformers import TransformerBlock
 from tinytorch.perf.acceleration import accelerated, plan
+from tinytorch.perf.host.blas import loaded_blas
+from tinytorch.perf.host.pinned_threads import allowed_cores, may_pin, pinned_to
 from tinytorch.perf.kernels.registry import kernel_implementations
 from tinytorch.perf.measuring import blas_threads, interleave, ratio
 from tinytorch.perf.ops import fused
@@ -243,6 +244,14 @@ def main(wanted: list[str]) -> int:
     unsure = table.row_count - missed
     console.print(f"{ran} cases: {missed} lost, {unsure} open, the others as fast as NumPy or faster.")
     return 1 if missed else 0
+
+
+@contextmanager
+def one_core() -> Iterator[str]:
+    """Keep the process on its last core, if it may, with one BLAS thread; give a line that describes NumPy's BLAS."""
+    where = "one core" if may_pin() else "not kept on a core"
+    with pinned_to(allowed_cores()[-1:]), blas_threads(1):
+        yield f"NumPy's BLAS: {', '.join(one.label() for one in loaded_blas())}, one thread, {where}."
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from rich.progress import track
 from rich.table import Table
 
 from benchmarks import verdicts_synthetic
-from benchmarks.conditions import one_core
+from benchmarks.beside_numpy import one_core
 from benchmarks.verdict_rules import FOLKLORE, NamedRule, Times, all_rules
 from benchmarks.verdicts_synthetic import FOUND, WRONG
 from tinytorch.perf.measuring import interleave, measure

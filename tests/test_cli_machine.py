@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.chapters.made_turns import made_times
-from tests.perf.synthetic_machine import synthetic_ceilings
+from tests.perf.made_ceilings import synthetic_ceilings
 from tinytorch import cli
 from tinytorch.cli import links, main
 from tinytorch.cli import machine as command

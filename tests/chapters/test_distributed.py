@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.chapters.made_turns import ALPHA, BETA, SIZES, made_times
-from tests.perf.synthetic_machine import around
+from tests.perf.made_ceilings import around
 from tinytorch.chapters.distributed import exercises, explorer, messages, published, worked
 from tinytorch.chapters.distributed.exercises import Entry
 from tinytorch.chapters.distributed.explorer import CLUSTERS, EACH, MODELS, RANKS, ClusterPreset, efficiencies

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.perf.synthetic_machine import around, synthetic_ceilings
+from tests.perf.made_ceilings import around, synthetic_ceilings
 from tinytorch.chapters import machine as chapter
 from tinytorch.perf.kernels.int8.instructions import DOTS, Dot
 from tinytorch.perf.machine import Ceilings

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from tests.perf.synthetic_machine import synthetic_ceilings
+from tests.perf.made_ceilings import synthetic_ceilings
 from tinytorch.chapters.memory import studies as study
 from tinytorch.perf.host.memory_pages import Arena
 from tinytorch.perf.kernels import probes

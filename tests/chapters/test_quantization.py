@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from tests.perf.made_ceilings import made_ceilings
-from tests.perf.synthetic_machine import synthetic_ceilings
+from tests.perf.made_ceilings import made_ceilings, synthetic_ceilings
 from tinytorch import models
 from tinytorch.chapters.quantization import codes, speed, versions
 from tinytorch.chapters.quantization.codes import by_observer, confined, normals_with_outlier

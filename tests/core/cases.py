@@ -1,4 +1,4 @@
-"""Every op with operands that reach each of its branches; what holds for all ops is tested on these."""
+"""Calls of every op, an observer that keeps what it is told, and gradients by differences."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from tinytorch.core import ops
-from tinytorch.core.dispatch import apply
-from tinytorch.core.op import Array, Op
+from tinytorch.core.dispatch import Observer, apply
+from tinytorch.core.module import Module
+from tinytorch.core.op import Array, Call, Op, Saved
 from tinytorch.core.tensor import Tensor
 
 
@@ -297,3 +298,86 @@ CASES: list[Case] = [
     *_attentions(),
     *_lookups_and_losses(),
 ]
+
+
+#: Half the distance of the two points of a difference: its cut-off error is about STEP**2, its rounding 1e-16 / STEP.
+STEP = 1e-5
+#: Largest error of a gradient's element, relative to the gradient's largest element (or to 1, if that is smaller).
+TOLERANCE = 1e-7
+
+
+def check_gradients(function: Callable[..., Tensor], *tensors: Tensor) -> None:
+    """Assert that the backward of ``function`` agrees with central differences for every tensor that requires one.
+
+    The output is weighted by random numbers, so that errors of two of its elements cannot cancel. Tensors are
+    of float64. Their data may be strided; it must not be changed by forward or backward.
+    """
+    before = [tensor.data.copy() for tensor in tensors]
+    for tensor in tensors:
+        tensor.grad = None
+    output = function(*tensors)
+    weights = np.random.default_rng(20).normal(size=output.shape)
+    output.backward(weights)
+    assert output.dtype == np.float64
+    for tensor, kept in zip(tensors, before, strict=True):
+        np.testing.assert_array_equal(tensor.data, kept, err_msg="forward or backward changed an input")
+    wanted = [tensor for tensor in tensors if tensor.requires_grad]
+    assert wanted, "no tensor requires a gradient"
+    for index, tensor in enumerate(wanted):
+        assert tensor.grad is not None
+        assert tensor.grad.shape == tensor.shape
+        assert tensor.grad.dtype == np.float64
+        expected = _differences(function, tensors, tensor, weights)
+        scale = max(1.0, float(np.abs(expected).max(initial=0)))
+        np.testing.assert_allclose(tensor.grad, expected, rtol=0, atol=TOLERANCE * scale, err_msg=f"tensor {index}")
+
+
+def gradient_of(tensor: Tensor) -> Array:
+    """Return the gradient that a backward left in ``tensor``; AssertionError if there is none."""
+    assert tensor.grad is not None, "backward left no gradient"
+    return tensor.grad
+
+
+def _differences(function: Callable[..., Tensor], tensors: tuple[Tensor, ...], moved: Tensor, weights: Array) -> Array:
+    """Return (f(x + STEP) - f(x - STEP)) / (2 STEP) for each element x of ``moved``."""
+    slopes = np.zeros(moved.shape)
+    for index in np.ndindex(moved.shape):
+        kept = moved.data[index]
+        moved.data[index] = kept + STEP
+        above = function(*tensors).data.copy()  # it may be a view of the data that moves
+        moved.data[index] = kept - STEP
+        below = function(*tensors).data.copy()
+        moved.data[index] = kept
+        slopes[index] = np.sum((above - below) * weights) / (2 * STEP)
+    return slopes
+
+
+class Recorder(Observer):
+    """Keeps every call, and the order in which modules began and ended."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.arrays: list[tuple[Any, Any, Any]] = []
+        self.modules: list[tuple[str, str]] = []
+        self.started = 0
+
+    def before_op(self) -> None:
+        """Count a start."""
+        self.started += 1
+
+    def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
+        """Keep the call, its operands and results, and what it saved."""
+        self.calls.append(call)
+        self.arrays.append((inputs, outputs, saved))
+
+    def enter_module(self, path: str, module: Module) -> None:
+        """Keep that a module began."""
+        self.modules.append(("enter", path))
+
+    def leave_module(self, path: str, module: Module) -> None:
+        """Keep that a module ended."""
+        self.modules.append(("leave", path))
+
+    def seen(self) -> list[tuple[str, str, str]]:
+        """Return op, phase and module path of each call."""
+        return [(call.op.name, call.phase, call.path) for call in self.calls]

@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.cases import convolution, normal
-from tests.core.gradients import check_gradients, gradient_of
-from tests.core.recording import Recorder
+from tests.core.cases import Recorder, check_gradients, convolution, gradient_of, normal
 from tinytorch.core import autograd, ops
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dataloader import DataLoader

@@ -13,9 +13,7 @@ import numpy as np
 import pytest
 
 from tests.chosen_settings import PATIENCE
-from tests.core.cases import normal
-from tests.core.gradients import gradient_of
-from tests.core.recording import Recorder
+from tests.core.cases import Recorder, gradient_of, normal
 from tinytorch.core import autograd, dispatch, ops, optimizers
 from tinytorch.core.dispatch import Observer, apply, implementations, is_observed, observed_by, unobserved
 from tinytorch.core.layers import Dropout, Linear

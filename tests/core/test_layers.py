@@ -9,8 +9,7 @@ import scipy.special
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.cases import normal
-from tests.core.gradients import check_gradients, gradient_of
+from tests.core.cases import check_gradients, gradient_of, normal
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dataloader import DataLoader
 from tinytorch.core.layers import Dropout, Embedding, Flatten, Linear

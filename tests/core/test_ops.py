@@ -6,9 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.core.cases import CASES, Case, normal
-from tests.core.gradients import check_gradients
-from tests.core.recording import Recorder
+from tests.core.cases import CASES, Case, Recorder, check_gradients, normal
 from tinytorch.core import ops
 from tinytorch.core.dispatch import Observer, no_grad, observed_by
 from tinytorch.core.op import Array, Call, Op, Work

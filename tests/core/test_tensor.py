@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.core.gradients import gradient_of
+from tests.core.cases import gradient_of
 from tinytorch.core import activations, ops
 from tinytorch.core.attention import MultiHeadAttention
 from tinytorch.core.dispatch import apply

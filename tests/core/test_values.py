@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, basic_indices, integer_array_indices, mutually_broadcastable_shapes
 
-from tests.core.cases import Case, convolution, normal, positive
-from tests.core.gradients import check_gradients, gradient_of
+from tests.core.cases import Case, check_gradients, convolution, gradient_of, normal, positive
 from tinytorch.core import activations, ops
 from tinytorch.core.activations import Softmax
 from tinytorch.core.dispatch import apply

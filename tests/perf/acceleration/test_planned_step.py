@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.core.recording import Recorder
+from tests.core.cases import Recorder
 from tinytorch import models
 from tinytorch.core.dispatch import apply, observed_by
 from tinytorch.core.layers import Dropout, Linear

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, rel_entr, softmax
 
-from tests.core.gradients import check_gradients
+from tests.core.cases import check_gradients
 from tests.perf.quantization.small_zoo import batch, make
 from tests.perf.small_models import INPUTS, OUTPUTS, two_layers
 from tinytorch import models

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.gradients import check_gradients
+from tests.core.cases import check_gradients
 from tests.perf.quantization.small_zoo import batch, make
 from tests.perf.small_models import drawn
 from tinytorch import models

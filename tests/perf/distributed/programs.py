@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.core.recording import Recorder
+from tests.core.cases import Recorder
 from tinytorch.chapters.distributed.step_programs import compared_sums
 from tinytorch.core.dispatch import observed_by
 from tinytorch.core.layers import Linear

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit, types
 
-from tests.core.cases import Case, convolution, normal
-from tests.core.recording import Recorder
+from tests.core.cases import Case, Recorder, convolution, normal
 from tests.core.test_values import convolutions
 from tests.perf.kernels.test_registry import assert_near, run, widened
 from tinytorch.core import ops

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.chosen_settings import choose_settings
-from tests.perf.synthetic_machine import CACHES, LATENCIES, RATES, REPORTED, made_curves
+from tests.perf.made_ceilings import CACHES, LATENCIES, RATES, REPORTED, made_curves
 from tinytorch.perf.host import pinned_threads as team_module
 from tinytorch.perf.host.memory_pages import HUGE_PAGE, Arena, huge_page_policy, minor_page_faults
 from tinytorch.perf.host.pinned_threads import Team, may_pin, pinned_to, usable_cores

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.perf.synthetic_machine import CACHES, synthetic_ceilings
+from tests.perf.made_ceilings import CACHES, synthetic_ceilings
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.host.identity import identity
 from tinytorch.perf.kernels import probes

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.core.gradients import check_gradients
+from tests.core.cases import check_gradients
 from tinytorch.core import ops
 from tinytorch.core.dispatch import apply
 from tinytorch.core.op import Array, Op
