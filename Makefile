@@ -96,7 +96,7 @@ pictures: environment  ## renew the reference pictures of the page that shows ev
 check-notebooks: environment  ## run all chapters in JupyterLab, as Binder does (PAGES="machine ...": only these pages)
 	@$(RUN) book/_checks/notebooks.py $(PAGES)
 
-format: environment  ## fix the layout and style of code and cells, and update the table of pages in README
+format: environment  ## fix the layout and style of code and cells, and update the table of pages in README and the schema of records
 	@$(VENV)/bin/ruff check --fix-only .
 	@$(VENV)/bin/ruff format .
 	@$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.format_pages

@@ -1,5 +1,6 @@
-"""What `make lint` finds in pages and a program can mend: style of their code cells, and README's table of pages."""
+"""What a program can mend: style of the pages' code cells, README's table of pages, and the schema of records."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,19 @@ from page_lists import page_table, read_book, with_table
 from sources import read_source
 
 from scripts.check_pages import ROOT, as_notebook
+from tinytorch.perf.measuring.codec import conditions_schema
+
+RECORDS = ROOT / "tinytorch" / "report" / "record.schema.json"
+#: The line behind which the definitions stand, one a line.
+_BEFORE = '  "$defs": {\n'
+
+
+def with_conditions(text: str) -> str:
+    """Return the schema of records, in which definitions of conditions are those of the types."""
+    made = {f'    "{name}": ': json.dumps(schema) for name, schema in conditions_schema().items()}
+    kept = [line for line in text.splitlines(keepends=True) if not line.startswith(tuple(made))]
+    head, tail = "".join(kept).split(_BEFORE)
+    return head + _BEFORE + "".join(f"{name}{schema},\n" for name, schema in made.items()) + tail
 
 
 def mended(text: str) -> str:
@@ -30,17 +44,19 @@ def mended(text: str) -> str:
 
 
 def main() -> None:
-    """Mend every page in its place, and README's table of them."""
+    """Mend every page in its place, README's table of them, and the schema of records."""
     for path in sorted(ROOT.glob("book/*.md")):
         text = path.read_text("utf-8-sig")
         if (new := mended(text)) != text:
             path.write_text(new, "utf-8")
             print(f"{path.relative_to(ROOT)} mended")
     readme = ROOT / "README.md"
-    text = readme.read_text("utf-8")
-    if (new := with_table(text, page_table(ROOT, read_book(ROOT)))) != text:
-        readme.write_text(new, "utf-8")
-        print("README.md: table of pages written anew")
+    table = page_table(ROOT, read_book(ROOT))
+    for path, renewed in ((readme, lambda text: with_table(text, table)), (RECORDS, with_conditions)):
+        text = path.read_text("utf-8")
+        if (new := renewed(text)) != text:
+            path.write_text(new, "utf-8")
+            print(f"{path.relative_to(ROOT)} written anew")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from page_heads import title_fault
+from sources import title_fault
 
 from tinytorch.perf.measuring.atomic_io import write_whole
 

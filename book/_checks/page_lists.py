@@ -12,8 +12,7 @@ from typing import Any
 
 import yaml
 from measured_book.sources.names import REFERENCE
-from page_heads import read_head
-from sources import is_draft, read_source
+from sources import is_draft, read_head, read_source
 
 #: What stands around README's table.
 BEGIN, END = "<!-- pages: written by make format -->", "<!-- end of pages -->"

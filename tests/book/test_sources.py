@@ -1,8 +1,7 @@
 """What the rules of the chapters' sources find: typed numbers, hidden logic, half an exercise, heads without parts."""
 
 import pytest
-from page_heads import check_head, title_fault
-from sources import check_module, check_source, hidden_logic, read_source
+from sources import check_head, check_module, check_source, hidden_logic, read_source, title_fault
 
 CELL = "```{code-cell} ipython3\n%s\n```\n"
 

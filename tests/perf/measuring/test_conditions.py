@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from scripts import write_schemas
+from scripts.format_pages import RECORDS, with_conditions
 from tinytorch.chapters.compression.speed import time_break_even
 from tinytorch.chapters.quantization.versions import recovered_share
 from tinytorch.chapters.roofline.studies import bend
@@ -239,10 +239,10 @@ def test_what_are_no_conditions_is_refused(given: Any, said: str) -> None:
 
 
 def test_the_schema_of_records_has_the_conditions_of_the_types() -> None:
-    text = write_schemas.RECORDS.read_text("utf-8")
-    assert write_schemas.with_conditions(text) == text, "run python -m scripts.write_schemas"
+    text = RECORDS.read_text("utf-8")
+    assert with_conditions(text) == text, "run make format"
 
 
 def test_every_definition_of_the_schema_is_used() -> None:
-    text = write_schemas.RECORDS.read_text("utf-8")
+    text = RECORDS.read_text("utf-8")
     assert json.loads(text)["$defs"].keys() == set(re.findall(r'"#/\$defs/(\w+)"', text))

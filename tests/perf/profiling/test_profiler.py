@@ -1,6 +1,7 @@
 """The profiler's read-outs: sums that agree, tables, Amdahl's law, the trace, and the studies of a model."""
 
 import dataclasses
+import json
 import math
 import re
 import tracemalloc
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import jsonschema
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,7 +18,6 @@ from hypothesis import strategies as st
 
 from tests.perf.made_ceilings import made_ceilings
 from tests.perf.small_models import HIDDEN, INPUTS, OUTPUTS, ROWS, Mystery, rows, two_layers
-from tests.perf.trace_events import events_of
 from tinytorch import models
 from tinytorch.core.layers import Linear
 from tinytorch.core.module import Module, Sequential
@@ -408,3 +409,54 @@ def test_memory_of_a_step_holds_what_the_model_and_adamw_hold(name: str, most: b
     parameters = sum(parameter.nbytes for parameter in models.entry(name).make(0).parameters())
     assert highest["parameters"] == highest["gradients"] == highest["optimizer"] / 2 == parameters
     assert (highest["activations"] > 4 * parameters) == most
+
+
+_NUMBER = {"type": "number", "minimum": 0}
+#: What the format asks of each kind of event.
+_NEEDED = {
+    "X": ["ts", "dur", "cat", "tid"],
+    "b": ["ts", "cat", "id", "tid"],
+    "e": ["ts", "cat", "id", "tid"],
+    "s": ["ts", "cat", "id", "tid"],
+    "f": ["ts", "cat", "id", "tid", "bp"],
+    "C": ["ts"],
+    "M": [],
+}
+_EVENT = {
+    "type": "object",
+    "required": ["name", "ph", "pid", "args"],
+    "properties": {
+        "name": {"type": "string", "minLength": 1},
+        "ph": {"enum": list(_NEEDED)},
+        "pid": {"type": "integer", "minimum": 0},
+        "tid": {"type": "integer", "minimum": 0},
+        "ts": _NUMBER,
+        "dur": _NUMBER,
+        "id": {"type": "integer"},
+        "bp": {"const": "e"},
+        "args": {"type": "object"},
+    },
+    "allOf": [
+        *(
+            {"if": {"properties": {"ph": {"const": phase}}}, "then": {"required": needed}}
+            for phase, needed in _NEEDED.items()
+        ),
+        {
+            "if": {"properties": {"ph": {"const": "C"}}},
+            "then": {"properties": {"args": {"additionalProperties": _NUMBER}}},
+        },
+        {
+            "if": {"properties": {"ph": {"const": "M"}}},
+            "then": {"properties": {"name": {"enum": ["process_name", "process_sort_index", "thread_name"]}}},
+        },
+    ],
+}
+
+
+def events_of(path: Path) -> list[dict[str, Any]]:
+    """Return the events of a trace, each of which must be as the format says."""
+    trace = json.loads(path.read_text(encoding="utf-8"))
+    events = {"type": "array", "items": _EVENT}
+    jsonschema.validate(trace, {"type": "object", "required": ["traceEvents"], "properties": {"traceEvents": events}})
+    found: list[dict[str, Any]] = trace["traceEvents"]
+    return found
