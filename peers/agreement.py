@@ -71,13 +71,11 @@ def give(source: torch.nn.Parameter, target: Parameter | None, transposed: bool 
 
 
 def give_linear(source: torch.nn.Linear, target: Any) -> None:
-    """Copy weight and bias of a linear layer."""
     give(source.weight, target.weight, transposed=True)
     if source.bias is not None:
         give(source.bias, target.bias)
 
 
 def give_plain(source: Any, target: Any) -> None:
-    """Copy weight and bias of a layer that both frameworks store alike."""
     give(source.weight, target.weight)
     give(source.bias, target.bias)

@@ -133,7 +133,6 @@ def test_what_cannot_be_done_is_said(arguments: list[str], said: str, capsys: py
 
 
 def cells(page: BeautifulSoup, key: str) -> list[list[str]]:
-    """Return the text of each row of the body of a table."""
     rows = page.select(f"#table-{key} tbody tr")
     return [[cell.get_text(" ", strip=True) for cell in row.select("th, td")] for row in rows]
 

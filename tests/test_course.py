@@ -147,7 +147,6 @@ def distilled(labels: np.ndarray) -> float:
 
 
 def fit_by_distillation(labels: np.ndarray) -> object:
-    """Train a student by a teacher on these labels."""
     student = Linear(3, 4)
     inputs = np.ones((len(labels), 3), np.float32)
     return KnowledgeDistillation(Linear(3, 4), student).fit(inputs, labels, SGD(student.parameters()), epochs=1)

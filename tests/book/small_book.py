@@ -217,7 +217,6 @@ class Build:
     written: set[str] = field(default_factory=set)
 
     def page(self, name: str) -> BeautifulSoup:
-        """Return a page of the site, parsed."""
         return BeautifulSoup(self.pages[name], "html.parser")
 
     def executed(self) -> list[str]:
@@ -242,7 +241,6 @@ class Book:
         (self.source / "conf.py").write_text(configuration, "utf-8")
 
     def write(self, name: str, text: str) -> None:
-        """Write the source of a page."""
         (self.source / f"{name}.md").write_text(text, "utf-8")
 
     def build(self, **variables: str) -> Build:

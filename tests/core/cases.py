@@ -39,7 +39,6 @@ class Case:
         return made
 
     def differentiable(self) -> list[int]:
-        """Return the positions of operands that have a gradient."""
         return [index for index in range(len(self.operands)) if index not in self.fixed]
 
     def __call__(self, *tensors: Any) -> Tensor:
@@ -53,12 +52,10 @@ class Case:
 
 
 def normal(*shape: int, seed: int = 0) -> Array:
-    """Return numbers of a normal distribution."""
     return np.random.default_rng([seed, *shape]).normal(size=shape)
 
 
 def positive(*shape: int, seed: int = 0) -> Array:
-    """Return numbers between 0.5 and 2."""
     return np.random.default_rng([seed, *shape]).uniform(0.5, 2, shape)
 
 
@@ -362,22 +359,17 @@ class Recorder(Observer):
         self.started = 0
 
     def before_op(self) -> None:
-        """Count a start."""
         self.started += 1
 
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: tuple[Array | None, ...], saved: Saved) -> None:
-        """Keep the call, its operands and results, and what it saved."""
         self.calls.append(call)
         self.arrays.append((inputs, outputs, saved))
 
     def enter_module(self, path: str, module: Module) -> None:
-        """Keep that a module began."""
         self.modules.append(("enter", path))
 
     def leave_module(self, path: str, module: Module) -> None:
-        """Keep that a module ended."""
         self.modules.append(("leave", path))
 
     def seen(self) -> list[tuple[str, str, str]]:
-        """Return op, phase and module path of each call."""
         return [(call.op.name, call.phase, call.path) for call in self.calls]

@@ -17,26 +17,22 @@ from tinytorch.perf.measuring.memory import MemoryProfiler, MemoryTracker
 
 
 def tracked(call: Callable[[], object]) -> int:
-    """Return the peak that a tracker finds."""
     with MemoryTracker() as tracker:
         call()
     return tracker.peak_bytes
 
 
 def recorded(call: Callable[[], object]) -> int:
-    """Return the peak that a recorded run finds."""
     with recording_memory() as done:
         call()
     return done.profile.peak
 
 
 def profiled(call: Callable[[], object]) -> int:
-    """Return the peak that a profile of a call finds."""
     return round(MemoryProfiler().profile(call, calls=1)["needed_mb"] * 2**20)
 
 
 def in_kernels(x: Tensor) -> object:
-    """Run an op by its kernel."""
     with accelerated():
         return x.exp()
 

@@ -65,7 +65,6 @@ class Mystery(Module):
 
 
 def drawn(*shape: int, seed: int = 0) -> Array:
-    """Return float32 numbers of a normal distribution."""
     return np.random.default_rng([seed, *shape]).normal(size=shape).astype(np.float32)
 
 
@@ -79,5 +78,4 @@ def small_gpt(seed: int = 0, max_seq_len: int = 12, num_heads: int = 2) -> GPT:
 
 
 def tokens_of(batch: int, length: int, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Return random tokens (batch, length) for `small_gpt`."""
     return np.random.default_rng(seed).integers(0, 13, (batch, length))

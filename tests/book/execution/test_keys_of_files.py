@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def listed(*options: str) -> list[str]:
-    """Return the files that git lists."""
     command = ["git", "ls-files", "-z", *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
 

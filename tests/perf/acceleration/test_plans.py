@@ -35,7 +35,6 @@ from tinytorch.perf.quantization import quantize_model
 
 
 def exact(model: Module, x: Array) -> Array:
-    """Run a model in float64 on NumPy's ops."""
     tensors = [tensor for _, tensor in [*model.named_parameters(), *model.named_buffers()]]
     kept = [tensor.data for tensor in tensors]
     for tensor in tensors:

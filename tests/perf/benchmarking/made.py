@@ -61,7 +61,6 @@ def performance(
 
 
 def results(*performances: Performance, created: str = "2026-01-01T00:00:00+00:00", commit: str = "c0ffee") -> Results:
-    """Return a whole run of ``performances`` on this machine."""
     done = min(len(times) for one in performances for times in one.times.values())
     plan = Plan("tests.perf.benchmarking.made:factory", (1,), processes=done)
     named = {one.name: replace(one, run="run") for one in performances}

@@ -227,7 +227,6 @@ class Branch(Module):
         self.use = True
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return (N, 3) of (N, 3)."""
         x = self.always(x)
         return self.sometimes(x) if self.use else x
 

@@ -44,7 +44,6 @@ class Held(Case):
     """A call whose fixed operands are given as they are: integers, codes, None."""
 
     def tensors(self, dtype: Any = np.float64, wanted: tuple[int, ...] | None = None) -> list[Any]:
-        """Return fresh operands."""
         whole = enumerate(self.operands)
         return [each if i in self.fixed else Tensor(each.astype(dtype), requires_grad=True) for i, each in whole]
 
@@ -56,7 +55,6 @@ class _Call(Observer):
         self.op = op
 
     def after_op(self, call: Call, inputs: tuple[Any, ...], outputs: Any, saved: Any) -> None:
-        """Keep them if it is that op."""
         if call.op is self.op and call.phase == "forward":
             self.operands, self.params = inputs, call.params
 

@@ -148,7 +148,6 @@ def test_gain_loss_and_neither_are_told_by_what_matters(low: float, high: float,
 
 
 def autoregressive(draw: np.random.Generator, n: int, memory: float) -> Times:
-    """Return AR(1) noise of variance 1."""
     steps = draw.normal(0, math.sqrt(1 - memory**2), n)
     steps[0] = draw.normal()
     return np.asarray(lfilter([1.0], [1.0, -memory], steps))

@@ -40,7 +40,6 @@ SAMPLES = tuple(1 + 0.01 * ((7 * at) % 12) for at in range(12))
 
 
 def side(name: str, cpu: float = 1.0, spread: float = 0.0, sample: Sample = Sample.CALLS) -> Measurement:
-    """Return one of two that were interleaved."""
     conditions = Conditions(
         sample=sample,
         cpu_per_wall=cpu,
@@ -183,7 +182,6 @@ def test_what_is_said_of_one_measurement_alone_is_said_of_nothing_made_of_it() -
 
 
 def values(hint: Any) -> st.SearchStrategy[Any]:
-    """Return values of a field's type."""
     if hint is BlasThreads:
         return st.integers(1, 64) | st.just("unknown")
     if isinstance(hint, type) and is_dataclass(hint):

@@ -12,14 +12,12 @@ NAMES = ("mlp", "cnn", "gpt")
 
 
 def make(name: str, seed: int = 0) -> Module:
-    """Return an untrained model in eval mode."""
     if name == "gpt":
         return GPT(11, 24, 2, 2, 12, seed=seed).eval()
     return models.entry(name).make(seed).eval()
 
 
 def batch(name: str) -> Any:
-    """Return five inputs of the model of that name."""
     if name == "gpt":
         return np.random.default_rng(0).integers(0, 11, (5, 12))
     return models.example(name, 5)
