@@ -20,7 +20,6 @@ from tinytorch.perf.measuring.judge import (
     decided,
     largest,
     verdict_between,
-    verdict_between_all,
     verdict_of_all,
     verdict_of_any,
     why_undecided,
@@ -36,10 +35,6 @@ OPPOSITE = {Verdict.SUPPORTED: Verdict.REFUTED, Verdict.REFUTED: Verdict.SUPPORT
 
 def found(measurement: Measurement, low: float | None = None, high: float | None = None, **how: Any) -> Verdict:
     return verdict_between(measurement, low, high, **how).verdict
-
-
-def found_of_all(measurements: list[Measurement], **ends: Any) -> Verdict:
-    return verdict_between_all(measurements, **ends).verdict
 
 
 @pytest.mark.parametrize(

@@ -283,6 +283,14 @@ def _flags(given: Any, _kind: Any) -> Flags | None:
     return flags
 
 
+def _is_of_a_unit(kind: Any) -> bool:
+    return get_origin(kind) is Annotated and get_args(kind)[0] is Measurement
+
+
+def _is_by_number(kind: Any) -> bool:
+    return get_origin(kind) in (Mapping, dict) and get_args(kind)[0] is int
+
+
 def _fields_of(kind: Any, made: Converter) -> Any:
     """Return what makes a dataclass of an object; cattrs itself would lose the units of annotations that are text."""
     hints = get_type_hints(kind, include_extras=True)
@@ -319,11 +327,10 @@ def _made() -> Converter:
     made.register_structure_hook_func(lambda kind: kind == BlasThreads | None, _threads)
     made.register_unstructure_hook_func(_is_of_conditions, _known)
     made.register_structure_hook_func(
-        lambda kind: get_origin(kind) is Annotated and get_args(kind)[0] is Measurement,
-        lambda given, kind: _measurement(given, get_args(kind)[1], SIGNED in get_args(kind)),
+        _is_of_a_unit, lambda given, kind: _measurement(given, get_args(kind)[1], SIGNED in get_args(kind))
     )
     made.register_structure_hook_func(
-        lambda kind: get_origin(kind) in (Mapping, dict) and get_args(kind)[0] is int,
+        _is_by_number,
         lambda given, kind: {_key(key): made.structure(one, get_args(kind)[1]) for key, one in _object(given).items()},
     )
     made.register_unstructure_hook_func(
