@@ -26,7 +26,7 @@ from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.codec import from_json, to_json
 from tinytorch.perf.measuring.conditions import ComputeProbe
 
-#: A run of all probes, with few samples on a ladder that ends soon, printed as JSON; `test_call_costs` has the calls of
+#: A run of all probes, with few samples on a ladder that ends soon, printed as JSON; `test_costs` has the calls of
 #: every kernel.
 SMALL_RUN = """
 import json, sys
