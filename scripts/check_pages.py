@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _PROGRAMS = Path(sys.executable).parent
 #: Below the folder of built things: where mypy finds pages as modules, which it knows again if they did not change.
 _MODULES = "page_modules"
-#: First lines of a page's module, where a page has its front matter.
+#: First lines of a page's module, where a page has its head.
 _MYPY = (
     "# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-redefinition",
     '# mypy: disable-error-code="var-annotated, used-before-def, has-type"',  # a text may name what is below it

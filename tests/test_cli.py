@@ -134,7 +134,7 @@ def test_a_files_inputs_are_those_that_are_given(
         (["tokens.ONNX", "--inputs", "tokens.ONNX"], "numpy.savez"),
         (["tokens.ONNX", *OURS, "--inputs", "other.npz"], "must hold the inputs"),
         (["tokens.ONNX", "--inputs", "inputs.npz", "--batch", "2"], "--batch"),
-        (["mlp", "--inputs", "inputs.npz"], "brings its own input"),
+        (["mlp", "--inputs", "inputs.npz"], "has its own input"),
     ):
         assert main(["profile", *options]) == 2
         assert said in capsys.readouterr().err
@@ -229,7 +229,7 @@ def test_the_input_is_as_the_file_and_the_options_have_it(
         (["own_models_of_the_test:with_example", "--seq-len", "9"], "linear needs an input that ends in 5 features"),
         (["mlp", "--batch", "0"], "--batch must be at least 1, not 0"),
         (["mlp", "--input-shape", "64"], "--input-shape is for module:factory"),
-        (["mlp", "--seq-len", "3"], "--seq-len is for a model that takes tokens"),
+        (["mlp", "--seq-len", "3"], "--seq-len needs a model that reads tokens"),
         (["gpt", "--seq-len", "0"], "--seq-len must be at least 1"),
         (["gpt", "--seq-len", "1000"], "tokens must have 1 to 20 positions, not 1000"),
         (["no_such_file.onnx"], "No such file"),
@@ -253,13 +253,13 @@ def test_the_input_is_as_the_file_and_the_options_have_it(
         (["tokens.onnx", "--axis", "sequence"], "--axis must be NAME=N, such as sequence=128, not 'sequence'"),
         (["tokens.onnx", "--seq-len", "3", "--backward"], "--backward needs --engine tinytorch"),
         (["tokens.onnx", "--threads", "1000"], "--threads must be 1 to"),
-        (["mlp", "--threads", "1"], "--threads is for an ONNX file, and mlp is not one"),
+        (["mlp", "--threads", "1"], "--threads needs an ONNX file, but mlp is not one"),
         (
             ["tokens.onnx", *OURS, "--threads", "1"],
             "--threads is for ONNX Runtime: it cannot be combined with --engine",
         ),
         (["tokens.onnx", *OURS, "--beside", "other.onnx"], "--beside is for ONNX Runtime: it cannot be combined"),
-        (["mlp", *OURS], "--engine is for an ONNX file, and mlp is not one"),
+        (["mlp", *OURS], "--engine needs an ONNX file, but mlp is not one"),
         (["tokens.onnx", "--input-shape", "4", "--seq-len", "4"], "exclude each other"),
         (["tokens.onnx", "--input-shape", "4,2"], "must have 1 length after its batch, not 2"),
         (["tokens.onnx", *OURS, "--input-shape", "4,2"], "cannot have shape (1, 4, 2)"),
@@ -269,7 +269,7 @@ def test_the_input_is_as_the_file_and_the_options_have_it(
         (["tokens.onnx", "--given", "rate"], "--given must be NAME=NUMBER, such as rate=16000, not 'rate'"),
         (["tokens.onnx", "--given", "=3"], "--given must name an input"),
         (["tokens.onnx", *OURS, "--given", "rate=3"], "given must name inputs of tokens, attention_mask, not 'rate'"),
-        (["mlp", "--given", "rate=3"], "--given is for a file such as model.onnx, not for mlp"),
+        (["mlp", "--given", "rate=3"], "--given needs a file such as model.onnx, not mlp"),
         (["mlp", "--limit", "0"], "--limit must be at least 1"),
         (["mlp", "--json", "no/such/folder/x.json"], "is in a folder that does not exist"),
     ],

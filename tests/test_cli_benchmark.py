@@ -66,7 +66,7 @@ def test_an_interruption_leaves_what_was_measured_and_resume_goes_on(
     assert after.performances["one"].times[1][:1] == before.performances["one"].times[1]
     assert after.performances["one"].peaks == before.performances["one"].peaks
     assert main([*QUICK, "--json", str(target), "--resume", "--seed", "5"]) == 2
-    assert "planned otherwise" in capsys.readouterr().err
+    assert "different options" in capsys.readouterr().err
 
 
 def _file(folder: Path, batch: int | str = "N") -> tuple[str, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -199,13 +199,13 @@ def test_report_writes_a_page_and_markdown_with_the_machine_and_the_front(tmp_pa
         (["bench", "--model", "nothing", "--json", "x.json"], "module:factory"),
         (["bench", "--model", "no_such_module:x", "--json", "x.json"], "cannot be imported"),
         (["bench", "--suite", "mlp", "--input-shape", "1,2", "--json", "x.json"], "--input-shape is for --model"),
-        (["bench", "--plan", "--json", "x.json"], "--data and --plan are for --model"),
-        (["bench", "--data", "test.npz", "--json", "x.json"], "--data and --plan are for --model"),
+        (["bench", "--plan", "--json", "x.json"], "--data and --plan need --model"),
+        (["bench", "--data", "test.npz", "--json", "x.json"], "--data and --plan need --model"),
         (["bench", "--suite", "mlp", "--batches", "a", "--json", "x.json"], "--batches"),
         (["bench", "--suite", "mlp", "--base", "x", "--json", "x.json"], "belong together"),
         (["bench", "--suite", "mlp", "--base", "x", "--base-json", "y.json", "--json", "x.json"], "must be a checkout"),
         ([*OWN, "--processes", "0", "--json", "x.json"], "processes must be at least 1"),
-        (["report", "x.json"], "--html OUT or --markdown OUT"),
+        (["report", "x.json"], "give --html OUT or --markdown OUT"),
         (["report", "x.json", "--html", "y.html"], "x.json"),
         (["compare", "{}", "{}"], "cut short"),
         (["report", "{}", "--html", "out.html"], "cut short"),

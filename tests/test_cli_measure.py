@@ -89,7 +89,7 @@ def test_measured_claims_are_stated_in_the_words_of_their_page(clone: Path, caps
     assert page["records"][-1] == claim
     (clone / "book" / "first.md").write_text(PAGE.replace("NAME", "first").partition("```{claim}")[0], "utf-8")
     assert main(words) == 2
-    assert "page first tests 'many', but no {claim} on it says what is claimed" in capsys.readouterr().err
+    assert "page first tests 'many', but it has no {claim} with this key" in capsys.readouterr().err
 
 
 def test_every_page_states_the_claims_that_its_cells_test() -> None:
@@ -180,7 +180,7 @@ def test_what_is_left_is_told_from_this_machines_own_pace(
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--pages", "third"], "--pages must be among second, first or be all, not third"),
+        (["--pages", "third"], "--pages must be all or some of second, first, not third"),
         (["--label", "x" * 81], "--label must have at most 80 characters, not 81"),
         (["--note", "x" * 301], "--note must have at most 300 characters, not 301"),
     ],

@@ -1,6 +1,6 @@
 """README's table of pages, made from their heads and `_toc.yml`, and rules for what a chapter says comes next.
 
-`make format` writes the table between its two markers. A draft (``draft: true`` in its front matter) is not announced,
+`make format` writes the table between its two markers. A draft (``draft: true`` in its head) is not announced,
 so nothing has to name it. Numbers of chapters, figures and tables are the book's to give: a typed one is a fault.
 """
 

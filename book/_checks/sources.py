@@ -137,7 +137,7 @@ class Cell:
 class Chapter:
     """A chapter's source taken apart: prose by line, cells, pictures, predictions by line.
 
-    A draft (``draft: true`` in its front matter) may have fewer predictions and exercises than a chapter.
+    A draft (``draft: true`` in its head) may have fewer predictions and exercises than a chapter.
     """
 
     prose: dict[int, str] = field(default_factory=dict)
@@ -420,7 +420,7 @@ def too_few_questions(chapter: Chapter) -> Iterator[Problem]:
         return
     questions = headings.get(_QUESTIONS_HEADING, math.inf)
     within = sum(line < questions for line in chapter.predictions)
-    needed = f"it needs {FEWEST}, unless its front matter says draft: true"
+    needed = f"it needs {FEWEST}, unless its head says draft: true"
     if within < FEWEST:
         yield Problem(found[0], f"the chapter asks for {_count(within, 'prediction')} before its questions; {needed}")
     exercises = len(exercises_of(chapter))

@@ -106,7 +106,7 @@ def test_the_machine_of_the_build_has_no_limit_of_memory_and_a_link_without_a_ba
     tab.get_by_label("Ranks", exact=True).select_option("1")
     about = said_by(tab.locator(".cluster-about"))
     assert "without a limit of memory" in about
-    assert "4.00 µs between nodes" in about
+    assert "between nodes 4.00 µs" in about
     words = said_by(tab.locator(".cluster-answer"))
     assert "of 1 split is" in words
     assert "an efficiency of 100 %" in words
@@ -124,10 +124,10 @@ def test_every_point_of_the_curves_is_reached_by_key_and_says_its_values(tab: Ta
     assert spots.count() == sum(fits)
     spots.first.focus()
     words = said_by(tab.locator(".explorer-readout"))
-    assert words.startswith("2 ranks, the batch stays: ")
+    assert words.startswith("2 ranks, the batch stays constant: ")
     assert words.endswith("(modelled)")
     tab.keyboard.press("Tab")
-    assert said_by(tab.locator(".explorer-readout")).startswith("4 ranks, the batch stays: ")
+    assert said_by(tab.locator(".explorer-readout")).startswith("4 ranks, the batch stays constant: ")
     tab.locator(".cluster-curve summary").click()
     assert tab.locator(".cluster-curve tbody tr").count() == len(GRID_RANKS) - 1, "one rank has too little memory"
 

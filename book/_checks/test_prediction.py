@@ -63,7 +63,7 @@ def tab(browser: Browser, site: Path) -> Iterator[Tab]:
         (1, "1.9", "within the interval"),
         (1, "0.5", "too low, by a factor of 3.8"),
         (1, "2.1", "too high, by 9.9 %"),
-        (1, "-1", "too low: it is above zero"),
+        (1, "-1", "too low, because the answer is above zero"),
         (2, "1.12", "within the interval"),
         (2, "11.2", "too high, by a factor of 10"),
         (3, "52", "too high, by 12 points"),
@@ -113,7 +113,7 @@ def test_a_choice_is_judged_and_a_reload_keeps_it(tab: Tab) -> None:
     assert said.inner_text() == "Choose one of the answers."
     question.get_by_label("faster").check()
     check.click()
-    assert said.inner_text() == "You said “faster”: this build found another."
+    assert said.inner_text() == "You said “faster”, but this build found a different answer."
     question.get_by_label("slower").check()
     check.click()
     tab.reload()

@@ -204,7 +204,7 @@ def test_the_question_is_seen_and_the_answer_folded(page: BeautifulSoup) -> None
         (1, "It is 1.91×"),
         (5, "It is slower, because its gain is 1.9"),
         (6, "Refuted. It took 1.1"),
-        (9, "Other programs took this machine's time, so this build does not judge by what it measured."),
+        (9, "Other programs were using the machine during this measurement, so this build does not decide it."),
     ],
 )
 def test_an_answer_gives_the_number_or_the_verdict_with_its_reason(

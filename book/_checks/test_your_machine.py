@@ -119,17 +119,17 @@ REFUSED = [
     (b'{"schema": NaN}', "This is no JSON"),
     (b"[]", "no file that tinytorch measure wrote"),
     (b'{"schema": "tinytorch-records"}', "a page's file of records"),
-    (changed(schema_version=4), "This file is of version 4; this book reads version 3"),
-    (changed(schema_version=HOSTILE), "This file is of version <img"),
+    (changed(schema_version=4), "This file has version 4, but this book reads version 3"),
+    (changed(schema_version=HOSTILE), "This file has version <img"),
     (changed(pages=[0] * 100_000), "more than 1000 entries"),
     (b"[" * 50_000 + b"]" * 50_000, "no file that tinytorch measure wrote"),
     (changed(note=json.loads("[" * 400 + "]" * 400)), "nested deeper than 12 levels"),
     (changed(label="x" * 81), "at most 80 characters"),
     (changed(pages=[]), "at least 1 entries"),
-    (changed(pages=BOOK["pages"] * 2), "two entries are of one page"),
+    (changed(pages=BOOK["pages"] * 2), "two entries belong to the same page"),
     (json.dumps(BOOK).replace('"label"', '"__proto__"', 1).encode(), "lacks label"),
-    (json.dumps(BOOK)[:-1].encode() + b', "__proto__": {"a": 1}}', "__proto__ must not be there"),
-    (json.dumps(BOOK)[:-1].encode() + b', "constructor": 1}', "constructor must not be there"),
+    (json.dumps(BOOK)[:-1].encode() + b', "__proto__": {"a": 1}}', "__proto__ must not be present"),
+    (json.dumps(BOOK)[:-1].encode() + b', "constructor": 1}', "constructor must not be present"),
     (json.dumps(BOOK).replace("0.001", "1e999", 1).encode(), "a number beyond"),
     (b" " * (LARGEST_BYTES + 1), "larger than 4 MiB, so it was not read"),
 ]
@@ -325,7 +325,7 @@ def test_a_busy_machine_wide_intervals_and_single_recordings_are_told(tab: Tab) 
             cell["interval"] |= {"low": low, "high": high}
     give(tab, json.dumps(mine).encode())
     busy, noisy, single = tab.locator(".your-machine-results .card-caution").all_inner_texts()
-    assert "its load was 3.2" in busy
+    assert "the load average was already 3.2" in busy
     assert "3.00 times as wide" in noisy
     assert "1 number has no interval" in single
 
@@ -339,9 +339,9 @@ def test_the_file_can_be_dropped_kept_and_forgotten(tab: Tab, site: Path) -> Non
     tab.get_by_label("Keep it in this browser").check()
     tab.reload()
     tab.get_by_text("Mine: 1 page").wait_for()
-    assert "Below is still the earlier file" in give(tab, b"{")
-    tab.get_by_role("button", name="Forget it").press("Enter")
-    assert "Forgotten" in said_by(tab.locator(".your-machine-status"))
+    assert "The page still shows the earlier file" in give(tab, b"{")
+    tab.get_by_role("button", name="Remove it").press("Enter")
+    assert "was removed" in said_by(tab.locator(".your-machine-status"))
     tab.reload()
     tab.locator(".your-machine-zone").wait_for()
     assert tab.evaluate("localStorage.length") == 0
@@ -368,9 +368,9 @@ def test_every_roof_and_point_says_its_value_to_the_keyboard(tab: Tab) -> None:
 
 
 JUDGED = [
-    ("1 G", "100 M", "", ["bytes or arithmetic decide", "ridge point of memory, and their order is open"]),
-    ("1 G", "1 G", "", ["its bytes decide", "at most 10.0 GFLOP/s", "at least 100 ms"]),
-    ("1e12", "1 G", "20", ["its arithmetic decides", "at most 100 GFLOP/s", "reaches 50.0 % of that"]),
+    ("1 G", "100 M", "", ["either memory-bound or compute-bound", "the ridge point of memory contains it"]),
+    ("1 G", "1 G", "", ["memory-bound", "at most 10.0 GFLOP/s", "at least 100 ms"]),
+    ("1e12", "1 G", "20", ["compute-bound", "at most 100 GFLOP/s", "reaches 50.0 % of this rate"]),
     ("1 G", "1 G", "1 m", ["it is above this roof"]),
 ]
 
@@ -385,7 +385,7 @@ def test_a_kernel_is_judged_by_the_roofs(tab: Tab) -> None:
         assert tab.locator(".spot.kernel").count() == 1
 
 
-@pytest.mark.parametrize(("typed", "hint"), [("many", "many is no number: write a number above 0"), ("1e-308", "")])
+@pytest.mark.parametrize(("typed", "hint"), [("many", "many is not a number: write a number above 0"), ("1e-308", "")])
 def test_what_is_no_number_is_said_beside_its_field(tab: Tab, typed: str, hint: str) -> None:
     tab.locator("#roofline-operations").fill("2 G")
     tab.locator("#roofline-bytes").fill(typed)
@@ -414,15 +414,15 @@ def test_a_number_may_have_its_unit(tab: Tab, text: str, unit: str, value: float
 @pytest.mark.parametrize(
     ("text", "unit", "problem"),
     [
-        ("", "B", "is no number"),
-        ("GiB", "B", "is no number"),
+        ("", "B", "is not a number"),
+        ("GiB", "B", "is not a number"),
         ("-5", "s", "is not above 0"),
         ("0", "B", "is not above 0"),
         ("5 ms", "B", "is in s, not in B"),
         ("12 MiB", "FLOP", "is in B, not in FLOP"),
         ("2 GFLOP/s", "FLOP", "is a rate"),
         ("2 min", "s", "is in minutes"),
-        ("5 m", "FLOP", "M is a million"),
+        ("5 m", "FLOP", "M means a million"),
         ("5 Mi", "s", "is for bytes"),
         ("1,23,4", "B", "parts no thousands"),
         ("1e-308", "B", "beyond what can be drawn"),

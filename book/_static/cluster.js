@@ -7,7 +7,7 @@ globalThis.cluster ??= {};
 {
   const { element } = globalThis.machines;
   const HEADS = ["Data × tensor × pipeline", "Micro-batches", "Step", "Efficiency", "Memory of a rank", "Bubble", "Messages"];
-  const WORDS = { stays: "the batch stays", grows: "the batch grows with the ranks" };
+  const WORDS = { stays: "the batch stays constant", grows: "the batch grows with the ranks" };
 
   const text = (value, unit) => machines.formatNumber(value, unit).text;
   const count = (number) => number.toLocaleString("en");
@@ -100,12 +100,12 @@ globalThis.cluster ??= {};
       const { cluster, model } = this;
       const link = ([latency, rate]) => `${text(latency, "s")}${rate === null ? "" : ` and ${text(rate, "B/s")}`}`;
       const memory = cluster.memory_bytes === null ? "without a limit of memory" : `with ${text(cluster.memory_bytes, "B")} of memory`;
-      this.about.textContent = `A rank attains ${text(cluster.flops_per_second, "FLOP/s")}, ${memory}; links have ${link(cluster.inside)} among the ${cluster.ranks_per_node} of a node, ${link(cluster.between)} between nodes. The optimizer's state is shared out.`;
+      this.about.textContent = `A rank attains ${text(cluster.flops_per_second, "FLOP/s")}, ${memory}; the links between the ${cluster.ranks_per_node} ranks of a node have ${link(cluster.inside)}, and those between nodes ${link(cluster.between)}. The optimizer's state is sharded.`;
       const ranks = this.grid.ranks[this.chosen("ranks")];
       const [fitting, ...rows] = this.cells.stays[this.chosen("batch")][this.chosen("ranks")];
       if (!fitting) {
         const why = cluster.memory_bytes === null ? "" : `, or all need more than ${text(cluster.memory_bytes, "B")}`;
-        this.answer.textContent = `No split of ${count(ranks)} ranks fits: none shares out whole sequences, heads and blocks${why}.`;
+        this.answer.textContent = `No split of ${count(ranks)} ranks fits: none gives each rank whole sequences, heads and blocks${why}.`;
         this.splits.replaceChildren();
         return;
       }
@@ -120,7 +120,7 @@ globalThis.cluster ??= {};
         const shares = row.slice(-2).map((share) => text(share, "%"));
         return [splitName(one), count(one.micro), text(one.seconds, "s"), text(one.efficiency, "%"), text(one.bytes, "B"), ...shares];
       };
-      this.splits.replaceChildren(table("The fastest splits, each with its best number of micro-batches; parts of the step in per cent of it", HEADS, rows.map(cells)));
+      this.splits.replaceChildren(table("The fastest splits, each with its best number of micro-batches, and the parts of the step as a percentage of its time", HEADS, rows.map(cells)));
     }
 
     list() {
@@ -129,7 +129,7 @@ globalThis.cluster ??= {};
       const cells = (found) => (found ? [splitName(found), text(found.efficiency, "%")] : ["–", "–"]);
       this.curveTable.replaceChildren(
         table(
-          "Efficiency if the batch stays, and if it grows with the ranks",
+          "Efficiency with a constant batch, and with a batch that grows with the ranks",
           ["Ranks", "Split", "Efficiency", "Split, batch grows", "Efficiency"],
           [...byRanks].sort(([a], [b]) => a - b).map(([ranks, { stays, grows }]) => [count(ranks), ...cells(stays), ...cells(grows)]),
         ),
@@ -141,10 +141,10 @@ globalThis.cluster ??= {};
       this.key.replaceChildren(
         "Efficiency over ranks, each with its fastest split ", tag(), ": ",
         ...drawn.flatMap(({ how, shape }, i) => [i ? ", " : "", element("span", { class: `cluster-mark ${shape}`, "aria-hidden": "true" }), ` ${WORDS[how]}${how === "grows" ? `, ${this.grid.each} sequences each` : ""}`]),
-        ". An efficiency of 100 % is what a single rank with memory enough would do.",
+        ". 100 % is the efficiency of a single rank with enough memory.",
       );
       if (drawn.length) this.chart.show((width, onShow) => cluster.draw(width, drawn, onShow));
-      else this.chart.lack("Nothing to draw: no number of ranks has a split that fits.");
+      else this.chart.lack("Nothing to draw: no split fits, whatever the number of ranks.");
     }
   }
 

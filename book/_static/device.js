@@ -96,24 +96,24 @@
   // An experiment: what is guessed, the rows [name, work of so many units], and which rows (of the last one) the ratio compares.
   const EXPERIMENTS = {
     memory: {
-      guess: "How many times as long does one load take from 64 MiB as from 16 KiB, on this device?",
+      guess: "On this device, how much slower is a load from 64 MiB than from 16 KiB? (2 means twice as slow)",
       unit: "ns per load", scale: 1e6, ratio: [6, 0],
-      note: "The last rows read an array of 16 MiB in order, each number and one of every line's.",
+      note: "The last rows read an array of 16 MiB in order: once every element, and once one element of each cache line.",
       rows: () => [
         ...[14, 16, 18, 20, 22, 24, 26].map((power) => [`chain through ${named(2 ** power)}`, () => { const next = chain(2 ** power); return (steps) => walk(next, steps); }]),
         ...[1, LINE].map((apart) => [`every ${apart === 1 ? "number" : `${apart}th number`} in order`, () => { const all = new Int32Array(2 ** 22).fill(1); return (count) => stride(all, apart, count); }]),
       ],
     },
     acceleration: {
-      guess: "How many times as fast as three loops is a tile of four by four in registers, on this device?",
+      guess: "On this device, how much faster than three loops is a tile of 4 × 4 in registers? (2 means twice as fast)",
       unit: "ms per product", scale: 1, ratio: [0, 1],
-      note: "Two matrices of 192 by 192 in double precision are multiplied, on one core and without vectors.",
+      note: "The program multiplies two 192 × 192 matrices in double precision, on one core and without vectors.",
       rows: () => { const [loops, tile] = products(192); return [["three loops", () => loops], ["tile of 4 × 4", () => tile]]; },
     },
     noise: {
-      guess: "The same code is timed under two names. What ratio of the medians will this device show?",
+      guess: "This test times the same code under two names. What ratio of the medians will this device show?",
       unit: "ms per product", scale: 1, ratio: [0, 1],
-      note: "Both names run the same product of two matrices of 64 by 64. A fair comparison finds a ratio whose interval holds 1.",
+      note: "Both names run the same product of two 64 × 64 matrices. In a fair comparison, the interval of the ratio contains 1.",
       rows: () => { const [, tile] = products(64); return [["the code", () => tile], ["the same code", () => tile]]; },
     },
   };
@@ -186,10 +186,10 @@
       element("div", table(experiment, rows), { className: "measured-table" }),
       element("p", [
         experiment.note,
-        ` The clock moved in steps of ${short(clock)} ms; a sample is made to take ${SAMPLE} ms or more.`,
-        " A browser has a coarse clock, uses no vectors here, and slows down in a tab in the background or to save energy.",
-        high > 2 * low ? " This device was busy, or changed its speed: close other programs and measure again." : "",
-        hidden ? " This tab was in the background meanwhile: measure again." : "",
+        ` The clock has steps of ${short(clock)} ms, so each sample takes at least ${SAMPLE} ms.`,
+        " In a browser the clock is coarse, this program uses no vectors, and a tab in the background runs more slowly.",
+        high > 2 * low ? " This device was busy or changed its speed. Close other programs and measure again." : "",
+        hidden ? " This tab was in the background during the measurement. Measure again." : "",
       ]),
       element("p", element("a", "Download the samples", { download: "device.json", href: `data:application/json,${encodeURIComponent(JSON.stringify(samples))}` })),
     ];
@@ -212,17 +212,17 @@
       said.replaceChildren(...content);
     };
     document.addEventListener("visibilitychange", () => { hidden ||= document.hidden; });
-    stop.addEventListener("click", () => end("Stopped: nothing was kept."));
+    stop.addEventListener("click", () => end("Stopped. Nothing was saved."));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       hidden = false;
       try {
         worker = new Worker(SCRIPT);
       } catch {
-        end("From a folder a browser starts no worker: make serve shows this page where it can measure.");
+        end("This page was opened from a folder, where a browser cannot measure. Run make serve and open the page from there.");
         return;
       }
-      worker.addEventListener("error", () => end("This browser could not start the worker that measures; make serve shows the page where it can."));
+      worker.addEventListener("error", () => end("This browser could not start the measurement. Run make serve and open the page from there."));
       worker.addEventListener("message", ({ data }) => {
         if (data.rows) end(...resultOf(experiment, data, guess.value, hidden));
         else progress.value = data.progress;
@@ -230,7 +230,7 @@
       progress.removeAttribute("value");
       start.disabled = true;
       stop.hidden = progress.hidden = false;
-      said.replaceChildren("Measuring, for about ten seconds at most.");
+      said.replaceChildren("Measuring. This takes at most about 10 seconds.");
       worker.postMessage(name);
     });
     place.append(element("p", "On your own device", { className: "device-title" }), form, said);

@@ -24,7 +24,7 @@
         ? `${direction}, by ${number.format((factor - 1) * 100)} %`
         : `${direction}, by a factor of ${number.format(factor)}`;
     }
-    if (about.scale === "log") return `${direction}: it is above zero`;
+    if (about.scale === "log") return `${direction}, because the answer is above zero`;
     const off = Math.abs(guess - value) / Number(about.factor);
     return `${direction}, by ${number.format(off)} ${about.difference}`.trimEnd();
   };
@@ -64,7 +64,7 @@
     const chosen = form.querySelector("input:checked");
     if (!chosen) return null;
     const word = form.dataset.word;
-    return chosen.value === word ? `You said “${word}”: right.` : `You said “${chosen.value}”: this build found another.`;
+    return chosen.value === word ? `You said “${word}”: right.` : `You said “${chosen.value}”, but this build found a different answer.`;
   };
 
   const stateOf = (form) => ({

@@ -83,7 +83,7 @@ globalThis.machines ??= {};
 
   const words = (roof, owner) => {
     const { cell, beside } = machines.numberText(roof.number);
-    const holds = roof.holds ? `, reported to hold ${machines.formatNumber(roof.holds, "B", null, true).text}` : "";
+    const holds = roof.holds ? `, with a reported size of ${machines.formatNumber(roof.holds, "B", null, true).text}` : "";
     return `${roof.name} of ${owner}: ${`${cell} ${beside}`.trim()}${holds}`;
   };
 

@@ -88,17 +88,17 @@ globalThis.machines ??= {};
   machines.typedNumber = (text, unit) => {
     const trimmed = text.trim();
     const found = [...Object.values(UNITS)].flat().includes(trimmed) ? null : TYPED.exec(trimmed);
-    if (!found) return { problem: "is no number" };
+    if (!found) return { problem: "is not a number" };
     let [, sign, digits, exponent = "", prefix = "", given = ""] = found;
     if (`${prefix}${given}` === "min") return { problem: "is in minutes; give it in seconds" };
     if (given && !UNITS[unit].includes(given)) return { problem: given.includes("/") ? "is a rate" : `is in ${given}, not in ${unit}` };
-    if (unit !== "s" && FACTORS[prefix] < 1) return { problem: `has ${prefix}, which stands for less than one; M is a million` };
-    if (unit === "s" && prefix.endsWith("i")) return { problem: `has ${prefix}, which is for bytes` };
+    if (unit !== "s" && FACTORS[prefix] < 1) return { problem: `has the prefix ${prefix}, which means less than one; M means a million` };
+    if (unit === "s" && prefix.endsWith("i")) return { problem: `has the prefix ${prefix}, which is only for bytes` };
     // A comma between groups of three parts thousands; a single one elsewhere is a decimal point.
     const grouped = /^[0-9]{1,3}(,[0-9]{3})+(\.[0-9]*)?$/.test(digits);
-    if (digits.includes(",") && !grouped && !/^[0-9]+,[0-9]+$/.test(digits)) return { problem: "has a comma that parts no thousands" };
+    if (digits.includes(",") && !grouped && !/^[0-9]+,[0-9]+$/.test(digits)) return { problem: "has a comma that does not separate thousands" };
     const value = Number((grouped ? digits.replaceAll(",", "") : digits.replace(",", ".")) + exponent) * FACTORS[prefix];
     if (sign || value === 0) return { problem: "is not above 0" };
-    return value > 1e-30 && value < 1e30 ? { value } : { problem: "is beyond what can be drawn" };
+    return value > 1e-30 && value < 1e30 ? { value } : { problem: "is too large or too small to be drawn" };
   };
 }

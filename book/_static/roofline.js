@@ -98,10 +98,10 @@
       );
       const several = book.sets.length > 1 || this.all.some((one) => one.kind === "yours" && one.sets.length > 1);
       this.choices.replaceChildren(
-        explorers.fieldset("Whose roofs", ...whose),
+        explorers.fieldset("Machine", ...whose),
         ...(several ? [explorers.fieldset("Threads", ...threads)] : []),
         explorers.fieldset("Arithmetic", ...peaks),
-        explorers.fieldset("Levels of the memory", ...levels),
+        explorers.fieldset("Levels of memory", ...levels),
       );
       const options = (select, names, first) => {
         const before = select.value;
@@ -138,7 +138,7 @@
         ...quoted.map((one) => element("p", {}, `${one.name}: quoted from `, element("a", { class: "reference external", href: one.address }, one.source), ".")),
       );
       if (!shown.length) {
-        this.chart.lack("Nothing to draw: choose a machine, its arithmetic and a level that it has.");
+        this.chart.lack("Nothing to draw. Choose a machine, a kind of arithmetic and a level of memory.");
         return;
       }
       this.chart.show((width, onShow) => machines.drawRoofline(width, shown, this.kernelPoint(shown), onShow));
@@ -171,7 +171,7 @@
         take();
         return place;
       });
-      const held = element("p", {}, element("label", { for: "roofline-held" }, "Where its data lives"), this.held);
+      const held = element("p", {}, element("label", { for: "roofline-held" }, "Where its data is"), this.held);
       const kind = element("p", {}, element("label", { for: "roofline-arithmetic" }, "Its arithmetic"), this.arithmetic);
       return explorers.form("roofline-kernel", "Your own kernel", explorers.fieldset("Your own kernel", ...fields, kind, held));
     }
@@ -213,17 +213,17 @@
       const { rate, leastSeconds, bound, attained, share } = machines.bound(kernel, peak, level);
       const show = (value, unit) => machines.formatNumber(value, unit).text;
       const why = {
-        bytes: `its bytes decide: it is left of the ridge point of ${level.name}`,
-        arithmetic: `its arithmetic decides: it is right of the ridge point of ${level.name}`,
+        bytes: `memory-bound, because it is left of the ridge point of ${level.name}`,
+        arithmetic: `compute-bound, because it is right of the ridge point of ${level.name}`,
       };
-      const limit = bound ? why[bound] : `bytes or arithmetic decide: it stands on the ridge point of ${level.name}, and their order is open`;
+      const limit = bound ? why[bound] : `either memory-bound or compute-bound, because the interval of the ridge point of ${level.name} contains it`;
       const most = `at most ${show(rate, "FLOP/s")}, so it takes at least ${show(leastSeconds, "s")}`;
       const reached =
         attained === null
           ? ""
           : share > 1.05
-            ? ` At ${show(attained, "FLOP/s")} it is above this roof: its data lives nearer, or a number is wrong.`
-            : ` At ${show(attained, "FLOP/s")} it reaches ${show(share, "%")} of that.`;
+            ? ` At ${show(attained, "FLOP/s")} it is above this roof, so its data is in a nearer level, or one of your numbers is wrong.`
+            : ` At ${show(attained, "FLOP/s")} it reaches ${show(share, "%")} of this rate.`;
       const tag = element("span", { class: "kind-tag" }, "model");
       return element("span", { class: "line" }, `On ${one.name}, under ${peak.name}, ${limit}; ${most}.${reached}`, tag);
     }

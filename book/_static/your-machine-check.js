@@ -32,10 +32,10 @@ globalThis.machines ??= {};
 
     /** What is wrong with the value, with its place; null if nothing is. */
     problem(value, schema, root, path) {
-      if (typeof schema === "boolean") return schema ? null : `${path} must not be there`;
+      if (typeof schema === "boolean") return schema ? null : `${path} must not be present`;
       return firstOf(Object.keys(schema), (word) => {
         if (ANNOTATIONS.includes(word) || word === "then" || word === "else") return null;
-        if (!Object.hasOwn(Validator.RULES, word)) throw new Error(`the schema uses ${word}, which is not known here`);
+        if (!Object.hasOwn(Validator.RULES, word)) throw new Error(`the schema uses ${word}, which this page does not know`);
         return Validator.RULES[word].call(this, value, schema, root, path);
       });
     }
@@ -85,7 +85,7 @@ globalThis.machines ??= {};
       maxLength: (value, { maxLength }, root, path) =>
         typeof value === "string" && value.length > maxLength ? `${path} must have at most ${maxLength} characters` : null,
       pattern: (value, { pattern }, root, path) =>
-        typeof value === "string" && !new RegExp(pattern, "u").test(value) ? `${path} does not look as it must` : null,
+        typeof value === "string" && !new RegExp(pattern, "u").test(value) ? `${path} does not have the required form` : null,
       minimum: (value, { minimum }, root, path) =>
         typeof value === "number" && value < minimum ? `${path} must be at least ${minimum}` : null,
       maximum: (value, { maximum }, root, path) =>
@@ -99,7 +99,7 @@ globalThis.machines ??= {};
       },
       oneOf(value, { oneOf }, root, path) {
         const fitting = oneOf.filter((part) => this.problem(value, part, root, path) === null).length;
-        return fitting === 1 ? null : `${path} fits ${fitting} of the forms that it may have`;
+        return fitting === 1 ? null : `${path} matches ${fitting} of its possible forms instead of 1`;
       },
       if(value, schema, root, path) {
         const branch = this.problem(value, schema.if, root, path) === null ? schema.then : schema.else;
@@ -126,7 +126,7 @@ globalThis.machines ??= {};
 
   const ofRecord = (record) => {
     if (record.kind === "table" && record.rows.some((row) => row.length !== record.columns.length)) {
-      return `table ${record.key} has a row with cells too many or too few`;
+      return `table ${record.key} has a row with the wrong number of cells`;
     }
     return firstOf(machines.numbersOf(record), ({ interval }) =>
       interval && interval.low > interval.high ? `${record.key} has an interval that ends before it begins` : null,
@@ -134,10 +134,10 @@ globalThis.machines ??= {};
   };
 
   const contradiction = (document) => {
-    if (twice(document.pages.map((page) => page.page))) return "two entries are of one page";
+    if (twice(document.pages.map((page) => page.page))) return "two entries belong to the same page";
     return firstOf(document.pages, ({ page, records, provenance }) => {
       if (Number.isNaN(Date.parse(provenance.when))) return `page ${page} must say when it was measured`;
-      if (twice(records.map((record) => record.key))) return `page ${page} has two records of one key`;
+      if (twice(records.map((record) => record.key))) return `page ${page} has two records with the same key`;
       return firstOf(records, (record) => ofRecord(record));
     });
   };
@@ -149,9 +149,9 @@ globalThis.machines ??= {};
   };
 
   const OTHERS = new Map([
-    ["tinytorch-records", "This is a page's file of records. Make a file with tinytorch measure."],
-    ["tinytorch-machine", "This file is of tinytorch machine. Make one with tinytorch measure."],
-    ["tinytorch-benchmark", "This file is of tinytorch bench. Make one with tinytorch measure."],
+    ["tinytorch-records", "This file has the records of one page. Use a file that tinytorch measure wrote."],
+    ["tinytorch-machine", "This file was written by tinytorch machine. Use a file that tinytorch measure wrote."],
+    ["tinytorch-benchmark", "This file was written by tinytorch bench. Use a file that tinytorch measure wrote."],
   ]);
 
   /**
@@ -164,16 +164,16 @@ globalThis.machines ??= {};
     try {
       document = JSON.parse(text);
     } catch {
-      return { message: text.trim() ? "This is no JSON, so it is no file of measurements." : "This file is empty." };
+      return { message: text.trim() ? "This file is not JSON, so it does not contain measurements." : "This file is empty." };
     }
     const version = rules.schema.properties.schema_version.const;
     if (!isObject(document) || document.schema !== rules.schema.properties.schema.const) {
       const known = isObject(document) && typeof document.schema === "string" && OTHERS.get(document.schema);
-      return { message: known || "This is JSON, but no file that tinytorch measure wrote." };
+      return { message: known || "This file is JSON, but tinytorch measure did not write it." };
     }
     if (document.schema_version !== version) {
       const given = String(document.schema_version).slice(0, 20);
-      return { message: `This file is of version ${given}; this book reads version ${version}. Measure with the book's own code.` };
+      return { message: `This file has version ${given}, but this book reads version ${version}. Measure again with the code of this book.` };
     }
     const validator = new Validator({ "urn:tinytorch:records": rules.records });
     const problem =

@@ -142,7 +142,7 @@ globalThis.machines ??= {};
     };
     add("Verdicts of claims", "Claim", "The two", claimRows(yours, book));
     add("Numbers", "What", "Yours over the book's", numberRows(yours, book));
-    add("Words chosen from them", "Word", "The two", wordRows(yours, book));
+    add("Words that depend on them", "Word", "The two", wordRows(yours, book));
     for (const [mine, theirs] of pairs(yours, book, (record) => record.kind === "table")) {
       add(`Table: ${theirs.caption}`, "Row and column", "Yours over the book's", cellRows(mine, theirs));
     }
@@ -165,7 +165,7 @@ globalThis.machines ??= {};
   };
 
   const cardTable = (yours, book) => {
-    const names = ["Processor", "Vectors", "Cores that may be used", "Memory", "System", "BLAS, with its threads", "Versions", "Measured"];
+    const names = ["Processor", "Vectors", "Usable cores", "Memory", "System", "BLAS and its threads", "Versions", "Measured"];
     const [mine, theirs] = [card(yours.pages[0]), card(book.pages[0])];
     return machines.table("The two machines", ["", ...HEADS], names.map((name, i) => [name, theirs[i], mine[i]]));
   };
@@ -209,7 +209,7 @@ globalThis.machines ??= {};
       );
     });
     const figure = element("figure", { class: "measured-figure beside-ratios" });
-    figure.append(svg, element("figcaption", {}, "Your machine over the book's, to the right where it is faster."));
+    figure.append(svg, element("figcaption", {}, "Speed of your machine divided by that of the book's machine. Points to the right of 1 mean that yours is faster."));
     return figure;
   };
 
@@ -249,9 +249,9 @@ globalThis.machines ??= {};
     const single = measured.filter((both) => both.some(({ interval }) => !interval)).length;
     const number = (value) => machines.formatNumber(value, "1").text;
     return [
-      loads.length && load > BUSY ? `Your machine was busy: its load was ${number(load)} as the quietest of these pages began. Close other programs and measure again.` : null,
+      loads.length && load > BUSY ? `Your machine was busy: when the quietest of these pages began, the load average was already ${number(load)}. Close other programs and measure again.` : null,
       wider > NOISY ? `Your machine was noisy: half of its intervals are at least ${number(wider)} times as wide as the book's.` : null,
-      single ? `${counted(single, "number has", "numbers have")} no interval on one of the two machines: shown, and not compared.` : null,
+      single ? `${counted(single, "number has", "numbers have")} no interval on one of the two machines, so the page shows but does not compare ${single === 1 ? "it" : "them"}.` : null,
     ].filter(Boolean);
   };
 
@@ -266,16 +266,16 @@ globalThis.machines ??= {};
    */
   machines.beside = (yours, book, titles) => {
     const shared = sharedPages(yours, book);
-    if (!shared.length) return { summary: "This file holds no page that this book has.", nodes: [] };
+    if (!shared.length) return { summary: "This file contains no page of this book.", nodes: [] };
     const claims = shared.flatMap(([mine, theirs]) => pairs(mine, theirs, (record) => record.kind === "claim"));
     const differing = claims.filter(([mine, theirs]) => mine.verdict !== theirs.verdict);
     const numbers = shared.reduce((sum, [mine, theirs]) => sum + pairs(mine, theirs, isNumber).length, 0);
     const summary =
-      `${yours.label.replace(TURNING, "")}: ${counted(shared.length, "page", "pages")} and ${counted(numbers, "number", "numbers")} beside the book's. ` +
+      `${yours.label.replace(TURNING, "")}: ${counted(shared.length, "page", "pages")} and ${counted(numbers, "number", "numbers")} next to those of the book. ` +
       (claims.length
         ? `Of ${counted(claims.length, "claim", "claims")} both judge ${claims.length - differing.length} alike and ${differing.length} differently.`
-        : "It judges no claim.");
-    const notes = [yours.note, sameCode(shared) ? null : "It was measured with other code than the book: keys are the same, what ran may differ."];
+        : "It contains no claims.");
+    const notes = [yours.note, sameCode(shared) ? null : "It was measured with a different version of the code, so a number may come from a different program than the book's."];
     const ratios = rateRatios(shared);
     const rows = differing.map(([mine, theirs]) => [theirs.statement, theirs.verdict, mine.verdict]);
     return {

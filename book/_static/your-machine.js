@@ -36,13 +36,13 @@
       this.text = null;
       this.input = element("input", { type: "file", accept: ".json,application/json", id: "your-machine-file" });
       this.keep = element("input", { type: "checkbox", id: "your-machine-keep" });
-      this.forget = element("button", { type: "button", class: "your-machine-forget" }, "Forget it");
+      this.forget = element("button", { type: "button", class: "your-machine-forget" }, "Remove it");
       this.status = element("p", { role: "status", class: "your-machine-status" });
       this.results = element("div", { class: "your-machine-results" });
       this.options = element(
         "p",
         { class: "your-machine-options" },
-        element("label", {}, this.keep, " Keep it in this browser, for the next visit"),
+        element("label", {}, this.keep, " Keep it in this browser for my next visit"),
         this.forget,
       );
       this.zone = element(
@@ -51,7 +51,7 @@
         element("label", { for: "your-machine-file" }, "Drop your file here, or choose it:"),
         this.input,
       );
-      this.own = element("button", { type: "button", class: "your-machine-own" }, "No file yet? Show the book's own");
+      this.own = element("button", { type: "button", class: "your-machine-own" }, "No file yet? Show the book's own file");
       this.zone.append(this.own);
       this.options.hidden = true;
       place.replaceChildren(this.zone, this.status, this.options, this.results);
@@ -124,7 +124,7 @@
         this.keep.checked = false;
         storage.set(null);
       }
-      this.say(this.text === null ? message : `${message} Below is still the earlier file.`);
+      this.say(this.text === null ? message : `${message} The page still shows the earlier file.`);
     }
 
     clear() {
@@ -134,14 +134,14 @@
       this.results.replaceChildren();
       this.options.hidden = true;
       this.tell(null);
-      this.say("Forgotten: nothing of your file is left on this page or in this browser.");
+      this.say("Your file was removed from this page and from this browser.");
       this.input.focus();
     }
 
     remember() {
       if (storage.set(this.keep.checked ? this.text : null)) return;
       this.keep.checked = false;
-      this.say("This browser keeps nothing for this page.");
+      this.say("This browser does not allow this page to keep files.");
     }
 
     say(message) {

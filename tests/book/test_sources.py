@@ -193,7 +193,7 @@ def test_a_chapter_asks_three_times_before_its_questions_and_sets_three_exercise
         (_chapter(3, 3, late=True), "asks for no predictions before its questions"),
         (_chapter(3, 1), "sets 1 exercise"),
     ):
-        assert messages(chapter) == [f"the chapter {lacks}; it needs 3, unless its front matter says draft: true"]
+        assert messages(chapter) == [f"the chapter {lacks}; it needs 3, unless its head says draft: true"]
     assert messages(_chapter(3, 3).replace("## Questions\n", "").replace("## Exercises\n", "")) == NO_SECTIONS
 
 

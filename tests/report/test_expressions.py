@@ -8,10 +8,10 @@ import pytest
 
 from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
-from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between
+from tinytorch.perf.measuring.judge import Judgement, Verdict, decided, verdict_between, verdict_of_all
 from tinytorch.prose import Ends
 from tinytorch.report import Page
-from tinytorch.report.expressions import ExpressionError, evaluate, outcome_of, rests_on
+from tinytorch.report.expressions import ExpressionError, evaluate, outcome_of, rests_on, verdict_body
 from tinytorch.report.kinds import of_kind
 
 NEAR = Measurement("near", (1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 0.99), "s")
@@ -196,3 +196,10 @@ def test_what_was_not_measured_is_absent() -> None:
 def test_other_programs_withhold_no_text_that_only_asks_what_was_measured() -> None:
     assert rests_on("measured", FAR) == []
     assert rests_on("much", FAR) == [FAR.conditions]
+
+
+def test_the_reason_of_a_verdict_names_each_value_once() -> None:
+    three, four, other = Counted(3, "B", "one"), Counted(4, "B", "one"), Counted(5, "B", "another")
+    body = verdict_body(verdict_of_all([verdict_between(each, 1) for each in (three, four, other)]), "")
+    assert body["because"] == "one is 3\u00a0B and 4\u00a0B, and another is 5\u00a0B"
+    assert verdict_body(verdict_between(NEAR, 1.0), "")["because"].endswith(", and its interval contains 1.00\u00a0s")

@@ -109,7 +109,7 @@ def test_verdicts_in_a_table_are_withheld_in_the_rows_that_were_disturbed(
     table = page.table("gains", rows, columns, caption="Gains").record
     is_quiet = (before, after) == (1.0, 1.0)
     said = [row["verdict"] and (row["verdict"]["word"], row["verdict"]["outcome"]) for row in table["rows"]]
-    faster, withheld = ("faster", "decided"), ("withheld, as other programs were at work", "withheld")
+    faster, withheld = ("faster", "decided"), ("withheld, because other programs were running", "withheld")
     assert said == [faster, faster if is_quiet else withheld, ("open", "open"), None]
     assert [row["name"] for row in table["rows"]] == [Verdict.FASTER, Verdict.FASTER, "open", "none"]
     Draft202012Validator(schema()).validate(page_file("busy", page.records))
@@ -134,7 +134,7 @@ def test_claims_and_outcomes_are_judged_unless_they_rest_on_a_disturbed_number(
     assert claim["verdict"] == ("withheld" if withheld else Verdict.SUPPORTED)
     assert outcome["text"] == ("withheld" if withheld else "slow")
     assert (outcome["because"] == WITHHELD_WORD) is withheld
-    assert word["word"] == ("withheld, as other programs were at work" if withheld else "supported")
+    assert word["word"] == ("withheld, because other programs were running" if withheld else "supported")
 
 
 def test_what_is_open_is_not_withheld(monkeypatch: pytest.MonkeyPatch) -> None:

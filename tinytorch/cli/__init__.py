@@ -13,15 +13,15 @@ from tinytorch.cli.usage import Parser, UsageError, sentence
 
 #: The commands, and what each does.
 _COMMANDS = {
-    "profile": "show where the time of a script, or of a model, goes",
-    "diff": "say what got faster and slower between two profiles of repeated runs",
-    "machine": "show what this machine is, and what it can do at most",
-    "bench": "measure time, throughput, memory and accuracy of a suite of models",
-    "compare": "compare two files of results: exit code 1 on a proven regression",
-    "report": "write files of results as one page",
-    "measure": "run the book's pages on this machine, for the page “Your machine” and for measurements/",
-    "links": "measure messages and collectives between ranks, and fit alpha + beta x bytes to them: between those that "
-    "mpiexec -n N or a scheduler started, or else new ones on this machine",
+    "profile": "show where a script or a model spends its time",
+    "diff": "show what became faster or slower between two saved profiles",
+    "machine": "show what this machine is and the highest rates that it reaches",
+    "bench": "measure the time, throughput, memory and accuracy of models",
+    "compare": "compare two files of results (exit code 1 if a regression is proven)",
+    "report": "write a report on one or several files of results",
+    "measure": "run pages of the book on this machine and save their numbers, for the page “Your machine”",
+    "links": "time messages and collectives between MPI ranks, and fit a latency and a bandwidth to them; starts ranks "
+    "on this machine unless mpiexec or a scheduler has started some",
 }
 
 
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character that the terminal does not have costs no table
             stream.reconfigure(errors="backslashreplace")
-    parser = Parser(prog="tinytorch", description="Instruments for the performance of models.")
+    parser = Parser(prog="tinytorch", description="Measure the performance of machine-learning programs.")
     parser.add_argument("--version", action="version", version=f"tinytorch {version('tinytorch')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     parsers = {name: commands.add_parser(name, help=what) for name, what in _COMMANDS.items()}

@@ -24,31 +24,53 @@ def add(bench: Parser) -> None:
     """Add the command's options to its parser."""
     subject = bench.add_mutually_exclusive_group()
     subject.add_argument(
-        "--suite", default="mlp", choices=[*models.ZOO], metavar="NAME", help=f"{', '.join(models.ZOO)} (default mlp)"
+        "--suite",
+        default="mlp",
+        choices=[*models.ZOO],
+        metavar="NAME",
+        help=f"models of the book: {', '.join(models.ZOO)} (default mlp)",
     )
     subject.add_argument(
         "--model",
         metavar="MODULE:FACTORY",
         action="append",
-        help="function that returns a Module or a mapping of names to Modules, or a file such as model.onnx; if "
-        "--model is given for several files, they are measured side by side in ONNX Runtime",
+        help="function that returns a Module or a mapping of names to Modules, or a file such as model.onnx; can be "
+        "repeated for several files, which are then measured interleaved in ONNX Runtime",
     )
-    bench.add_argument("--json", metavar="FILE", required=True, help="file for the results, written after each process")
-    bench.add_argument("--batches", metavar="SIZES", help="batch sizes (default 1,64, or the batch that a file fixes)")
+    bench.add_argument(
+        "--json", metavar="FILE", required=True, help="file for the results, which is written after each process"
+    )
+    bench.add_argument(
+        "--batches", metavar="SIZES", help="batch sizes (default 1,64, or the batch size that a model file fixes)"
+    )
     bench.add_argument("--input-shape", metavar="SIZES", help="shape of one input of --model, such as 1,28,28")
-    bench.add_argument("--data", metavar="FILE.npz", help="inputs with labels or outputs, to score --model")
-    bench.add_argument("--plan", action="store_true", help="measure a plan of --model as well")
-    bench.add_argument("--processes", type=int, default=12, metavar="N", help="fresh processes (default 12)")
     bench.add_argument(
-        "--repeats", type=int, default=200, metavar="N", help="most samples in each process (default 200)"
+        "--data", metavar="FILE.npz", help="inputs with labels or expected outputs, to measure the accuracy of --model"
+    )
+    bench.add_argument("--plan", action="store_true", help="also measure --model compiled into a plan")
+    bench.add_argument("--processes", type=int, default=12, metavar="N", help="number of fresh processes (default 12)")
+    bench.add_argument(
+        "--repeats", type=int, default=200, metavar="N", help="largest number of samples per process (default 200)"
     )
     bench.add_argument(
-        "--at-most-seconds", type=float, default=5.0, metavar="S", help="most seconds for a batch size (default 5)"
+        "--at-most-seconds",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="time limit for each batch size, in seconds (default 5)",
     )
-    bench.add_argument("--threads", type=int, default=1, metavar="N", help="threads of BLAS and kernels (default 1)")
-    bench.add_argument("--seed", type=int, default=0, metavar="N", help="random seed (default 0)")
-    bench.add_argument("--resume", action="store_true", help="continue the run in FILE, if there is one")
-    bench.add_argument("--base", metavar="FOLDER", help="another checkout, measured interleaved with this one")
+    bench.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="number of threads for BLAS and kernels (default 1)"
+    )
+    bench.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="random seed for the order of measurements (default 0)"
+    )
+    bench.add_argument(
+        "--resume", action="store_true", help="continue an interrupted run, whose results are in the file of --json"
+    )
+    bench.add_argument(
+        "--base", metavar="FOLDER", help="another checkout of the package, which is measured interleaved with this one"
+    )
     bench.add_argument("--base-json", metavar="FILE", help="file for the results of --base")
     bench.set_defaults(run=_run)
 
@@ -64,9 +86,11 @@ def _run(chosen: argparse.Namespace) -> int:
 def _measure(chosen: argparse.Namespace) -> int:
     if chosen.model is not None and len(chosen.model) > 1:
         if others := [each for each in chosen.model if Path(each).suffix.lower() != ".onnx"]:
-            raise UsageError(f"several --model must be files such as model.onnx, not {', '.join(others)}")
+            raise UsageError(f"if --model is repeated, each must be a file such as model.onnx, not {', '.join(others)}")
         if chosen.plan:
-            raise UsageError("--plan is for one --model: several files run in ONNX Runtime, which has no plan")
+            raise UsageError(
+                "--plan needs a single --model, because several files run in ONNX Runtime, which has no plans"
+            )
     chosen.files = chosen.model if chosen.model is not None and len(chosen.model) > 1 else []
     chosen.model = None if chosen.model is None else ", ".join(chosen.model)
     _check(chosen)
@@ -83,21 +107,23 @@ def _measure(chosen: argparse.Namespace) -> int:
 
 def _check(chosen: argparse.Namespace) -> None:
     if bool(chosen.base) != bool(chosen.base_json):
-        raise UsageError("--base and --base-json belong together: a checkout, and where its results are kept")
+        raise UsageError(
+            "--base and --base-json must be given together: the other checkout, and the file for its results"
+        )
     for option in ("json", "base_json"):
         check_folder(option.replace("_", "-"), getattr(chosen, option))
     if chosen.base and not (Path(chosen.base) / "tinytorch").is_dir():
-        raise UsageError(f"--base {chosen.base} must be a checkout that holds the folder tinytorch")
+        raise UsageError(f"--base {chosen.base} must be a checkout with the folder tinytorch")
 
 
 def _plan(chosen: argparse.Namespace) -> Plan:
     shape = None if chosen.input_shape is None else sizes("--input-shape", chosen.input_shape)
     if shape is not None and chosen.model is None:
-        raise UsageError("--input-shape is for --model: a suite brings its own inputs")
+        raise UsageError("--input-shape needs --model, because a suite has its own inputs")
     if chosen.model is None and (chosen.data or chosen.plan):
-        raise UsageError("--data and --plan are for --model: a suite has its own data and variants")
+        raise UsageError("--data and --plan need --model, because a suite has its own data and variants")
     if shape is not None and chosen.data:
-        raise UsageError("--data has inputs of its own: --input-shape does not go with it")
+        raise UsageError("--input-shape cannot be combined with --data, which has its own inputs")
     batches = tuple(sorted(set(sizes("--batches", chosen.batches or _batches(chosen.model, chosen.files)))))
     if chosen.model is None:
         check_batch("--batches", max(batches), models.entry(chosen.suite).example_input(1).nbytes)

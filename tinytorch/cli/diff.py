@@ -37,10 +37,14 @@ _LOOKS = {Verdict.OPEN: "open", Verdict.WITHHELD: "open", Verdict.NO_DIFFERENCE:
 
 def add(diff: Parser) -> None:
     """Add the command's options to its parser."""
-    diff.add_argument("base", metavar="BASE", help="what `tinytorch profile --save` wrote of the older version")
-    diff.add_argument("new", metavar="NEW", help="the same of the newer version")
-    diff.add_argument("--html", metavar="FILE", help="write tables and a flame graph as one page")
-    diff.add_argument("--limit", type=int, default=10, metavar="N", help="ops and modules to show (default 10 each)")
+    diff.add_argument(
+        "base", metavar="BASE", help="profile of the older version, saved with `tinytorch profile --save`"
+    )
+    diff.add_argument("new", metavar="NEW", help="profile of the newer version")
+    diff.add_argument("--html", metavar="FILE", help="write the tables and a flame graph to an HTML file")
+    diff.add_argument(
+        "--limit", type=int, default=10, metavar="N", help="number of operations and of modules to show (default 10)"
+    )
     add_matters(diff, MATTERS)
     diff.set_defaults(run=_run)
 

@@ -33,10 +33,18 @@ _HEADINGS = {
 
 def add(links: Parser) -> None:
     """Add the command's options to its parser."""
-    links.add_argument("--ranks", type=int, metavar="N", help="new ranks to start (default one a core)")
-    links.add_argument("--sizes", metavar="BYTES", help="of messages, such as 8,1024,1048576 (default 8 B to 2 MiB)")
-    links.add_argument("--at-most-seconds", type=float, default=10.0, metavar="S", help="for the samples (default 10)")
-    links.add_argument("--json", metavar="FILE", help="keep all samples here, as JSON")
+    links.add_argument("--ranks", type=int, metavar="N", help="number of ranks to start (default 1 per core)")
+    links.add_argument(
+        "--sizes", metavar="BYTES", help="message sizes in bytes, such as 8,1024,1048576 (default 8 bytes to 2 MiB)"
+    )
+    links.add_argument(
+        "--at-most-seconds",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="time limit for the samples, in seconds (default 10)",
+    )
+    links.add_argument("--json", metavar="FILE", help="write all samples as JSON")
     links.set_defaults(run=_run)
 
 
@@ -44,7 +52,9 @@ def _run(chosen: argparse.Namespace) -> None:
     check_folder("json", chosen.json)
     asked = SIZES if chosen.sizes is None else sizes("--sizes", chosen.sizes)
     if len(asked) < FEWEST_SIZES:
-        raise UsageError(f"--sizes must be at least {FEWEST_SIZES}, for a line, such as 8,64,512, not {len(asked)}")
+        raise UsageError(
+            f"--sizes needs at least {FEWEST_SIZES} sizes to fit a line, such as 8,64,512, not {len(asked)}"
+        )
     try:
         collectives = _measured(chosen, asked)
     except MPIMissingError as error:
@@ -62,7 +72,7 @@ def _measured(chosen: argparse.Namespace, asked: tuple[int, ...]) -> Collectives
         ranks = len(usable_cores()) if chosen.ranks is None else chosen.ranks
         return measure_collectives(ranks, asked, at_most_seconds=chosen.at_most_seconds)
     if chosen.ranks is not None:
-        raise UsageError("--ranks is for ranks that this command starts: mpiexec's -n says how many there are")
+        raise UsageError("--ranks cannot be combined with mpiexec, whose option -n sets the number of ranks")
     communicator = world()
     found = measure_collectives_on(communicator, asked, at_most_seconds=chosen.at_most_seconds)
     return found if communicator.rank == 0 else None

@@ -33,8 +33,10 @@ MACHINE = Format("tinytorch-machine", 5, Limits, "`tinytorch machine --json FILE
 
 def add(machine: Parser) -> None:
     """Add the command's options to its parser."""
-    machine.add_argument("--refresh", action="store_true", help="measure anew what is kept from an earlier run")
-    machine.add_argument("--json", metavar="FILE", help="write everything as JSON")
+    machine.add_argument(
+        "--refresh", action="store_true", help="measure again instead of reading the results of an earlier run"
+    )
+    machine.add_argument("--json", metavar="FILE", help="write all results as JSON")
     machine.set_defaults(run=_run)
 
 

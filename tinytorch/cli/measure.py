@@ -26,14 +26,22 @@ LONGEST_LABEL, LONGEST_NOTE = 80, 300
 def add(measure: Parser) -> None:
     """Add the command's options to its parser."""
     task = measure.add_mutually_exclusive_group(required=True)
-    task.add_argument("--json", metavar="FILE", help="measure, and write this file after each page")
-    task.add_argument("--check", metavar="FILE", nargs="+", help="only say whether these files can be used")
-    measure.add_argument(
-        "--pages", metavar="NAME", nargs="+", default=list(QUICK), help=f"or all (default {' '.join(QUICK)})"
+    task.add_argument("--json", metavar="FILE", help="measure, and write the results to this file after each page")
+    task.add_argument(
+        "--check", metavar="FILE", nargs="+", help="check whether these files can be used, without measuring"
     )
-    measure.add_argument("--label", metavar="TEXT", help="what to call this machine (default: its CPU)")
-    measure.add_argument("--note", metavar="TEXT", help="what readers should know of it, such as a virtual machine")
-    measure.add_argument("--resume", action="store_true", help="keep pages that FILE holds of the same code")
+    measure.add_argument(
+        "--pages",
+        metavar="NAME",
+        nargs="+",
+        default=list(QUICK),
+        help=f"pages to run, or all (default {' '.join(QUICK)})",
+    )
+    measure.add_argument("--label", metavar="TEXT", help="name of this machine (default: the name of its CPU)")
+    measure.add_argument("--note", metavar="TEXT", help="note for readers, for example that this is a virtual machine")
+    measure.add_argument(
+        "--resume", action="store_true", help="keep the pages in the file of --json that the same code has measured"
+    )
     measure.set_defaults(run=_run)
 
 
@@ -80,7 +88,7 @@ def _measure(chosen: argparse.Namespace, root: Path) -> int:
         whole = document(label, [made[name] for name in order if name in made], note=chosen.note)
         problem = next(problems(whole), None)
         if problem is not None:
-            raise UsageError(f"page {page['page']} made what no reader would take: {problem}")
+            raise UsageError(f"the numbers of page {page['page']} cannot be used: {problem}")
         write_whole(path, as_text(whole))
 
     if not _run_all(root, missing, keep):
@@ -97,7 +105,7 @@ def _chosen_pages(asked: list[str], known: list[str]) -> list[str]:
         return known
     unknown = [name for name in asked if name not in known]
     if unknown:
-        raise UsageError(f"--pages must be among {', '.join(known)} or be all, not {', '.join(unknown)}")
+        raise UsageError(f"--pages must be all or some of {', '.join(known)}, not {', '.join(unknown)}")
     return [name for name in known if name in asked]
 
 
@@ -107,7 +115,7 @@ def _kept(path: Path, label: str) -> dict[str, Json]:
         return {}
     earlier, code = read_measurements(path), package_hash(Path(__file__).resolve().parents[1])
     if earlier["label"] != label:
-        raise UsageError(f"--resume needs the file of this machine, but {path} is of {earlier['label']}")
+        raise UsageError(f"--resume needs a file of this machine, but {path} was measured on {earlier['label']}")
     return {page["page"]: page for page in earlier["pages"] if page["provenance"]["package"]["sha256"] == code}
 
 

@@ -120,7 +120,7 @@ def _with_statement(record: Json, statements: Mapping[str, str], page: str) -> J
     if record["kind"] != "claim" or "statement" in record:
         return record
     if record["key"] not in statements:
-        raise ChapterError(f"page {page} tests {record['key']!r}, but no {{claim}} on it says what is claimed")
+        raise ChapterError(f"page {page} tests {record['key']!r}, but it has no {{claim}} with this key")
     return {**record, "statement": statements[record["key"]]}
 
 

@@ -48,33 +48,48 @@ def add(profile: Parser) -> None:
         "model",
         metavar="WHAT",
         nargs="?",
-        help="a script, such as train.py, with its own arguments behind it, a folder with a __main__.py, or - for "
-        f"standard input; {', '.join(models.ZOO)}; a file of another framework (model.onnx); or module:factory, a "
-        "function that returns a Module",
+        help="script such as train.py, followed by its own arguments; folder with a __main__.py; - for a script on "
+        f"standard input; a model of the book ({', '.join(models.ZOO)}); a model file such as model.onnx; or "
+        "module:factory, a function that returns a Module",
     )
-    profile.add_argument("-m", dest="module", metavar="MODULE", help="a module, as `python -m` runs it")
-    profile.add_argument("--pid", type=int, metavar="PID", help="a program that runs already, until it ends or Ctrl-C")
-    profile.add_argument("--seconds", type=float, metavar="S", help="stop a script after S seconds, and report on it")
-    profile.add_argument("--batch", type=int, metavar="N", help="inputs at a time (default 1, or what a file fixes)")
-    profile.add_argument("--backward", action="store_true", help="run and profile backward too")
-    profile.add_argument("--seq-len", type=int, metavar="T", help="positions, for a model that takes tokens")
+    profile.add_argument("-m", dest="module", metavar="MODULE", help="module to run as a script, as with `python -m`")
+    profile.add_argument(
+        "--pid",
+        type=int,
+        metavar="PID",
+        help="process ID of a running program, profiled until it ends or you press Ctrl-C",
+    )
+    profile.add_argument(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help="time in seconds after which the script is stopped and the report is printed",
+    )
+    profile.add_argument(
+        "--batch", type=int, metavar="N", help="batch size (default 1, or the batch size that a model file fixes)"
+    )
+    profile.add_argument("--backward", action="store_true", help="also profile the backward pass")
+    profile.add_argument(
+        "--seq-len", type=int, metavar="T", help="number of tokens per sequence, for a model that reads tokens"
+    )
     profile.add_argument(
         "--input-shape",
         metavar="SIZES",
-        help="shape of one input, such as 1,28,28, of module:factory (else its attribute example_input), and of a file "
-        "that leaves it open",
+        help="shape of one input, such as 1,28,28; needed for module:factory without example_input, and for files "
+        "that leave the shape open",
     )
     profile.add_argument(
         "--given",
         metavar="NAME=NUMBER",
         action="append",
         default=[],
-        help="fix an input of a file that is a setting and no data, such as rate=16000; may be given several times",
+        help="value for an input that is a setting rather than data, such as rate=16000; can be repeated",
     )
     profile.add_argument(
         "--inputs",
         metavar="FILE.npz",
-        help="arrays that numpy.savez wrote, instead of synthetic inputs; for a file, under the names of its inputs",
+        help=".npz file with arrays to use instead of synthetic inputs; for an ONNX file, each array has the name of "
+        "its input",
     )
     profile.add_argument(
         "--beside",
@@ -85,10 +100,12 @@ def add(profile: Parser) -> None:
     profile.add_argument(
         "--engine",
         choices=("onnxruntime", "tinytorch"),
-        help="program that runs an ONNX file: ONNX Runtime, or this package, which also runs --backward (default "
-        "onnxruntime)",
+        help="program that runs an ONNX file: ONNX Runtime, or this package, which also runs the backward pass "
+        "(default onnxruntime)",
     )
-    profile.add_argument("--threads", type=int, metavar="N", help="threads of ONNX Runtime (default: 1 per core)")
+    profile.add_argument(
+        "--threads", type=int, metavar="N", help="number of threads of ONNX Runtime (default 1 per core)"
+    )
     profile.add_argument(
         "--optimization",
         choices=("none", "basic", "extended", "all"),
@@ -98,7 +115,7 @@ def add(profile: Parser) -> None:
         "--provider",
         metavar="NAME",
         action="append",
-        help="execution provider of ONNX Runtime; may be given several times, the preferred one first (default "
+        help="execution provider of ONNX Runtime; can be repeated, the preferred one first (default "
         "CPUExecutionProvider)",
     )
     profile.add_argument(
@@ -106,16 +123,24 @@ def add(profile: Parser) -> None:
         metavar="NAME=N",
         action="append",
         default=[],
-        help="length of an axis that a file leaves open, by its name; may be given several times",
+        help="length of a named axis that an ONNX file leaves open, such as sequence=128; can be repeated",
     )
-    profile.add_argument("--limit", type=int, default=10, metavar="N", help="ops to show (default 10)")
+    profile.add_argument(
+        "--limit", type=int, default=10, metavar="N", help="number of rows to show in a table (default 10)"
+    )
     profile.add_argument("--trace", metavar="FILE", help="write a timeline for https://ui.perfetto.dev")
-    profile.add_argument("--json", metavar="FILE", help="write everything as JSON")
-    profile.add_argument("--html", metavar="FILE", help="write a report as one page that needs no other file")
-    profile.add_argument("--ops", action="store_true", help="run a script once more, for operations, FLOPs and modules")
-    profile.add_argument("--memory", action="store_true", help="run a script once more, for the memory of its arrays")
-    profile.add_argument("--save", metavar="FILE", help="record it --repeats times more, for `tinytorch diff`")
-    profile.add_argument("--repeats", type=int, default=12, metavar="N", help="runs that --save keeps (default 12)")
+    profile.add_argument("--json", metavar="FILE", help="write all results as JSON")
+    profile.add_argument("--html", metavar="FILE", help="write the report to an HTML file that needs no other file")
+    profile.add_argument(
+        "--ops", action="store_true", help="run the script once more to record its operations, FLOPs and modules"
+    )
+    profile.add_argument(
+        "--memory", action="store_true", help="run the script once more to record the memory of its arrays"
+    )
+    profile.add_argument("--save", metavar="FILE", help="save a profile of --repeats further runs for `tinytorch diff`")
+    profile.add_argument(
+        "--repeats", type=int, default=12, metavar="N", help="number of runs that --save records (default 12)"
+    )
     profile.set_defaults(run=_run, arguments=[])
 
 
@@ -158,9 +183,7 @@ def _run(chosen: argparse.Namespace) -> int:
         raise UsageError(f"--seconds must be above 0, not {chosen.seconds:g}")
     given = [one for one in (chosen.model, chosen.module, chosen.pid) if one is not None]
     if len(given) != 1:
-        raise UsageError(
-            "WHAT must be a script, a model, -m MODULE or --pid PID" + (", and one of them" if given else "")
-        )
+        raise UsageError("give a script, a model, -m MODULE or --pid PID" + (", and only one of them" if given else ""))
     for option in _FILES:
         name = option.removeprefix("--")
         check_folder(name, getattr(chosen, name))
@@ -171,18 +194,18 @@ def _run(chosen: argparse.Namespace) -> int:
     try:
         return _run_model(chosen)
     except MemoryError as error:
-        raise UsageError(f"--batch {chosen.batch} needs more memory than there is: give a smaller one") from error
+        raise UsageError(f"--batch {chosen.batch} needs more memory than is free: give a smaller number") from error
 
 
 def _run_script(chosen: argparse.Namespace) -> int:
     script = chosen.module or chosen.model or f"process {chosen.pid}"
     for option in ("batch", "backward", "seq_len", "input_shape", "given", "inputs", "beside", *_OF_RUNTIME):
         if getattr(chosen, option):
-            raise UsageError(f"--{option.replace('_', '-')} is for a model, and {script} is a script")
+            raise UsageError(f"--{option.replace('_', '-')} needs a model, but {script} is a script")
     again = [option for option in ("ops", "memory", "save") if getattr(chosen, option)]
     if again and (chosen.pid is not None or (script == STDIN and "save" in again)):
         what = "a program that runs already" if chosen.pid is not None else "a program from standard input"
-        raise UsageError(f"--{again[0]} needs more runs, and {what} has one: give a script")
+        raise UsageError(f"--{again[0]} needs a second run, but {what} runs only once: give a script")
     if chosen.pid is not None:
         done = profile_process(chosen.pid, chosen.seconds)
     else:
@@ -331,7 +354,7 @@ def _run_model(chosen: argparse.Namespace) -> int:
         if getattr(chosen, option):
             raise UsageError(f"--{option} is for a script; of a model such as {chosen.model} {what}")
     if chosen.seconds is not None:
-        raise UsageError(f"--seconds is for a script, and {chosen.model} is a model")
+        raise UsageError(f"--seconds needs a script, but {chosen.model} is a model")
     is_file = Path(chosen.model).suffix.lower() == ".onnx"
     if is_file and chosen.engine != "tinytorch":
         from tinytorch.cli.runtime_report import run  # with what draws and shows numbers, which takes a second to load
@@ -339,7 +362,7 @@ def _run_model(chosen: argparse.Namespace) -> int:
         return run(chosen, _given_numbers(chosen.given), _measure_ceilings)
     for option in ("beside", *_OF_RUNTIME):
         if getattr(chosen, option) and not is_file:
-            raise UsageError(f"--{option} is for an ONNX file, and {chosen.model} is not one")
+            raise UsageError(f"--{option} needs an ONNX file, but {chosen.model} is not one")
         if getattr(chosen, option) and option != "engine":
             raise UsageError(f"--{option} is for ONNX Runtime: it cannot be combined with --engine tinytorch")
     model, inputs, loss = _subject(chosen)
@@ -375,7 +398,9 @@ def _run_model(chosen: argparse.Namespace) -> int:
 def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction | None]:
     """Return the model, its input, and the loss if the zoo knows one."""
     if chosen.inputs and (chosen.input_shape or chosen.seq_len or chosen.batch):
-        raise UsageError("--inputs has a shape already: --batch, --input-shape and --seq-len do not go with it")
+        raise UsageError(
+            "--inputs cannot be combined with --batch, --input-shape or --seq-len: its arrays have their shapes"
+        )
     suffix = Path(chosen.model).suffix.lower()
     if suffix == ".onnx":
         from tinytorch.perf.onnx import from_onnx
@@ -387,7 +412,7 @@ def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction |
     if suffix in _OTHERS:
         raise UsageError(f"{chosen.model} must be exported first: {_OTHERS[suffix]}")
     if chosen.given:
-        raise UsageError(f"--given is for a file such as model.onnx, not for {chosen.model}")
+        raise UsageError(f"--given needs a file such as model.onnx, not {chosen.model}")
     if chosen.model not in models.ZOO:
         if ":" not in chosen.model:
             known = f"a script such as train.py, one of {', '.join(models.ZOO)}, FILE.onnx, or module:factory"
@@ -395,15 +420,15 @@ def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction |
         model = checked_module(made_by(chosen.model), chosen.model)
         return model, _given_input(model, chosen), None
     if chosen.inputs:
-        raise UsageError(f"--inputs is for a file or module:factory; {chosen.model} of the zoo brings its own input")
+        raise UsageError(f"--inputs needs a file or module:factory, because {chosen.model} has its own input")
     if chosen.input_shape:
-        raise UsageError(f"--input-shape is for module:factory; {chosen.model} of the zoo brings its own input")
+        raise UsageError(f"--input-shape needs module:factory, because {chosen.model} has its own input")
     entry = models.entry(chosen.model)
     check_batch("--batch", chosen.batch, entry.example_input(1).nbytes)
     inputs, targets = entry.example_input(chosen.batch), entry.example_target(chosen.batch)
     if chosen.seq_len is not None:
         if inputs.dtype.kind not in "iu":
-            raise UsageError(f"--seq-len is for a model that takes tokens, and {chosen.model} takes none")
+            raise UsageError(f"--seq-len needs a model that reads tokens, but {chosen.model} does not")
         inputs, targets = (_positions(array, chosen.seq_len) for array in (inputs, targets))
     loss = models.loss_function()
     return entry.make(0), Tensor(inputs), lambda output: loss(output, targets)
@@ -474,7 +499,7 @@ def _given_input(model: Module, chosen: argparse.Namespace) -> Tensor:
         return Tensor(next(iter(arrays.values())))
     if chosen.input_shape:
         if chosen.seq_len is not None:
-            raise UsageError("--seq-len and --input-shape exclude each other: the shape holds the positions")
+            raise UsageError("--seq-len and --input-shape exclude each other: the shape has the number of positions")
         shape = sizes("--input-shape", chosen.input_shape)
         check_batch("--batch", chosen.batch, 4 * math.prod(shape))
         return example_of(model, chosen.model, chosen.batch, shape)

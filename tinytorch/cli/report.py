@@ -20,15 +20,15 @@ Row = dict[str, Any]
 
 def add(report: Parser) -> None:
     """Add the command's options to its parser."""
-    report.add_argument("files", nargs="+", metavar="FILE", help="what `tinytorch bench --json` wrote")
-    report.add_argument("--html", metavar="OUT", help="write a page of HTML that needs no other file")
-    report.add_argument("--markdown", metavar="OUT", help="write Markdown")
+    report.add_argument("files", nargs="+", metavar="FILE", help="results of `tinytorch bench --json`")
+    report.add_argument("--html", metavar="OUT", help="write the report to an HTML file that needs no other file")
+    report.add_argument("--markdown", metavar="OUT", help="write the report as Markdown")
     report.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> None:
     if not chosen.html and not chosen.markdown:
-        raise UsageError("--html OUT or --markdown OUT must say what to write")
+        raise UsageError("give --html OUT or --markdown OUT, or both")
     for option in ("html", "markdown"):
         check_folder(option, getattr(chosen, option))
     results = [load_results(path) for path in chosen.files]

@@ -66,7 +66,7 @@ def check_batch(option: str, batch: int, one: int) -> None:
     from tinytorch.perf.host.cgroup_limits import free_memory
 
     if batch * one > free_memory():
-        raise UsageError(f"{option} {batch} needs more memory than there is: give a smaller one")
+        raise UsageError(f"{option} {batch} needs more memory than is free: give a smaller number")
 
 
 def add_matters(parser: argparse.ArgumentParser, default: float) -> None:
@@ -76,7 +76,7 @@ def add_matters(parser: argparse.ArgumentParser, default: float) -> None:
         type=float,
         default=100 * default,
         metavar="PERCENT",
-        help=f"difference of times that matters (default {100 * default:g})",
+        help=f"smallest relative difference of times that matters, in per cent (default {100 * default:g})",
     )
 
 

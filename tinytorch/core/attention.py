@@ -75,7 +75,7 @@ class MultiHeadAttention(Module):
     def _masked(self, packed: Tensor, mask: Any) -> Tensor:
         """Return the heads' outputs side by side, (B, T, embed_dim), as the mask lets them look."""
         if self.memory is not None:
-            raise ValueError("mask must be left out where a cache remembers: it attends causally")
+            raise ValueError("mask must be left out if a cache is enabled, because attention is causal then")
         (batch, length, _), depth = packed.shape, self.embed_dim // self.num_heads
         given = np.asarray(mask._data if isinstance(mask, Tensor) else mask)
         shown = given[:, None] if given.ndim == 3 else given
@@ -85,7 +85,7 @@ class MultiHeadAttention(Module):
             raise ValueError(f"mask must be of 0 and 1, of shape {square} or {(batch, *square)}, not {given.shape}")
         shown = shown.astype(bool) & np.tril(np.ones(square, bool)) if self.causal else shown.astype(bool)
         if not shown.any(axis=-1).all():
-            raise ValueError("mask must let every query look at a key at least, but hides all from one")
+            raise ValueError("mask must leave each query at least one key, but it hides all keys from one query")
         parts = packed.reshape(batch, length, 3, self.num_heads, depth).transpose(2, 0, 3, 1, 4)
         scores = (parts[0] @ parts[1].transpose(2, 3)) * (1 / math.sqrt(depth))
         weights = apply(ops.softmax, apply(ops.where, shown, scores, -math.inf))

@@ -57,7 +57,7 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool = False) -> 
     """Run backward from ``root``; see `Tensor.backward`."""
     if not root.requires_grad:
         raise RuntimeError(
-            "backward needs a tensor that requires a gradient; none of its inputs did, or no_grad was on"
+            "backward needs a tensor that requires a gradient, but none of its inputs did, or it was made in no_grad()"
         )
     seed = _checked_seed(root, gradient)
     if root._node is None:
@@ -110,9 +110,9 @@ def _check_unchanged(order: list[Node], changes: list[tuple[Array, int]]) -> Non
                     continue
                 if not any(np.may_share_memory(saved, each) for each in unneeded):
                     raise RuntimeError(
-                        f"backward needs an array of shape {saved.shape} as it was in the forward of {node.op.name!r}, "
-                        "but it was changed in place since, by an optimizer's step or by writing into it: run the "
-                        "forward again"
+                        f"backward needs an array of shape {saved.shape} as it was in the forward pass of "
+                        f"{node.op.name!r}, but an optimizer's step or an assignment changed it in place: run the "
+                        "forward pass again"
                     )
 
 
@@ -177,7 +177,7 @@ def _outputs_before_inputs(root: Node) -> list[Node]:
     for node in order:  # which grows meanwhile
         if node.saved is USED:
             raise RuntimeError(
-                "backward ran already and freed what the forward saved: pass retain_graph=True to the first"
+                "backward has already run and freed the saved values: pass retain_graph=True to the first call"
             )
         for source in node.sources:
             if source.__class__ is Node and id(source) not in seen:

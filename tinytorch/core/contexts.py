@@ -34,8 +34,8 @@ def checked_prompt(function: Callable[P, R], what: str) -> Callable[P, R]:
             if is_later(inner):
                 shown = getattr(function, "__name__", type(function).__name__)
                 raise TypeError(
-                    f"{what} cannot wrap {shown}, {name}, which has done nothing yet when it returns: wrap a function "
-                    "that runs it to its end"
+                    f"{what} cannot wrap {shown}, {name}, because a call of it does not run its body yet: wrap a "
+                    "function that runs it to its end"
                 )
     return function
 

@@ -65,7 +65,7 @@ class DataLoader:
         lengths = {array.shape[:1] for array in self.arrays}
         if len(lengths) != 1 or not all(length and length[0] for length in lengths):
             shapes = [array.shape for array in self.arrays]
-            raise ValueError(f"arrays must be at least one, and of one length above 0, but their shapes are {shapes}")
+            raise ValueError(f"arrays must be one or more of the same length above 0, but their shapes are {shapes}")
         checked_positive(batch_size=batch_size)
         self.batch_size, self.shuffle = batch_size, shuffle
         self.generator = generator_from(seed)

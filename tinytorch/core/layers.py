@@ -36,7 +36,9 @@ def as_indices(tokens: Any, name: str = "tokens") -> Array:
         return array
     if array.dtype.kind == "f" and np.isfinite(array).all() and (np.floor(array) == array).all():
         return array.astype(np.int64)
-    raise TypeError(f"{name} must be whole numbers, such as Tensor([[0, 1]]), but of dtype {array.dtype} some are none")
+    raise TypeError(
+        f"{name} must be whole numbers, such as Tensor([[0, 1]]), but some values of dtype {array.dtype} are not"
+    )
 
 
 def check_scores(scores: Array) -> None:
@@ -45,7 +47,7 @@ def check_scores(scores: Array) -> None:
     Minus infinity beside it rules a class out. NaN has no order, and of what is infinite no share can be drawn.
     """
     if not np.isfinite(scores.max(axis=-1)).all():
-        raise ValueError("logits must have a largest score that is finite, but NaN or infinity is among them")
+        raise ValueError("logits must be finite to have a largest score, but NaN or infinity is among them")
 
 
 @whole_numbers

@@ -222,7 +222,7 @@ def _held(name: str, value: Any, around: tuple[Any, ...]) -> Iterator[tuple[str,
         for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
             yield from _held(f"{name}.{key}", item, (*around, value))
     elif isinstance(value, (set, frozenset)) and any(isinstance(each, (Module, Tensor)) for each in value):
-        raise TypeError(f"{name} must not hold modules or tensors in a set, which has no order to name them by: a list")
+        raise TypeError(f"{name} must not hold modules or tensors in a set, because a set has no order: use a list")
 
 
 def check_module(model: Any, name: str = "model") -> None:

@@ -42,7 +42,7 @@ class Optimizer:
                 )
             if each._node is not None:
                 raise TypeError(
-                    "parameters must hold Parameters, but one is the result of an op, which no step changes"
+                    "parameters must hold Parameters, but one is the result of an op, which an optimizer cannot change"
                 )
         self.lr, self.weight_decay = _checked_size("lr", lr), _checked_size("weight_decay", weight_decay)
         #: Steps that each parameter has made: those in which it had a gradient.

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
+from itertools import groupby
 from typing import Any
 
 from tinytorch.perf.measuring import Measurement, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison
-from tinytorch.perf.measuring.judge import Judgement, Verdict, word_between
+from tinytorch.perf.measuring.judge import Judgement, Verdict, why_undecided, word_between
 from tinytorch.perf.measuring.values import Value, as_measurement
 from tinytorch.prose import Ends, is_simple, parsed
-from tinytorch.report.numbers import format_measurement
+from tinytorch.report.numbers import format_measurement, format_number
 from tinytorch.report.records import Json
 from tinytorch.report.verdicts import Said, conditions_of, tested, verdict_of, words_of
 
@@ -21,7 +22,7 @@ from tinytorch.report.verdicts import Said, conditions_of, tested, verdict_of, w
 MEASURED, UNMEASURED = "measured", "unmeasured"
 OPEN, WITHHELD = Verdict.OPEN.value, Verdict.WITHHELD.value
 #: Why a name or a truth value that code chose is what it is, where the page does not say it.
-CHOSEN = "the code of this page chose it by what it measured and counted"
+CHOSEN = "the code of this page chose it from its results"
 #: Outcomes for which a page need not have a text: the book has one.
 _TOLD_BY_THE_BOOK = (WITHHELD, UNMEASURED)
 
@@ -178,8 +179,14 @@ def verdict_body(said: Said, because: str) -> Json:
     rests_on = [test.measurement for test in said.tests] if isinstance(said, Judgement) else []
     if isinstance(said, Comparison):
         because = f"the estimate is {format_measurement(said.estimate).text}, and {said.because}"
+    elif isinstance(said, Judgement) and (test := said.open_test):
+        one = test.measurement
+        why = why_undecided(test, lambda end: format_number(end, one.unit).text)
+        because = f"{one.name} is {format_measurement(one).text}, and {why}"
     elif rests_on:
-        because = " and ".join(f"{one.name} is {format_measurement(one).text}" for one in rests_on)
+        named = groupby(rests_on, key=lambda one: one.name)
+        values = ((name, [format_measurement(one).text for one in ones]) for name, ones in named)
+        because = ", and ".join(f"{name} is {' and '.join(texts)}" for name, texts in values)
     return {"word": words_of(said), **tested(said), "because": because, "numbers": []}
 
 

@@ -70,7 +70,7 @@ def problems(given: Any) -> Iterator[str]:
     from tinytorch.report.records import schema as record_schema
 
     if not isinstance(given, dict) or given.get("schema") != SCHEMA_NAME:
-        yield f"it is no file of measurements: its field schema must be {SCHEMA_NAME!r}"
+        yield f"it is not a file of measurements: its field schema must be {SCHEMA_NAME!r}"
         return
     if given.get("schema_version") != SCHEMA_VERSION:
         yield f"its schema_version must be {SCHEMA_VERSION}, not {str(given.get('schema_version'))[:40]}"
@@ -107,13 +107,13 @@ def _beyond_limits(value: Any, where: str, depth: int) -> Iterator[str]:
 def _contradictions(made: Json) -> Iterator[str]:
     names = [page["page"] for page in made["pages"]]
     if len(set(names)) < len(names):
-        yield "$.pages: two entries are of one page"
+        yield "$.pages: two entries belong to the same page"
     for page in made["pages"]:
         if not _is_moment(page["provenance"]["when"]):
             yield f"page {page['page']}: when must be a date and a time, not {page['provenance']['when'][:40]!r}"
         keys = [record["key"] for record in page["records"]]
         if len(set(keys)) < len(keys):
-            yield f"page {page['page']}: two records have one key"
+            yield f"page {page['page']}: two records have the same key"
         for record in page["records"]:
             yield from (f"page {page['page']}: {problem}" for problem in _of_record(record))
 
@@ -145,13 +145,13 @@ def numbers_of(record: Json) -> Iterator[Json]:
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:
     made = dict(pairs)
     if len(made) < len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("an object has the same name twice")
     return made
 
 

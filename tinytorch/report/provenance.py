@@ -204,11 +204,9 @@ def provenance() -> Json:
 #: Share of a page's timed numbers from which on the page is called disturbed.
 _MANY = 0.25
 #: What a claim's evidence says where its verdict is withheld.
-WITHHELD = (
-    "Other programs took this machine's time from what was measured here, so this build does not judge the claim."
-)
+WITHHELD = "Other programs were using the machine during this measurement, so this build does not judge the claim."
 #: What stands behind a word that is withheld, before the reason that it would have had.
-WITHHELD_WORD = "other programs took this machine's time, so this build does not judge by what it measured"
+WITHHELD_WORD = "other programs were using the machine during this measurement, so this build does not decide it"
 
 
 def caution(numbers: Sequence[Json]) -> str | None:
@@ -217,6 +215,6 @@ def caution(numbers: Sequence[Json]) -> str | None:
     if not known or sum(known) < _MANY * len(known):
         return None
     return (
-        f"{sum(known)} of the {len(known)} numbers timed on one thread had less than {WHOLE_CORE:.0%} of a core: this "
-        "machine was busy with something else. Intervals are wider for it, and more verdicts are open."
+        f"{sum(known)} of the {len(known)} numbers timed on one thread had less than {WHOLE_CORE:.0%} of a core, "
+        "because other programs were running. So intervals are wider, and more verdicts are open."
     )

@@ -23,7 +23,7 @@ Said = Judgement | Comparison | Verdict | str
 DECIDED, NO_DIFFERENCE, OPEN, WITHHELD, UNTESTED = "decided", "no difference", "open", "withheld", "not measured"
 OUTCOMES = (DECIDED, NO_DIFFERENCE, OPEN, WITHHELD, UNTESTED)
 _OUTCOMES = {Verdict.NO_DIFFERENCE: NO_DIFFERENCE, Verdict.OPEN: OPEN, Verdict.WITHHELD: WITHHELD}
-_WITHHELD_WORDS = "withheld, as other programs were at work"
+_WITHHELD_WORDS = "withheld, because other programs were running"
 #: Icons of a claim's verdicts, so that none rests on its word's colour.
 ICONS = {"supported": "✓", "refuted": "✗", "open": "?", "withheld": "–"}
 
@@ -49,7 +49,7 @@ def _known(test: Test | None) -> str:
     if test is None:
         return Verdict.OPEN.value
     if test.interval is None:
-        return "open, as one sample tells nothing of how far others lie"
+        return "open, because one sample does not show how much samples vary"
     ends = (test.interval.low, test.interval.high)
     shown = format_number(test.measurement.median, test.measurement.unit, ends=ends)
     return f"open, between {shown.low} and {shown.with_unit(shown.high)}"
@@ -153,34 +153,43 @@ def _found(one: Measurement) -> Json:
 def verdict_lines(said: Json) -> list[str]:
     """Return what a verdict rests on, a line for each of its first tests, and the rule that chose it."""
     if said["fixed"]:
-        return ["This was counted, so no measurement could change it."]
+        return ["This was counted, so no measurement can change it."]
     tests = said["tests"]
     if not tests:
         # What other programs disturbed, and what was not measured, was not judged.
-        return [] if said["outcome"] in (WITHHELD, UNTESTED) else ["Code chose this word by that rule."]
+        return (
+            []
+            if said["outcome"] in (WITHHELD, UNTESTED)
+            else ["The code of the page chose this word from its results."]
+        )
     lines = [_test_line(test) for test in tests[:_MOST_TESTS]]
-    more = [f"It rests on {len(tests) - _MOST_TESTS} more tests like these."] if len(tests) > _MOST_TESTS else []
+    more = [f"It also rests on {len(tests) - _MOST_TESTS} more tests of this kind."] if len(tests) > _MOST_TESTS else []
     return [*lines, *more, _rule_of_comparing(tests[0]) if "matters" in tests[0] else _RULE_OF_TESTING]
 
 
 def evidence_words(said: Json) -> str:
     """Return what was found for a claim, and what was asked of it, of its first tests."""
     found = " ".join(_test_line(test) for test in said["tests"][:_MOST_TESTS])
-    return found or "It follows from what was counted."
+    return found or "It follows from counts."
 
 
 #: Tests of one verdict whose numbers are told: of several the first stand for the kind.
 _MOST_TESTS = 3
 _ENDS = ("low", "high")
-_RULE_OF_TESTING = "The rule: decided if all of the interval passes the test, or all of it fails; otherwise open."
+_RULE_OF_TESTING = (
+    "The rule: the verdict is decided if the whole interval passes the test, or the whole interval fails it. "
+    "Otherwise it is open."
+)
 
 
 def _rule_of_comparing(test: Json) -> str:
     quantity = Quantity[test["quantity"].upper()]
     none = 0 if quantity.is_difference else 1
-    within = "; no difference if it holds {none} and stays within what matters" if test["matters"] else ""
+    within = (
+        "; no difference if it contains {none} and stays within the difference that matters" if test["matters"] else ""
+    )
     return (
-        f"The rule: {quantity.more} or {quantity.less} if all of the interval lies on one side of {none}"
+        f"The rule: {quantity.more} or {quantity.less} if the whole interval lies on one side of {none}"
         f"{within.format(none=none)}; otherwise open."
     )
 
@@ -196,8 +205,12 @@ def _test_line(test: Json) -> str:
     if test["why_open"] is None:
         return asked
     needed = test["samples_needed"]
-    more = f"about {needed:,} samples in all would decide it" if needed else "more samples in one build would not help"
-    return f"{asked} It is open, as {test['why_open']}{f'; {more}' if test['interval'] else ''}."
+    more = (
+        f"about {needed:,} samples in total would decide it"
+        if needed
+        else "more samples in one build would not decide it"
+    )
+    return f"{asked} It is open, because {test['why_open']}{f'; {more}' if test['interval'] else ''}."
 
 
 def _found_words(test: Json) -> str:
@@ -215,7 +228,7 @@ def _what_matters(test: Json) -> str:
     if test["by_little"]:
         return f"{test['verdict']}, {test['by_little']}"
     if not test["matters"]:
-        return "every difference matters here"
+        return "any difference matters here"
     matters = f"{100 * test['matters']:.3g} points" if test["unit"] == "points" else percent(test["matters"])
     return f"a difference of {matters} matters here"
 

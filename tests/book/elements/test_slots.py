@@ -145,7 +145,7 @@ def test_what_could_not_be_decided_is_set_apart_from_its_sentence() -> None:
     ("tested", "asked"),
     [
         (bounded(0.002, 0.0018, 0.0022, "s", name="it", n=9), "at most 1.00 ms"),
-        (bounded(0.001, 0.0009, 0.0012, "s", name="it", n=9), "its interval holds 1.00 ms"),
+        (bounded(0.001, 0.0009, 0.0012, "s", name="it", n=9), "its interval contains 1.00 ms"),
         (Measurement("it", (1.5,), "s"), "from one sample"),
         (Counted(4, "ops", "it"), "This was counted"),
     ],

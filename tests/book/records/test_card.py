@@ -90,7 +90,7 @@ def judging(monkeypatch: pytest.MonkeyPatch, others: float) -> Page:
 
 def test_verdicts_that_decide_nothing_are_counted_by_what_withholds_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines_of(judging(monkeypatch, others=1.0))["Verdicts"] == (
-        "6 in all: 1 decided, 2 open, 3 withheld, as other programs took this machine's time"
+        "6 in all: 1 decided, 2 open, 3 withheld, because other programs were running"
     )
     assert lines_of(judging(monkeypatch, others=0.0))["Verdicts"] == ("6 in all: 4 decided, 2 open")
 

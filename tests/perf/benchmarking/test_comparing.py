@@ -321,7 +321,7 @@ def test_a_run_that_would_mix_code_or_plans_is_not_continued() -> None:
     moved = replace(before, identity={**before.identity, "cpu": "another"})
     for results_, plan, commit, words in (
         (before, PLAN, "b", "other code"),
-        (before, replace(PLAN, repeats=7), "a", "planned otherwise"),
+        (before, replace(PLAN, repeats=7), "a", "different options"),
         (moved, PLAN, "a", "another machine"),
     ):
         with pytest.raises(ValueError, match=words):

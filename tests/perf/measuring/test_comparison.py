@@ -245,7 +245,7 @@ def test_several_candidates_are_corrected_for_their_number() -> None:
 
 def test_what_makes_an_interval_wide_is_told() -> None:
     wandering = compare_paired(np.exp(np.linspace(0, 1, 60)), np.ones(60), 0.01)
-    assert "60 samples are worth" in wandering.because
+    assert "60 have an effective size of" in wandering.because
     draw = np.random.default_rng(4)
     few = [compare_paired(np.exp(draw.normal(0.0, 0.01, 10)), np.ones(10), 0).because for _ in range(20)]
-    assert sum("10 samples like these do not rule out noise that wanders" in because for because in few) > 5
+    assert sum("10 samples like these do not rule out a slow drift" in because for because in few) > 5

@@ -66,7 +66,7 @@ def test_an_open_verdict_says_why_and_how_many_samples_would_decide_it() -> None
     def why(measurement: Measurement, end: float) -> str:
         return why_undecided(verdict_between(measurement, low=end).tests[0])
 
-    assert "holds 2" in why(MEASURED, 2.0)
+    assert "contains 2" in why(MEASURED, 2.0)
     assert "one sample" in why(Measurement("once", (3.0,), "s"), 2.0)
     with pytest.raises(ValueError, match="open"):
         why(MEASURED, 100.0)

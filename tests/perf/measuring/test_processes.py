@@ -127,7 +127,7 @@ def test_arrays_come_back_by_any_name_and_what_would_be_pickled_leaves_the_file_
         np.testing.assert_array_equal(back[name], array)
         assert back[name].dtype == array.dtype
     path.write_text("no arrays")
-    with pytest.raises(ValueError, match="holds no arrays that were written whole"):
+    with pytest.raises(ValueError, match="holds no complete file of arrays"):
         read_arrays(path)
     with pytest.raises(FileNotFoundError):
         read_arrays(tmp_path / "none")

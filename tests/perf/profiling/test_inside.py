@@ -58,7 +58,7 @@ def test_a_run_that_left_nothing_says_so(tmp_path: Path) -> None:
 def test_what_is_no_result_is_refused_and_not_run(left: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "left").write_bytes(left)
-    with pytest.raises(ValueError, match="no arrays that were written whole"):
+    with pytest.raises(ValueError, match="no complete file of arrays"):
         read_inside(tmp_path / "left")
     assert not (tmp_path / "ran").exists()
 

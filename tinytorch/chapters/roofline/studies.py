@@ -110,7 +110,7 @@ def arrays_moved(function: Callable[..., Array], name: str, buffers: int = 0) ->
 def course_gelu(x: Array) -> Array:
     """Return the GELU as the course writes it on one line.
 
-    Source: TinyTorch course, module 18, Acceleration, ``fused_gelu``.
+    Source: TinyTorch course, module 16, Acceleration, ``fused_gelu``.
     """
     c = np.float32(np.sqrt(2 / np.pi))
     return np.asarray(0.5 * x * (1 + np.tanh(c * (x + 0.044715 * x**3))))
@@ -119,7 +119,7 @@ def course_gelu(x: Array) -> Array:
 def course_gelu_in_steps(x: Array) -> Array:
     """Return the GELU as the course writes it in steps.
 
-    Source: TinyTorch course, module 18, Acceleration, ``unfused_gelu``.
+    Source: TinyTorch course, module 16, Acceleration, ``unfused_gelu``.
     """
     c = np.float32(np.sqrt(2 / np.pi))
     temp1 = x**3

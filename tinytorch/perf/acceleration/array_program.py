@@ -157,7 +157,9 @@ class ArrayProgram:
                 del binder.steps[before:]
                 binder.run_as_arrays(node)
         if not binder.steps:
-            raise ValueError("model must compute its output from its input by ops, but no op that it ran does")
+            raise ValueError(
+                "cannot make a plan: no op of the model connects its input to its output; compute the output with ops"
+            )
         results = [binder.view(each) if each.array is None else None for each in graph.results]
         binder.keep([view for view in results if view is not None])
         self._arena = new_arena(lay_out(binder.buffers))
@@ -235,7 +237,7 @@ def _is_bound(step: EntryStep | ArrayStep) -> bool:
 def no_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], owned: bool) -> Gradients:
     """Raise: a plan has no gradients."""
     del gradient, saved, needs, owned
-    raise RuntimeError("a plan is for inference: train the model, and make a plan of it again afterwards")
+    raise RuntimeError("a plan cannot be trained: train the model, and then make a new plan of it")
 
 
 def as_outputs(made: Sequence[Array]) -> Any:

@@ -101,14 +101,16 @@ class PlannedStep:
         followed = {f"{path}.{name}" for path, _ in recorder.statistics for name in ("running_mean", "running_var")}
         for name, buffer in model.named_buffers():
             if name not in followed and not np.array_equal(buffer.data, buffers[name]):
-                raise ValueError(f"model must not change the buffer {name} in its forward, which a plan would not do")
+                raise ValueError(
+                    f"model must not change the buffer {name} in its forward pass, because a plan does not"
+                )
         self._values, self._forwards = recorder.values, recorder.forwards
         self._result = recorder.place(value.data)
         read = {place for _, operands, _, _ in self._forwards for place in operands}
         if value.size != 1 or not set(self._given) <= read:
             raise ValueError(
-                "model and loss must make one number by ops that read inputs and targets as they are given: floats as "
-                "float32, whole numbers as int64"
+                "model and loss must compute one number with ops that read the inputs and targets directly, floats as "
+                "float32 and whole numbers as int64"
             )
         self._leaves = [(each, recorder.place(each.data)) for each in self._parameters]
         self._backwards = list(self._followed(recorder))
@@ -161,7 +163,7 @@ class PlannedStep:
                 )
             self._values[place] = array
         if not all(map(is_, map(_data, self._parameters), self._arrays)):
-            raise ValueError("model must keep the arrays of its parameters, but one got another: plan the step anew")
+            raise ValueError("a parameter of the model has another array than the plan: plan the step again")
         if is_observed():
             return self._gradients_by_graph(inputs, targets)
         saved = self._run_forward()
@@ -276,8 +278,8 @@ def _check(step: PlannedStep, model: Module, loss: _Loss, x: Array, y: Array) ->
         alike = one is other is None or (one is not None and other is not None and difference(one, other) <= TOLERANCE)
         if not alike:
             raise ValueError(
-                "model must do the same ops whatever numbers it is given, but its planned step makes other gradients "
-                "than its graph: a branch or an array depends on the input outside of ops"
+                "model must run the same ops for every input, but the gradients of its planned step are different from "
+                "those of its graph: a branch or an array depends on the input outside of ops"
             )
 
 

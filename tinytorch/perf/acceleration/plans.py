@@ -170,7 +170,9 @@ def _finish(binder: Binder, value: Value) -> None:
         ValueError: if no step makes it.
     """
     if not binder.steps:
-        raise ValueError("model must compute its output from its input by ops, but no op that it ran does")
+        raise ValueError(
+            "cannot make a plan: no op of the model connects its input to its output; compute the output with ops"
+        )
     result = binder.view(value)
     buffer = result.buffer
     if buffer.kind == "arena" and result.is_contiguous and not buffer.before and buffer.floats == result.size:
@@ -258,7 +260,9 @@ class ModulePlan(Module):
             RuntimeError: if this system has no clock that compiled code can read.
         """
         if not HAS_CLOCK:
-            raise RuntimeError("step_times needs the POSIX clock, which this system has not: take a profiler instead")
+            raise RuntimeError(
+                "step_times needs the POSIX clock, which this system does not have: use a profiler instead"
+            )
         arrays, found = self._fitted(inputs), []
         for same in zip(*(self.program.step_times(arrays) for _ in range(repeats)), strict=True):
             step, samples = same[0][0], tuple(1e-9 * ns for _, ns in same)
@@ -271,7 +275,9 @@ class ModulePlan(Module):
         return self
 
     def __reduce__(self) -> Any:
-        raise TypeError("a plan holds addresses of this process and cannot be pickled: make one where it is to run")
+        raise TypeError(
+            "a plan cannot be pickled, because it holds addresses of this process: make it in the process that runs it"
+        )
 
     def _described(self) -> str:
         shapes = ", ".join(str(shape) for shape, _ in self._specs)
@@ -455,6 +461,6 @@ def _check(made: ModulePlan, model: Module, inputs: Sequence[Array]) -> None:
     )
     if not alike:
         raise ValueError(
-            "model must do the same ops whatever numbers it is given, but its plan computes something else: a branch "
-            "or an array in its forward depends on the input outside of ops"
+            "model must run the same ops for every input, but its plan computes something else: a branch or an array "
+            "in its forward pass depends on the input outside of ops"
         )

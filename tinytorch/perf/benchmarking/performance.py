@@ -390,7 +390,7 @@ def _checked_pair(baseline: Performance, candidate: Performance) -> tuple[Perfor
         )
     one, other = baseline.conditions, candidate.conditions
     if one is not None and other is not None and one.data != other.data:
-        raise ValueError("candidate must be measured on the baseline's data, but was on other inputs or answers")
+        raise ValueError("candidate must be measured on the baseline's data, but its inputs or answers are different")
     return baseline, candidate
 
 

@@ -69,12 +69,14 @@ def continued(before: Results, plan: Plan, code: Json) -> Results:
     """
     fresh = started(plan, code)
     if replace(before.plan, processes=plan.processes) != plan:
-        raise ValueError("the run to resume was planned otherwise: give the options it was started with")
+        raise ValueError("the run to resume was started with different options: give the same options again")
     changed = differences(before, fresh)
     if changed:
-        raise ValueError(f"the run to resume was of another machine or environment ({'; '.join(changed)}): start anew")
+        raise ValueError(
+            f"the run to resume is of another machine or environment ({'; '.join(changed)}): start a new run"
+        )
     if before.code != code:
-        raise ValueError("the run to resume measured other code than is here now: start anew")
+        raise ValueError("the code has changed since the run to resume was started: start a new run")
     return replace(before, plan=plan)
 
 

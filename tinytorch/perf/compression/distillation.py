@@ -97,7 +97,7 @@ class KnowledgeDistillation:
         """Return the mean over counted positions of Σ p (ln p - ln q), in which a class of p = 0 counts 0."""
         taught = np.where(counted[..., None], taught, 0)
         if not np.isfinite(taught.max(axis=-1)).all():
-            raise ValueError("teacher_logits must not hold NaN or infinity, but for minus infinity beside finite ones")
+            raise ValueError("teacher_logits must not hold NaN or infinity, except minus infinity next to finite ones")
         log_p = log_softmax(taught / self.temperature)
         weights = np.exp(log_p) * (counted / counted.sum())[..., None]
         if not counted.all():

@@ -124,7 +124,7 @@ def loss_of(output: Any, loss_fn: Callable[[Any], Tensor] | None) -> Tensor:
 
 def _check_ran(profile: Profile, model: Any) -> None:
     if not profile.events:
-        raise ValueError(f"{type(model).__name__} ran no op of the framework, so nothing of it can be counted")
+        raise ValueError(f"{type(model).__name__} ran no op of the framework, so its FLOPs cannot be counted")
 
 
 def check_counted(profile: Profile) -> None:

@@ -114,7 +114,9 @@ def layout() -> Layout:
         UnreadableError: if the system does not show memory, or this Python keeps them elsewhere.
     """
     if not os.path.exists("/proc/self/mem") or not hasattr(os, "pidfd_open"):
-        raise UnreadableError("this system does not show the memory of a process, as Linux 5.3 and later do")
+        raise UnreadableError(
+            "this system does not let a program read the memory of another, as Linux 5.3 and later do"
+        )
     seen: list[Layout | Exception] = []
 
     def search() -> None:
@@ -130,7 +132,7 @@ def layout() -> Layout:
     if isinstance(seen[0], Layout):
         return seen[0]
     version = sys.version.split()[0]
-    raise UnreadableError(f"how Python {version} keeps its stacks is not known") from seen[0]
+    raise UnreadableError(f"the profiler cannot read the stacks of Python {version}") from seen[0]
 
 
 def _searched() -> Layout:

@@ -86,7 +86,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
     except FileNotFoundError:
         raise
     except Exception as error:
-        raise ValueError(f"path {str(path)!r} holds no arrays that were written whole: {error}") from error
+        raise ValueError(f"path {str(path)!r} holds no complete file of arrays: {error}") from error
 
 
 def write_values(path: Path, values: Mapping[str, Any]) -> None:

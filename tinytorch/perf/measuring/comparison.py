@@ -127,8 +127,8 @@ class Comparison:
         near, far = (self.interval.low, self.interval.high)[:: 1 if self.verdict is self.quantity.more else -1]
         if not below < near < above:
             return ""
-        surely = "" if below < far < above else "perhaps "
-        return f"{surely}by less than the {self.quantity.amount(above)} that matters here"
+        perhaps = "" if below < far < above else "perhaps "
+        return f"{perhaps}by less than the {self.quantity.amount(above)} that matters here"
 
     def sentence(self) -> str:
         """Return the verdict with its numbers in one sentence."""
@@ -139,7 +139,7 @@ class Comparison:
         elif self.verdict is Verdict.NO_DIFFERENCE:
             said = f"{self.candidate} and {self.baseline} show {self}"
         else:
-            said = f"{self.candidate} beside {self.baseline} is {self}"
+            said = f"{self.candidate} compared with {self.baseline}: {self}"
         what = "difference" if self.quantity.is_difference else "ratio"
         return (
             f"{said}: the {what} is {float(self):.4g}, from {low:.4g} to {high:.4g} "
@@ -148,22 +148,22 @@ class Comparison:
 
     @property
     def is_gain(self) -> bool:
-        """Whether the candidate is surely better by more than the difference that matters."""
+        """Whether the candidate is clearly better by more than the difference that matters."""
         return self.verdict.is_decided and self.interval.low > self._margins[1]
 
     @property
     def is_loss(self) -> bool:
-        """Whether the candidate is surely worse by more than the difference that matters."""
+        """Whether the candidate is clearly worse by more than the difference that matters."""
         return self.verdict.is_decided and self.interval.high < self._margins[0]
 
     @property
     def is_no_gain(self) -> bool:
-        """Whether the candidate is surely not better by more than the difference that matters."""
+        """Whether the candidate is clearly not better by more than the difference that matters."""
         return self._may_be_judged and self.interval.high <= self._margins[1]
 
     @property
     def is_no_loss(self) -> bool:
-        """Whether the candidate is surely not worse by more than the difference that matters."""
+        """Whether the candidate is clearly not worse by more than the difference that matters."""
         return self._may_be_judged and self.interval.low >= self._margins[0]
 
     @property
@@ -188,7 +188,7 @@ class Comparison:
 
     def _known(self) -> str:
         if not self.estimate.has_interval:
-            return "open, as one sample of each tells nothing of how far others lie"
+            return "open, because one sample of each does not show how much samples vary"
         low, high, amount = self.interval.low, self.interval.high, self.quantity.amount
         below, above = _margins(self.quantity, min(self.matters, _NOTHING))
         none = 0.0 if self.quantity.is_difference else 1.0
@@ -229,7 +229,7 @@ def judged(
     _check(matters)
     if quantity is Quantity.TIME:
         _times(estimate.samples, "ratios")
-    verdict, because = Verdict.OPEN, "one sample of each tells nothing of how far others lie"
+    verdict, because = Verdict.OPEN, "one sample of each does not show how much samples vary"
     if estimate.has_interval or estimate.is_counted:
         verdict, because = _verdict(estimate, matters, quantity)
     return Comparison(*names, estimate, verdict, matters, because, quantity)
@@ -239,16 +239,16 @@ def _verdict(estimate: Measurement, matters: float, quantity: Quantity) -> tuple
     none, interval = 0.0 if quantity.is_difference else 1.0, estimate.interval
     below, above = _margins(quantity, matters)
     if interval.low > none:
-        return quantity.more, f"all of the interval lies above {none:g}"
+        return quantity.more, f"the whole interval lies above {none:g}"
     if interval.high < none:
-        return quantity.less, f"all of the interval lies below {none:g}"
+        return quantity.less, f"the whole interval lies below {none:g}"
     if matters and below <= interval.low and interval.high <= above:
         return (
             Verdict.NO_DIFFERENCE,
-            f"the interval holds {none:g} and stays within the {quantity.amount(above)} that matter",
+            f"the interval contains {none:g} and stays within the {quantity.amount(above)} that matter",
         )
     beyond = f" and reaches beyond the {quantity.amount(above)} that matter" if matters else ""
-    return Verdict.OPEN, f"the interval holds {none:g}{beyond}{_why_wide(estimate)}"
+    return Verdict.OPEN, f"the interval contains {none:g}{beyond}{_why_wide(estimate)}"
 
 
 def _why_wide(estimate: Measurement) -> str:
@@ -257,9 +257,9 @@ def _why_wide(estimate: Measurement) -> str:
         return ""
     found, time = estimate.dependence, estimate.autocorrelation_time
     if time > found.time:
-        return f": {found.n} samples like these do not rule out noise that wanders"
+        return f"; {found.n} samples like these do not rule out a slow drift"
     if time > _ALIKE:
-        return f": neighbours are alike, so that {found.n} samples are worth {found.effective:.2g}"
+        return f"; because successive samples are alike, {found.n} have an effective size of {found.effective:.2g}"
     return ""
 
 

@@ -189,8 +189,8 @@ def why_undecided(test: Test, shown: Callable[[float], str] = "{:g}".format) -> 
     if test.verdict is not Verdict.OPEN:
         raise ValueError(f"test must be open to be undecided, but it is {test.verdict}")
     if test.end_inside is None:
-        return "one sample tells nothing of how far others lie"
-    return f"its interval holds {shown(test.end_inside)}"
+        return "one sample does not show how much samples vary"
+    return f"its interval contains {shown(test.end_inside)}"
 
 
 def verdict_between_all(

@@ -29,7 +29,7 @@ def callable_of(model: Any) -> Callable[..., Any]:
     forward = getattr(model, "forward", None)
     if callable(forward):
         return forward
-    raise TypeError(f"model must be callable or have a forward, but {type(model).__name__} is and has neither")
+    raise TypeError(f"model must be callable or have a forward() method, but {type(model).__name__} has neither")
 
 
 def saved_arrays(path: str, name: str) -> dict[str, Array]:
@@ -45,7 +45,7 @@ def saved_arrays(path: str, name: str) -> dict[str, Array]:
                 return {key: found[key] for key in found.files}
     except (ValueError, AttributeError, EOFError, zipfile.BadZipFile):  # whose advice may be to trust the file
         pass
-    raise ValueError(f"{name} must be a file of arrays that numpy.savez wrote, and {path} is none")
+    raise ValueError(f"{name} must be an .npz file that numpy.savez wrote, but {path} is not")
 
 
 def parameters_of(model: Any) -> list[Any]:

@@ -74,7 +74,7 @@ class KVCache:
             head_dim=head_dim,
         )
         if np.dtype(dtype).kind != "f":
-            raise ValueError(f"dtype must be floating, not {np.dtype(dtype)}: for int8 take QuantizedKVCache")
+            raise ValueError(f"dtype must be floating, not {np.dtype(dtype)}: for int8 use QuantizedKVCache")
         self.batch_size, self.max_seq_len, self.num_layers = batch_size, max_seq_len, num_layers
         self.num_heads, self.head_dim = num_heads, head_dim
         self.dtype = np.dtype(dtype)
@@ -112,7 +112,7 @@ class KVCache:
             ValueError: if the batch is another one, or the tokens do not fit any more.
         """
         if batch != self.batch_size:
-            raise ValueError(f"tokens must be of {self.batch_size} sequences as the cache is, not of {batch}")
+            raise ValueError(f"tokens must have {self.batch_size} sequences, as the cache has, not {batch}")
         self._check_room(count)
         return self._position
 
@@ -209,7 +209,7 @@ class KVCache:
         if self.user is None:
             raise RuntimeError("generation needs a model that uses this cache: call enable_kv_cache(model) first")
         if self._generating:
-            raise RuntimeError("generation must not begin within another one of this cache: reset() starts a new text")
+            raise RuntimeError("another generation is using this cache: call reset() to begin a new sequence")
         self.reset()
         self._generating = True
         try:
@@ -354,11 +354,9 @@ def enable_kv_cache(
     if cache.max_seq_len > model.max_seq_len:
         raise ValueError(f"max_seq_len must be at most the model's {model.max_seq_len}, not {cache.max_seq_len}")
     if cache.shape != shape:
-        raise ValueError(
-            f"cache must have the model's layers, heads and head_dim {shape}, but has {cache.shape}: it is another's"
-        )
+        raise ValueError(f"cache must have the model's layers, heads and head_dim {shape}, but has {cache.shape}")
     if cache.user not in (None, model):
-        raise ValueError("cache must not serve another model: call disable_kv_cache on that one first")
+        raise ValueError("cache must not belong to another model: call disable_kv_cache on that model first")
     cache.user, model.memory = model, cache
     cache.reset()
     for index, layer in enumerate(layers):
@@ -441,8 +439,8 @@ def _attention_layers(model: Any) -> list[MultiHeadAttention]:
     """Return the attention layers in order; raise TypeError unless ``model`` is a GPT."""
     if not isinstance(model, GPT):
         raise TypeError(
-            f"model must be a GPT from tinytorch.core.transformers, not {type(model).__name__}: of a model that was "
-            "frozen for inference take the original, whose steps fuse_decoding makes fast"
+            f"model must be a GPT from tinytorch.core.transformers, not {type(model).__name__}: if the model was "
+            "frozen for inference, pass the original, and use fuse_decoding for fast steps"
         )
     layers = [module for _, module in model.named_modules() if isinstance(module, MultiHeadAttention)]
     if len(layers) != len(model.blocks):

@@ -137,7 +137,7 @@ def _recorded(run: Callable[[], Any]) -> Profile:
     with recording() as recorded:
         run()
     if not recorded.profile.events:
-        raise ValueError("run must make at least one op through the seam, but made none")
+        raise ValueError("run must make at least one op of the framework, but made none")
     return recorded.profile
 
 

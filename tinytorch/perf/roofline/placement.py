@@ -364,7 +364,7 @@ def checked_conditions(seconds: Measurement, ceilings: Ceilings, what: str) -> N
     """Raise ValueError unless ``seconds`` say on how many BLAS threads ``what`` ran, and `checked_threads` has it."""
     threads = seconds.conditions.blas_threads
     if threads is None:
-        raise ValueError(f"{what} must say its blas_threads, to be held against ceilings for {ceilings.threads}")
+        raise ValueError(f"{what} must have its blas_threads to be compared with ceilings for {ceilings.threads}")
     checked_threads(None if threads == "unknown" else threads, ceilings, what)
 
 

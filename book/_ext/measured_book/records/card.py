@@ -36,7 +36,7 @@ _OUTCOME_WORDS = {
     DECIDED: "decided",
     NO_DIFFERENCE: "without a difference that matters",
     OPEN: "open",
-    WITHHELD: "withheld, as other programs took this machine's time",
+    WITHHELD: "withheld, because other programs were running",
     UNTESTED: "on what was not measured in this build",
 }
 _QUESTIONS = (

@@ -183,7 +183,7 @@ def _checked(times: Mapping[int, Measurement]) -> tuple[Floats, Floats]:
     instruments = [one.conditions.instrument for one in ordered]
     if any(isinstance(each, Ranks) and each.oversubscribed for each in instruments):
         raise ValueError(
-            "times must come from no more ranks than cores: with more they tell of the scheduler, not of a link"
+            "times must come from no more ranks than cores: with more, they measure the scheduler and not the link"
         )
     units = sorted({repr(one.unit) for one in ordered})
     if units != ["'s'"]:

@@ -117,7 +117,7 @@ def measure_collectives(
         ValueError: ranks must be at least 2...
     """
     if ranks < 2:
-        raise ValueError(f"ranks must be at least 2, as one has nobody to talk to, not {ranks}")
+        raise ValueError(f"ranks must be at least 2, because one rank has no partner, not {ranks}")
     plan = checked_plan(kinds, sizes, repeats, at_most_seconds, FEWEST_FOR_INTERVAL, seed)
     launches = max(1, min(LAUNCHES, repeats // FEWEST_FOR_INTERVAL))
     plan |= {"repeats": repeats // launches, "at_most_seconds": at_most_seconds / launches}
@@ -141,7 +141,9 @@ def measure_collectives_on(
         ValueError: as `measure_collectives`.
     """
     if communicator.size < 2:
-        raise ValueError("communicator must have at least 2 ranks, as one has nobody to talk to: start it with mpiexec")
+        raise ValueError(
+            "communicator must have at least 2 ranks, because one rank has no partner: start it with mpiexec"
+        )
     plan = checked_plan(KINDS, sizes, 30, at_most_seconds, FEWEST_FOR_INTERVAL, 0)
     with collector_off():
         return _collectives(time_collectives(communicator, **plan))

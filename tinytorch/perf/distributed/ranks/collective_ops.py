@@ -48,8 +48,8 @@ def load_mpi() -> ModuleType:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, but no MPI library that it can load
         raise MPIMissingError(
-            f"this needs mpi4py and an MPI library: pip install mpi4py mpich brings both, and on a cluster "
-            f"mpi4py works with the cluster's own MPI ({error})"
+            "this needs mpi4py and an MPI library: run `pip install mpi4py mpich`; on a cluster, mpi4py works with "
+            f"the cluster's own MPI ({error})"
         ) from None
     return MPI
 

@@ -62,8 +62,8 @@ def mpiexec() -> str:
     found = beside or shutil.which("mpiexec")
     if found is None:
         raise MPIMissingError(
-            "no mpiexec lies beside this Python or on the path: pip install mpich brings one, and on a "
-            "cluster its module for MPI does"
+            "mpiexec is neither next to this Python nor on the path: run `pip install mpich`, or load the MPI module "
+            "of the cluster"
         )
     return found
 
