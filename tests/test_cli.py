@@ -228,7 +228,7 @@ def test_the_input_is_as_the_file_and_the_options_have_it(
         (["own_models_of_the_test:plain", "--input-shape", "5", "--seq-len", "3"], "exclude each other"),
         (["own_models_of_the_test:with_example", "--seq-len", "9"], "linear needs an input that ends in 5 features"),
         (["mlp", "--batch", "0"], "--batch must be at least 1, not 0"),
-        (["mlp", "--input-shape", "64"], "--input-shape is for module:factory"),
+        (["mlp", "--input-shape", "64"], "--input-shape needs module:factory"),
         (["mlp", "--seq-len", "3"], "--seq-len needs a model that reads tokens"),
         (["gpt", "--seq-len", "0"], "--seq-len must be at least 1"),
         (["gpt", "--seq-len", "1000"], "tokens must have 1 to 20 positions, not 1000"),

@@ -120,10 +120,10 @@ def test_the_readmes_command_for_the_books_own_model_works_as_printed(
         (["mlp", "--ops"], "--ops is for a script"),
         (["--html", ".", "train.py"], "--html . is a folder"),
         (["--pid", "1", "train.py"], "one of them"),
-        (["--save", "x.json", "-"], "--save needs more runs"),
+        (["--save", "x.json", "-"], "--save needs a second run"),
         (["--seconds", "0", "train.py"], "--seconds must be above 0"),
         (["--seconds", "1", "mlp"], "--seconds needs a script"),
-        ([], "WHAT must be"),
+        ([], "give a script, a model"),
         (["-m", "no_such_module"], "no module"),
     ],
 )

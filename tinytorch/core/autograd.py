@@ -18,7 +18,7 @@ from tinytorch.core.tensor import USED, Node, Tensor, changes_after, forget_lent
 
 
 def no_grad() -> AbstractContextManager[None]:
-    """Return the context in whose body nothing is recorded for backward. It also works as a decorator.
+    """Return the context in whose body nothing is recorded for a backward pass. It also works as a decorator.
 
     It holds for the thread or task that enters it.
 

@@ -52,9 +52,9 @@ def check_scores(scores: Array) -> None:
 
 @whole_numbers
 class Linear(Module):
-    """Affine map x W + b of the last axis; ``weight`` is (in_features, out_features), ``bias`` (out_features,).
+    """Linear layer: x W + b on the last axis; ``weight`` is (in_features, out_features), ``bias`` (out_features,).
 
-    Both start uniform in +-1/sqrt(in_features), as in PyTorch.
+    Both are initialized uniformly in +-1/sqrt(in_features), as in PyTorch.
 
     Examples:
         >>> from tinytorch import Linear, Tensor
@@ -85,7 +85,7 @@ class Linear(Module):
 
 @whole_numbers
 class Embedding(Module):
-    """Table of ``num_embeddings`` rows of ``embedding_dim``, started from a normal distribution of ``std``.
+    """Table of ``num_embeddings`` rows of ``embedding_dim``, initialized with a normal distribution of ``std``.
 
     Examples:
         >>> from tinytorch import Tensor

@@ -31,7 +31,7 @@ class Parameter(Tensor):
 
 
 class Module:
-    """Base of layers and models.
+    """Base class of layers and models.
 
     Attributes that are Parameters, other Tensors (buffers: state that is saved but not trained), Modules, or
     lists, tuples and dicts of these, also within one another, are found by name. Override ``forward``.
@@ -62,7 +62,7 @@ class Module:
             return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the output; each subclass says of what."""
+        """Compute the output from the input; each subclass defines its own."""
         raise TypeError(f"{type(self).__name__} must define forward")
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
@@ -72,7 +72,7 @@ class Module:
                 yield name, value
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """Yield dotted name and module of this (its name is ``prefix``) and all below; each module once."""
+        """Yield dotted name and module, of this module (``prefix``) and of all modules in it; each module once."""
         seen: set[int] = set()
         stack: list[tuple[str, Module]] = [(prefix, self)]
         while stack:
@@ -87,7 +87,7 @@ class Module:
             stack.extend(reversed(children))
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Yield dotted name and parameter; a shared one once, under its first name."""
+        """Yield the dotted name and the value of each parameter; a shared parameter once, under its first name."""
         yield from self._named_tensors(lambda tensor: isinstance(tensor, Parameter))  # type: ignore[misc]
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
@@ -99,10 +99,10 @@ class Module:
         return [parameter for _, parameter in self.named_parameters()]
 
     def train(self, mode: bool = True) -> Self:
-        """Set train mode (or eval, with False) here and below; return self.
+        """Set train mode (or eval mode, if False) for this module and all modules in it; return self.
 
         Raises:
-            TypeError: if ``mode`` is no bool, such as a loader of examples: `tinytorch.core.training.fit` trains.
+            TypeError: if ``mode`` is not a bool, such as a loader of examples: `tinytorch.core.training.fit` trains.
         """
         if not isinstance(mode, bool):
             raise TypeError(
@@ -114,11 +114,11 @@ class Module:
         return self
 
     def eval(self) -> Self:
-        """Set eval mode here and below; return self."""
+        """Set eval mode for this module and all modules in it; return self."""
         return self.train(False)
 
     def zero_grad(self) -> None:
-        """Forget the gradients of all parameters."""
+        """Clear the gradients of all parameters."""
         for parameter in self.parameters():
             parameter.grad = None
 
@@ -155,7 +155,7 @@ class Module:
         mark_changed(tensor.data for tensor in own.values())
 
     def save(self, path: str | Path) -> None:
-        """Write the state as ``.npz`` (NumPy arrays, no pickle), whole or not at all."""
+        """Write the state as an ``.npz`` file (NumPy arrays, no pickle), atomically."""
         target = Path(path)
         aside = target.with_name(f".{target.name}.{os.getpid()}.part")
         try:

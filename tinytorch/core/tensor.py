@@ -155,7 +155,7 @@ class Tensor:
         requires_grad: whether `backward` fills ``grad``; needs a floating dtype.
         dtype: converts to this dtype.
 
-    ``grad`` is a NumPy array of the same shape and dtype, or None before a backward.
+    ``grad`` is a NumPy array of the same shape and dtype, or None before a backward pass.
 
     Raises:
         TypeError: if ``data`` is not numeric, or a gradient is asked of integers.
@@ -280,7 +280,7 @@ class Tensor:
         return made
 
     def detach(self) -> Tensor:
-        """Return a Tensor of the same array that does not know how it was made."""
+        """Return a Tensor of the same array without its history, so that no gradient passes through it."""
         return Tensor._made(self._data, None)
 
     def backward(self, gradient: Any = None, retain_graph: bool = False) -> None:

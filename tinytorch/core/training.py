@@ -87,7 +87,7 @@ def fit(
     schedule: Callable[[float], float] | None = None,
     name: str = "training",
 ) -> History:
-    """Train ``model`` on (inputs, targets) batches; leaves it in eval mode and returns the losses.
+    """Train ``model`` on (inputs, targets) batches and return the losses; the model is left in eval mode.
 
     The optimizer's learning rate is afterwards what it was before, also after an error.
 
@@ -98,7 +98,7 @@ def fit(
 
     Raises:
         TypeError: if ``batches`` can be gone through only once, as a generator can.
-        ValueError: if ``epochs`` is no whole number above 0, or there are no batches.
+        ValueError: if ``epochs`` is not a whole number above 0, or there are no batches.
         FloatingPointError: if the loss is not finite, which names the epoch.
 
     Examples:

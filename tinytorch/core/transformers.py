@@ -87,7 +87,7 @@ class GPT(Module):
     write to the residual stream from 0.02 / sqrt(2 num_layers), biases from 0.
 
     Where ``memory`` is set, the tokens given are those that follow the ones it remembers, and nothing is recorded
-    for a backward.
+    for a backward pass.
 
     Examples:
         >>> from tinytorch import Profiler, Tensor
@@ -154,7 +154,7 @@ class GPT(Module):
 
 
 class Transformer(GPT):
-    """A `GPT` under the names that the course's texts give its sizes.
+    """A `GPT` whose arguments have the names that the course uses.
 
     Examples:
         >>> from tinytorch import Tensor

@@ -201,7 +201,7 @@ def trained(name: Literal["gpt"], seed: int = 0) -> GPT: ...
 @overload
 def trained(name: str, seed: int = 0) -> Module: ...
 def trained(name: str, seed: int = 0) -> Module:
-    """Return what ``tinytorch.models.train`` returns, from a file of weights that the same computation made.
+    """Return a trained model and its losses, from a file of weights if the same training has run before.
 
     The model is trained again when the code of the framework, the data or the seed has changed, or the BLAS of this
     machine; comments and docstrings do not count.

@@ -380,7 +380,7 @@ def dots(
 def histogram(
     measured: Measurement | Unmeasured, *, xlabel: str, ylabel: str, names: tuple[str, str, str], log: str = ""
 ) -> Figure | Unmeasured:
-    """Return how many samples lie where, the last bar all beyond, and their median, mean and 99th percentile.
+    """Return a histogram of samples with their median, mean and 99th percentile; the last bar counts all larger ones.
 
     Args:
         measured: what was sampled.

@@ -259,7 +259,7 @@ class Page:
         return self._emit(key, "table", tables.to_body(cells, checked, caption=said, key=key))
 
     def figure(self, key: str, figure: Figure | Unmeasured, *, caption: str, alt: str) -> Shown:
-        """Show and record a figure, as SVG that follows light and dark.
+        """Show and record a figure, as an SVG with light and dark colours.
 
         Args:
             key: its name; the figure's address is ``#figure-key``.

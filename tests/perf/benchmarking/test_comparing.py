@@ -320,7 +320,7 @@ def test_a_run_that_would_mix_code_or_plans_is_not_continued() -> None:
     before = started(PLAN, {"commit": "a"})
     moved = replace(before, identity={**before.identity, "cpu": "another"})
     for results_, plan, commit, words in (
-        (before, PLAN, "b", "other code"),
+        (before, PLAN, "b", "code has changed"),
         (before, replace(PLAN, repeats=7), "a", "different options"),
         (moved, PLAN, "a", "another machine"),
     ):

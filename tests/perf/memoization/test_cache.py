@@ -254,7 +254,7 @@ def test_a_cache_shorter_than_the_model_is_the_limit() -> None:
     [
         (lambda model: [enable_kv_cache(model) for _ in range(2)], "must not have a cache already"),
         (lambda model: enable_kv_cache(model, cache=enable_kv_cache(small_gpt(1))), "must not belong to another model"),
-        (lambda model: enable_kv_cache(model, cache=KVCache(1, 12, 2, 4, 5)), "it is another's"),
+        (lambda model: enable_kv_cache(model, cache=KVCache(1, 12, 2, 4, 5)), "layers, heads and head_dim"),
         (lambda model: enable_kv_cache(model, max_seq_len=13), "at most the model's 12"),
         (lambda model: enable_kv_cache(model) and model(tokens_of(2, 3)), "have 1 sequences, as the cache has"),
         (lambda _: enable_kv_cache(Linear(2, 3)), "model"),

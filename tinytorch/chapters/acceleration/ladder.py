@@ -120,15 +120,15 @@ def steps(deep: int = 128) -> dict[str, Step]:
 
 
 def matmul_ladder(width: int = 480, *, deep: int = 128, repeats: int = 15, at_most_seconds: float = 20.0) -> Ladder:
-    """Return the time of every step at ``width`` in turns, on one thread, beside the peak and a read of the matrix.
+    """Return the interleaved times of all steps at ``width`` on a thread, with the peak and the time to read a matrix.
 
-    Each is checked against float64 before it is timed. A step may take fewer rows, or narrower matrices.
+    Each result is compared with float64 before it is timed. A slow step may use fewer rows or narrower matrices.
 
     Args:
         width: rows and columns of both matrices; a multiple of 48 has whole tiles.
         deep: rows of the second matrix in a cache tile.
         repeats: samples of each.
-        at_most_seconds: for all samples.
+        at_most_seconds: time limit for all samples.
 
     Raises:
         ValueError: if ``width`` is below 1, or has no whole tiles.

@@ -46,9 +46,9 @@ def run_compiled(op: Op, *inputs: Any, **params: Any) -> Any:
 
 
 def unfused_gelu(x: Values) -> Values:
-    """Return the GELU in its tanh form, one NumPy operation at a time: each writes a temporary of x's size.
+    """Return the GELU in its tanh form with one NumPy operation after another, each of which writes a temporary array.
 
-    The honest expression of it: float32 stays float32, and the cube is two products, not a power.
+    It is a fair baseline: float32 stays float32, and the cube is two products instead of a power.
 
     Examples:
         >>> import numpy as np
@@ -111,7 +111,7 @@ def fused_bias_gelu(x: Values, bias: Values) -> Values:
 
 
 def fused_softmax(x: Values, axis: int = -1) -> Values:
-    """Return e**x over its sum along ``axis``, of x's shape and dtype; each row is read from memory once.
+    """Return the softmax along ``axis``, with the shape and dtype of ``x``; it reads each row from memory once.
 
     Examples:
         >>> import numpy as np
@@ -124,7 +124,7 @@ def fused_softmax(x: Values, axis: int = -1) -> Values:
 
 
 def fused_causal_softmax(x: Values) -> Values:
-    """Return the softmax of scores (..., T, S) where query t sees keys up to S - T + t; 0 where it does not look.
+    """Return the causal softmax of scores (..., T, S): query t sees keys up to S - T + t, and later keys get 0.
 
     Examples:
         >>> import numpy as np

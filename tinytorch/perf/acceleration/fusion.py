@@ -67,7 +67,7 @@ class FusedBlock(TransformerBlock):
 
 
 def fuse(model: Module, *, frozen: bool = False) -> Module:
-    """Return a copy of ``model`` in which products, activations and residual sums are one op each; it stays as it was.
+    """Return a copy of ``model`` in which a product, its activation and its residual sum are one op.
 
     Found in any module tree: a linear layer and the ReLU or GELU after it in a `Sequential`, ``FeedForward``,
     `MultiHeadAttention` and ``TransformerBlock``. Modules of other classes with forwards of their own keep these, and

@@ -171,7 +171,7 @@ def under(run: Callable[[], Any], chosen: Chosen) -> Callable[[], Any]:
 
 
 def climb(run: Callable[[], Any], ways: Mapping[Op, Sequence[Implementation]], *, least_share: float = 0.02) -> Climb:
-    """Return the moves that lead from the first way of every op to the best, the largest share of time first.
+    """Search greedily for the fastest implementation of every op, beginning with the op that takes the most time.
 
     A move takes the op that most of the time goes to, among those with a way left, times both ways on the operands of
     one run, predicts, and times the whole both ways in turns. It is kept where the whole is proven to be faster. When

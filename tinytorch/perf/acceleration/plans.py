@@ -327,13 +327,13 @@ class Planned(Module):
 def plan(model: Module, *examples: Any) -> ModulePlan:
     """Return a plan of ``model`` for inputs of the shapes and dtypes of ``examples``: one compiled call a forward.
 
-    The forward is recorded at the seam, in eval mode. What depends on no input is computed now; weights are copied and
+    The forward is recorded by dispatch, in eval mode. What depends on no input is computed now; weights are copied and
     packed as kernels read them; batch normalization goes into a convolution, bias, activation and residual sum into a
     product; and intermediate results share one arena by their lives. Where samples do not depend on one another, which
     is tried, as many go through all steps together as stay in a near cache, and blocks of samples may run on several
-    threads; a long forward of a single block is divided step by step. The plan is held against the model on the example
-    and on other orders and signs of its numbers: an array that depends on the input outside of ops is found so, and a
-    branch that one of them takes.
+    threads; a long forward of a single block is divided step by step. The plan is compared with the model on the
+    example and on other orders and signs of its numbers: an array that depends on the input outside of ops is found so,
+    and a branch that one of them takes.
 
     An op that no entry point runs, such as a product of codes, runs between the others by its fastest implementation.
     With such an op, or several inputs or outputs, all samples go through together.
@@ -344,7 +344,7 @@ def plan(model: Module, *examples: Any) -> ModulePlan:
 
     Raises:
         ValueError: if an example holds nothing or one is missing, or the plan computes something else than the model.
-        TypeError: if ``model`` is no Module, or returns no Tensor.
+        TypeError: if ``model`` is not a Module, or returns no Tensor.
 
     Examples:
         >>> import numpy as np

@@ -17,9 +17,9 @@ from tinytorch.perf.measuring.memory import uncounted
 
 
 def vectorized_matmul(a: Any, b: Any) -> Any:
-    """Return the matrix product of two arrays or Tensors of two or more axes, by BLAS; a Tensor if one of them is.
+    """Return the matrix product of two arrays or Tensors, computed by BLAS; a Tensor if one of them is a Tensor.
 
-    Leading axes broadcast as in ``numpy.matmul``. A Tensor's product is recorded for its backward.
+    Leading axes broadcast as in ``numpy.matmul``. A Tensor's product is recorded for its backward pass.
 
     Raises:
         ValueError: if one has fewer than two axes ("2D+"), or their inner lengths differ ("shape mismatch").
@@ -97,10 +97,10 @@ def dot_products(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def tiled_matmul(a: Any, b: Any, tile_size: int = 64) -> Any:
-    """Return the product of two matrices in tiles of ``tile_size`` x ``tile_size``, each a call of BLAS.
+    """Return the product of two matrices, computed in tiles of ``tile_size`` x ``tile_size`` with a call of BLAS each.
 
-    As `vectorized_matmul`, it returns a Tensor, recorded for its backward, if one of them is a Tensor, else an array,
-    in the dtype that their product has.
+    As `vectorized_matmul`, it returns a Tensor, recorded for its backward pass, if one of them is a Tensor, else an
+    array, in the dtype that their product has.
 
     The textbook says that tiles make a product faster. BLAS has tiles of its own, chosen for the caches, so cutting
     its work into pieces only adds calls, sums of the parts, and edges.
@@ -171,7 +171,7 @@ def compiled_loops_by_rows(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
-    """Tiles whose sums stay in registers, ``b`` read where it lies; the result must be made of whole tiles.
+    """Matrix product with register tiles that read ``b`` in place; the result must consist of whole tiles.
 
     Examples:
         >>> import numpy as np
@@ -184,7 +184,7 @@ def register_tiles(a: npt.ArrayLike, b: npt.ArrayLike) -> Array:
 
 
 def cache_tiles(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
-    """The same tiles, ``deep`` rows of ``b`` at a time, so that what they read stays in a near cache.
+    """Matrix product with register tiles, ``deep`` rows of ``b`` at a time, so that these rows stay in a near cache.
 
     Examples:
         >>> import numpy as np
@@ -197,7 +197,7 @@ def cache_tiles(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
 
 
 def packed_blocks(a: npt.ArrayLike, b: npt.ArrayLike, deep: int = 128) -> Array:
-    """The same, each ``deep`` rows of ``b`` copied to panels first.
+    """Matrix product with cache tiles, for which each ``deep`` rows of ``b`` are packed into panels first.
 
     Source: K. Goto and R. van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008.
 

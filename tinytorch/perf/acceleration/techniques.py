@@ -109,7 +109,7 @@ def with_threads(run: Callable[[], Any], count: int) -> Callable[[], Any]:
 
 
 def try_techniques(workload: str, model: Module, inputs: Any, *, at_most_seconds: float = 4.0) -> Tried:
-    """Return a forward pass of ``model`` in every way that there is here, all of them on one thread.
+    """Return the times of a forward pass of ``model`` with each available technique, on one thread.
 
     Examples:
         >>> from tinytorch.models import example, mlp

@@ -34,12 +34,12 @@ def measure_performance(
     seed: int = 0,
     name: str = "model",
 ) -> Performance:
-    """Return time, throughput, peak memory, size and accuracy of one model; ``time, memory, accuracy = ...`` works.
+    """Return time, throughput, peak memory, size and accuracy of a model; it unpacks as ``time, memory, accuracy``.
 
-    Two of them are held against one another as the three numbers are: ``baseline.time / optimized.time`` is a speedup,
-    above 1 is faster, ``baseline.memory / optimized.memory`` above 1 is smaller, ``optimized.accuracy -
-    baseline.accuracy`` above 0 is better, each with interval and verdict. Two calls are not taken in turns, so that it
-    takes a larger difference to tell than in one `benchmark_suite`.
+    Compare two results by their numbers: ``baseline.time / optimized.time`` is a speedup (above 1 is faster),
+    ``baseline.memory / optimized.memory`` is above 1 if the new version is smaller, and ``optimized.accuracy -
+    baseline.accuracy`` is above 0 if it is better. Each has an interval and a verdict. Two calls of this function are
+    not interleaved, so only larger differences are decided than in one `benchmark_suite`.
 
     Args:
         model: a Module, a GPT with its key-value cache, or a ``Variant``; it is put into eval mode.
@@ -47,9 +47,9 @@ def measure_performance(
             alone.
             The accuracy is that of all examples. Without it the model's own ``example_input`` and ``example_target``.
         batches: how many inputs a timed call takes, several sizes.
-        repeats: samples of each batch size, fewer if ``at_most_seconds`` are over, never below six.
-        at_most_seconds: for the samples of one batch size.
-        seed: of the order of the samples.
+        repeats: samples of each batch size, fewer if ``at_most_seconds`` have passed, never below six.
+        at_most_seconds: time limit for the samples of one batch size.
+        seed: random seed for the order of the samples.
         name: what it is called in tables.
 
     Raises:
@@ -84,7 +84,7 @@ def benchmark_suite(
     at_most_seconds: float = 20.0,
     seed: int = 0,
 ) -> Performances:
-    """Return the `Performance` of each model, by name; their times are taken in turns, so that drift hits all alike.
+    """Return the `Performance` of each model by name; the times are interleaved, so drift affects all models alike.
 
     They print as a table. If one of the models is a GPT with its key-value cache, each timed call generates: it reads
     the first half of each sequence and generates as many tokens as the second half has. The accuracy stays that of the
@@ -94,7 +94,7 @@ def benchmark_suite(
         models: modules or variants by name; the first is the one that tables compare the others with.
         test_data: see ``data`` of `measure_performance`.
         batches, repeats, seed: as of `measure_performance`.
-        at_most_seconds: for the samples of all models and batch sizes together.
+        at_most_seconds: time limit for the samples of all models and batch sizes together.
 
     Raises:
         TypeError, ValueError: as `measure_performance` does; also if ``models`` is empty.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParetoFront:
-    """The models that are worth choosing from.
+    """Pareto front: the models that no other model dominates.
 
     Attributes:
         front: names that no other model dominates, in the order given.
@@ -45,7 +45,7 @@ def pareto_front(
     matters: float = MATTERS,
     told: Callable[[Comparison], Comparison] | None = None,
 ) -> ParetoFront:
-    """Return the front of time, peak memory and accuracy.
+    """Return the Pareto front of models in time, peak memory and accuracy.
 
     A model dominates another if it is proven better at one of the three, by more than what matters, and proven not
     to be worse at the others by as much. Each pair of models is compared in both directions, and times are
@@ -106,7 +106,7 @@ def pareto_frontier(points: Mapping[str, Sequence[float]], lower_is_better: Sequ
         lower_is_better: for each coordinate, whether less of it is better.
 
     Raises:
-        ValueError: if a point has another number of coordinates, or one that is no number.
+        ValueError: if a point has another number of coordinates, or one that is not a number.
 
     Examples:
         >>> from tinytorch.perf.benchmarking import pareto_frontier

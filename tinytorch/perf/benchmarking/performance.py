@@ -61,8 +61,8 @@ class Performance:
         peaks: by batch size, bytes: the model's state and the most that one call allocated beside it.
         model_bytes: of its state: parameters and buffers, codes and scales, each once.
         correct: which examples of the whole test set it got right, or None where no answers are known.
-        run: what tells the run from others: only times of one run were taken in turns.
-        reference: as ``times``, of a fixed piece of work that was taken in turns with them; empty if none was.
+        run: what tells the run from others: only times of one run were interleaved.
+        reference: as ``times``, of a fixed piece of work that was interleaved with them; empty if none was.
         conditions: what it was measured under; None where the file that it is from says so for all it holds.
 
     Examples:
@@ -129,7 +129,7 @@ class Performance:
 
     @property
     def accuracy(self) -> Accuracy | Any:
-        """Share (0 to 1) of the test set that it gets right, with the exact 95 % interval, or None without answers.
+        """Share (0 to 1) of right answers on the test set, with its exact 95 % interval; None if no answers are known.
 
         It is Any to type checkers, so that they let two be subtracted.
         """
@@ -310,9 +310,9 @@ class Change:
 
 
 def compare(baseline: Performance, candidate: Performance, matters: float = MATTERS, *, together: int = 1) -> Change:
-    """Return speedup, memory reduction and accuracy difference of a candidate, each with interval and verdict.
+    """Return the speedup, memory reduction and accuracy difference of a candidate, with intervals and verdicts.
 
-    Times of one run were taken in turns: their neighbours are paired, and of several processes the process is the unit.
+    Times of one run were interleaved: their neighbours are paired, and of several processes the process is the unit.
     Times of two runs are compared process by process, or, of less than five, with what repeats are known to differ by.
     Where the runs' conditions differ, or other programs took the machine's time from one of them, there is no verdict
     on times.

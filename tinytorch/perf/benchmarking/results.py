@@ -118,12 +118,12 @@ class Results:
 
     @property
     def complete(self) -> bool:
-        """Whether all that was planned is measured."""
+        """Whether all planned measurements are done."""
         return self.done >= self.plan.processes
 
     @property
     def fingerprint(self) -> Json:
-        """What makes times comparable: the machine's and the libraries' names, sizes and versions."""
+        """What must agree for times to be comparable: names, sizes and versions of the machine and its libraries."""
         named: Json = {name: self.identity[name] for name in FINGERPRINT}
         named["blas"] = [[one["name"], one["version"], one["core"]] for one in self.identity["blas"]]
         return named
@@ -146,7 +146,7 @@ RESULTS = Format("tinytorch-benchmark", 4, Results, "`tinytorch bench --json FIL
 
 
 def save_results(results: Results, path: str | Path) -> Path:
-    """Write ``results`` to ``path``, aside and then renamed; return the path.
+    """Write ``results`` to ``path`` atomically, and return the path.
 
     Examples:
         >>> from tempfile import TemporaryDirectory

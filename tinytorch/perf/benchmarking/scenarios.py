@@ -24,12 +24,12 @@ _SPIN = 0.0005
 def single_stream(
     model: Any, data: Any, *, queries: int = 64, at_most_seconds: float = 10.0, seed: int = 0
 ) -> Measurement:
-    """Return the seconds of each request where one is sent as soon as the last is answered.
+    """Return the latency of each request, in seconds, if each is sent as soon as the last one is answered.
 
     Args:
         model: a Module or a ``Variant``.
         data: see `measure_performance`; the examples are drawn from ``seed``, with replacement.
-        queries: how many are sent, fewer if ``at_most_seconds`` are over.
+        queries: how many are sent, fewer if ``at_most_seconds`` have passed.
 
     Raises:
         ValueError: if a number is out of its range.
@@ -49,7 +49,7 @@ def single_stream(
 def server(
     model: Any, data: Any, rate: float, *, queries: int = 600, at_most_seconds: float = 10.0, seed: int = 0
 ) -> Measurement:
-    """Return the seconds from arrival to answer of requests that arrive at random, as a Poisson process does.
+    """Return the latency of requests, in seconds, if they arrive at random as a Poisson process.
 
     They are answered one by one in the order of their arrival, so that a request waits for those before it.
 

@@ -203,7 +203,7 @@ _COLUMNS = (
 def compress_model(
     model: Module, config: Config, inputs: Any = None, score: Score | None = None, repeats: int = 15
 ) -> Compression:
-    """Return what the steps of ``config`` make of ``model``, which stays as it was, and what each did.
+    """Apply the steps of ``config`` to a copy of ``model``; return the result and the effect of each step.
 
     The whole config is checked first, also against the model: all steps but training are tried out on copies, so that
     an error comes before the first training and the first measurement.

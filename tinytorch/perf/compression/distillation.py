@@ -27,7 +27,7 @@ _AT_A_TIME = 256
 
 
 class KnowledgeDistillation:
-    """Trains ``student`` on what ``teacher`` says: alpha T² KL(teacher || student) + (1 - alpha) cross-entropy.
+    """Trains ``student`` on the outputs of ``teacher``: alpha T² KL(teacher || student) + (1 - alpha) cross-entropy.
 
     Both distributions of the divergence are softmax(logits / T); T² keeps its gradients as large as those of the
     labels' whatever T is.
@@ -80,7 +80,7 @@ class KnowledgeDistillation:
 
         Raises:
             ValueError: if the shapes of the logits differ, the teacher's hold NaN or infinity (minus infinity rules a
-                class out), labels are no whole numbers or those of the logits' shape not one-hot, or no position
+                class out), labels are not whole numbers or those of the logits' shape not one-hot, or no position
                 counts.
         """
         taught = np.asarray(teacher_logits._data if isinstance(teacher_logits, Tensor) else teacher_logits)
@@ -113,7 +113,7 @@ class KnowledgeDistillation:
         """Return the teacher's logits of all ``inputs``, a few at a time, without gradients.
 
         Raises:
-            TypeError: if the teacher is no Module.
+            TypeError: if the teacher is not a Module.
         """
         check_module(self.teacher, "teacher")
         with undisturbed(self.teacher), evaluating(self.teacher), no_grad():
@@ -145,11 +145,11 @@ class KnowledgeDistillation:
             epochs: passes over the examples.
             batch_size: examples of a step.
             schedule: factor of the learning rate, see `tinytorch.core.training.fit`.
-            seed: of the order of the examples.
+            seed: random seed for the order of the examples.
 
         Raises:
-            TypeError: if teacher or student is no Module.
-            ValueError: if inputs and labels differ in length, labels are no classes as in `distillation_loss`, or as
+            TypeError: if teacher or student is not a Module.
+            ValueError: if inputs and labels differ in length, labels are not classes as in `distillation_loss`, or as
                 `fit` of the framework does.
         """
         check_module(self.student, "student")

@@ -18,9 +18,9 @@ from tinytorch.perf.quantization.convert import replaced
 
 @whole_numbers
 def break_even_rank(in_features: int, out_features: int) -> int:
-    """Return the largest rank whose two factors hold fewer numbers than the weight: r (in + out) < in out.
+    """Return the largest rank whose two factors have fewer elements than the weight: r (in + out) < in out.
 
-    It is 0 where no rank does.
+    Return 0 if there is no such rank.
 
     Examples:
         >>> from tinytorch.perf.compression import break_even_rank
@@ -135,9 +135,9 @@ def checked_rank(linear: Linear, rank: int) -> None:
 
 
 def low_rank_model(model: Module, ranks: float | Mapping[str, int] = 0.5, keep: Sequence[str] = ()) -> Module:
-    """Return a copy of ``model`` with linear layers replaced by `LowRankLinear`; it stays as it was.
+    """Return a copy of ``model`` in which linear layers are replaced by `LowRankLinear`.
 
-    Layers that share a weight share what it becomes.
+    Layers that share a weight also share the new weight.
 
     Args:
         model: any module tree.

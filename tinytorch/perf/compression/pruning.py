@@ -83,7 +83,7 @@ def prunable(model: Module) -> dict[str, Linear | Conv2d]:
     """Return the linear and convolution layers of ``model`` by dotted name ("" if it is one itself).
 
     Raises:
-        TypeError: if ``model`` is no Module.
+        TypeError: if ``model`` is not a Module.
     """
     check_module(model)
     return {name: module for name, module in model.named_modules() if isinstance(module, (Linear, Conv2d))}
@@ -136,7 +136,7 @@ def with_masks(model: Model, masks: Mapping[str, Mask]) -> Model:
 
 
 def hold_zeros(model: Model) -> Model:
-    """Return a copy of ``model`` whose weights that are zero now will stay zero in training.
+    """Return a copy of ``model`` in which all weights that are zero stay zero in training.
 
     For a pruned model that was read from a file, which holds values and no masks.
 
@@ -166,14 +166,14 @@ Scope = Literal["global", "layer"]
 
 
 def magnitude_prune(model: Model, sparsity: float = 0.9, scope: Scope = "global", keep: Sequence[str] = ()) -> Model:
-    """Return a copy of ``model`` whose smallest weights, by absolute value, are zero and stay zero in training.
+    """Return a copy of ``model`` whose smallest weights by absolute value are zero, and stay zero in training.
 
     Of N weights, ``round(sparsity * N)`` become zero, exactly: none for 0, all for 1. Of equal weights the earlier ones
     go first, in the order of the model's layers and of the rows of a weight. Weights that were pruned before count
     among them and stay zero. Biases are left alone. The model is as large and as fast as before.
 
     Args:
-        model: any module tree; it stays as it was.
+        model: any module tree; it is not changed.
         sparsity: share of the weights of its linear and convolution layers.
         scope: ``global`` ranks the weights of all layers together; ``layer`` takes the same share of each layer.
         keep: names of layers that are not pruned.
@@ -225,7 +225,7 @@ def checked_n_m(n: int, m: int) -> None:
 
 @whole_numbers
 def n_m_prune(model: Model, n: int = 2, m: int = 4, keep: Sequence[str] = ()) -> Model:
-    """Return a copy of ``model`` in which each output keeps the ``n`` largest of each ``m`` weights, for good.
+    """Return a copy of ``model`` in which each output keeps the ``n`` largest of every ``m`` weights.
 
     The ``m`` weights are those of neighbouring inputs: rows of a linear layer's weight; input channels of a
     convolution's, at one place of the window. Of equal weights the earlier one goes first. What was pruned stays zero

@@ -70,7 +70,7 @@ class SparseLinear(Module):
 
     @property
     def weight_nbytes(self) -> int:
-        """Bytes of what stands for the weight."""
+        """Bytes of the stored weight."""
         return self.values.nbytes + self.indices.nbytes + self.starts.nbytes
 
     @property
@@ -79,7 +79,7 @@ class SparseLinear(Module):
         return 1 - self.values.size / (self.in_features * self.out_features)
 
     def dense(self) -> Array:
-        """Return the weight as a float32 matrix (in_features, out_features), made anew."""
+        """Return the weight as a new float32 matrix (in_features, out_features)."""
         stored = (self.values.data, self.indices.data, self.starts.data)
         return np.ascontiguousarray(matrix_of(*stored, self.in_features).toarray().T)
 
@@ -94,9 +94,9 @@ class SparseLinear(Module):
 
 
 def sparse_model(model: Module, least_sparsity: float | None = None) -> Module:
-    """Return a copy of ``model`` with sparse linear layers stored as `SparseLinear`; it stays as it was.
+    """Return a copy of ``model`` in which sparse linear layers are stored as `SparseLinear`.
 
-    Layers that share a weight share what it becomes.
+    Layers that share a weight also share the new weight.
 
     Args:
         model: any module tree.
@@ -153,7 +153,7 @@ class LayerSparsity:
 
 
 def layer_sparsity(model: Module) -> list[LayerSparsity]:
-    """Return one row for each weight of two or more axes, in the order of the model; a shared one once.
+    """Return the sparsity of each weight array with two or more axes, in the order of the model; a shared array once.
 
     Weights are parameters of at least two axes (no biases, no norms), the matrices that `SparseLinear` stands for, and
     codes that stand for zero or not.
@@ -184,7 +184,7 @@ def layer_sparsity(model: Module) -> list[LayerSparsity]:
 
 
 def measure_sparsity(model: Module) -> float:
-    """Return how many of all weights (see `layer_sparsity`) are zero, in per cent.
+    """Return the percentage of weights that are zero; `layer_sparsity` says which weights count.
 
     Raises:
         ValueError: if the model has no weights.

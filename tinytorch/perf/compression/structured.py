@@ -65,16 +65,16 @@ class UnitGroup:
 
 
 def unit_groups(model: Module) -> dict[str, UnitGroup]:
-    """Return every group of units that can be removed, by dotted name of the layer or attention that makes them.
+    """Return every group of units that can be removed, by the dotted name of the layer that computes them.
 
     Found are: a linear or convolution layer of a `Sequential` whose output reaches another one through activations,
     dropout, pools, batch norms and flattening alone; the inner neurons of a ``FeedForward``; the heads of a
     `MultiHeadAttention`. Left out are layers that stand in more than one place, grouped convolutions, and what a module
-    does in a forward of its own, as nobody can know who reads it. So are the layers of a `Sequential` that a module
-    takes apart in its code, as ``self.body[0](x)`` or ``for layer in self.body`` do: they must run in it alone.
+    does in a forward pass of its own, as nobody can know who reads it. So are the layers of a `Sequential` that a
+    module takes apart in its code, as ``self.body[0](x)`` or ``for layer in self.body`` do: they must run in it alone.
 
     Raises:
-        TypeError: if ``model`` is no Module.
+        TypeError: if ``model`` is not a Module.
 
     Examples:
         >>> from tinytorch.models import mlp
@@ -201,13 +201,13 @@ Units = Mapping[str, Collection[int]]
 def structured_prune(
     model: Model, prune_ratio: float = 0.5, kinds: Sequence[Kind] = KINDS, keep: Sequence[str] = ()
 ) -> Model:
-    """Return a copy of ``model`` without the least important units of each group: fewer and smaller arrays.
+    """Return a copy of ``model`` with smaller arrays, without the least important units of each group.
 
     Of a group's units ``floor(prune_ratio * units)`` go, those whose absolute weights have the smallest sum;
     of equal ones the earlier go first. The outputs are those of `mask_units` with the same units, up to rounding.
 
     Args:
-        model: any module tree; it stays as it was.
+        model: any module tree; it is not changed.
         prune_ratio: share of each group's units, at least 0 and below 1: one unit is always left.
         kinds: which groups, see `unit_groups`: ``neurons``, ``channels``, ``heads``.
         keep: names of groups that stay whole.
@@ -230,7 +230,7 @@ def structured_prune(
 def units_to_remove(
     model: Module, prune_ratio: float = 0.5, kinds: Sequence[Kind] = KINDS, keep: Sequence[str] = ()
 ) -> dict[str, list[int]]:
-    """Return which units of each group `structured_prune` removes with these arguments; errors are its own.
+    """Return the units of each group that `structured_prune` removes with these arguments; it raises the same errors.
 
     Examples:
         >>> from tinytorch import Linear, Sequential
@@ -260,7 +260,7 @@ def units_to_remove(
 
 
 def remove_units(model: Model, removed: Units) -> Model:
-    """Return a copy of ``model`` without the units named, by group (see `unit_groups`): a physically smaller model.
+    """Return a copy of ``model`` with smaller arrays, without the named units of each group (see `unit_groups`).
 
     Raises:
         ValueError: if a group or unit is unknown, no unit of a group would be left, or a layer that would be cut shares
@@ -293,10 +293,10 @@ def remove_units(model: Model, removed: Units) -> Model:
 
 
 def mask_units(model: Model, removed: Units) -> Model:
-    """Return a copy of ``model``, as large as it, with zeros for everything that removing units takes out.
+    """Return a copy of ``model`` of the same size, with zeros for everything that removing the units would remove.
 
-    Zeroed are the units' weights, biases and norms, and what the next layer reads of them. It is what the removal is
-    checked against, and what saves nothing.
+    The zeros are in the units' weights, biases and norms, and in the weights of the next layer that read them. The copy
+    saves nothing; it is the reference that `remove_units` is tested with.
 
     Raises:
         ValueError: as `remove_units` does.

@@ -175,7 +175,7 @@ class FLOPCounter:
         self._rows: list[CountRow] = []
 
     def reset(self) -> None:
-        """Forget everything counted."""
+        """Set all counts to 0."""
         self._rows = []
 
     @property
@@ -324,7 +324,7 @@ class FLOPCounter:
     def count_transformer(
         self, vocab_size: int, embed_dim: int, num_layers: int, seq_len: int, batch_size: int = 1, mlp_ratio: int = 4
     ) -> int:
-        """Return FLOPs of the forward of a GPT by formula, without running it.
+        """Return FLOPs of the forward pass of a GPT by formula, without running it.
 
         Each layer is attention with its projections and two products of the MLP, 2 B T d (r d) each; the
         vocabulary's projection is 2 B T d V. Elementwise operations are only those of biases here.
@@ -344,11 +344,11 @@ class FLOPCounter:
     @overload
     def count_model_forward(self, model: Callable[..., Any], input_shape: Shape | Tensor | Array) -> int | float: ...
     def count_model_forward(self, model: Any, input_shape: Shape | Tensor | Array) -> float:
-        """Return FLOPs of one forward of ``model`` on an input, or on zeros of its shape, batch first and included.
+        """Return FLOPs of a forward pass of ``model`` on an input, or on zeros of its shape, which includes the batch.
 
         The model really runs, on whole numbers where its first module is an Embedding, and every op is counted by its
-        own formula on the shapes that came by. What a model computes outside of ops is not seen. What is no Module and
-        runs no op gets a row without numbers, and the answer is a NaN that prints as "not counted".
+        own formula on the shapes that came by. What a model computes outside of ops is not seen. What is not a Module
+        and runs no op gets a row without numbers, and the answer is a NaN that prints as "not counted".
 
         Raises:
             UncountedError: if an op has no formula, unless the counter lists these.
@@ -364,7 +364,7 @@ class FLOPCounter:
     def count_model_backward(
         self, model: Any, input_shape: Shape | Tensor | Array, loss_fn: Callable[[Any], Tensor] | None = None
     ) -> int:
-        """Return FLOPs of one backward that really ran, from the sum of the outputs or from ``loss_fn``.
+        """Return FLOPs of one backward pass that really ran, from the sum of the outputs or from ``loss_fn``.
 
         Only gradients that are wanted are computed and counted: those of the parameters, and not that of the
         input. Errors are those of `count_model_forward`.

@@ -233,7 +233,7 @@ def machine_label() -> str:
 
 
 def identity() -> Identity:
-    """Return which machine and which process this is, now.
+    """Return the identity of this machine and of this process.
 
     Examples:
         >>> from tinytorch.perf.machine import identity

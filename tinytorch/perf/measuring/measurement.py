@@ -329,10 +329,10 @@ Ratio = Annotated[Measurement, ""]
 def derived(
     name: str, function: Callable[..., Any], *inputs: Measurement, unit: str = "", statistic: str = "of the medians"
 ) -> Measurement:
-    """Return what ``function`` makes of measurements that were not taken in turns, with all that is known of them.
+    """Return what ``function`` makes of measurements that were not interleaved, with all that is known of them.
 
     The value is the function of their medians, and its law that of the function of their draws. The samples are those
-    of the first input that has several, with the others at their medians. What was taken in turns is paired first: see
+    of the first input that has several, with the others at their medians. What was interleaved is paired first: see
     `ratio` and `difference`.
 
     Args:
@@ -415,7 +415,7 @@ def ratio(baseline: Measurement, candidate: Measurement, name: str | None = None
     """Return ``baseline / candidate`` of each pair of neighbouring samples: a speedup, above 1 is faster.
 
     Raises:
-        ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
+        ValueError: if the two were not interleaved by one `interleave`, or their units differ.
 
     Examples:
         >>> from tinytorch.perf.measuring import interleave, ratio
@@ -431,13 +431,13 @@ def ratio(baseline: Measurement, candidate: Measurement, name: str | None = None
 
 
 def difference(more: Measurement, less: Measurement, name: str) -> Measurement:
-    """Return ``more - less`` of each pair of neighbouring samples, in their unit: what the first adds.
+    """Return ``more - less`` of each pair of neighbouring samples, in their unit.
 
     What is known of it is what is known of ``less``, times their `ratio` less one: so what hits both alike moves the
     difference by its own share and no more. Where ``less`` may be 0 it is what the differences tell.
 
     Raises:
-        ValueError: if the two were not sampled in turns by one `interleave`, or their units differ.
+        ValueError: if the two were not interleaved by one `interleave`, or their units differ.
 
     Examples:
         >>> from tinytorch.perf.measuring import difference, from_turns
@@ -491,9 +491,9 @@ def of_rounds(name: str, function: Callable[..., Any], *taken: Measurement, unit
 
 
 def quotient(numerator: Measurement, denominator: Measurement, name: str, unit: str = "") -> Measurement:
-    """Return the quotient of two measurements that were not taken in turns, such as a share of a peak.
+    """Return the quotient of two measurements that were not interleaved, such as a share of a peak.
 
-    Its interval holds what runs differ by on both sides, which taking turns would cancel.
+    Its interval includes the differences between runs of both, which interleaving would cancel.
 
     Raises:
         ValueError: if the denominator's interval is not all above 0, as that of a small difference may be: a study

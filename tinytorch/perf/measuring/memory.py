@@ -171,7 +171,7 @@ def leaked_bytes(after: Sequence[int]) -> int | None:
 
 
 class MemoryProfiler:
-    """Memory of a function call. Every ``*_mb`` is in MiB (2**20 bytes) as tracemalloc sees it.
+    """Memory of a function call, measured with tracemalloc. Every ``*_mb`` is in MiB (2**20 bytes).
 
     ``baseline_memory`` and ``peak_memory`` are the bytes traced before the last `profile`'s call and at its worst; 0
     before there was one. ``allocations`` are the bytes that were allocated more than before, after each of its calls;
@@ -197,7 +197,7 @@ class MemoryProfiler:
         *,
         calls: int = _FIRST_CALLS + LEAK_CALLS,
     ) -> dict[str, Any]:
-        """Run ``func(*args, **kwargs)`` ``calls`` times; return what the first call needed and left.
+        """Run ``func(*args, **kwargs)`` ``calls`` times; return the memory that the first call needed and kept.
 
         Keys: ``baseline_mb`` traced before the call (0 unless the caller traces already), ``peak_mb`` the most
         during it, ``final_mb`` after it with its result alive, ``needed_mb`` = peak - baseline,
@@ -254,7 +254,7 @@ def leak_sentence(stats: Mapping[str, Any]) -> str:
 
 
 class MemoryTracker:
-    """``with MemoryTracker() as m:`` then ``m.peak_usage``, MiB that the body allocated at its worst.
+    """Peak memory of a body: ``with MemoryTracker() as m:`` and then ``m.peak_usage``, in MiB.
 
     Also ``m.peak_bytes``, the same in bytes, and ``m.current_bytes``, those that it left. All three are counted from
     the entry on, by tracemalloc; before the exit they are those so far.

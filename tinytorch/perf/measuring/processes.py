@@ -50,12 +50,12 @@ def fresh_processes(
     """Return what each of several fresh processes timed of the functions that ``maker`` makes anew in it.
 
     Each takes its own ``rounds`` with `interleave`, in an order drawn from its number, with the BLAS
-    threads of this process. None is started, of six on, when ``at_most_seconds`` are over.
+    threads of this process. None is started, of six on, when ``at_most_seconds`` have passed.
 
     Args:
         maker: a function at the top level of a module that a new process can import.
         processes: how many are started, one after the other.
-        at_most_seconds: for all processes.
+        at_most_seconds: time limit for all processes.
         rounds: of samples in turns, in each.
         first: calls of the first function that are timed one by one before all else.
 

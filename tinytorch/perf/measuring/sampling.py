@@ -107,7 +107,7 @@ Within = Mapping[str, Context]
 
 
 def clock_resolution() -> float:
-    """Return the smallest step between two different readings of the clock, in seconds, as observed.
+    """Return the smallest observed step between two different readings of the clock, in seconds.
 
     Examples:
         >>> from tinytorch.perf.measuring import clock_resolution
@@ -319,11 +319,11 @@ def measure(
     at_most_seconds: float = 10.0,
     warmup_seconds: float = 1.0,
 ) -> Measurement:
-    """Return the wall time of one call of ``function``, in seconds, ``repeats`` samples.
+    """Return the wall time of one call of ``function``, in seconds, with ``repeats`` samples.
 
     It warms up until steady, sets the inner loop so that one sample is long beside the clock's resolution,
     and turns the garbage collector off. Sampling stops early, never below six samples (the fewest that give
-    a 95 % interval), when ``at_most_seconds`` are over; ``n`` of the result says how many there are.
+    a 95 % interval), when ``at_most_seconds`` have passed; ``n`` of the result says how many there are.
 
     Its conditions say how long the warm-up took and whether it ended steady, the CPU time of the whole process over
     wall time (above 1 with threads, below 1 where it waited or was interrupted) and the page faults of a call.
@@ -332,7 +332,7 @@ def measure(
         function: what to time; called without arguments.
         name: what it is, in words.
         repeats: samples.
-        at_most_seconds: for all samples.
+        at_most_seconds: time limit for all samples.
         warmup_seconds: for the warm-up.
 
     Raises:
@@ -367,7 +367,7 @@ def interleave(
     within: Within | None = None,
     settle: bool = False,
 ) -> dict[str, Measurement]:
-    """Return the wall time of each function, in seconds, sampled in turns so that drift hits all alike.
+    """Return the wall time of each function, in seconds, interleaved so that drift affects all alike.
 
     Every round samples each function once, in an order drawn anew from ``seed``; the i-th samples of all results are
     neighbours in time, so `ratio` and the comparisons pair them. The random order makes the noise of a pair as likely

@@ -14,7 +14,7 @@ from tinytorch.perf.measuring.statistics import percentile, samples_needed
 
 
 class Timer:
-    """``with Timer() as t:`` then ``t.elapsed`` in ms; or `measure` for a function and its distribution.
+    """Timer of a body, ``with Timer() as t:`` and then ``t.elapsed`` in ms; or of a function, with `measure`.
 
     After `measure`, ``measurement`` is the full `Measurement`, in seconds.
 
@@ -91,11 +91,11 @@ class Timer:
 
     @property
     def measurements(self) -> list[float]:
-        """Samples of the last `measure`, in seconds; none before."""
+        """Samples of the last `measure`, in seconds; empty before the first one."""
         return list(self.measurement.samples) if hasattr(self, "measurement") else []
 
     def print_report(self, name: str = "Function") -> None:
-        """Print what the last `measure` found, or that there was none."""
+        """Print the results of the last `measure`."""
         measured = hasattr(self, "measurement")
         print("\n".join(report_lines(self.measurement, name)) if measured else f"{name}: nothing was measured yet")
 

@@ -20,7 +20,7 @@ def is_clocked(unit: str) -> bool:
 
 @dataclass(frozen=True, init=False)
 class Counted(Measurement):
-    """What was counted, or computed from what is exact, without a clock: bytes, FLOPs, examples, an error of rounding.
+    """Exact number that needs no clock: bytes, FLOPs, examples, a rounding error.
 
     Raises:
         ValueError: if the value is not finite, or in a unit of time or rate.
@@ -44,7 +44,7 @@ class Counted(Measurement):
 
     @property
     def value(self) -> float:
-        """What was counted, in ``unit``."""
+        """The number, in ``unit``."""
         return self.median
 
     @property
@@ -72,7 +72,7 @@ class _Told:
 
 @dataclass(frozen=True)
 class Derived(_Told):
-    """What was computed from others, each of which has a name, and has no interval of its own.
+    """Number that was computed from other named numbers and has no interval of its own.
 
     Args:
         value: in ``unit``.
@@ -112,13 +112,13 @@ class Derived(_Told):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What it was computed from, in words."""
+        """Names of the numbers that it was computed from."""
         return tuple(one.what if isinstance(one, Derived) else one.name for one in self.of)
 
 
 @dataclass(frozen=True)
 class Modelled(_Told):
-    """What a model says, not what was observed.
+    """Number that a model predicts, as opposed to a measured one.
 
     Args:
         value: in ``unit``.
@@ -147,7 +147,7 @@ class Modelled(_Told):
 
 @dataclass(frozen=True)
 class Quoted(_Told):
-    """What others published.
+    """Number that others published.
 
     Args:
         value: in ``unit``.
@@ -169,7 +169,7 @@ class Quoted(_Told):
 
 @dataclass(frozen=True)
 class Unmeasured:
-    """What stands in place of a result that this machine, or this build, cannot measure, and all that is in it.
+    """Placeholder for a result that this machine or this build cannot measure.
 
     Its attributes, its items, ``values()`` and ratios with it are itself, so that who shows a part of a result need not
     ask whether there is one.

@@ -97,7 +97,7 @@ class KVCache:
 
     @property
     def seq_pos(self) -> int:
-        """Number of positions counted so far, which is where the next token stands."""
+        """Number of positions so far, which is the position of the next token."""
         return self._position
 
     @property
@@ -185,7 +185,7 @@ class KVCache:
         self._position = end
 
     def stand_at(self, position: int) -> None:
-        """Stand where ``position`` positions count, whatever they hold: back to take tokens away, ahead to time a step.
+        """Set the number of valid positions: backward to remove tokens, or forward to time a step.
 
         Raises:
             ValueError: if there is no such position.
@@ -196,12 +196,12 @@ class KVCache:
         self._written = [position] * self.num_layers
 
     def reset(self) -> None:
-        """Forget all positions; the memory stays."""
+        """Remove all positions; the memory remains allocated."""
         self.stand_at(0)
 
     @contextmanager
     def generation(self) -> Iterator[Self]:
-        """Generate one text in the body: nothing is remembered at its beginning, nor behind it, whatever happened.
+        """Generate one sequence in the body: the cache is empty before it and after it, also after an error.
 
         Raises:
             RuntimeError: if no model uses this cache, or within another such body.
@@ -317,10 +317,10 @@ class LayerMemory:
 def enable_kv_cache(
     model: Any, batch_size: int = 1, max_seq_len: int | None = None, cache: KVCache | None = None
 ) -> KVCache:
-    """Let ``model`` remember what it has read: from now on it takes only the tokens that follow. Return the cache.
+    """Give ``model`` a key-value cache, so that it takes only the new tokens from now on, and return the cache.
 
-    Logits equal those without a cache to rounding. Nothing is recorded for a backward. What is remembered belongs to
-    the weights that made it: `KVCache.reset` it after changing them.
+    Logits equal those without a cache to rounding. Nothing is recorded for a backward pass. What is remembered belongs
+    to the weights that made it: `KVCache.reset` it after changing them.
 
     Args:
         model: a GPT, with float or quantized layers.
@@ -365,7 +365,7 @@ def enable_kv_cache(
 
 
 def disable_kv_cache(model: Any) -> None:
-    """Let ``model`` read whole sequences again; a model without a cache stays as it is.
+    """Remove the cache of ``model``, so that it takes whole sequences again; without a cache, nothing happens.
 
     Raises:
         TypeError: if ``model`` is not a GPT, or attends with other layers than `MultiHeadAttention`.
@@ -405,7 +405,7 @@ def cache_of(model: GPT) -> KVCache | None:
 
 @contextmanager
 def empty_cache(model: Any, batch_size: int) -> Iterator[KVCache]:
-    """Give ``model`` an empty cache for ``batch_size`` sequences in the body, and then back what it had.
+    """Give ``model`` an empty cache for ``batch_size`` sequences in the body, and restore its own cache afterwards.
 
     It is of the kind and length of the one that the model has, if it has one, which remembers what it did.
 

@@ -89,9 +89,9 @@ def _with_own_memory(block: TransformerBlock) -> TransformerBlock:
 
 
 def fuse_decoding(model: GPT) -> GPT:
-    """Return a GPT that shares the layers of ``model`` and takes each new token with one op.
+    """Return a GPT that shares the layers of ``model`` and processes each new token with one op.
 
-    Enable a cache on what is returned; ``model`` stays as it was. The op has a compiled kernel, which `accelerated`
+    Enable a cache on what is returned; ``model`` is not changed. The op has a compiled kernel, which `accelerated`
     selects; it runs on the calling thread. Results are equal to rounding; prompts run as before.
 
     Args:

@@ -21,7 +21,7 @@ Tokens = npt.NDArray[np.int64]
 def generate(
     model: GPT, prompt: Any, new_tokens: int, *, temperature: float = 0.0, top_k: int | None = None, seed: Seed = 0
 ) -> Tokens:
-    """Return the prompts with ``new_tokens`` tokens after each, int64 (B, P + new_tokens).
+    """Generate ``new_tokens`` tokens after each prompt; return prompts and tokens, int64 (B, P + new_tokens).
 
     With a cache (`enable_kv_cache`) the prompt is read once, the prefill, and then each token on its own; the cache
     is reset first. Without one every token reads all before it again. Both choose the same tokens except where logits
@@ -33,7 +33,7 @@ def generate(
         new_tokens: how many to add, at least 1. The last one is not read, so P + new_tokens - 1 positions must fit.
         temperature: 0 takes the likeliest token; above it tokens are drawn from softmax(logits / temperature).
         top_k: draws only among the k likeliest; all if None.
-        seed: of the draws.
+        seed: random seed of the draws.
 
     Raises:
         ValueError: if the prompt's shape, or a number, is out of range, the positions do not fit, or the model's logits

@@ -24,7 +24,7 @@ _HOW = "where it is, torch.onnx.export(model.eval(), (example,), 'model.onnx') w
 
 
 def from_torch(module: Any, example: Any) -> OnnxModel:
-    """Return a module of PyTorch as a model whose ops run at the seam, in eval mode; the module stays as it was.
+    """Return a module of PyTorch as a model whose ops run through dispatch, in eval mode; the module is not changed.
 
     It is exported with the sizes of the example, but for the first, the batch, where the exporter can leave that open.
 

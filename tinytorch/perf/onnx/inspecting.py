@@ -74,7 +74,7 @@ _COLUMNS = (
 
 
 def count_onnx(path: str | os.PathLike[str], input_shape: Shape | None = None, **lengths: int) -> FileCount:
-    """Return what a file asks for, without running it: in seconds, also if the model does not fit into memory.
+    """Count the FLOPs and bytes of a file without running it, also if the model does not fit in memory.
 
     Args:
         path: of the file.
@@ -82,7 +82,7 @@ def count_onnx(path: str | os.PathLike[str], input_shape: Shape | None = None, *
         lengths: named lengths that the file leaves open, such as ``sequence=128``.
 
     Raises:
-        ValueError: if this is no ONNX file, or leaves a length open that is not given.
+        ValueError: if this is not an ONNX file, or leaves a length open that is not given.
         FileNotFoundError: if there is no such file.
         RuntimeError: if the onnx package is not installed.
 

@@ -48,7 +48,8 @@ def from_onnx(
     """Return the model of an ONNX file, in eval mode.
 
     Products with constant weights are Linear, convolutions `Conv2d`, lookups Embedding, normalizations LayerNorm and
-    BatchNorm2d: what profiles, quantizes and plans these does so here. All else runs op by op at the seam. Layers have
+    BatchNorm2d: what profiles, quantizes and plans these does so here. All else runs op by op through dispatch. Layers
+        have
     the names of their nodes, in the scopes that these names tell. Weights are parameters, and can be trained.
 
     Args:
@@ -58,7 +59,7 @@ def from_onnx(
 
     Raises:
         UntranslatedError: if nodes have no translation; it names all of them.
-        ValueError: if this is no ONNX file, or an output or given input is none of the graph's.
+        ValueError: if this is not an ONNX file, or an output or given input is none of the graph's.
         FileNotFoundError: if there is no such file.
         RuntimeError: if the onnx package is not installed.
 

@@ -75,11 +75,11 @@ class OpRow(_Work):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerRow(_Work):
-    """All ops of one module, forward and backward; or a region or the garbage collector, which are no modules.
+    """All ops of one module, forward and backward; or a region or the garbage collector, which are not modules.
 
     Attributes:
         path: from the outermost class, ``GPT.blocks.0.mlp``; "" holds what ran outside modules. A region's name.
-        module: class name; "" if the module's forward was not part of the run; "region" for what is no module.
+        module: class name; "" if the module's forward was not part of the run; "region" for what is not a module.
         depth: how many rows above hold this one.
         calls: how often its forward ran.
         self_seconds: its own ops.

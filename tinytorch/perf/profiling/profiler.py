@@ -108,7 +108,7 @@ class Profiler:
         self._take(recorded, None if isinstance(recorded, MemoryProfile) else module_overhead())
 
     def watch(self, *held: Module | Optimizer | Tensor) -> None:
-        """Follow in a memory run also the state of optimizers, and tensors whose gradients are of interest.
+        """In a memory run, also follow the state of optimizers, and tensors whose gradients are of interest.
 
         Modules that run are followed anyhow; name them here to have their gradients from before the run too.
 
@@ -207,7 +207,7 @@ class Profiler:
         return None if self._memory is None else [step.allocated for step in self._memory.steps]
 
     def print_top_operations(self, n: int = 10) -> None:
-        """Print the first ``n`` rows of `attribution`, with what the profiler itself cost.
+        """Print the first ``n`` rows of `attribution`, and the overhead of the profiler.
 
         Raises:
             ValueError: if ``n`` is below 1, and as `key_averages`.
@@ -289,9 +289,9 @@ class Profiler:
         return breakdown.amdahl(own / (run.end - run.start), speedup)
 
     def count_parameters(self, model: Any) -> int:
-        """Return how many numbers of anything that has ``parameters()`` training can change.
+        """Return the number of trainable parameters of anything that has ``parameters()``.
 
-        Frozen ones do not count, a shared one counts once; 0 for what has no ``parameters()``, such as a function.
+        Frozen parameters do not count, and shared ones count once. Without ``parameters()``, the result is 0.
         """
         return passes.count_parameters(model)
 
@@ -300,11 +300,11 @@ class Profiler:
     @overload
     def count_flops(self, model: Callable[..., Any], input_shape: Shape | Tensor | Array) -> int | float: ...
     def count_flops(self, model: Any, input_shape: Shape | Tensor | Array) -> float:
-        """Return FLOPs of one sample's forward: 2 for each multiply-accumulate of a contraction, without bias.
+        """Return FLOPs of the forward pass of a sample: 2 for each multiply-accumulate of a contraction, without bias.
 
         ``input_shape``, or an input itself, has the batch first (one axis alone is a sample); the batch does not change
         the result, a sequence's length does. Of a shape the model runs on zeros, whole ones where its first module is
-        an Embedding. What is no Module and runs no op of the framework, such as a function of arrays, does work that
+        an Embedding. What is not a Module and runs no op of the framework, such as a function of arrays, does work that
         is not counted: a NaN that prints as "not counted".
 
         Raises:
@@ -314,7 +314,7 @@ class Profiler:
         return passes.count_flops(model, input_shape)
 
     def measure_memory(self, model: Any, input_shape: Shape | Tensor | Array) -> dict[str, float]:
-        """Return the memory of a forward with gradients on, on zeros of ``input_shape`` or on an input, in MiB.
+        """Return the memory of a forward pass with gradients on, on zeros of ``input_shape`` or on an input, in MiB.
 
         What is there at its end: ``parameter_memory_mb``, ``buffer_memory_mb``, ``input_memory_mb``,
         ``activation_memory_mb`` made by ops and saved for backward, ``output_memory_mb`` that ops made besides;
@@ -335,7 +335,7 @@ class Profiler:
     def measure_latency(
         self, model: Any, input_tensor: Tensor | Array, warmup: int = 10, iterations: int = 100
     ) -> float:
-        """Return the median time of a forward in ms; ``latency`` has the samples."""
+        """Return the median time of a forward pass in ms; ``latency`` has the samples."""
         return self.latency(model, input_tensor, warmup, iterations).median * 1e3
 
     def profile_layer(self, layer: Any, input_shape: Shape | Tensor | Array) -> dict[str, Any]:
@@ -344,7 +344,7 @@ class Profiler:
         return {"layer_name": type(layer).__name__, **self._kept(keys, run)}
 
     def profile_forward_pass(self, model: Any, input_tensor: Tensor | Array) -> dict[str, Any]:
-        """Return what a forward without gradients costs, and what bounds it.
+        """Return the cost of a forward pass without gradients, and what limits it.
 
         ``parameters``; ``flops`` of one sample and ``batch_flops`` of the input; ``latency_ms`` (median;
         ``latency`` has the samples); ``gflops_per_second``; ``memory_bandwidth_mbs``, compulsory bytes a
@@ -371,7 +371,7 @@ class Profiler:
     def profile_backward_pass(
         self, model: Any, input_tensor: Tensor | Array, loss_fn: Callable[[Any], Tensor] | None = None
     ) -> dict[str, Any]:
-        """Return what one training step without the update costs, from a backward that ran.
+        """Return the cost of one training step without the update, from a backward pass that ran.
 
         ``loss_fn`` makes a scalar Tensor of the output; without it the loss is the sum of the output. All
         figures are of the whole batch: ``forward_flops backward_flops total_flops``; medians
@@ -396,7 +396,7 @@ def count_flops(model: Module, input_shape: Shape | Tensor | Array) -> int: ...
 @overload
 def count_flops(model: Callable[..., Any], input_shape: Shape | Tensor | Array) -> int | float: ...
 def count_flops(model: Any, input_shape: Shape | Tensor | Array) -> float:
-    """Return FLOPs of one sample's forward, as `Profiler.count_flops` does, which is called without a Profiler here.
+    """Return FLOPs of the forward pass of one sample, as `Profiler.count_flops` does.
 
     Examples:
         >>> from tinytorch import Linear
@@ -408,7 +408,7 @@ def count_flops(model: Any, input_shape: Shape | Tensor | Array) -> float:
 
 
 def quick_profile(model: Any, input_tensor: Tensor | Array, profiler: Profiler | None = None) -> dict[str, Any]:
-    """Print what a forward costs and what bounds it, a line each, and return `Profiler.profile_forward_pass`'s keys.
+    """Print the cost of a forward pass and what limits it; return the result of `Profiler.profile_forward_pass`.
 
     Raises:
         ValueError, RuntimeError: as that does.

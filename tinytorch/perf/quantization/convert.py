@@ -51,7 +51,7 @@ def quantize_model(
     plans: Mapping[str, Plan] | None = None,
     observer: Callable[[Scheme], RangeObserver] = MinMaxObserver,
 ) -> Module:
-    """Return a copy of ``model`` with its linear, convolution and embedding layers quantized; it stays as it was.
+    """Return a copy of ``model`` with its linear, convolution and embedding layers quantized; it is not changed.
 
     Convolutions in groups, such as depthwise ones, stay float: in codes they would be slower.
 
@@ -292,7 +292,7 @@ def save_quantized(model: Module, path: str | Path) -> None:
     Codes of 4 and 2 bits stay packed.
 
     Raises:
-        TypeError: if ``model`` is no Module.
+        TypeError: if ``model`` is not a Module.
         ValueError: if it holds no quantized layer.
 
     Examples:

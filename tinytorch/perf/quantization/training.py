@@ -129,7 +129,7 @@ class FakeQuantized(Module):
 def prepare_training(
     model: Module, plan: Plan | None = None, keep: Sequence[str] = (), plans: Mapping[str, Plan] | None = None
 ) -> Module:
-    """Return a copy of ``model`` that trains with the rounding of ``plan`` in each layer; it stays as it was.
+    """Return a copy of ``model`` that trains with the rounding of ``plan`` in each layer; it is not changed.
 
     Arguments are those of `quantize_model`. Train the result like any model, then `finish_training`.
 
@@ -158,7 +158,7 @@ def finish_training(model: Module) -> Module:
     """Return a copy of what `prepare_training` made and training changed, with real codes in place of rounded floats.
 
     Raises:
-        TypeError: if ``model`` is no Module.
+        TypeError: if ``model`` is not a Module.
         ValueError: if it holds no such layer, or a static one never trained.
 
     Examples:

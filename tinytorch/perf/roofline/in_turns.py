@@ -37,7 +37,7 @@ def interleave_with_ceilings(
     repeats: int = 30,
     at_most_seconds: float = 5.0,
 ) -> tuple[dict[str, Measurement], Ceilings]:
-    """Return the times of functions, and the ceilings over them, sampled in turns with these.
+    """Return the times of functions, and the ceilings over them, interleaved with these.
 
     Ceilings of several threads, or of a matrix product as the peak, have no probe that is as short as a call: they are
     returned as they are.
@@ -71,7 +71,7 @@ def interleave_with_ceilings(
 def record_with_ceilings(
     run: Callable[[], Any], ceilings: Ceilings, repeats: int = 15
 ) -> tuple[list[Profile], Ceilings]:
-    """Return ``repeats`` recordings of a run, and the ceilings over its ops, sampled in turns with these.
+    """Return ``repeats`` recordings of a run, and the ceilings over its ops, interleaved with these.
 
     Each recording comes after one run that is not recorded.
 

@@ -51,7 +51,7 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Ops under their roof.
+    """Ops with their place on a roofline.
 
     Attributes:
         name: what ran.
@@ -99,7 +99,7 @@ class Placed:
 
     @property
     def intensity(self) -> Counted:
-        """Operations for each compulsory byte."""
+        """Operations per compulsory byte."""
         return Counted(self.demand.intensity, "FLOP/B", f"intensity of {self.name}")
 
     @property
@@ -141,7 +141,7 @@ class Placed:
 
     @property
     def attained(self) -> Measurement:
-        """Operations a second, in FLOP/s."""
+        """Operations per second, in FLOP/s."""
         return self.seconds.per(self.demand.operations, "FLOP/s", f"rate of {self.name}")
 
     @property
@@ -151,7 +151,7 @@ class Placed:
 
 
 def ridge(ceilings: Ceilings, level: Level) -> Measurement:
-    """Return the intensity, in FLOP a byte, from which on the peak and no longer ``level`` is the roof.
+    """Return the ridge point of ``level``, in FLOP per byte: above this intensity, the peak is the roof.
 
     Examples:
         >>> from tinytorch.perf.machine import ceilings
@@ -182,7 +182,7 @@ class Intensity(NamedTuple):
 
 
 def arithmetic_intensity(flops: float, bytes_moved: float, ridge_point: float) -> Intensity:
-    """Return FLOPs over bytes, and what bounds such work by the roofline alone: memory below the ridge, else compute.
+    """Return FLOPs per byte, and the limit by the roofline alone: memory below the ridge point, else compute.
 
     `ridge` has this machine's measured ridge points; `place_call` says what bounds a call that ran, overhead included.
 
@@ -239,9 +239,9 @@ def place_call(
     repeats: int = 30,
     at_most_seconds: float = 5.0,
 ) -> Placed:
-    """Return where a call of ``function`` without gradients stands: timed by the timer, recorded once besides.
+    """Place a call of ``function`` without gradients on the roofline: time it, and record its ops once.
 
-    The ceilings that bind it are sampled in turns with it, as `interleave_with_ceilings` does.
+    The ceilings that bind it are interleaved with it, as `interleave_with_ceilings` does.
 
     Args:
         name: what it is, in words.
@@ -274,7 +274,7 @@ def place_call(
 def place_calls(
     calls: Mapping[str, Sequence[Any]], ceilings: Ceilings, *, repeats: int = 30, at_most_seconds: float = 5.0
 ) -> dict[str, Placed]:
-    """Return where several calls stand that are timed in turns, so that their times can be divided; see `place_call`.
+    """Place several interleaved calls on the roofline, so that their times can be divided; see `place_call`.
 
     Args:
         calls: by name, a function and its operands; what several of them share they share in each block's copies, too.
@@ -315,10 +315,10 @@ def place_calls(
 
 
 def place_ops(runs: Profile | Sequence[Profile], ceilings: Ceilings) -> dict[OpKey, Placed]:
-    """Return where each op stands, by (op, phase, implementation), in order of first appearance.
+    """Place each op on the roofline, by (op, phase, implementation), in the order of their first calls.
 
     The time is that of all its calls in one recorded run; with several recordings of the same ops there are as
-    many samples. Ceilings that were sampled in turns with these come from `in_turns.record_with_ceilings`. Ops without
+    many samples. Ceilings that were interleaved with these come from `in_turns.record_with_ceilings`. Ops without
     a work formula, those that only make views, and what took no time that the clock could see have no place and are
     left out.
 

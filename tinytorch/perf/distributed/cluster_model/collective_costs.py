@@ -69,7 +69,7 @@ def given_link(alpha_s: float, bytes_per_second: float) -> GivenLink:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Nodes of as many ranks each, with a link inside a node and one between nodes.
+    """Cluster of nodes with the same number of ranks each, a link inside a node, and a link between nodes.
 
     Attributes:
         inside: between two ranks of a node, while all of the node's ranks talk.

@@ -27,7 +27,7 @@ BUCKET_BYTES = 25 * 2**20
 @whole_numbers
 @dataclass(frozen=True)
 class Split:
-    """Split of a step over ranks.
+    """Partition of a training step over ranks.
 
     Attributes:
         data, tensor, pipeline: ranks of each kind; their product is the number of ranks.
@@ -96,7 +96,7 @@ class MemoryPrediction:
 
 @dataclass(frozen=True)
 class Prediction:
-    """A modelled step: seconds of the busiest rank, in parts that add up, and its memory.
+    """Prediction of a step: the seconds of the busiest rank in parts that add up, and its memory.
 
     Attributes:
         computing: forward and backward.
@@ -133,7 +133,7 @@ class Prediction:
 
     @property
     def seconds(self) -> float:
-        """Of a step."""
+        """Seconds of a step."""
         return self.computing + self.bubble + self.tensor + self.handing + self.gradients + self.updating
 
     @property
@@ -142,7 +142,7 @@ class Prediction:
         return self.tensor + self.handing + self.gradients
 
     def efficiency(self, one: Prediction) -> float:
-        """Return examples a second and rank, over those of a prediction for another number of ranks, mostly one."""
+        """Return the examples per second and rank, divided by those of another prediction, usually for one rank."""
         each = self.workload.examples / self.seconds / self.split.ranks
         return each * one.seconds / one.workload.examples * one.split.ranks
 
@@ -192,7 +192,7 @@ class Group:
 
 
 def predict(workload: Workload, cluster: Cluster, split: Split) -> Prediction:
-    """Return what a step of ``workload`` takes on ``cluster`` when it is ``split`` so.
+    """Return the predicted time and memory of a step of ``workload`` on ``cluster``, partitioned as ``split`` says.
 
     Raises:
         ValueError: unless each rank gets whole examples, heads and blocks.

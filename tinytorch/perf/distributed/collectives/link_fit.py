@@ -139,7 +139,7 @@ class Misfit:
 
 
 def fit_pieces(times: Mapping[int, Measurement]) -> tuple[FittedLink, ...]:
-    """Return the fewest lines that hold, each for a range of sizes; three if even they do not all hold.
+    """Return the smallest number of lines (at most three) that fit the times, each for a range of sizes.
 
     MPI libraries change their protocol with the size: a small message is sent at once (eager), a large one when the
     receiver is ready (rendezvous). Of all ways to cut the sizes, each piece at least four, the one with the smallest

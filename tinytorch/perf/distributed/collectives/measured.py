@@ -58,12 +58,12 @@ class Collectives:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Those that were measured."""
+        """Kinds of collectives that were measured."""
         return tuple(self.times)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Of the messages, in bytes, rising."""
+        """Sizes of the messages, in bytes, in increasing order."""
         return tuple(sorted(next(iter(self.times.values()))))
 
     def of(self, kind: Kind) -> Mapping[int, Measurement]:
@@ -77,7 +77,7 @@ class Collectives:
         return self.times[kind]
 
     def links(self, kind: Kind = "point to point") -> tuple[FittedLink, ...] | Unmeasured:
-        """Return the fewest lines that hold, each for a range of sizes; three if even they do not all hold.
+        """Return the smallest number of lines (at most three) that fit the times, each for a range of sizes.
 
         Raises:
             ValueError: if the kind was not measured, or not for sizes enough.
@@ -94,7 +94,7 @@ def measure_collectives(
     at_most_seconds: float = 6.0,
     seed: int = 0,
 ) -> Collectives:
-    """Return what collectives take on ``ranks`` processes of this machine, each kept on a core of its own if it may.
+    """Return the times of collectives on ``ranks`` processes of this machine, each pinned to its own core if possible.
 
     Kinds and sizes take turns in rounds. The rounds are those of up to six groups of fresh processes, one after the
     other: what a message takes differs more between two groups than within one.
@@ -102,8 +102,9 @@ def measure_collectives(
     Args:
         sizes: of messages, in bytes; rounded up to what can be shared out to the ranks.
         kinds: what to measure; those for which there are no two ranks are left out.
-        repeats: rounds in all, six or more in each group; fewer, but six at least, when ``at_most_seconds`` are over.
-        seed: of the order of turns.
+        repeats: rounds in all, six or more in each group; fewer, but six at least, when ``at_most_seconds`` have
+            passed.
+        seed: random seed for the order of the kinds and sizes.
 
     Raises:
         ValueError: if there are fewer than two ranks, or an argument is out of its range.

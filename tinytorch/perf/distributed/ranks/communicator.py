@@ -196,7 +196,7 @@ class Communicator:
         """Fill ``array`` on every rank with that of rank ``root``, of the same shape and dtype; return it.
 
         Raises:
-            ValueError: if ``array`` is not in C order or ``root`` is no rank.
+            ValueError: if ``array`` is not in C order or ``root`` is not a rank.
         """
         self._checked_peer("root", root)
         if not array.flags.c_contiguous:
@@ -230,7 +230,7 @@ class Communicator:
         return self._run(ops.receive, peer=source, tag=tag)
 
     def exchange(self, value: Any) -> list[Any]:
-        """Return what each rank gave, in the order of ranks: values that JSON can hold. For set-up, not for speed."""
+        """Return the JSON values of all ranks, in the order of ranks. This is slow, and meant for set-up."""
         text, sizes = self._text(value)
         texts = np.empty(sizes.sum(), np.uint8)
         self.raw.Allgatherv(text, [texts, sizes])

@@ -38,7 +38,7 @@ def started_by_launcher() -> bool:
 
 
 class RankError(RuntimeError):
-    """A rank failed, died or did not end in time. The message names it and its last op; ``trace`` says where.
+    """A rank failed, died or did not end in time. The message names the rank and its last op; ``trace`` has its stack.
 
     Examples:
         >>> from tinytorch.perf.distributed import RankError
@@ -78,7 +78,7 @@ def launch(
     threads: int | None = None,
     pinned: bool = False,
 ) -> list[dict[str, Any]]:
-    """Return what ``program`` returned on each of ``ranks`` processes, in the order of ranks.
+    """Run ``program`` on ``ranks`` processes and return their results, in the order of ranks.
 
     Arguments and results travel in files, arrays as npz and all else as JSON, in which a tuple becomes a list. What the
     program prints is kept for the error, if there is one.

@@ -165,7 +165,7 @@ class Watch(Observer):
 
 @contextmanager
 def watched(communicator: Communicator, folder: str | Path, longest: float = 30.0) -> Iterator[Watch]:
-    """Run the body so that no rank waits for ever for another.
+    """Run the body so that no rank waits forever for another.
 
     The run ends, with exit code 70, at once where the body raises an error, and within ``longest`` seconds
     where a rank gives no sign of life, or keeps others waiting without ending an op or a call, for ``longest`` seconds.

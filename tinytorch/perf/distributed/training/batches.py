@@ -13,7 +13,7 @@ from tinytorch.core.tensor import Tensor
 
 @whole_numbers
 class ShardedBatches:
-    """Batches of arrays that share their first axis, shared out to ranks: disjoint parts that together are the batch.
+    """Batches of arrays with a common first axis, sharded over ranks: disjoint parts that together are the batch.
 
     The order of an epoch depends on ``seed`` and the epoch alone, so that any rank of any number of them can begin
     anywhere. Every rank takes as many steps; its parts differ by one example at most.
@@ -23,7 +23,7 @@ class ShardedBatches:
         batch_size: examples in a batch of all ranks together; the last batch may be smaller.
         rank: this rank's number.
         size: how many ranks there are.
-        seed: of the order.
+        seed: random seed of the order.
 
     Raises:
         ValueError: if the arrays are empty or of different lengths, a number is out of range, or a rank would have no
@@ -60,7 +60,7 @@ class ShardedBatches:
         return -(-self.examples // self.batch_size)
 
     def order(self, epoch: int) -> Array:
-        """Return the numbers of all examples in the order of this epoch, (examples,) int64."""
+        """Return the indices of all examples in the order of this epoch, (examples,) int64."""
         return np.random.default_rng((self.seed, epoch)).permutation(self.examples)
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[tuple[Tensor, ...]]:

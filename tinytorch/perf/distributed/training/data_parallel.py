@@ -215,7 +215,7 @@ class DataParallel:
         return float(mean)
 
     def gather_state(self) -> dict[str, Array]:
-        """Return model and optimizer state, whole, by name; all ranks call it. Any number of ranks can restore it."""
+        """Return the state of model and optimizer by name; all ranks call it. Any number of ranks can restore it."""
         names = {id(parameter): name for name, parameter in self.model.named_parameters()}
         state = {f"model/{name}": array for name, array in self.model.state_dict().items()}
         state |= {f"steps/{names[key]}": np.array(count) for key, count in self.update.steps().items()}
@@ -238,7 +238,7 @@ class DataParallel:
                 raise ValueError(f"state[{name!r}] must have shape {shape}, not {state[name].shape}")
 
     def restore_state(self, state: Mapping[str, Array]) -> None:
-        """Take over what `gather_state` returned, on any number of ranks.
+        """Restore the state that `gather_state` returned, on any number of ranks.
 
         Raises:
             ValueError: if it does not fit the model or the optimizer; nothing is changed then.

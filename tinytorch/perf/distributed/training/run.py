@@ -139,7 +139,7 @@ def train(
     checkpoints: Checkpoints | None = None,
     after_step: Callable[[int, float], None] | None = None,
 ) -> list[float]:
-    """Train until ``epochs`` are done and return the loss of every step since the very first; leaves eval mode on.
+    """Train until ``epochs`` are done, and return the losses of all steps; the model is left in eval mode.
 
     Args:
         checkpoints: where to continue from, if one was written there, and where to write; on any number of ranks.

@@ -165,7 +165,7 @@ class Replicated:
         self.optimizer.steps = [steps[id(parameter)] for parameter in self._parameters]
 
     def restore_state(self, state: Sequence[Mapping[int, Array]]) -> None:
-        """Take over what `gather_state` returned, on any number of ranks."""
+        """Restore the state that `gather_state` returned, on any number of ranks."""
         for slot, saved in zip(slots(self.optimizer), state, strict=True):
             for parameter, array in zip(self._parameters, slot, strict=True):
                 array[...] = saved[id(parameter)]
@@ -257,7 +257,7 @@ class Sharded:
         return state
 
     def restore_state(self, state: Sequence[Mapping[int, Array]]) -> None:
-        """Take over what `gather_state` returned, on any number of ranks."""
+        """Restore the state that `gather_state` returned, on any number of ranks."""
         for slot, saved in zip(slots(self.optimizer), state, strict=True):
             for bucket, own in zip(self._buckets, slot, strict=True):
                 flat = np.zeros(bucket.length, own.dtype)
