@@ -45,9 +45,7 @@ def exercise_check(
     @functools.wraps(check)
     def checked(function: Answer, /, *args: Given.args, **kwargs: Given.kwargs) -> Passed:
         if not callable(function):
-            raise TypeError(
-                f"{check.__name__} takes your function itself, without calling it, not its result {function!r}"
-            )
+            raise TypeError(f"{check.__name__} takes your function itself, not its result {function!r}")
         name = getattr(function, "__name__", "your function")
         asked = first.partition(" if ")[2].replace("function(", f"{name}(").replace("`", "")
         cause: Exception | None = None

@@ -43,7 +43,7 @@ def check_best_tile(function: Callable[[int, int, int], tuple[int, int]]) -> Non
         chains = latency * units
         assert rows * vectors >= chains, f"{shown} has fewer than {chains} sums"
         found, least = memory_operations(rows, vectors), _least_operations(registers, chains)
-        assert found <= least + 1e-12, f"{shown} takes {found:.3f} memory operations for each, not {least:.3f}"
+        assert found <= least + 1e-12, f"{shown} takes {found:.3f} memory operations per multiply-add, not {least:.3f}"
 
 
 @exercise_check
@@ -59,7 +59,7 @@ def check_by_rows(function: Callable[[Array, Array], Any]) -> str:
         found = np.asarray(function(a, b))
         assert found.shape == (rows, columns), f"the product must have shape {(rows, columns)}, not {found.shape}"
         error = float(np.abs(found - a.astype(np.float64) @ b).max())
-        assert error <= 1e-4, f"of {a.shape} and {b.shape} it errs by {error:.2g}"
+        assert error <= 1e-4, f"for shapes {a.shape} and {b.shape} the result has an error of {error:.2g}"
     functions = {"elements": lambda: array_element_loops(a, b), "yours": lambda: function(a, b)}
     times = interleave(functions, repeats=20, at_most_seconds=1.0, warmup_seconds=0.05)
     return judged_faster("by_rows", compare_paired(times["elements"], times["yours"], matters=0.02))
@@ -82,4 +82,4 @@ def check_panels(function: Callable[[Array, int], Any]) -> None:
         filled[:, :columns] = b
         for panel in range(panels):
             expected = filled[:, panel * width : (panel + 1) * width]
-            assert np.array_equal(found[panel], expected), f"{shown}: panel {panel} has other numbers"
+            assert np.array_equal(found[panel], expected), f"{shown}: panel {panel} has wrong elements"

@@ -32,7 +32,7 @@ def check_prune(function: Callable[[Array, float], Any]) -> None:
             count, wanted = int((got == 0).sum()), round(sparsity * weight.size)
             assert count == wanted, f"{sparsity:.0%} of {weight.size} weights are {wanted}, not {count}"
             expected = np.where(smallest([weight], sparsity)[0], 0, weight)
-            assert (got == expected).all(), f"of {weight.size} weights, others than the smallest are zero"
+            assert (got == expected).all(), f"of {weight.size} weights, some are zero that are not among the smallest"
 
 
 @exercise_check

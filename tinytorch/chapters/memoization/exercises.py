@@ -55,8 +55,10 @@ def check_append(function: Callable[[Array, int, Array], Any]) -> None:
         seen = function(memory, start, new[:, start:stop])
         assert isinstance(seen, np.ndarray), f"it must return an array, not {type(seen).__name__}"
         assert seen.shape == (2, stop, 3), f"after {stop} positions the shape must be (2, {stop}, 3), not {seen.shape}"
-        assert (seen == new[:, :stop]).all(), f"after {stop} positions, some are not what was written"
-        assert np.shares_memory(seen, memory), "it must return a view: a copy costs as much as all positions before"
+        assert (seen == new[:, :stop]).all(), (
+            f"after {stop} positions, some positions do not have the values that were written"
+        )
+        assert np.shares_memory(seen, memory), "it must return a view: a copy takes time for all earlier positions"
 
 
 def _check_refused(function: Callable[[Array, int, Array], Any], memory: Array, position: int, new: Array) -> None:
@@ -65,7 +67,7 @@ def _check_refused(function: Callable[[Array, int, Array], Any], memory: Array, 
     try:
         function(memory, position, new)
     except ValueError:
-        assert (memory == before).all(), "it wrote before it found that the positions do not fit"
+        assert (memory == before).all(), "it wrote to the memory before it raised the error"
         return
     raise AssertionError(
         f"{new.shape[1]} more behind {position} of {memory.shape[1]} positions do not fit, but nothing was raised"

@@ -61,7 +61,7 @@ def check_fused_silu(function: Callable[[Array], Any]) -> str:
     error = float(np.abs(found - exact).max() / np.abs(exact).max())
     assert error <= SILU_TOLERANCE, f"it errs by {error:.2g} of the largest value, not {SILU_TOLERANCE:g} at most"
     peak = round(MemoryProfiler().profile(function, (x,), calls=1)["needed_mb"] * MIB)
-    assert peak <= found.nbytes + _SMALL, f"it has {peak} bytes at a time, but its output takes {found.nbytes}"
+    assert peak <= found.nbytes + _SMALL, f"it has {peak} bytes at a time, but its output takes only {found.nbytes}"
     functions = {"NumPy's operators": lambda: x / (_ONE + np.exp(-x)), "yours": lambda: function(x)}
     times = interleave(functions, repeats=20, at_most_seconds=2.0, warmup_seconds=0.1)
     return judged_faster("fused_silu", compare_paired(times["NumPy's operators"], times["yours"], matters=0.05))
@@ -81,7 +81,7 @@ def check_next_part(function: Callable[[Mapping[str, float], Mapping[str, float]
         gain = {name: amdahl(seconds[name] / whole, speedup) for name, speedup in possible.items()}
         best, answer = max(gain, key=lambda name: gain[name]), function(dict(seconds), dict(possible))
         shown = f"of {_rounded(seconds)} with offers {_rounded(possible)}"
-        assert answer in gain, f"{shown} it must name a part that is on offer, not {answer!r}"
+        assert answer in gain, f"{shown} it must return one of the parts in `possible`, not {answer!r}"
         wrong = f"{shown} {answer} makes the whole {gain[answer]:.2f} times faster, {best} {gain[best]:.2f} times"
         assert answer == best, wrong
 
