@@ -91,7 +91,7 @@ def test_punctuation_goes_along_with_the_number_that_it_touches_alone(first: Bea
 def test_what_stands_behind_a_number_can_be_reached(first: BeautifulSoup) -> None:
     details = {button.get_text(): behind(first, button) for button in first.select("button.measured")}
     said = text(next(iter(details.values())))
-    for words in ("median of 7 samples", "interval: 1.00 to 1.30 ms", "a run", "4 calls in a sample"):
+    for words in ("median of 7 samples", "interval: 1.00 to 1.30 ms", "a run", "4 calls per sample"):
         assert words in said
     other = next(detail for shown, detail in details.items() if "41" in shown)
     assert other.select_one('a[href="second.html"]') is not None
@@ -351,7 +351,7 @@ def test_a_build_of_some_pages_shows_no_older_run_of_others(story: Story) -> Non
     before = story.second_alone.page("first.html")
     assert text(before.select("button.measured:not(.absent)")[0]) == "42 ops", "a number of the page that ran"
     assert text(one(before, "#claim-slow")).startswith("Not tested in this build: This build ran other pages only")
-    assert text(one(before, ".page-line")).startswith("This page was not run: this build ran others only")
+    assert text(one(before, ".page-line")).startswith("This build did not run this page")
     assert not is_left_out(story.book.site / "first.html"), "now it is run"
     for build in (story.first_alone, story.all_pages):
         assert numbers(build.page("first.html"))[0] == "1.12 ms"

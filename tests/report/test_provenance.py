@@ -66,7 +66,7 @@ def test_a_shared_host_is_said_and_a_machine_of_ones_own_is_not_called_so() -> N
         (hosted("Google Colab", None, None), "Google Colab. ", False),
     ):
         said = shared_host(host) or ""
-        assert (words in said, "held up" in said) == (True, is_held_up)
+        assert (words in said, "is stopped" in said) == (True, is_held_up)
     assert shared_host(hosted(None, None, None)) is shared_host({"machine": {"cores_logical": 8}}) is None
     assert hosting_words({"service": None, "cpu_quota": 0.5, "memory_limit": None}, 1) == "CPU quota 0.5 of 1 core"
 
@@ -79,7 +79,7 @@ def test_cautions_are_of_kernels_and_host() -> None:
     assert "Binder" in host
     assert cautions(machine("AVX2", ("Haswell", "AVX2"))) == []
     (tiny,) = cautions(machine("AVX2", ("Haswell", "AVX2")) | {"environment": variables(rough="1")})
-    assert "tiny budget" in tiny
+    assert "very little time" in tiny
 
 
 def test_what_system_and_libraries_report_is_told_in_words() -> None:

@@ -99,10 +99,12 @@ def shared_host(provenance: Json) -> str | None:
     if words is None:
         return None
     quota = machine["hosting"]["cpu_quota"]
-    throttled = " Work that uses more of the cores than the quota is held up, which makes more threads look slower."
+    throttled = (
+        " A program that uses more CPU time than the quota is stopped for a while, so several threads look slower."
+    )
     return (
-        f"This page was made on a shared host: {words}. "
-        f"Expect more noise there than on a machine of your own.{throttled if quota is not None else ''}"
+        f"This page was measured on a shared host: {words}. "
+        f"Expect more noise there than on your own machine.{throttled if quota is not None else ''}"
     )
 
 
@@ -175,14 +177,14 @@ def narrower_blas(provenance: Json) -> str | None:
     verb = "runs" if len(narrow) == 1 else "run"
     return (
         f"{names} {verb} kernels for {kernels} although this CPU has {cpu}: "
-        "the speeds on this page are those of the narrower kernels."
+        "the speeds on this page are those of narrower vectors."
     )
 
 
 def cautions(provenance: Json) -> list[str]:
     """Return what a reader must know of the machine before comparing a page's numbers with others', a sentence each."""
     is_rough = provenance["environment"].get(variable("rough")) == "1"
-    rough = "Each measurement of this page had a tiny budget: its numbers show that the code runs, and nothing else."
+    rough = "Each measurement of this page had very little time. Its numbers show that the code runs, and nothing else."
     told = (rough if is_rough else None, narrower_blas(provenance), shared_host(provenance))
     return [sentence for sentence in told if sentence is not None]
 

@@ -90,12 +90,12 @@ def test_every_condition_is_told() -> None:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (Measurement("a run", (1, 1.1), "s", Conditions(blas_threads="unknown")), "does not say its number of threads"),
+        (Measurement("a run", (1, 1.1), "s", Conditions(blas_threads="unknown")), "Unknown number of BLAS threads"),
         (Counted(7_372_800, "B", "bytes"), "Counted, not timed: 7,372,800 B."),
         (Modelled.by("Amdahl's law", Measurement("wish", (1.0, 1.1), "s")), "Modelled, not measured, by Amdahl's law"),
         (
             Derived(2, "1", "runs", tuple(Measurement(f"run {at}", (1.0, 2.0), "s") for at in range(5)), "it counts"),
-            "Computed from “run 0”, “run 1” and 3 more, without an interval of its own, as it counts: 2.",
+            "Computed from “run 0”, “run 1” and 3 more, without an interval of its own, because it counts: 2.",
         ),
     ],
     ids=["threads", "count", "model", "derived"],
@@ -187,7 +187,7 @@ def test_a_number_says_which_statistic_it_is_and_how_it_was_made(latency: Json) 
     calls = Measurement("calls", tuple(float(i) for i in range(1, 401)), "s", Conditions(warmup_steady=False))
     tail = " ".join(told(calls.tail(99)))
     assert "percentile 99 of 400 samples" in tail
-    assert "The warm-up ended before calls stopped getting faster" in tail
+    assert "Calls were still becoming faster when the warm-up ended" in tail
     assert "statistic" not in tail
     assert "median of 6 samples" in " ".join(told(latency))
 

@@ -100,17 +100,17 @@ def test_verdicts_that_were_counted_are_told_apart_and_a_page_without_any_is_sil
     assert "Verdicts" not in lines_of(page)
     few: dict[str, tuple[Ends | None, str]] = {"many": ((2, None), ""), "few": ((None, 2), "")}
     page.decide({"total": Counted(3, "ops", "operations")}, "total", few)
-    assert lines_of(page)["Verdicts"] == "1 in all: 1 counted, which no measurement could change"
+    assert lines_of(page)["Verdicts"] == "1 in all: 1 counted, which no measurement can change"
     assert "Claims" not in lines_of(page)
     page.decide({"run": RUN}, "run", SLOW)
     same = compare_paired([1.0, 1.01] * 9, [1.0, 1.01] * 9, matters=0.1)
     page.decide({"same": same}, "same", dict.fromkeys(("faster", "slower", "no difference", "open"), (None, "")))
     assert lines_of(page)["Verdicts"] == (
-        "3 in all: 1 decided, 1 without a difference that matters, 1 counted, which no measurement could change"
+        "3 in all: 1 decided, 1 with no difference that matters, 1 counted, which no measurement can change"
     )
     page.test("a", Counted(3, "ops", "operations"), at_most=3)
     page.test("b", RUN, below=0.1)
-    assert lines_of(page)["Claims"] == "1 counted, true or false wherever it is built; 1 measured on this machine"
+    assert lines_of(page)["Claims"] == "1 counted, with the same verdict on every machine; 1 measured on this machine"
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=200)

@@ -138,7 +138,7 @@ def words(tag: Tag) -> str:
 
 def test_what_is_counted_stands_apart_and_both_are_summed() -> None:
     counted, measured = made().select("table")
-    assert one(counted, "caption").get_text() == "Counted: true or false wherever it is built"
+    assert one(counted, "caption").get_text() == "Counted: the same verdict on every machine"
     assert one(measured, "caption").get_text() == "Measured on this machine"
     assert [row["id"] for row in counted.select("tr[id]")] == ["ledger-page-c"]
     assert [words(line) for line in made().select(".ledger-counts")] == [

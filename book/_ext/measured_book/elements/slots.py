@@ -82,37 +82,37 @@ def _conditions_words(had: Conditions, apart_from: Conditions | None = None) -> 
 
     if had.sample is not Sample.CALLS and had.sample != known.sample:
         told.append(f"the samples are {had.sample}")
-    tell(had.warmup_runs, known.warmup_runs, lambda runs: f"{_counted(runs, 'call')} before the first sample")
-    tell(had.warmup_seconds, known.warmup_seconds, lambda seconds: f"{seconds:,.4g} s of warm-up")
+    tell(had.warmup_runs, known.warmup_runs, lambda runs: f"warm-up of {_counted(runs, 'call')}")
+    tell(had.warmup_seconds, known.warmup_seconds, lambda seconds: f"warm-up of {seconds:,.4g} s")
     if had.warmup_steady is False and known.warmup_steady is not False:
-        told.append("the warm-up ended before calls stopped getting faster")
-    tell(had.inner_loops, known.inner_loops, lambda loops: f"{_counted(loops, 'call')} in a sample")
+        told.append("calls were still becoming faster when the warm-up ended")
+    tell(had.inner_loops, known.inner_loops, lambda loops: f"{_counted(loops, 'call')} per sample")
     tell(had.collector_off, known.collector_off, lambda off: "garbage collector off" if off else "garbage collector on")
     if had.blas_threads == "unknown" != known.blas_threads:
-        told.append("the BLAS does not say its number of threads")
+        told.append("unknown number of BLAS threads")
     elif isinstance(had.blas_threads, int) and had.blas_threads != known.blas_threads:
-        told.append(f"{_counted(had.blas_threads, 'thread')} for BLAS")
+        told.append(_counted(had.blas_threads, "BLAS thread"))
     tell(had.threads, known.threads, lambda threads: _counted(threads, "thread"))
     tell(
         had.cores,
         known.cores,
-        lambda cores: f"kept to {'core' if len(cores) == 1 else 'cores'} {', '.join(map(str, cores))}",
+        lambda cores: f"pinned to {'core' if len(cores) == 1 else 'cores'} {', '.join(map(str, cores))}",
     )
-    tell(had.caches, known.caches, lambda caches: f"caches {caches}")
-    tell(had.block, known.block, lambda block: f"blocks of {_counted(block, 'sample')}")
-    tell(had.interleaved_with, known.interleaved_with, lambda names: f"in turns with {_listed(names)}")
-    tell(had.order_seed, known.order_seed, lambda seed: f"the order of turns was drawn from seed {seed}")
-    tell(had.cpu_per_wall, known.cpu_per_wall, lambda share: f"{share:.3g} s of CPU time in each second")
-    tell(had.page_faults_per_call, known.page_faults_per_call, lambda faults: f"{faults:,.4g} page faults in a call")
-    what = "its odds differ" if had.part_of else "it differs"
+    tell(had.caches, known.caches, lambda caches: f"caches: {caches}")
+    tell(had.block, known.block, lambda block: f"new places in memory after every {_counted(block, 'sample')}")
+    tell(had.interleaved_with, known.interleaved_with, lambda names: f"interleaved with {_listed(names)}")
+    tell(had.order_seed, known.order_seed, lambda seed: f"in a random order with seed {seed}")
+    tell(had.cpu_per_wall, known.cpu_per_wall, lambda share: f"{share:.3g} s of CPU time per second")
+    tell(had.page_faults_per_call, known.page_faults_per_call, lambda faults: f"{faults:,.4g} page faults per call")
+    what = "its odds differ" if had.part_of else "differs"
     tell(
         had.between_runs,
         known.between_runs,
-        lambda spread: f"between runs {what} by {format_number(spread.deviation, '%')} (standard deviation)",
+        lambda spread: f"{what} between runs with a standard deviation of {format_number(spread.deviation, '%')}",
     )
     tell(had.part_of, known.part_of, lambda whole: f"a part of {whole}")
-    tell(had.interval_by, known.interval_by, lambda way: f"the interval is by {way}")
-    tell(had.call, known.call, lambda call: f"other pages time it as “{call}”")
+    tell(had.interval_by, known.interval_by, lambda way: f"interval by {way}")
+    tell(had.call, known.call, lambda call: f"other pages time the same call as “{call}”")
     tell(had.planned, known.planned, _planned_words)
     if had.instrument is not None and had.instrument != known.instrument:
         told.append(", ".join(_instrument_words(had.instrument)))
@@ -124,25 +124,25 @@ def _conditions_words(had: Conditions, apart_from: Conditions | None = None) -> 
 
 def _planned_words(plan: Planned) -> str:
     """Return what the number of samples was planned for, and what came of it."""
-    asked = f"planned to find a difference of {percent(plan.resolve)} in {percent(plan.power)} of repeats"
-    ended = ", more than there was time for" if plan.ended_by_time else ""
-    found = "none" if plan.reached is None else f"one of {percent(plan.reached)}"
-    return f"{asked}, which takes {_counted(plan.number, 'sample')}{ended}; those taken find {found} as often"
+    asked = f"planned so that {percent(plan.power)} of repeats find a difference of {percent(plan.resolve)}"
+    ended = ", more than the time limit allowed" if plan.ended_by_time else ""
+    found = "no difference" if plan.reached is None else f"a difference of {percent(plan.reached)}"
+    return f"{asked}, which needs {_counted(plan.number, 'sample')}{ended}; those taken find {found} as often"
 
 
 def _instrument_words(one: Instrument) -> list[str]:
     """Return what an instrument has of its own, in phrases."""
     match one:
         case ComputeProbe():
-            chains = [f"{one.chains} chains that do not wait for one another"] if one.chains else []
+            chains = [f"{one.chains} independent chains"] if one.chains else []
             return [f"vectors of {one.vector_bits} bits", *chains, *([one.instruction] if one.instruction else [])]
         case MemoryProbe():
             vectors = [f"vectors of {one.vector_bits} bits"] if one.vector_bits else []
             return [f"a working set of {one.working_set_bytes:,} bytes", *vectors]
         case PageProbe():
-            return [f"pages of {one.page_bytes:,} bytes", f"{one.faults_per_page:,.4g} faults for each"]
+            return [f"pages of {one.page_bytes:,} bytes", f"{one.faults_per_page:,.4g} faults per page"]
         case Ranks():
-            cores = "more than the cores" if one.oversubscribed else "each with a core"
+            cores = "more ranks than cores" if one.oversubscribed else "one core per rank"
             kept = {None: [], True: ["pinned"], False: ["not pinned"]}[one.pinned]
             return [_counted(one.ranks, "rank"), cores, *kept, *([f"for {one.series}"] if one.series else [])]
 
@@ -151,7 +151,7 @@ def _sureness(record: Json, shown: Formatted) -> list[str]:
     """Return how sure a number is and what kind of number it is, a sentence each."""
     kind, n = _KIND_WORDS[record["kind"]], record["n"]
     if record["kind"] == "derived":
-        reason = f", as {record['no_interval'].rstrip('.')}" if "no_interval" in record else ""
+        reason = f", because {record['no_interval'].rstrip('.')}" if "no_interval" in record else ""
         kind += f" from {_listed(record['of'])}, without an interval of its own{reason}"
     elif record["kind"] == "modelled":
         kind += f", by {record['model']}"

@@ -98,7 +98,7 @@ def _claims(machine: Machine) -> str:
         record["verdict"] for entry in machine.made["pages"] for record in entry["records"] if "verdict" in record
     ]
     if not verdicts:
-        return "no claims judged"
+        return "no claims tested"
     return "claims: " + ", ".join(
         f"{verdicts.count(verdict)} {verdict}" for verdict in OF_CLAIMS if verdict in verdicts
     )
@@ -132,7 +132,7 @@ def _row(machine: Machine, scales: list[Scale | None]) -> str:
 def table_html(machines: list[Machine]) -> str:
     """Return the table of machines; a sentence if there is none."""
     if not machines:
-        return "<p>No machine has been sent in yet, and this build measured nothing.</p>"
+        return "<p>Nobody has sent in a machine yet, and this build measured nothing.</p>"
     scales = [_scale([find(machine) for machine in machines]) for _, find in NUMBERS]
     units = [f" ({scale.symbol})" if scale and scale.symbol else "" for scale in scales]
     head = '<th scope="col">Machine</th>' + "".join(
@@ -140,7 +140,7 @@ def table_html(machines: list[Machine]) -> str:
         for (name, _), unit in zip(NUMBERS, units, strict=True)
     )
     rows = "\n".join(_row(machine, scales) for machine in machines)
-    caption = "Machines that ran the book, each with its file: the median and its interval"
+    caption = "Machines that ran the book, with their files: medians and their intervals"
     return table_region("machines", caption, head, rows, classes=TABLE_CLASS)
 
 

@@ -41,7 +41,7 @@ class ExerciseStart(LateHtml):
         source = source_of(app.env)
         if source is not None:
             ways.append(f'<a class="way" href="{escape(files[1])}" download>For Colab</a>')
-        there = "On Binder a session is temporary: download what you wrote. " if repository is not None else ""
+        there = "A session on Binder is temporary, so download your work. " if repository is not None else ""
         if source is not None and source.wheel is not None:
             wheel = escape(f"{up}{FOLDER}/{source.wheel}")
             there += (
@@ -53,8 +53,8 @@ class ExerciseStart(LateHtml):
             f'<div class="exercise-start"><p>{" ".join(ways)}</p>\n<details><summary>How to start</summary>\n'
             f"<p>{there}On your own machine, download the notebook, and in a clone of the repository run:</p>\n"
             f'<pre tabindex="0"><code>make environment\n.venv/bin/jupyter lab ~/Downloads/{notebook}</code></pre>\n'
-            "<p>Run its cells one after the other: imports, the empty function, and the check, which says what is "
-            "missing until you have written the function.</p></details></div>"
+            "<p>Run its cells one after the other: the imports, the function that you write, and the check, which "
+            "tells you what is still wrong.</p></details></div>"
         )
 
 
@@ -92,7 +92,7 @@ def _arrange(solution: nodes.container, check: nodes.container) -> None:
     parent = solution.parent
     parent.remove(solution)
     parent.remove(check)
-    said = _labelled("The check, run on this solution, says:", outputs[0]) if outputs else []
+    said = _labelled("The check of this solution says:", outputs[0]) if outputs else []
     fold = Fold(
         "", solution, *said, *outputs[1:], summary="A solution, and what its check says", classes=["exercise-solution"]
     )

@@ -113,7 +113,7 @@ def _memory(peak_bytes: int | None) -> str:
 
 
 def _page_row(title: str, address: str, run: PageRun) -> str:
-    began = "not kept" if run.began is None else time_html(datetime.fromisoformat(run.began), _BEGAN)
+    began = "unknown" if run.began is None else time_html(datetime.fromisoformat(run.began), _BEGAN)
     return (
         f'<tr><th scope="row"><a href="{escape(address)}">{escape(title)}</a></th><td>{began}</td>'
         f'<td class="numeric" data-value="{len(run.cells)}">{len(run.cells)}</td>{_time(run.seconds)}'
@@ -171,13 +171,13 @@ def parts_of(app: Sphinx) -> list[tuple[str, str, float | None]]:
     first = _sum([run.cells[0].seconds for run in runs])
     others = _sum([cell.seconds for run in runs for cell in run.cells[1:]])
     return [
-        ("Environment", "packages found, checked and installed", environment_seconds(Path(sys.prefix))),
-        ("Training", f"{trained} steps that train models, added up over all cores", training),
-        ("Compiling", f"{compiled} steps that compile kernels, added up over all cores", compiling),
-        ("Starting Python", f"of {len(runs)} pages", _sum([run.start for run in runs])),
-        ("First cells", "what pages import and load", first),
-        ("Measuring", "the ceilings of one core, and all other cells", _sum([shared, others])),
-        ("Sphinx", "CPU time of its process in this build, up to this page", time.process_time()),
+        ("Environment", "finding, checking and installing packages", environment_seconds(Path(sys.prefix))),
+        ("Training", f"{trained} steps that train models, added over all cores", training),
+        ("Compiling", f"{compiled} steps that compile kernels, added over all cores", compiling),
+        ("Starting Python", f"for {len(runs)} pages", _sum([run.start for run in runs])),
+        ("First cells", "imports of the pages, and data that they load", first),
+        ("Measuring", "the ceilings of one core, and all other cells of the pages", _sum([shared, others])),
+        ("Sphinx", "CPU time of Sphinx in this build, up to this page", time.process_time()),
     ]
 
 
@@ -194,7 +194,7 @@ class Executions(LateHtml):
             f'<tr><th scope="row">{name}</th><td>{holds}</td>{_time(seconds)}</tr>'
             for name, holds, seconds in parts_of(app)
         )
-        table = _table("parts-of-the-build", "Where the time of a build from nothing goes", _PARTS_HEAD, parts)
+        table = _table("parts-of-the-build", "Time of a build from nothing, by part", _PARTS_HEAD, parts)
         return (
             f"{table}\n"
             + _table("last-executions", "The last execution of each page that has code", _HEAD, rows)

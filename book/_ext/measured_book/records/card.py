@@ -34,10 +34,10 @@ _LONGEST_ADDRESS = 8000
 #: What each outcome of a verdict is on the card.
 _OUTCOME_WORDS = {
     DECIDED: "decided",
-    NO_DIFFERENCE: "without a difference that matters",
+    NO_DIFFERENCE: "with no difference that matters",
     OPEN: "open",
     WITHHELD: "withheld, because other programs were running",
-    UNTESTED: "on what was not measured in this build",
+    UNTESTED: "not measured in this build",
 }
 _QUESTIONS = (
     "The number, and the sentence or table it stands in:\n\n"
@@ -152,7 +152,7 @@ def _verdicts(page: PageRecords) -> Line:
         return []
     counts = Counter(said["outcome"] for said in found if not said["fixed"])
     told = [f"{counts[outcome]} {words}" for outcome, words in _OUTCOME_WORDS.items() if counts[outcome]]
-    told += [f"{fixed} counted, which no measurement could change"] if fixed else []
+    told += [f"{fixed} counted, which no measurement can change"] if fixed else []
     return [f"{len(found)} in all: {', '.join(told)}"]
 
 
@@ -160,7 +160,9 @@ def _claims(page: PageRecords) -> Line:
     """Return how many of the page's claims are counted, and how many measured; nothing if it has none."""
     claims = page.of_kind("claim")
     counted = sum(record["counted"] for record in claims)
-    said = f"{counted} counted, true or false wherever it is built; {len(claims) - counted} measured on this machine"
+    said = (
+        f"{counted} counted, with the same verdict on every machine; {len(claims) - counted} measured on this machine"
+    )
     return [said] if claims else []
 
 
@@ -203,7 +205,7 @@ def _rows(page: PageRecords) -> list[tuple[str, Line]]:
     return [
         ("Machine", [f"{machine['cpu']}{vectors}; {_cores(machine)}; {machine['system']}"]),
         ("BLAS", _joined(blas, None) or ["none loaded"]),
-        ("Variables", _joined(environment, ", ") or ["none that steer threads or kernels"]),
+        ("Variables", _joined(environment, ", ") or ["none that affects threads or kernels"]),
         ("Code", [*_package(where["package"]), f"; Python {where['python']}, NumPy {where['numpy']}"]),
         ("Made", _made(page)),
         *((name, said) for name, of in _AGREEMENT.items() if (said := of(page))),
@@ -257,7 +259,7 @@ def mismatch_html(repository: Repository | None, title: str, docname: str, page:
         return f'<a class="page-mismatch" href="{escape(address)}" rel="nofollow">Report a mismatch</a>'
     return (
         '<details class="page-menu page-mismatch"><summary>Report a mismatch</summary>\n'
-        "<p>Fill this in and send it to whoever gave you this book.</p>\n"
+        "<p>Fill in this report and send it to the people from whom you have this book.</p>\n"
         f'<pre data-key="{docname}:provenance" tabindex="0" aria-label="Text of a report">{escape(text)}</pre>\n'
         "</details>"
     )
@@ -292,7 +294,7 @@ _LEAD = re.compile(r'</h1>(?:\s*(?:<p>.*?</p>|<div class="opening.*?(?=<section)
 def measured_html(env: BuildEnvironment, docname: str) -> str:
     """Return when and where the page was last measured; nothing for a page that shows no measurement."""
     if state_of(env).of(docname).left_out:
-        return '<p class="page-measured left-out">This page was not run: this build ran others only</p>\n'
+        return '<p class="page-measured left-out">This build did not run this page</p>\n'
     pages = shown_pages(env, docname)
     if not pages:
         return ""

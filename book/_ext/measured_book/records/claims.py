@@ -34,7 +34,7 @@ from tinytorch.report.records import Json
 
 #: Both tables of the ledger: whether their claims are counted, the end of their ids, and what they are called.
 _TABLES = (
-    (True, "counted", "Counted: true or false wherever it is built"),
+    (True, "counted", "Counted: the same verdict on every machine"),
     (False, "measured", "Measured on this machine"),
 )
 _COLUMNS = ("Claim", "Verdict", "Evidence", "Discussed in")

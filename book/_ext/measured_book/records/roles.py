@@ -237,7 +237,7 @@ def _settle_outcomes(doctree: nodes.document, state: BookState, docname: str) ->
 
 #: What a page says of an outcome for which it has no text of its own.
 _OF_THE_BOOK = {
-    Verdict.WITHHELD.value: "Other programs used this machine meanwhile, so this build draws no conclusion.",
+    Verdict.WITHHELD.value: "Other programs were using the machine meanwhile, so this build draws no conclusion.",
     UNMEASURED: "This build did not measure it: {reason}.",
 }
 
