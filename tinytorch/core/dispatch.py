@@ -258,7 +258,7 @@ _UNSEEN = nullcontext()
 
 
 def region(name: str) -> AbstractContextManager[None]:
-    """Return a context that gives the time of its body a name: ``with region("augment"):``.
+    """Return a context that names the time of its body: ``with region("augment"):``.
 
     Observers see where it begins and ends; ops and modules in it keep their own time. Regions nest. Without an
     observer it does nothing.

@@ -122,7 +122,7 @@ def _note(key: str, reason: str, instead_of: Literal["table", "figure"] | None) 
 
 
 class Page:
-    """The records of one page, emitted as they are made.
+    """A page: it records and shows numbers, tables, figures and verdicts.
 
     ``Page("profiling")`` records the machine, the BLAS and the package first.
     Keys are lower-case words joined by hyphens, unique on the page. Each method records, shows what there is to
@@ -156,7 +156,7 @@ class Page:
         *,
         unit: str | None = None,
     ) -> Shown:
-        """Record a number by a name, for other pages to show.
+        """Record a number under a name, so that other pages can show it.
 
         The page's own text shows a value by its expression.
 
@@ -213,7 +213,7 @@ class Page:
         totals: Mapping[str, str] | None = None,
         words: Mapping[str, str] | None = None,
     ) -> Shown:
-        """Show and record a table: a row for each object, a column for each attribute that is named.
+        """Show and record a table with a row for each object and a column for each named attribute.
 
         A cell is a value, a whole number that was counted, text, a verdict, or None for "does not apply". A column of
         `Modelled` or `Quoted` values looks so. A verdict is withheld where other processes took the machine's time from

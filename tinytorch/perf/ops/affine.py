@@ -22,7 +22,7 @@ _FACTORS = np.linspace(1.0, 0.3, 36)
 @whole_numbers
 @dataclass(frozen=True)
 class Scheme:
-    """Scheme by which numbers become codes.
+    """Quantization scheme: bits, granularity and symmetry.
 
     Attributes:
         bits: 8, 4 or 2 for each code.
@@ -75,7 +75,7 @@ class Scheme:
 
 @dataclass(frozen=True)
 class Quantized:
-    """Codes with what turns them back into numbers.
+    """Quantized array: codes, scales and zero points.
 
     Attributes:
         codes: int8, of the shape of what was quantized.
@@ -98,12 +98,12 @@ class Quantized:
     scheme: Scheme
 
     def dequantize(self) -> Array:
-        """Return the numbers that the codes stand for, float32."""
+        """Return the values of the codes, float32."""
         return decode(self.codes, *spread(self.scale, self.zero_point, self.codes.shape, self.scheme))
 
     @property
     def nbytes(self) -> int:
-        """Bytes to store it: codes packed along the axis that is not the channels', scales, zero points at 1 byte."""
+        """Bytes in storage: packed codes, scales, and zero points of 1 byte each."""
         shape = list(self.codes.shape) or [1]
         along = packing_axis(len(shape), self.scheme)
         shape[along] = packed_length(shape[along], self.scheme.bits)
@@ -218,7 +218,7 @@ def spread(scale: Array, zero_point: Array, shape: Shape, scheme: Scheme) -> tup
 
 
 def encode(x: Array, scale: Any, zero_point: Any, scheme: Scheme) -> Array:
-    """Return the codes of numbers, int8: round(x / scale) + zero point, clipped to the scheme's codes.
+    """Return the int8 codes of values: round(x / scale) + zero point, clipped to the scheme's codes.
 
     Halves are rounded to an even level, before the zero point is added, and the quotient is that of float32 (float64
     for float64): both as in ONNX. PyTorch rounds x · (1 / scale) + zero point: with an odd zero point its halves go the
@@ -264,7 +264,7 @@ def decode_in_place(numbers: Array, scale: Any, zero_point: Any) -> Array:
 
 
 def quantize(x: Any, scheme: Scheme | None = None, ranges: Ranges = "min-max") -> Quantized:
-    """Return the codes of a Tensor or array, whose scales come from its own numbers.
+    """Quantize a Tensor or array, with scales from its own values.
 
     With the range ``"min-max"`` the error is at most half a scale (plus rounding of float32). Numbers that are all one
     constant c get the scale abs(c) and code 1, 0 or -1, and so are exact.
@@ -322,9 +322,9 @@ def _narrowed(x: Array, low: Array, high: Array, scheme: Scheme) -> tuple[Array,
 
 
 def quantize_int8(tensor: Any) -> tuple[Tensor, float, int]:
-    """Return int8 codes (a Tensor), scale and zero point of a tensor: affine, 8 bits, one scale for all.
+    """Return int8 codes (a Tensor), scale and zero point: affine quantization to 8 bits, per tensor.
 
-    Errors are those of `quantize`.
+    It raises the errors of `quantize`.
 
     Examples:
         >>> from tinytorch import Tensor
@@ -343,7 +343,7 @@ def quantize_int8(tensor: Any) -> tuple[Tensor, float, int]:
 
 
 def dequantize_int8(q: Any, scale: float, zero_point: int) -> Tensor:
-    """Return scale · (q − zero point), float32, of int8 codes.
+    """Return the values scale · (q − zero point) of int8 codes, float32.
 
     Raises:
         ValueError: if ``q`` is not int8, ``scale`` not above 0 and finite, or ``zero_point`` not a code.

@@ -36,7 +36,7 @@ def packed_length(length: int, bits: int) -> int:
 
 @whole_numbers
 def pack(codes: Array, bits: int, axis: int = 0) -> Array:
-    """Return int8 codes as bytes: neighbours along ``axis`` share one, the first in the lowest bits.
+    """Pack int8 codes into bytes: neighbours along ``axis`` share a byte, the first one in the lowest bits.
 
     A code c is stored as c + 2^(bits - 1), without a sign: uint8 of the same shape, but for ``axis``, which is as
     long as the bytes that its codes fill; what is left over in the last byte is code 0. With 8 bits the codes are

@@ -90,7 +90,7 @@ class SimpleProfiler:
     def profile(
         self, func: Callable[..., Any], *args: Any, name: str | None = None, warmup: bool = True, **kwargs: Any
     ) -> dict[str, Any]:
-        """Return what ``func(*args, **kwargs)`` costs.
+        """Return the time and memory of ``func(*args, **kwargs)``.
 
         Keys: ``name``; ``wall_time`` and ``cpu_time`` (of all threads) in seconds of one call, averaged over
         ``runs`` calls; ``cpu_efficiency`` = cpu_time / wall_time, near 1 when one core is busy and above it
@@ -137,7 +137,7 @@ class SimpleProfiler:
 
 
 def profile_function(func: Callable[..., Any], *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Return `SimpleProfiler().profile(func, *args, **kwargs)`; ``name`` and ``warmup`` are its own.
+    """Return `SimpleProfiler().profile(func, *args, **kwargs)`, with the same ``name`` and ``warmup``.
 
     Examples:
         >>> from tinytorch.perf.profiling import profile_function
@@ -162,7 +162,7 @@ def profile(func: Callable[P, R], /) -> Profiled[P, R]: ...
 @overload
 def profile(*, name: str | None = None, track_memory: bool = False) -> Callable[[Callable[P, R]], Profiled[P, R]]: ...
 def profile(func: Callable[P, R] | None = None, /, *, name: str | None = None, track_memory: bool = False) -> Any:
-    """Decorate a function: it returns what it did, and ``function.last_profile`` is what its last call cost.
+    """Decorate a function so that ``function.last_profile`` has the time and memory of its last call.
 
     The keys are those of `SimpleProfiler.profile` without ``result``. Each call runs the function once, so that what
     it does to the world is done once: time and memory are never measured in one run, so that ``track_memory=True``
@@ -293,17 +293,17 @@ class ProfilerContext:
 
     @property
     def timing_stats(self) -> dict[str, float]:
-        """``timing`` in ms, with the keys of `Timer.measure`; empty before anything was measured."""
+        """Times in ms, with the keys of `Timer.measure`; empty before the first measurement."""
         return {} if self.timing is None else milliseconds_of(self.timing)
 
     @property
     def memory_stats(self) -> dict[str, Any]:
-        """``memory``; empty before anything was measured, and without ``enable_memory``."""
+        """Memory; empty before the first measurement, and without ``enable_memory``."""
         return dict(self.memory or {})
 
     @property
     def results(self) -> dict[str, Any]:
-        """All that was measured or given: ``timing``, ``memory``, ``flops`` and ``flops_by_hand``, those there are."""
+        """All available results: ``timing``, ``memory``, ``flops`` and ``flops_by_hand``."""
         values = {
             "timing": self.timing_stats or None,
             "memory": self.memory,
@@ -313,7 +313,7 @@ class ProfilerContext:
         return {name: value for name, value in values.items() if value is not None}
 
     def add_flop_count(self, flops: int, breakdown: Mapping[str, int] | None = None) -> None:
-        """Take FLOPs of a call that were counted by hand, and their parts, into the report, beside those of its ops.
+        """Add FLOPs of a call that were counted by hand, and their parts, to the report, next to those of its ops.
 
         Raises:
             ValueError: if ``flops`` is below 0, or the parts do not sum to it.
@@ -361,7 +361,7 @@ class ProfilerContext:
         self.attention = share("attention", within, walls, conditions, of) if any(within) else None
 
     def generate_report(self) -> None:
-        """Print time, memory, FLOPs, rate and what follows from them.
+        """Print time, memory, FLOPs, rate and the insights.
 
         Raises:
             RuntimeError: if nothing was measured.
@@ -382,7 +382,7 @@ class ProfilerContext:
             print(f"  {insight}")
 
     def insights(self) -> list[str]:
-        """Return sentences that follow from the measurement; none where nothing does.
+        """Return sentences that follow from the measurement, if there are any.
 
         The share of the machine's peak is among them where the peak was measured before and kept.
         """

@@ -40,7 +40,7 @@ def share_in_turns(part: Measurement, whole: Measurement, name: str) -> Measurem
 def shares(
     run: Callable[[], Any], parts: Mapping[str, Callable[[Event], bool]], repeats: int = 15
 ) -> dict[str, Measurement]:
-    """Return, for each part, the share (0 to 1) of the ops' time that the events it accepts take.
+    """Return the share (0 to 1) of the ops' time that belongs to each part, which accepts or rejects each event.
 
     Each of ``repeats`` runs is recorded anew and gives one sample of each part, so that parts can be compared run by
     run. The time between ops belongs to no part.

@@ -51,7 +51,7 @@ def quantize_model(
     plans: Mapping[str, Plan] | None = None,
     observer: Callable[[Scheme], RangeObserver] = MinMaxObserver,
 ) -> Module:
-    """Return a copy of ``model`` with its linear, convolution and embedding layers quantized; it is not changed.
+    """Return a copy of ``model`` with quantized linear, convolution and embedding layers.
 
     Convolutions in groups, such as depthwise ones, stay float: in codes they would be slower.
 
@@ -215,9 +215,9 @@ def sensitivity_scan(
 
 
 def layers_to_keep(rows: Sequence[Sensitivity], extra_bytes: int) -> list[str]:
-    """Return names of layers to leave in float, which may take ``extra_bytes`` more than if all were quantized.
+    """Return the names of layers to leave in float, if ``extra_bytes`` more may be used.
 
-    Greedy: layers are taken by error avoided for each byte, the best first, where they still fit.
+    It is a greedy choice: layers in the order of error avoided per byte, as long as they fit.
 
     Raises:
         ValueError: if ``extra_bytes`` is negative.
@@ -253,7 +253,7 @@ def stored_bytes(model: Module) -> int:
 
 
 def analyze_model_sizes(original_model: Module, quantized_model: Module) -> dict[str, float]:
-    """Return the sizes of two models' state in MiB, their ratio, and what is saved, in MiB and per cent.
+    """Return the sizes of two models in MiB, their ratio, and the saved memory in MiB and per cent.
 
     The keys are ``original_mb``, ``quantized_mb``, ``compression_ratio``, ``memory_saved_mb`` and
     ``memory_saved_percent``. Nothing is assumed of either: the bytes are those that `Module.save` writes.
@@ -287,7 +287,7 @@ class _Described(Module):
 
 
 def save_quantized(model: Module, path: str | Path) -> None:
-    """Write a quantized model as ``.npz`` (NumPy arrays, no pickle), whole or not at all; `load_quantized` reads it.
+    """Write a quantized model as an ``.npz`` file (NumPy arrays, no pickle), atomically; `load_quantized` reads it.
 
     Codes of 4 and 2 bits stay packed.
 

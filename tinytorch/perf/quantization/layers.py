@@ -27,7 +27,7 @@ Mode = Literal["weight-only", "dynamic", "static"]
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan by which a layer is quantized.
+    """Plan for the quantization of a layer.
 
     Attributes:
         mode: ``weight-only`` keeps activations float32; ``dynamic`` quantizes them by the range of each call's
@@ -159,7 +159,7 @@ class QuantizedProduct(QuantizedModule):
 
 
 class QuantizedLinear(QuantizedProduct):
-    """x W + b with W stored as codes; in dynamic and static mode the product is of integers.
+    """Linear layer x W + b whose W is stored as codes; in dynamic and static mode, the product uses integers.
 
     ``codes`` is int8 (in_features, out_features), or packed along the inputs, held as the product reads it; in
     weight-only mode with whole tiles of outputs it is stored tile by tile. The bias stays a float32 Parameter. The
@@ -254,7 +254,7 @@ class QuantizedConv2d(QuantizedProduct):
 
 
 class QuantizedEmbedding(QuantizedModule, Embedding):
-    """Table of rows stored as codes, each row a channel; only the rows that are picked become float32.
+    """Embedding table whose rows are stored as codes, each row a channel; only the rows that are used become float32.
 
     ``weight`` is the whole table dequantized anew; ``project``, as `GPT` makes its logits, does without it.
 

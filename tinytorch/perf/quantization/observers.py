@@ -91,7 +91,7 @@ class RangeObserver:
         self.batches = 0
 
     def observe(self, x: Any) -> None:
-        """Take a Tensor or array into account.
+        """Observe a Tensor or array.
 
         Raises:
             ValueError: if it is empty, not floating, or holds NaN or infinity; it does not count then.
@@ -102,7 +102,7 @@ class RangeObserver:
         self.batches += 1
 
     def range(self) -> tuple[Array, Array]:
-        """Return the lowest and the highest number to represent, float32.
+        """Return the lowest and the highest value of the range, float32.
 
         Raises:
             ValueError: if nothing was observed.
@@ -125,7 +125,7 @@ class RangeObserver:
 
 
 class MinMaxObserver(RangeObserver):
-    """The smallest and the largest number of all batches; nothing is ever clipped.
+    """Observer of the smallest and the largest value of all batches; nothing is clipped.
 
     Examples:
         >>> import numpy as np
@@ -165,7 +165,7 @@ class _MomentObserver(RangeObserver):
 
 
 class PercentileObserver(_MomentObserver):
-    """The range that leaves out ``100 - percentile`` per cent of the numbers, half on each side.
+    """Observer of the range that leaves out ``100 - percentile`` per cent of the values, half on each side.
 
     The percentiles are those of all batches together, to within one bin: 1/8,192 of the smallest power of two that
     is above every magnitude.
@@ -199,7 +199,7 @@ class PercentileObserver(_MomentObserver):
 
 
 class MeanSquaredErrorObserver(_MomentObserver):
-    """The range whose codes have the smallest mean squared error over all the numbers seen.
+    """Observer of the range with the smallest mean squared error over all observed values.
 
     The search goes over ranges within the extremes, first on a coarse geometric grid, then ever finer around the best,
     and measures the error of each with its real levels. Since 0 is a level of every `Scheme`, the result on N(0, 1) is
@@ -246,7 +246,7 @@ class MeanSquaredErrorObserver(_MomentObserver):
 
 
 class HistogramObserver(RangeObserver):
-    """The range that PyTorch's HistogramObserver finds: a histogram of 2,048 bins, narrowed from both ends.
+    """Observer of the range that PyTorch's HistogramObserver finds: a histogram of 2,048 bins, narrowed from both ends.
 
     It leaves out a hundred-thousandth of the numbers after another, each time at the end where that frees more bins,
     for as long as the expected squared error falls. The error takes the codes for equal cells over the range, with

@@ -168,7 +168,7 @@ class QuantizedModule(Module):
         return apply(dequantize, codes, *parameters, **params, axis=packing_axis(2, self.scheme))
 
     def memory_usage(self) -> dict[str, float]:
-        """Return bytes of the layer in float32 and as it is stored, their ratio, and bytes in memory beyond those.
+        """Return the bytes of the layer in float32 and as stored, their ratio, and additional bytes in memory.
 
         The keys are ``original_bytes``, ``quantized_bytes``, ``compression_ratio`` and ``packed_bytes``.
         """

@@ -58,7 +58,7 @@ def tradeoffs(
     batch: int = 64,
     repeats: int = 15,
 ) -> dict[str, Tradeoff]:
-    """Return the trade-off of a float model of the zoo, as "float32", and of its ``versions`` under their names.
+    """Return bytes, time and accuracy of a float model of the zoo, as "float32", and of its ``versions`` by name.
 
     Args:
         name: which model of the zoo ``model`` is.
@@ -134,7 +134,7 @@ def _divergence(expected: Array, got: Array, name: str, label: str) -> Measureme
 
 
 def accuracy_change(accuracy: PairedAccuracy, name: str) -> Measurement:
-    """Return candidate less baseline as a number of a page: a share (0 to 1), below 0 is a loss.
+    """Return the difference of two accuracies, candidate minus baseline, as a share (-1 to 1); below 0 is a loss.
 
     Each sample is an example: 1 if gained, -1 if lost. The interval is the score interval of paired shares.
 
@@ -187,7 +187,7 @@ class PairedAccuracy:
 
 
 def paired_accuracy(baseline: npt.NDArray[np.bool_], candidate: npt.NDArray[np.bool_]) -> PairedAccuracy:
-    """Return the comparison of which examples two models get right, both of shape (examples,).
+    """Compare the right answers of two models, both of shape (examples,).
 
     Raises:
         ValueError: if the arrays are not boolean, of one length above 0.

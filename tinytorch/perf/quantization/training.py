@@ -129,7 +129,7 @@ class FakeQuantized(Module):
 def prepare_training(
     model: Module, plan: Plan | None = None, keep: Sequence[str] = (), plans: Mapping[str, Plan] | None = None
 ) -> Module:
-    """Return a copy of ``model`` that trains with the rounding of ``plan`` in each layer; it is not changed.
+    """Return a copy of ``model`` that trains with the rounding of ``plan`` in each layer.
 
     Arguments are those of `quantize_model`. Train the result like any model, then `finish_training`.
 
@@ -155,7 +155,7 @@ def prepare_training(
 
 
 def finish_training(model: Module) -> Module:
-    """Return a copy of what `prepare_training` made and training changed, with real codes in place of rounded floats.
+    """Return a quantized copy of a trained model from `prepare_training`, with codes instead of rounded floats.
 
     Raises:
         TypeError: if ``model`` is not a Module.
