@@ -504,7 +504,10 @@ def check_module(text: str) -> list[Problem]:
 
 #: A page that has records is one that teaches; others are lists and explanations of the book itself.
 _MEASURES = re.compile(r"^page\b.* = ", re.MULTILINE)
-_CELL = re.compile(r"^```\{code-cell\}", re.MULTILINE)
+_SECTION = re.compile(r"^## ", re.MULTILINE)
+#: What is no question: the first cell, the result, and the beginning of what stands around the table.
+_FENCED = re.compile(r"^(```|:::)\{(?:code-cell|result)\}.*?^\1$|^:::\{about\}$", re.MULTILINE | re.DOTALL)
+_RESULT = re.compile(r"^:::\{result\} \S", re.MULTILINE)
 _NEEDS = re.compile(
     r"^\| You need \| You get \| Time \|\n\|---\|---\|---\|\n\| (?P<need>.+) \| (?P<get>.+) \| (?P<time>.+) \|$",
     re.MULTILINE,
@@ -531,9 +534,8 @@ def title_fault(title: str) -> str | None:
 
 
 def _head(text: str) -> str:
-    """Return what stands before the first cell and the first section."""
-    ends = [found.start() for pattern in (_CELL, re.compile(r"^## ", re.MULTILINE)) if (found := pattern.search(text))]
-    return text[: min(ends, default=len(text))]
+    """Return what stands before the first section."""
+    return _SECTION.split(text, maxsplit=1)[0]
 
 
 def read_head(text: str) -> re.Match[str] | None:
@@ -553,9 +555,9 @@ def check_head(text: str) -> Iterator[tuple[int, str]]:
     line = text.count("\n", 0, title.start()) + 1
     needs = read_head(text)
     if needs is None:
-        yield line, "add a table '| You need | You get | Time |' with one row before the first cell"
+        yield line, "add a table '| You need | You get | Time |' with one row before the first section"
     else:
-        if not head[title.end() : needs.start()].strip():
+        if not _FENCED.sub("", head[title.end() : needs.start()]).strip():
             yield line, "add a sentence that asks what the page answers between the title and the table"
         if not _TIME.search(needs["time"]):
             yield line, f"the table's time must say minutes, such as '45 minutes to read', not {needs['time']!r}"
@@ -563,4 +565,6 @@ def check_head(text: str) -> Iterator[tuple[int, str]]:
     for words in wanted:
         found = re.search(rf"^{re.escape(words)}\n\S", head, re.MULTILINE)
         if found is None:
-            yield line, f"add a paragraph that begins with a line {words} before the first cell"
+            yield line, f"add a paragraph that begins with a line {words} before the first section"
+    if _TEACHES.search(text) and not _RESULT.search(head):
+        yield line, "add what the chapter found below the title: :::{result} with the key of a figure"

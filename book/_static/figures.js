@@ -35,7 +35,7 @@
   };
 
   document.addEventListener("DOMContentLoaded", () => {
-    for (const figure of document.querySelectorAll("figure.measured-figure")) {
+    for (const figure of document.querySelectorAll("figure.measured-figure[id]")) {
       if (!figure.querySelector("svg") || !figure.querySelector("figcaption")) continue;
       const button = document.createElement("button");
       button.type = "button";

@@ -297,8 +297,19 @@ def test_a_module_that_returns_values_is_let_be() -> None:
 HEAD = """(page)=
 # Title
 
+```{code-cell} python3
+page = Page("page")
+```
+
+:::{result} figure
+It is so.
+
+- A number: {measured}`number`
+:::
+
 A question?
 
+:::{about}
 | You need | You get | Time |
 |---|---|---|
 | nothing | an answer | 20 minutes |
@@ -311,10 +322,7 @@ Something.
 
 **What this chapter leaves out.**
 The rest.
-
-```{code-cell} python3
-page = Page("page")
-```
+:::
 
 ## Exercises
 """
@@ -336,6 +344,7 @@ def test_a_good_head_lacks_nothing() -> None:
         ("To ask.\n", "", "begins with a line **What you will learn.**"),
         ("**What you will build.**", "", "begins with a line **What you will build.**"),
         ("**What this chapter leaves out.**", "", "leaves out"),
+        (":::{result} figure", ":::{note}", "add what the chapter found"),
     ],
 )
 def test_what_is_missing_is_said(old: str, new: str, message: str) -> None:
@@ -348,9 +357,8 @@ def test_a_title_fits_with_the_name_of_the_site_into_what_browsers_show(letters:
     assert said is None if over is None else over in str(said)
 
 
-def test_a_head_behind_the_first_cell_is_none() -> None:
-    cell = '```{code-cell} python3\npage = Page("page")\n```\n'
-    assert [line for line, _ in check_head(HEAD.replace("A question?", cell))] == [2] * 4
+def test_a_head_behind_the_first_section_is_none() -> None:
+    assert [line for line, _ in check_head(HEAD.replace("A question?", "## A question"))] == [2] * 4
 
 
 def test_pages_without_records_and_without_exercises_may_do_with_less() -> None:

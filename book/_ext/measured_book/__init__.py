@@ -44,7 +44,7 @@ def setup_content(app: Sphinx) -> None:
     from measured_book.execution import cache, events, failures
     from measured_book.machines import cluster, explorers, repeated_builds, table
     from measured_book.notebooks import downloads
-    from measured_book.pages import api, exercises, front, glossary, lists, reading, references
+    from measured_book.pages import api, exercises, front, glossary, lists, opening, reading, references
     from measured_book.records import card, other_outcome, predictions, roles
     from measured_book.site.collector import BookCollector
     from measured_book.sources import repository
@@ -64,6 +64,7 @@ def setup_content(app: Sphinx) -> None:
     lists.setup(app)
     api.setup(app)
     front.setup(app)
+    opening.setup(app)
     exhibits.setup(app)
     numbering.setup(app)
     explorers.setup(app)

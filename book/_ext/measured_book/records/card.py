@@ -1,4 +1,4 @@
-"""Card at the end of a page that says how it was measured, line under its title, and form to report a mismatch."""
+"""How a page was measured: a line at its top, and at its end a card, what there is to download, and a report form."""
 
 import re
 from collections import Counter
@@ -287,8 +287,12 @@ def _days(pages: list[PageRecords]) -> str:
     return last if moments[0].date() == moments[-1].date() else f"{first} to {last}"
 
 
-#: A title with the paragraph behind it, or with all that opens the book.
-_LEAD = re.compile(r'</h1>(?:\s*(?:<p>.*?</p>|<div class="opening.*?(?=<section)))?', re.DOTALL)
+#: What the line at a page's top leads to, at its end: what the page offers, and what a chapter says of itself.
+LINE_ID, ABOUT_ID = "page-downloads", "about-this-chapter"
+#: A title with the result or the paragraph behind it, or with all that opens the book.
+_LEAD = re.compile(
+    r'</h1>(?:\s*(?:<div class="chapter-result">.*?</div>|<p>.*?</p>|<div class="opening.*?(?=<section)))?', re.DOTALL
+)
 
 
 def measured_html(env: BuildEnvironment, docname: str) -> str:
@@ -300,8 +304,7 @@ def measured_html(env: BuildEnvironment, docname: str) -> str:
         return ""
     machines = " and ".join(dict.fromkeys(_machine(page) for page in pages))
     how = f' (<a href="#{CARD_ID}">how</a>)' if state_of(env).of(docname).records is not None else ""
-    said = f"Last measured {_days(pages)} on {machines}{how}"
-    return f'<p class="page-measured" data-key="{docname}:provenance">{said}</p>\n'
+    return f'<p class="page-measured" data-key="{docname}:provenance">Last measured {_days(pages)} on {machines}{how}</p>\n'
 
 
 def launch_html(app: Sphinx, docname: str, files: Sequence[Download]) -> str:
@@ -320,21 +323,25 @@ def launch_html(app: Sphinx, docname: str, files: Sequence[Download]) -> str:
 
 
 def line_html(app: Sphinx, docname: str, title: str) -> str:
-    """Return the line of the page ``docname``."""
+    """Return the line at the end of the page ``docname``."""
     files = downloads_of(app.env, docname)
     listed, launch = downloads_html(files, docname), launch_html(app, docname, files)
     menu = f'<details class="page-menu"><summary>Downloads</summary>\n{listed}\n</details>\n' if files else ""
     page = state_of(app.env).of(docname).records
     report = mismatch_html(app.config.book_repository, title, docname, page)
-    return f'<div class="page-line">\n{measured_html(app.env, docname)}{launch}{menu}{report}\n</div>\n'
+    return f'<div class="page-line" id="{LINE_ID}">\n{launch}{menu}{report}\n</div>\n'
 
 
 def add_line(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
-    """Put the line behind the title and the first paragraph of each page that has a source."""
-    if doctree is None or (lead := _LEAD.search(context.get("body", ""))) is None:
+    """Say of each page that has a source below what opens it when it was measured, and at its end what it offers."""
+    body = context.get("body", "")
+    if doctree is None or (lead := _LEAD.search(body)) is None:
         return
     line = line_html(app, pagename, app.env.titles[pagename].astext())
-    context["body"] = f"{context['body'][: lead.end()]}\n{line}{context['body'][lead.end() :]}"
+    known = {"What you need for this chapter": ABOUT_ID, "Notebook and downloads": LINE_ID}
+    links = "".join(f'<a href="#{to}">{name}</a>\n' for name, to in known.items() if f'id="{to}"' in body + line)
+    top = f'<div class="page-top">\n{measured_html(app.env, pagename)}<p class="page-links">{links}</p>\n</div>\n'
+    context["body"] = f"{body[: lead.end()]}\n{top}{body[lead.end() :]}{line}"
 
 
 def setup(app: Sphinx) -> None:

@@ -52,7 +52,8 @@ SCRIPTS_FOR = {
 }
 #: Sections behind a chapter's text, which the contents set apart.
 END_MATTER = (
-    "What the course says", "Questions", "Exercises", "Further reading", "What comes next", "How this was measured",
+    "What the course says", "Questions", "Exercises", "Further reading", "What comes next", "About this chapter",
+    "How this was measured",
 )  # fmt: skip
 SCRIPT_FOR_ALL = "navigation.js"
 #: What `make pdf` prints; relative to the site's root.

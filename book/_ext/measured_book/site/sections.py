@@ -31,6 +31,7 @@ _SKIPPED_CLASSES = {
     "exercise-start",
     "headerlink",
     "page-line",
+    "page-top",
     "predict-outcome",
     "measured-card",
     "eqno",
