@@ -16,7 +16,9 @@ PDF, COMBINED = "measured.pdf", "measured-print.html"
 #: Pages to look things up in on a screen: the reference alone would be as long as the chapters.
 _UNPRINTED_PAGES = "reference/"
 #: What no paper shows.
-_UNPRINTED = "[popover], .page-line, .page-top, .headerlink, form, script, .exercise-start, svg.narrow, .reading-progress"
+_UNPRINTED = (
+    "[popover], .page-line, .page-top, .headerlink, form, script, .exercise-start, svg.narrow, .reading-progress"
+)
 
 
 def pages_in_order(site: Path) -> list[str]:

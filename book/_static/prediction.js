@@ -1,4 +1,5 @@
-// Judges a reader's guess as the answer unfolds, which alone says it. Nothing leaves the page; a reload keeps the guess.
+// Judges a reader's guess as the answer unfolds, which alone says it, and shows all answers to who asks for them. Nothing
+// leaves the page; a reload keeps the guess.
 "use strict";
 
 {
@@ -27,6 +28,41 @@
     if (about.scale === "log") return `${direction}, because the answer is above zero`;
     const off = Math.abs(guess - value) / Number(about.factor);
     return `${direction}, by ${number.format(off)} ${about.difference}`.trimEnd();
+  };
+
+  const ANSWERS = "details:is(.predict-answer, .predict-later)";
+
+  /** The browser keeps for all pages whether answers stand open; one that keeps nothing asks for guesses. */
+  const shownAtOnce = (chosen) => {
+    try {
+      if (chosen !== undefined) localStorage.setItem("book-answers", chosen ? "show" : "guess");
+      return localStorage.getItem("book-answers") === "show";
+    } catch {
+      return chosen ?? false;
+    }
+  };
+
+  /** Opens all answers with their figures, or closes those that nobody guessed. */
+  const showAnswers = (open) => {
+    for (const answer of document.querySelectorAll(ANSWERS)) answer.open = open;
+    for (const form of document.querySelectorAll("form.predict-form[data-rightly]")) unfold(form);
+  };
+
+  /** Adds the choice between guessing and reading at the top of the page. */
+  const offerAnswers = () => {
+    const [first, second] = [["guess", "Guess first"], ["show", "Just show me"]].map(([value, words]) => {
+      const label = document.createElement("label");
+      const input = Object.assign(document.createElement("input"), { type: "radio", name: "answers", value });
+      input.checked = (value === "show") === shownAtOnce();
+      input.addEventListener("change", () => showAnswers(shownAtOnce(value === "show")));
+      label.append(input, words);
+      return label;
+    });
+    const choice = document.createElement("fieldset");
+    const legend = Object.assign(document.createElement("legend"), { textContent: "Answers:" });
+    choice.append(legend, first, second);
+    choice.className = "answers-choice";
+    document.querySelector(".page-tools")?.append(choice);
   };
 
   /** Session storage may be switched off, or forbidden to a page that was opened from a folder. */
@@ -94,7 +130,14 @@
     line.textContent = `${guessed.length} of ${forms.length} questions answered, ${right} correct.`;
   };
 
-  const check = (form, unfold) => {
+  /** Opens the answer of a question, and what shows it further down. */
+  const unfold = (form) => {
+    form.parentElement.querySelector("details.predict-answer").open = true;
+    for (let next = form.parentElement.nextElementSibling; next && !next.matches(".predict, section"); next = next.nextElementSibling)
+      if (next.matches("details.predict-later")) next.open = true;
+  };
+
+  const check = (form) => {
     const isNumber = form.dataset.low !== undefined;
     const said = isNumber ? numberOutcome(form) : choiceOutcome(form);
     const outcome = form.parentElement.querySelector(".predict-outcome");
@@ -103,10 +146,7 @@
       form.querySelector("input").focus();
     } else {
       form.dataset.rightly = String(said.endsWith(`${form.dataset.right ?? "right"}.`));
-      if (unfold) form.parentElement.querySelector("details.predict-answer").open = true;
-      if (unfold)
-        for (let next = form.parentElement.nextElementSibling; next && !next.matches(".predict, section"); next = next.nextElementSibling)
-          if (next.matches("details.predict-later")) next.open = true;
+      unfold(form);
       tally();
     }
     return said !== null;
@@ -118,14 +158,16 @@
       form.hidden = false;
       form.addEventListener("submit", (event) => {
         event.preventDefault();
-        if (check(form, true)) remembered(key, stateOf(form));
+        if (check(form)) remembered(key, stateOf(form));
       });
       const state = remembered(key);
       if (state) {
         restore(form, state);
-        check(form, true);
+        check(form);
       }
     }
+    offerAnswers();
+    if (shownAtOnce()) showAnswers(true);
     // On paper a question without its answer is of no use.
     const folds = document.getElementsByClassName("fold");
     let closed = [];

@@ -247,6 +247,7 @@ def test_a_draft_is_told_what_it_lacks_and_passes(
     checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     builds = "\n\n**What you will build.**\nA thing.\n\n**What this chapter leaves out.**\nMuch.\n"
+    builds += "\n:::{result} times\nIt is so.\n\n- In all: {measured}`in-all`\n:::\n"
     draft = PAGE.replace("---\nkernelspec", "---\ndraft: true\nkernelspec")
     draft = draft.replace("To count.\n", f"To count.{builds}\n## Questions\n\n## Exercises\n")
     (checkout / "book/page.md").write_text(draft, "utf-8")

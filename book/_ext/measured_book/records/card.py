@@ -340,7 +340,8 @@ def add_line(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctre
     line = line_html(app, pagename, app.env.titles[pagename].astext())
     known = {"What you need for this chapter": ABOUT_ID, "Notebook and downloads": LINE_ID}
     links = "".join(f'<a href="#{to}">{name}</a>\n' for name, to in known.items() if f'id="{to}"' in body + line)
-    top = f'<div class="page-top">\n{measured_html(app.env, pagename)}<p class="page-links">{links}</p>\n</div>\n'
+    tools = '<div class="page-tools"></div>'  # of scripts
+    top = f'<div class="page-top">\n{measured_html(app.env, pagename)}<p class="page-links">{links}</p>\n{tools}\n</div>\n'
     context["body"] = f"{body[: lead.end()]}\n{top}{body[lead.end() :]}{line}"
 
 
