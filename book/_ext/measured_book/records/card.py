@@ -304,7 +304,8 @@ def measured_html(env: BuildEnvironment, docname: str) -> str:
         return ""
     machines = " and ".join(dict.fromkeys(_machine(page) for page in pages))
     how = f' (<a href="#{CARD_ID}">how</a>)' if state_of(env).of(docname).records is not None else ""
-    return f'<p class="page-measured" data-key="{docname}:provenance">Last measured {_days(pages)} on {machines}{how}</p>\n'
+    said = f"Last measured {_days(pages)} on {machines}{how}"
+    return f'<p class="page-measured" data-key="{docname}:provenance">{said}</p>\n'
 
 
 def launch_html(app: Sphinx, docname: str, files: Sequence[Download]) -> str:
@@ -340,8 +341,9 @@ def add_line(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctre
     line = line_html(app, pagename, app.env.titles[pagename].astext())
     known = {"What you need for this chapter": ABOUT_ID, "Notebook and downloads": LINE_ID}
     links = "".join(f'<a href="#{to}">{name}</a>\n' for name, to in known.items() if f'id="{to}"' in body + line)
-    tools = '<div class="page-tools"></div>'  # of scripts
-    top = f'<div class="page-top">\n{measured_html(app.env, pagename)}<p class="page-links">{links}</p>\n{tools}\n</div>\n'
+    # Scripts put into the last part what needs them.
+    inside = f'{measured_html(app.env, pagename)}<p class="page-links">{links}</p>\n<div class="page-tools"></div>'
+    top = f'<div class="page-top">\n{inside}\n</div>\n'
     context["body"] = f"{body[: lead.end()]}\n{top}{body[lead.end() :]}{line}"
 
 
