@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from made_page import made_page
+from made_page import made_page, opened_page
 from measured_book.records.predictions import PredictionForm, form_html
 from playwright.sync_api import Browser
 from playwright.sync_api import Page as Tab
@@ -44,6 +44,10 @@ def _question(number: int, record: dict[str, Any]) -> str:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page of questions, one of each kind."""
     questions = "\n".join(_question(number, record) for number, record in enumerate(RECORDS))
+    questions += '<details class="fold predict-later"><summary>Show</summary><p>A figure.</p></details>'
+    questions += (
+        '<div class="page-tools"></div><details class="fold exercise-solution"><summary>A solution</summary></details>'
+    )
     return made_page(tmp_path_factory.mktemp("predictions"), [], ["prediction.js"], questions)
 
 
@@ -152,3 +156,24 @@ def test_without_scripts_the_answer_can_be_opened_and_no_form_is_seen(browser: B
     plain.locator("summary").first.click()
     assert plain.get_by_text("So.").first.is_visible()
     context.close()
+
+
+def test_all_answers_stand_open_on_each_page_for_who_chose_so_and_solutions_stay_closed(
+    browser: Browser, site: Path
+) -> None:
+    with opened_page(browser, site) as page:
+        answers, figure = page.locator("details.predict-answer"), page.get_by_text("A figure.")
+        page.get_by_label("Just show me").check()
+        assert all(answer.get_attribute("open") is not None for answer in answers.all())
+        assert figure.is_visible()
+        page.reload()
+        assert page.get_by_label("Just show me").is_checked()
+        assert figure.is_visible()
+        assert page.locator("details.exercise-solution[open]").count() == 0
+        page.locator("div.predict input").first.fill("1.9")
+        page.locator("div.predict input").first.press("Enter")
+        page.get_by_label("Just show me").press("ArrowLeft")
+        assert page.get_by_label("Guess first").is_checked()
+        assert page.locator("details.predict-answer[open]").count() == 1, "the one that was guessed"
+        page.reload()
+        assert not figure.is_visible()

@@ -171,6 +171,19 @@ The other wins.
 SECOND = """
 # Second page
 
+:::{result} mechanism
+The model does {measured}`total`.
+
+- Operations: {measured}`total`
+- A forward pass: {measured}`forward`
+:::
+
+What a model does.
+
+:::{about}
+**What you will learn.** To count.
+:::
+
 ```{code-cell} ipython3
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions

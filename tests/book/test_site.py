@@ -183,18 +183,36 @@ def test_the_notebook_download_is_the_executed_one_also_from_the_cache(story: St
     assert any(cell.get("outputs") for cell in notebook.cells)
 
 
-def test_under_the_title_stand_time_machine_files_and_a_report(story: Story) -> None:
-    line = one(story.all_pages.page("first.html"), ".page-line")
-    said, made = one(line, ".page-measured"), download(story)["provenance"]
-    assert line.select_one(f'time[datetime="{made["when"]}"]') is not None
+def test_under_the_title_stand_time_and_machine_and_at_the_end_files_and_a_report(story: Story) -> None:
+    page = story.all_pages.page("first.html")
+    said, made = one(page, ".page-top .page-measured"), download(story)["provenance"]
+    assert page.select_one(f'.page-top time[datetime="{made["when"]}"]') is not None
     assert made["machine"]["cpu"] in text(said)
     assert said.select_one('a[href="#how-this-was-measured"]') is not None
+    line = one(page, "#page-downloads")
+    assert line.find_next("section") is None
     files = [str(link["href"]) for link in line.select("a[download]")]
     assert {"_records/first.json", "_notebooks/first.ipynb", "_notebooks/first-empty.ipynb"} <= set(files)
     assert all((story.book.site / file).is_file() for file in files)
     row = [(text(link), link["href"]) for link in line.select(".page-launch a")]
     assert row == [("Download notebook", "_notebooks/first-empty.ipynb")], "this book offers no source"
     assert "First page (first)" in text(one(line, ".page-mismatch"))
+
+
+def test_a_chapter_opens_with_a_copy_of_its_figure_and_the_numbers_that_are_measured_below(story: Story) -> None:
+    page = story.fresh.page("second.html")
+    opening = one(page, "h1 + .chapter-result")
+    assert [text(button) for button in opening.select("button.measured")] == ["41 ops", "41 ops", "10.1 ms"]
+    drawn, figure = one(opening, "figure"), one(page, "#figure-mechanism")
+    assert text(one(drawn, "figcaption")) == "Figure 1: How it works."
+    assert one(drawn, "a")["href"] == "#figure-mechanism"
+    assert [part.name for part in one(drawn, "svg").children] == [part.name for part in one(figure, "svg").children]
+    ids = [part["id"] for part in page.select("[id]")]
+    assert len(ids) == len({*ids})
+    assert one(opening.find_next_sibling(), 'a[href="#about-this-chapter"]')
+    sections = [section["id"] for section in page.select("section > section")]
+    assert sections == ["about-this-chapter", "how-this-was-measured"]
+    assert "To count." in text(one(page, "#about-this-chapter"))
 
 
 def test_a_page_that_shows_other_pages_numbers_says_when_these_were_measured(story: Story) -> None:
@@ -351,7 +369,7 @@ def test_a_build_of_some_pages_shows_no_older_run_of_others(story: Story) -> Non
     before = story.second_alone.page("first.html")
     assert text(before.select("button.measured:not(.absent)")[0]) == "42 ops", "a number of the page that ran"
     assert text(one(before, "#claim-slow")).startswith("Not tested in this build: This build ran other pages only")
-    assert text(one(before, ".page-line")).startswith("This build did not run this page")
+    assert text(one(before, ".page-top")).startswith("This build did not run this page")
     assert not is_left_out(story.book.site / "first.html"), "now it is run"
     for build in (story.first_alone, story.all_pages):
         assert numbers(build.page("first.html"))[0] == "1.12 ms"
