@@ -171,6 +171,14 @@ The other wins.
 SECOND = """
 # Second page
 
+```{code-cell} ipython3
+from tinytorch.perf.measuring import Measurement
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.report import Page
+from tinytorch.report.drawings import Drawing
+page = Page("second")
+```
+
 :::{result} mechanism
 The model does {measured}`total`.
 
@@ -185,11 +193,6 @@ What a model does.
 :::
 
 ```{code-cell} ipython3
-from tinytorch.perf.measuring import Measurement
-from tinytorch.perf.measuring.conditions import Conditions
-from tinytorch.report import Page
-from tinytorch.report.drawings import Drawing
-page = Page("second")
 page.number("total", 41, unit="ops", what="operations of a model")
 samples = tuple(9e-3 * times for times in (1.0, 1.1, 1.2, 1.05, 1.15, 1.3, 1.12))
 page.number("forward", Measurement("forward", samples, "s", Conditions(call="forward")))

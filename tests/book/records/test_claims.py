@@ -1,4 +1,4 @@
-"""The ledger of claims: words of pages, verdicts of their cells; and what is folded behind a prediction."""
+"""Claims take their words from the page and their verdict from its cells; the ledger lists those of all pages."""
 
 from html import escape
 from pathlib import Path
@@ -6,14 +6,8 @@ from typing import Any
 
 import pytest
 from bs4 import BeautifulSoup, Tag
-from docutils import nodes
-from docutils.utils import new_document
-from measured_book.elements.exhibits import Exhibit
-from measured_book.elements.nodes import Fold
 from measured_book.execution.results import completed, has_words
 from measured_book.records.claims import Row, claim_line, claim_row, claims_table, ledger_html, linked_row
-from measured_book.records.predictions import FoldAnswers, Prediction
-from measured_book.records.roles import Pending, Told
 from measured_book.sources.bibliography import claim_words
 
 from tests.book.small_book import one
@@ -175,59 +169,3 @@ def test_a_row_can_be_linked_to_and_shows_the_sources_words() -> None:
 
 def test_a_table_without_claims_is_left_out() -> None:
     assert ledger_html([]) == ""
-
-
-def answers_in(text: str, *numbers: str) -> nodes.paragraph:
-    return nodes.paragraph("", text, *(Pending(role="measured", reference=number) for number in numbers))
-
-
-def folded(*behind: nodes.Node) -> list[str]:
-    """Return what stands behind a prediction of `gain`, what is folded in brackets."""
-    document = new_document("page")
-    section = nodes.section("", Prediction("", reference="gain"), *behind)
-    document += section
-    FoldAnswers(document).apply()
-    shown = []
-    for node in section.children[1:]:
-        inside = node.children if isinstance(node, Fold) else []
-        shown.append(f"[{' '.join(one.astext()[:1] for one in inside)}]" if inside else node.astext()[:1])
-    return shown
-
-
-def told(text: str, reference: str, *numbers: str) -> Told:
-    return Told("", answers_in(text, *numbers), reference=reference, expression=reference, outcome=text)
-
-
-def figure() -> nodes.container:
-    return nodes.container("", Exhibit("", nodes.Text("F"), kind="figure", key="a"))
-
-
-def test_what_leads_to_the_answer_stays() -> None:
-    assert folded(answers_in("a"), answers_in("b"), figure(), answers_in("c", "gain"), answers_in("d")) == [
-        "a",
-        "b",
-        "[F c]",
-        "d",
-    ]
-
-
-def test_a_second_output_and_another_number_stay() -> None:
-    assert folded(figure(), answers_in("a", "other"), figure()) == ["[F]", "a", "F"]
-
-
-def test_another_section_ends_it_and_another_prediction_has_its_own() -> None:
-    assert folded(nodes.section("", answers_in("a", "gain"))) == ["a"]
-    assert folded(answers_in("a"), Prediction("", answers_in("b", "gain"), reference="gain"), figure()) == [
-        "a",
-        "b",
-        "[F]",
-    ]
-
-
-def test_where_nothing_tells_nothing_is_folded() -> None:
-    assert folded(answers_in("a"), answers_in("b", "other")) == ["a", "b"]
-
-
-def test_all_texts_of_an_outcome_that_is_asked_for_or_tells_the_number_are_folded() -> None:
-    assert folded(answers_in("a"), told("b", "gain"), told("c", "gain"), told("d", "other")) == ["a", "[b c]", "d"]
-    assert folded(told("a", "block"), told("b", "block", "gain"), told("c", "other")) == ["[a b]", "c"]

@@ -39,6 +39,10 @@ class Caption(nodes.General, nodes.TextElement):
     """The caption of a figure."""
 
 
+class Result(nodes.General, nodes.Element):
+    """What a chapter found, on its first screen. Attribute: ``figure``, the key of the figure that it shows small."""
+
+
 class RecordOutput:
     """What MyST-NB makes of a record among a cell's outputs: the place of a table or figure, nothing of any other.
 

@@ -16,7 +16,7 @@ from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.exhibits import Caption, Exhibit
+from measured_book.elements.exhibits import Caption, Exhibit, Result
 from measured_book.elements.nodes import add_nothing, load_where, raw_html
 from measured_book.records.card import ABOUT_ID
 from measured_book.records.roles import warn
@@ -29,10 +29,6 @@ ABOUT_TITLE = "About this chapter"
 #: The drawing that is laid out for a phone, which of a plot is the second; of a drawing the only one.
 _SMALL = re.compile(r'<svg class="narrow".*</svg>|<svg (?!class="wide").*</svg>', re.DOTALL)
 _SENTENCE = re.compile(r".+?[.?!](?=\s|$)", re.DOTALL)
-
-
-class Result(nodes.General, nodes.Element):
-    """What a chapter found. Attribute: ``figure``, the key of the figure of which it shows a small copy."""
 
 
 class About(nodes.General, nodes.Element):

@@ -15,8 +15,9 @@ from sphinx.application import Sphinx
 from sphinx.transforms import DoctreeReadEvent, SphinxTransform
 from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.exhibits import Exhibit
+from measured_book.elements.exhibits import Exhibit, Result
 from measured_book.elements.nodes import Fold, LateHtml, add_nothing, load_where
+from measured_book.elements.numbering import NumberReference
 from measured_book.records.roles import Pending, Told, warn
 from measured_book.sources.names import choices_fault, split_reference
 from measured_book.state import state_of
@@ -261,8 +262,9 @@ class PredictDirective(SphinxDirective):
 class FoldAnswers(SphinxTransform):
     """Folding of what shows the answer of a prediction behind it, until the reader guesses or asks for it.
 
-    That is the first claim, figure or table with the claims right behind it, and the paragraphs and outcomes that tell
-    the number; what leads there stays in sight.
+    That is the first claim, figure or table with the claims right behind it, the paragraphs and outcomes that tell the
+    number, and all from the first to the last one that speaks of the figure or table; what leads there stays in sight,
+    and so does the figure of the chapter's result.
     """
 
     # As the exercises, which are arranged before the collectors look at the page.
@@ -270,6 +272,7 @@ class FoldAnswers(SphinxTransform):
 
     def apply(self, **_: Any) -> None:
         """Fold behind every prediction of the page."""
+        opened = {f"figure-{result['figure']}" for result in self.document.findall(Result)}
         for prediction in list(self.document.findall(Prediction)):
             siblings = prediction.parent.children
             first = siblings.index(prediction) + 1
@@ -277,6 +280,8 @@ class FoldAnswers(SphinxTransform):
             ends = (place for place, node in enumerate(behind) if isinstance(node, nodes.section | Prediction))
             behind = behind[: next(ends, len(behind))]
             outputs = [place for place, node in enumerate(behind) if _is_output(node)][:1]
+            shown = {label for place in outputs for label in _labels(behind[place])}
+            outputs = [] if shown & opened else outputs
             told = [place for place, node in enumerate(behind) if _tells(node, prediction["reference"])]
             # All texts of an outcome go together: any of them may be the one that is shown.
             outcomes = {node["reference"] for node in map(behind.__getitem__, told) if isinstance(node, Told)}
@@ -285,12 +290,14 @@ class FoldAnswers(SphinxTransform):
             ]
             # Claims that the cell of the first output tests stand right behind it.
             tested = [place for first in outputs for place in _claims_behind(behind, first)]
-            answering = sorted({*outputs, *told, *tested})
+            spoken = [place for place, node in enumerate(behind) if _speaks_of(node, shown - opened)]
+            answering = sorted({*outputs, *told, *tested, *spoken})
             if not answering:
                 continue
             last = answering[0]
             for place in answering:
                 last = place if place - last <= _APART else last
+            last = max(last, *outputs, *spoken) if spoken else last
             inside = behind[answering[0] : last + 1]
             for node in inside:
                 prediction.parent.remove(node)
@@ -309,7 +316,17 @@ def _is_output(node: nodes.Node) -> bool:
     """Return whether the block is a claim, or shows a figure or table that its cell made."""
     if isinstance(node, Pending):
         return bool(node["role"] == "claim")
-    return isinstance(node, nodes.Element) and any(node.findall(Exhibit))
+    return bool(_labels(node))
+
+
+def _labels(node: nodes.Node) -> set[str]:
+    """Return the labels of the figures and tables in a block."""
+    return {each.label for each in node.findall(Exhibit)} if isinstance(node, nodes.Element) else set()
+
+
+def _speaks_of(node: nodes.Node, labels: set[str]) -> bool:
+    """Return whether the block refers to a figure or table of these labels."""
+    return isinstance(node, nodes.Element) and any(each["label"] in labels for each in node.findall(NumberReference))
 
 
 def _tells(node: nodes.Node, reference: str) -> bool:
