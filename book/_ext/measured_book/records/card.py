@@ -339,7 +339,7 @@ def add_line(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctre
     if doctree is None or (lead := _LEAD.search(body)) is None:
         return
     line = line_html(app, pagename, app.env.titles[pagename].astext())
-    known = {"What you need for this chapter": ABOUT_ID, "Notebook and downloads": LINE_ID}
+    known = {"What you need for this chapter": ABOUT_ID, "Downloads": LINE_ID}
     links = "".join(f'<a href="#{to}">{name}</a>\n' for name, to in known.items() if f'id="{to}"' in body + line)
     # Scripts put into the last part what needs them.
     inside = f'{measured_html(app.env, pagename)}<p class="page-links">{links}</p>\n<div class="page-tools"></div>'
