@@ -308,7 +308,8 @@ def broken(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> B
     slots = "{measured}`nothing`\n\nIn a line:\n{measured}`other:nothing`\n\n{quoted}`73 %`"
     rest = (
         "```{claim} nothing\n```\n\n$\\unknowncommand{x}$\nand\n{numref}`nothing`\n\n"
-        "::::{outcome} totel\n:::open\nNo.\n:::\n::::"
+        "::::{outcome} totel\n:::open\nNo.\n:::\n::::\n\n"
+        ":::{result} plot\nIt is so.\n\n- A number: 1\n:::\n\n:::{result} other\nNo list.\n:::"
     )
     book.write("page", f"# Page\n\nIn the the end.\n\n{slots}\n\n{rest}\n")
     book.write("heading", "# Title {measured}`nothing`\n")
@@ -323,6 +324,8 @@ def broken(tmp_path_factory: pytest.TempPathFactory, sphinx: SphinxProcess) -> B
         "page.md:12: WARNING: page 'page' has no claim 'nothing'",
         "page.md:17: WARNING: page 'page' has no figure, table or equation 'nothing'",
         "{outcome}: page 'page' has no outcome 'totel-outcome'",
+        "{result}: page 'page' shows no plot or drawing 'plot'",
+        "{result} holds one paragraph, and below it a list of numbers",
         "a quoted number needs its source",
         "a number cannot stand in a heading",
         "\\unknowncommand is unknown",
