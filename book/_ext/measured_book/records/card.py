@@ -325,10 +325,11 @@ def launch_html(app: Sphinx, docname: str, files: Sequence[Download]) -> str:
 
 def line_html(app: Sphinx, docname: str, title: str) -> str:
     """Return the line at the end of the page ``docname``."""
-    files = downloads_of(app.env, docname)
-    listed, launch = downloads_html(files, docname), launch_html(app, docname, files)
-    menu = f'<details class="page-menu"><summary>Downloads</summary>\n{listed}\n</details>\n' if files else ""
-    page = state_of(app.env).of(docname).records
+    files, page = downloads_of(app.env, docname), state_of(app.env).of(docname).records
+    launch, listed = launch_html(app, docname, files), downloads_html(files, docname)
+    # The card lists them, too.
+    has_menu = files and page is None
+    menu = f'<details class="page-menu"><summary>Downloads</summary>\n{listed}\n</details>\n' if has_menu else ""
     report = mismatch_html(app.config.book_repository, title, docname, page)
     return f'<div class="page-line" id="{LINE_ID}">\n{launch}{menu}{report}\n</div>\n'
 
