@@ -1,5 +1,5 @@
-// Marks the section that is being read and the chapters that were, closes menus that are left, makes what can be scrolled
-// a stop of the keyboard, and finds the search.
+// Shows the current page in the list of chapters, marks the section that is being read and the chapters that were, closes
+// menus that are left, makes what can be scrolled a stop of the keyboard, and finds the search.
 "use strict";
 
 {
@@ -52,6 +52,19 @@
     }).observe(end);
   };
 
+  /** Scrolls the list of chapters, and nothing else, to the page that is open; also the list that a phone opens over it. */
+  const showCurrent = () => {
+    const list = document.getElementById("site-contents");
+    const current = list?.querySelector("[aria-current='page']") ?? list?.querySelector("[aria-current]");
+    const show = () => {
+      const [{ top, bottom }, inside] = [current.getBoundingClientRect(), list.getBoundingClientRect()];
+      if (top < inside.top || bottom > inside.bottom) list.scrollTop += (top + bottom - inside.top - inside.bottom) / 2;
+    };
+    if (!current) return;
+    show();
+    list.addEventListener("toggle", ({ newState }) => newState === "open" && show());
+  };
+
   /** A menu under the title is closed by Escape, unless that closes a popover, and by a press elsewhere; the focus stays at it. */
   const closeMenus = () => {
     const opened = () => document.querySelectorAll("details.page-menu[open]");
@@ -95,6 +108,7 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     highlightFound();
+    showCurrent();
     markSections();
     markRead();
     watchWidths();

@@ -1,5 +1,5 @@
-// Sorts tables by a click on a column's header, makes the buttons and links of a table one stop of the keyboard, and
-// keeps what has the focus in a wide one on the screen.
+// Sorts tables by a click on a column's header, makes the buttons and links of a table one stop of the keyboard, keeps
+// what has the focus in a wide one on the screen, and hides the numbers of which the names of rows cover a part.
 "use strict";
 
 {
@@ -80,6 +80,35 @@
       next?.focus();
     });
   };
+
+  /** Where the text of a cell begins on the screen. */
+  const textStart = (cell) => {
+    const range = new Range();
+    range.selectNodeContents(cell);
+    return range.getBoundingClientRect().left;
+  };
+
+  /** In a box that is scrolled, hides the columns of numbers that lie partly under the names of rows. */
+  const hideCovered = (box) => {
+    const rows = [...box.querySelectorAll("tr")];
+    const names = rows[0].cells[0];
+    const edge = names.getBoundingClientRect().right;
+    const scrolled = box.scrollLeft > 0 && getComputedStyle(names).position === "sticky";
+    box.style.scrollPaddingLeft = scrolled ? `${names.offsetWidth}px` : "";
+    box.classList.toggle("scrolled", scrolled);
+    [...rows[0].cells].slice(1).forEach((header, before) => {
+      const column = rows.map((row) => row.cells[before + 1]).filter(Boolean);
+      const { left, right } = header.getBoundingClientRect();
+      const cut = scrolled && left < edge && right > edge && column.at(-1).classList.contains("numeric")
+        && column.some((cell) => cell.textContent && textStart(cell) < edge - 1);
+      for (const cell of column) cell.classList.toggle("covered", cut);
+    });
+  };
+
+  // A box that scrolls tells no other one; tables that a script makes later are watched, too.
+  document.addEventListener("scroll", ({ target }) => {
+    if (target.matches?.(".measured-table, .scrolled-table")) hideCovered(target);
+  }, { capture: true, passive: true });
 
   document.addEventListener("DOMContentLoaded", () => {
     document.querySelectorAll("table.sortable").forEach(makeSortable);

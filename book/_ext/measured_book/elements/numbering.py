@@ -180,7 +180,7 @@ def add_chapter_number(
     for name, step in beside.items():
         at = None if place is None else place + step
         context[name] = in_order[at] if at is not None and 0 <= at < len(in_order) else None
-    number = None if doctree is None else chapter_number(app.env, pagename)
+    number = context["number"] = None if doctree is None else chapter_number(app.env, pagename)
     if number is not None and "body" in context:
         said = f'<h1><span class="chapter-number">{number}</span> '
         context["body"] = context["body"].replace("<h1>", said, 1)

@@ -1,31 +1,35 @@
 """Index of the book's own search: the text of every section, in one script that also works from a folder.
 
-Each word of the glossary and each claim of the ledger is a section of its own.
+Each word of the glossary and each claim of the ledger is a section of its own. Numbers stand in their sentences, and so
+do formulas that one line can hold; in the place of others, without which a sentence would not read, stands an ellipsis.
 
-What a build measured is left out, so that the same text gives the same index: in place of a number and of a word that
-code chose stands an ellipsis, and so it does in place of a formula, without which its sentence would not read.
+`book/search.txt` has questions that readers ask, each with the section that answers it.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.util import logging
 
 from measured_book.elements.numbering import chapter_number
 from measured_book.state import reading_order, state_of
 from tinytorch.perf.measuring.atomic_io import write_whole
 
+LOGGER = logging.getLogger(__name__)
 #: Relative to the site's root; `book/_static/search.js` reads it.
 INDEX = "search-index.js"
-_BEGIN, _END = "globalThis.searchIndex = ", ";\n"
+_BEGIN, _MIDDLE, _END = "globalThis.searchIndex = ", ";\nglobalThis.searchQuestions = ", ";\n"
+#: Lines of a question, a bar and the address of a section.
+QUESTIONS = "search.txt"
 PAGE, TEMPLATE = "search", "search.html"
 #: What says nothing to who searches, or stands behind something else.
-_SKIPPED_TAGS = {"svg", "script", "style", "math", "form", "select"}
+_SKIPPED_TAGS = {"svg", "script", "style", "form", "select"}
 _SKIPPED_CLASSES = {
     "measured-detail",
     "exercise-start",
@@ -37,14 +41,19 @@ _SKIPPED_CLASSES = {
     "eqno",
     "copy",
     "chapter-number",
+    "numeric",  # cells that say little without the heads of their columns
+    "spread",
+    "predict-result",
 }
-#: What differs from build to build.
-_MEASURED_CLASSES = {"measured", "claim-verdict", "numeric", "spread", "predict-result"}
+#: Parts of a formula that no line of plain text can hold.
+_HIGH = {"mfrac", "mtable", "msqrt", "mroot", "munder", "mover", "munderover", "msubsup"}
 #: Formulas that follow one another, and numbers.
 _ELLIPSES = re.compile("…(?: ?…)+")
 _VOID = {"br", "img", "hr", "input", "meta", "link", "wbr", "col", "source"}
 #: Of a page: the address on it, the heading and the text of each.
 Sections = list[list[str]]
+#: Of each page its title, its address and its sections.
+Pages = list[tuple[str, str, Sections]]
 _HEADINGS = {"h1", "h2", "h3", "h4"}
 #: What begins a section beside the sections: a word of the glossary and a claim of the ledger, by their addresses.
 _ROWS = ("term-", "ledger-")
@@ -90,6 +99,8 @@ class _Reader(HTMLParser):
         self._skipping = 0  # depth of what is left out
         self._in_article = False
         self._in_heading = False
+        self._formula: list[str] | None = None  # its text so far
+        self._in_formula: list[tuple[str, int]] = []  # open elements of a formula, and how many parts each has had
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
@@ -101,13 +112,13 @@ class _Reader(HTMLParser):
         if self._skipping:
             self._skipping += 1
             return
-        if tag in _SKIPPED_TAGS or classes & _SKIPPED_CLASSES or classes & _MEASURED_CLASSES:
+        if tag == "math":
+            self._formula = []
+        if self._formula is not None:
+            self._begin_part(tag)
+            return
+        if tag in _SKIPPED_TAGS or (classes & _SKIPPED_CLASSES and tag != "th"):
             self._skipping = 1
-            if tag == "th":  # the head of a column of numbers
-                self._skipping = 0
-                self._open.append(len(self._inside))
-            elif "measured" in classes or tag == "math":
-                self._say("…")
             return
         anchor = given.get("id") or ""
         is_row = tag in ("dt", "tr") and anchor.startswith(_ROWS)
@@ -131,6 +142,12 @@ class _Reader(HTMLParser):
         if self._skipping:
             self._skipping -= 1
             return
+        if self._formula is not None:
+            self._in_formula.pop()
+            if tag == "math":
+                text, self._formula = "".join(self._formula), None
+                self._say("…" if "…" in text else text)
+            return
         if self._open:
             del self._inside[self._open.pop() :]
         if tag in _HEADINGS | {"dt", "th"}:
@@ -138,8 +155,22 @@ class _Reader(HTMLParser):
         if tag in _BLOCKS:
             self._say(" ")
 
+    def _begin_part(self, tag: str) -> None:
+        """Begin an element of a formula, raised ones after a sign for it: 10^3."""
+        assert self._formula is not None
+        if self._in_formula:
+            around, parts = self._in_formula[-1]
+            self._in_formula[-1] = around, parts + 1
+            if around == "msup" and parts == 1:
+                self._formula.append("^")
+        if tag in _HIGH:
+            self._formula.append("…")
+        self._in_formula.append((tag, 0))
+
     def handle_data(self, data: str) -> None:
-        if self._in_article and not self._skipping:
+        if self._formula is not None and not self._skipping:
+            self._formula.append(data)
+        elif self._in_article and not self._skipping:
             self._say(data)
 
     def _say(self, text: str) -> None:
@@ -158,14 +189,27 @@ def sections_of(html: str) -> Sections:
     return [section.entry() for section in reader.sections]
 
 
-def index_of(pages: list[tuple[str, str, Sections]]) -> str:
-    """Return the script that holds the text of these pages: of each its title, its address and its sections."""
-    return f"{_BEGIN}{json.dumps(pages, ensure_ascii=False, separators=(',', ':'))}{_END}"
+def index_of(pages: Pages, questions: Sequence[tuple[str, str]]) -> str:
+    """Return the script that holds the text of these pages and the questions, each with the address of its answer."""
+    written = (json.dumps(part, ensure_ascii=False, separators=(",", ":")) for part in (pages, questions))
+    return f"{_BEGIN}{_MIDDLE.join(written)}{_END}"
 
 
 def sections_in(index: str) -> dict[str, Sections]:
     """Return the sections that the script ``index`` holds, by the address of their page."""
-    return {address: sections for _, address, sections in json.loads(index.removeprefix(_BEGIN).removesuffix(_END))}
+    pages = json.loads(index.removeprefix(_BEGIN).partition(_MIDDLE)[0])
+    return {address: sections for _, address, sections in pages}
+
+
+def questions_in(path: Path, pages: Pages) -> list[tuple[str, str]]:
+    """Return the questions in the file at ``path``, if there is one; warn of an answer that no page has."""
+    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    pairs = [tuple(part.strip() for part in line.split("|")) for line in lines if line and not line.startswith("#")]
+    known = {f"{address}#{anchor}" for _, address, sections in pages for anchor, *_ in sections}
+    for question, address in pairs:
+        if address not in known:
+            LOGGER.warning("no section %s, which should answer %r [site]", address, question, location=path, type="site")
+    return [(question, address) for question, address in pairs if address in known]
 
 
 def write_index(app: Sphinx, exception: Exception | None) -> None:
@@ -175,9 +219,9 @@ def write_index(app: Sphinx, exception: Exception | None) -> None:
     site = Path(app.outdir)
     names = [name for name in reading_order(app.env) if name in app.env.titles]
     index = site / INDEX
-    last = index.read_text("utf-8") if index.is_file() else index_of([])
+    last = index.read_text("utf-8") if index.is_file() else index_of([], [])
     known, written = sections_in(last), state_of(app.env).written
-    pages = []
+    pages: Pages = []
     for name in names:
         number = chapter_number(app.env, name)
         title = app.env.titles[name].astext()
@@ -185,7 +229,7 @@ def write_index(app: Sphinx, exception: Exception | None) -> None:
         address = app.builder.get_target_uri(name)
         kept = known.get(address) if name not in written else None
         pages.append((said, address, sections_of((site / address).read_text("utf-8")) if kept is None else kept))
-    if (text := index_of(pages)) != last:
+    if (text := index_of(pages, questions_in(Path(app.srcdir, QUESTIONS), pages))) != last:
         write_whole(index, text)
 
 
