@@ -16,9 +16,9 @@ QUESTIONS = {
     "arithmetic intensity": "glossary.html#term-arithmetic-intensity",
     "AVX2": "acceleration.html#",
     "kv cache memory": "memoization.html#",
-    "make it faster": "whole_model.html#",
+    "how do I make my model faster": "whole_model.html#choosing-a-technique",
     "zero point": "glossary.html#term-zero-point",
-    "GQA": "glossary.html#term-grouped-query-attention",
+    "GQA": "memoization.html#ways-to-make-a-cache-smaller",
     "is my benchmark wrong": "benchmarking.html#benchmarking",
     "how many samples do I need": "glossary.html#term-sample",
     "how much memory does training take": "profiling.html#where-the-memory-goes",
@@ -28,12 +28,18 @@ QUESTIONS = {
     "speculative decodign": "glossary.html#term-speculative-decoding",
     "what is a pro\ufb01ler": "glossary.html#term-profiler",  # a ligature, as text copied from a PDF has it
     "pipeline bubble": "glossary.html#term-bubble",
-    "all-reduce time": "glossary.html#term-all-reduce",
+    "all-reduce time": "distributed.html#the-ring",
+    "bfloat16": "quantization.html#on-gpus-and-in-large-models",
+    "OOM": "profiling.html#where-the-memory-goes",
+    "tok/s": "memoization.html#the-ridge-in-tokens",
+    "flops vs macs": "profiling.html#counting-flops",
     "onnx file": "your_model.html#",
     "coordinated omission": "benchmarking.html#",
     "matrix multiplication tiling": "acceleration.html#",
     "quantize_model": "reference/quantization.html#tinytorch.perf.quantization.quantize_model",
 }
+#: Of the questions in `book/search.txt`, one in this many is asked.
+ONE_IN = 4
 #: Ends a search that hangs; a busy machine is not an error.
 SECONDS = 60
 
@@ -72,12 +78,16 @@ def check(browser: Browser, base: str) -> list[str]:
             said = f"document.querySelector('#search-progress').textContent.includes('{word}')"
             wait(said, f"the search for {word!r}, which finds nothing, does not say so")
         known = page.evaluate("globalThis.searchIndex?.map(([, address]) => address) ?? []")
-        for question, begin in QUESTIONS.items():
+        listed: list[list[str]] = page.evaluate("globalThis.searchQuestions ?? []")
+        asked = [(question, begin, 2) for question, begin in QUESTIONS.items()]
+        asked += [(question.partition(",")[0], address, 1) for question, address in listed[::ONE_IN]]
+        for question, begin, most in asked:
             if begin.partition("#")[0] in known:
                 page.locator("#search-words").fill(question)
                 page.locator("#search-words").press("Enter")
-                first = [str(link.get_attribute("href")) for link in page.locator("#search-results li > a").all()[:2]]
-                if not any(re.sub(r"\?[^#]*", "", address).startswith(begin) for address in first):
+                links = page.locator("#search-results li > a").all()[:most]
+                first = [re.sub(r"\?[^#]*", "", str(link.get_attribute("href"))) for link in links]
+                if not any(address.startswith(begin) for address in first):
                     problems.append(f"who asks {question!r} is led to {first}, not to {begin}")
         problems += traffic.problems
     return list(dict.fromkeys(problems))

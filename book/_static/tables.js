@@ -91,7 +91,7 @@
   /** In a box that is scrolled, hides the columns of numbers that lie partly under the names of rows. */
   const hideCovered = (box) => {
     const rows = [...box.querySelectorAll("tr")];
-    const names = rows[0].cells[0];
+    const names = rows.at(-1).cells[0];
     const edge = names.getBoundingClientRect().right;
     const scrolled = box.scrollLeft > 0 && getComputedStyle(names).position === "sticky";
     box.style.scrollPaddingLeft = scrolled ? `${names.offsetWidth}px` : "";

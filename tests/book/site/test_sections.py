@@ -1,8 +1,10 @@
-"""The index of the search: the text of each section, without what a build measured."""
+"""The index of the search: the text of each section with its numbers, and the questions that lead to it."""
 
 import json
+from pathlib import Path
 
-from measured_book.site.sections import index_of, sections_in, sections_of
+import pytest
+from measured_book.site.sections import index_of, questions_in, sections_in, sections_of
 
 PAGE = """<html><nav><p>Menu</p></nav><article>
 <section id="top"><h1><span class="chapter-number">3</span> Roofs<a class="headerlink" href="#top">#</a></h1>
@@ -11,12 +13,13 @@ and an <em>addition</em> less.</p>
 <section id="ridge"><h2>The ridge</h2><table><thead><tr><th class="numeric">Time</th></tr></thead>
 <tbody><tr><th>add</th><td class="numeric">7</td></tr></tbody></table>
 <svg><desc>A plot</desc></svg><p>Compute&nbsp;more &amp; move less.</p></section>
-<p>At the end <math><mi>n</mi></math> <math><mi>m</mi></math>.</p></section></article><footer>Foot</footer></html>"""
+<p>At the end <math><mi>n</mi></math> <math><msup><mi>m</mi><mn>2</mn></msup></math>
+<math><mfrac><mi>a</mi><mi>b</mi></mfrac></math>.</p></section></article><footer>Foot</footer></html>"""
 
 
 def test_each_section_has_its_own_text_alone() -> None:
     assert sections_of(PAGE) == [
-        ["top", "Roofs", "A product takes …, and an addition less. At the end …."],
+        ["top", "Roofs", "A product takes 5 ms, and an addition less. At the end n m^2 …."],
         ["ridge", "The ridge", "Time add Compute more & move less."],
     ]
 
@@ -36,15 +39,20 @@ def test_a_word_of_the_glossary_and_a_claim_are_found_by_themselves() -> None:
 
 
 def test_the_index_is_a_script_of_pages_and_sections() -> None:
-    text = index_of([("3. Roofs", "roofline.html", sections_of(PAGE))])
-    name, _, value = text.partition(" = ")
-    assert name == "globalThis.searchIndex"
-    [[title, address, sections]] = json.loads(value.rstrip(";\n"))
+    text = index_of([("3. Roofs", "roofline.html", sections_of(PAGE))], [("how fast", "roofline.html#top")])
+    values = dict(line.rstrip(";").split(" = ", 1) for line in text.splitlines())
+    assert json.loads(values["globalThis.searchQuestions"]) == [["how fast", "roofline.html#top"]]
+    [[title, address, sections]] = json.loads(values["globalThis.searchIndex"])
     assert (title, address) == ("3. Roofs", "roofline.html")
     assert [section[0] for section in sections] == ["top", "ridge"]
     assert sections_in(text) == {"roofline.html": sections}
 
 
-def test_another_measurement_gives_the_same_index() -> None:
-    other = PAGE.replace("5 ms", "9 ms").replace(">7<", ">8<")
-    assert sections_of(PAGE) == sections_of(other)
+def test_a_question_whose_section_is_gone_is_warned_of_and_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "search.txt"
+    path.write_text("# Questions\nhow fast | roofline.html#top\n\nhow slow | roofline.html#gone\n")
+    assert questions_in(path, [("3. Roofs", "roofline.html", sections_of(PAGE))]) == [("how fast", "roofline.html#top")]
+    assert "roofline.html#gone" in caplog.text
+    assert questions_in(tmp_path / "none.txt", []) == []

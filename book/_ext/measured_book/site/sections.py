@@ -208,7 +208,9 @@ def questions_in(path: Path, pages: Pages) -> list[tuple[str, str]]:
     known = {f"{address}#{anchor}" for _, address, sections in pages for anchor, *_ in sections}
     for question, address in pairs:
         if address not in known:
-            LOGGER.warning("no section %s, which should answer %r [site]", address, question, location=path, type="site")
+            LOGGER.warning(
+                "no section %s, which should answer %r [site]", address, question, location=path, type="site"
+            )
     return [(question, address) for question, address in pairs if address in known]
 
 
