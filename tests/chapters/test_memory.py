@@ -57,6 +57,12 @@ def test_elements_at_a_distance_are_that_many_lines_apart(monkeypatch: pytest.Mo
     assert [(view.shape, view.strides[1]) for view in read] == [((1, 10), 2 * 64), ((1, 10), 3 * 64)]
 
 
+def test_sizes_of_the_second_cache_are_those_of_the_machine() -> None:
+    found = study.latencies(MACHINE)
+    second = MACHINE.levels[1]
+    assert (found["reported"].value, found["kept"].value) == (second.capacity_reported, second.capacity)
+
+
 def test_without_huge_pages_nothing_is_said_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Arena, "huge_bytes", lambda self: None)
     assert isinstance(study.pages([512], matters=0.1), Unmeasured)

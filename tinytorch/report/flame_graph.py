@@ -166,9 +166,12 @@ _OTHER = "#c9d3d6"
 #: How boxes look, in light and dark.
 STYLE = """
 .boxes-drawing { display: block; overflow: hidden; }
-.boxes-drawing text { font-family: system-ui, sans-serif; pointer-events: none; }
+.boxes-drawing text { font-family: var(--book-font, system-ui, sans-serif); pointer-events: none; }
 .boxes-bar { display: flex; gap: .5rem 1rem; align-items: center; flex-wrap: wrap; margin: .5rem 0; }
-.boxes-bar input { width: 9rem; font: inherit; }
+.boxes-bar input {
+  width: 9rem; padding: 0.25rem 0.5rem; border: 1px solid; border-radius: 6px; background: none; color: inherit;
+  font: inherit;
+}
 .boxes-bar button {
   padding: .2rem .6rem; border: 1px solid currentColor; border-radius: 4px; background: none; color: inherit;
   font: inherit; cursor: pointer;

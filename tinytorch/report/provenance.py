@@ -142,13 +142,13 @@ class Fact(NamedTuple):
 
 def identity_rows(made: Identity) -> list[Fact]:
     """Return what the system and the libraries report of the machine and of this process."""
-    caches = reported_capacities(made.caches, usable_cores())
+    caches = reported_capacities(made.caches, usable_cores()[:1])
     sizes = ", ".join(f"L{level} {bytes_text(size)}" for level, size in caches.items())
     blas = [f"{one.label()}, {blas_threads_words(one.threads)}, of {one.of or 'the system'}" for one in made.blas]
     rows = [
         ("CPU", f"{made.cpu}, {made.vectors or 'vectors unknown'}"),
         ("Cores", f"{made.cores_physical} physical, {made.cores_logical} logical, {made.cores_usable} usable"),
-        ("Caches, of all usable cores", sizes or "not reported"),
+        ("Caches that one core reaches", sizes or "not reported"),
         ("Memory", bytes_text(made.memory_bytes)),
         *([("Host", hosted)] if (hosted := hosting_words(asdict(made.hosting), made.cores_logical)) else []),
         ("System", made.system),

@@ -11,6 +11,7 @@ from tinytorch.perf.host.memory_pages import HUGE_PAGE, Arena
 from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.probes import LINE_BYTES, LINE_ELEMENTS
 from tinytorch.perf.machine import Ceilings
+from tinytorch.perf.machine.levels import Level
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Unmeasured, interleave, quotient, ratio
 from tinytorch.perf.measuring.comparison import compare_paired
 
@@ -32,7 +33,8 @@ def latencies(machine: Ceilings) -> dict[str, Any]:
     The ``curve`` has the latency at every second working set as rows, ``borders`` what each cache holds, as far as that
     is known; ``near`` and ``far`` are the latencies of the first cache and of main memory, ``ratio`` the second over
     the first, ``far_over_second`` that of memory over the second cache, and ``after_second`` that of the level after
-    the second cache over it.
+    the second cache over it. ``reported`` and ``kept`` are the bytes of the second cache, as the system reports them
+    and as the ladder shows them.
     """
     near, far = machine.levels[0].latency, machine.levels[-1].latency
     sizes = {level.name: level.capacity for level in machine.levels[:-1]}
@@ -47,7 +49,15 @@ def latencies(machine: Ceilings) -> dict[str, Any]:
         "ratio": quotient(far, near, "the latency of memory over that of the first cache"),
         "far_over_second": _over_second(machine, len(machine.levels) - 1),
         "after_second": _over_second(machine, min(2, len(machine.levels) - 1)),
+        "reported": _bytes_of_second(machine, "what the system reports for L2", lambda level: level.capacity_reported),
+        "kept": _bytes_of_second(machine, "what L2 holds of the arrays of this page", lambda level: level.capacity),
     }
+
+
+def _bytes_of_second(machine: Ceilings, what: str, size_of: Callable[[Level], int | None]) -> Counted | Unmeasured:
+    """Return a size of the second cache."""
+    size = size_of(machine.levels[1]) if len(machine.levels) > 2 else None
+    return Counted(size, "B", what) if size else Unmeasured("this machine shows no second cache")
 
 
 def _over_second(machine: Ceilings, level: int) -> Measurement | Unmeasured:
