@@ -146,7 +146,7 @@ def test_a_step_begins_where_the_one_before_ends_and_the_axis_has_room_for_those
         [(each.xyann[0], each.xy[0]) for each in chart.findobj(Annotation) if not each.get_text()] for chart in charts
     ]
     assert made == [[(8.0, 4.0)], [(10.0, 8.0), (8.0, 4.0), (4.0, 1.0)]]
-    assert [*map(names, charts)] == [["baseline"]] * 2
+    assert [*map(names, charts)] == [["÷2", "baseline"], ["÷2", "÷4", "baseline"]]
     assert len({chart.axes[0].get_xlim() for chart in charts}) == 1
     assert [text.get_text() for text in charts[1].axes[0].get_yticklabels()] == list(rows)
     looks = [one.lines[0].get_color() for one in containers(charts[1])]

@@ -158,24 +158,28 @@ WIDE_RUN = Measurement("run", (1e-3, 2e-3), "s", law=Stated(2e-3, 0.9e-3, 9e-3))
 ONCE = Measurement("run", (5e-3,), "s")
 
 
-def test_no_bar_stands_for_an_interval_wider_than_its_value_and_one_without_an_end_for_one_sample() -> None:
+def test_a_hollow_mark_stands_for_a_bar_with_an_interval_wider_than_its_value() -> None:
     figure, axes = subplots()
     labels = ["sure", "wide", "once"]
     draw_bars(axes, labels, [run(1e-3), WIDE_RUN, ONCE], quantity="latency", variants="numpy")
     assert [patch.get_width() for patch in axes.patches] == pytest.approx([1.0, 0.0, 5.0])
     segments = [each[:, 0] for each in axes.collections[-1].get_segments() if len(each) and np.isfinite(each).all()]
     assert [*map(list, segments)][1:] == [pytest.approx([0.9, 9.0]), pytest.approx([5.0, 5.0])]
+    (mark,) = (line for line in axes.lines if line.get_marker() == "o")
+    assert (mark.get_xdata(), mark.get_markerfacecolor()) == ([pytest.approx(2.0)], "none")
     check_figure(figure, caption="A caption.", alt=ALT, key="two")
 
 
-def test_a_line_has_no_marker_where_the_interval_is_wider_than_its_value() -> None:
+def test_a_mark_is_hollow_and_the_axis_keeps_its_range_where_an_interval_is_wider_than_its_value() -> None:
     _, axes = subplots()
     draw_line(axes, [1, 2, 64], [run(1e-3), WIDE_RUN, ONCE], quantity="latency", variant="numpy")
-    (data, _, (whiskers,)) = axes.containers[0].lines
+    (data, _, _) = axes.containers[0].lines
     assert data.get_ydata() == pytest.approx([1.0, 2.0, 5.0])
     assert data.get_markevery() == [True, False, True]
-    ends = [segment[:, 1] for segment in whiskers.get_segments()]
-    assert [*map(list, ends)][1:] == [pytest.approx([0.9, 9.0]), pytest.approx([5.0, 5.0])]
+    (hollow,) = (line for line in axes.lines if line.get_markerfacecolor() == "none")
+    assert hollow.get_xydata() == pytest.approx(np.array([[2.0, 2.0]]))
+    assert axes.collections[0].get_segments() == [pytest.approx(np.array([[2.0, 0.9], [2.0, 9.0]]))]
+    assert axes.get_ylim()[1] < 6
 
 
 def test_logarithmic_ticks_are_plain_numbers() -> None:

@@ -6,6 +6,7 @@ columns (``tinytorch.report.rows``). What the machine could not measure gives no
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -38,6 +39,8 @@ _MOST_TICKS = 10
 _PANEL, _BAR, _AROUND_BARS = 2.4, 0.32, 0.9
 #: Bins of a histogram, of equal width on its axis.
 _BINS = 48
+#: The share of an axis from which on an arrow has room for its factor.
+_LONG = 0.08
 #: A mark: where a line crosses the axes, by the words beside it.
 Marks = Mapping[str, float | Value]
 
@@ -247,8 +250,9 @@ def _reach(value: Value, factor: float) -> tuple[float, list[list[float]]]:
 
 
 def _marked(value: Value) -> dict[str, Any]:
-    """Return the marker of a point, of which only the interval is shown where that is wider than its value."""
-    return {"marker": "o" if has_a_value(as_measurement(value)) else "", "markersize": 4.5}
+    """Return the marker of a point, which is hollow where the interval is wider than its value."""
+    hollow = {} if has_a_value(as_measurement(value)) else {"markerfacecolor": "none"}
+    return {"marker": "o", "markersize": 4.5, **hollow}
 
 
 def arrows(
@@ -261,6 +265,8 @@ def arrows(
     beside: Mapping[str, Any] | None = None,
 ) -> Figure | Unmeasured:
     """Return an arrow for each row from where the one above it ends, on logarithmic axes; the last one stands out.
+
+    Above an arrow that is long enough stands the factor between the two medians.
 
     Args:
         rows: a row for each step.
@@ -290,6 +296,8 @@ def arrows(
         others = {words: value_at(row, attribute) for words, row in (beside or {}).items()}
         found = [value_at(row, attribute) for row in every]
         label, factor = _with_unit(quantity, [*found, *others.values()])
+        least, most = (f(_number(value) for value in (*found, *others.values())) / factor for f in (min, max))
+        first, last = min(least, begin or least) / 2, most * 2
         before = begin
         for at, (row, value) in enumerate(zip(shown, found, strict=False)):
             look, words = "highlight" if row is shown[-1] else "measured", str(value_at(row, name))
@@ -298,11 +306,14 @@ def arrows(
             if before is not None:
                 arrow = {"arrowstyle": "-|>", "color": color(look), "linewidth": 2, "shrinkA": 0, "shrinkB": 3}
                 ax.annotate("", (end, at), (before, at), arrowprops=arrow)
+                if has_a_value(as_measurement(value)) and abs(math.log(end / before)) > _LONG * math.log(last / first):
+                    gain = plain_number(float(f"{max(end / before, before / end):.2g}"))
+                    gain = f"×{gain}" if end > before else f"÷{gain}"
+                    ax.text(math.sqrt(before * end), at - 0.15, gain, ha="center", va="bottom", fontsize=9.5, color=INK)
             remember(ax, Series(words, look, (words,), (value,)))
             before = end
-        least, most = (f(_number(value) for value in (*found, *others.values())) / factor for f in (min, max))
         ax.set_xscale("log")
-        ax.set_xlim(min(least, begin or least) / 2, most * 2)
+        ax.set_xlim(first, last)
         ax.set_ylim(len(shown) - 0.5, -0.5 - bool(others))
         ax.set_xlabel(label)
         _mark(ax, {}, {words: _number(value) / factor for words, value in others.items()})

@@ -12,6 +12,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.category import StrCategoryFormatter
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation, Text
 from matplotlib.ticker import FuncFormatter, LogFormatter, LogLocator, NullFormatter, NullLocator
@@ -138,7 +139,7 @@ def draw_bars(
 ) -> None:
     """Draw a horizontal bar for each value, from the top down: its median, with its interval as error bar.
 
-    Where the interval is wider than the median, it stands without a bar; the bars of what is `Modelled` are hollow.
+    Where the interval is wider than the median, a hollow mark stands for the bar. Bars of `Modelled` values are hollow.
     ``quantity`` is what the axis shows, to which the unit is added; ``variants`` are names in `colors.VARIANTS`.
 
     Raises:
@@ -159,6 +160,8 @@ def draw_bars(
             linestyle="--" if modelled else "-",
             height=0.7,
         )
+        if not shown:
+            ax.plot(medians[index], labels[index], "o", color=look.color, markersize=5.5, markerfacecolor="none")
     ax.errorbar(medians, list(labels), xerr=errors, fmt="none", ecolor=INK, **INTERVAL)
     if not ax.yaxis_inverted():
         ax.invert_yaxis()
@@ -172,7 +175,8 @@ def draw_line(
 ) -> None:
     """Draw the medians of ``values`` over ``x`` as a line with markers, their intervals as error bars.
 
-    Where the interval is wider than the median, it stands without a marker. The line of what is `Modelled` is dashed.
+    Where the interval is wider than the median, the marker is hollow, and the axis need not hold the whole interval.
+    The line of what is `Modelled` is dashed.
     The label in the legend is the variant's name by default; see `draw_bars`.
 
     Raises:
@@ -187,10 +191,15 @@ def draw_line(
     scale = _scale_for(ax, measurements)
     medians, errors = _heights(measurements, scale)
     name = variant if label is None else label
+    wide = [at for at, one in enumerate(measurements) if not has_a_value(one)]
+    ends = [[(x[at], medians[at] - errors[0][at]), (x[at], medians[at] + errors[1][at])] for at in wide]
+    ax.add_collection(LineCollection(ends, colors=look.color, linewidths=INTERVAL["elinewidth"]), autolim=False)
+    hollow = {"marker": look.marker, "markersize": 5.5, "markerfacecolor": "none", "linestyle": "none"}
+    ax.plot([x[at] for at in wide], [medians[at] for at in wide], color=look.color, **hollow)
     ax.errorbar(
         list(x),
         medians,
-        yerr=errors,
+        yerr=[[0.0 if at in wide else error for at, error in enumerate(side)] for side in errors],
         color=look.color,
         marker=look.marker,
         markersize=4.5,

@@ -106,7 +106,7 @@ def _caption(record: Json) -> str:
     sure = {math.floor(100 * number["interval"]["confidence"] + 1e-6) for number in numbers}
     said = "95 % intervals" if sure == {95} else "95 % intervals, wider where several are read together"
     wide = not all(format_measurement(measurement_from_record(number)).digits for number in numbers)
-    alone = " One without a mark is wider than its value." if wide else ""
+    alone = " Where a mark is hollow, the interval is wider than the value." if wide else ""
     return f"{record['caption'].rstrip('.')}. Thin lines are {said}.{alone}"
 
 
