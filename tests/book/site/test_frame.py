@@ -177,7 +177,7 @@ def test_with_an_address_a_page_says_where_it_is_and_has_a_card(known: Site) -> 
     assert said["og:title"] == "Where does the time go?"
     assert said["og:description"] == "It goes into products. The rest follows."
     with Image.open(known.folder / said["og:image"].removeprefix(ADDRESS)) as picture:
-        assert (str(picture.width), str(picture.height)) == (said["og:image:width"], said["og:image:height"])
+        assert picture.size == (1200, 630) == (int(said["og:image:width"]), int(said["og:image:height"]))
     assert page.select_one('meta[name="twitter:card"]') is not None
 
 

@@ -26,8 +26,6 @@ from tinytorch.settings import read_settings
 LOGGER = logging.getLogger(__name__)
 #: Pages that nobody should find by a search engine.
 UNLISTED = ["search.html", "404.html"]
-#: How cards look. Their font lies beside the extension that draws them, so they are the same on every machine.
-CARDS = {"line_color": "#0a6475", "image_mini": "_static/card.png"}
 EXTENSIONS_WITH_ADDRESS = ("sphinx_sitemap", "sphinxext.opengraph")
 #: Search engines show about this many characters.
 LONGEST = 160
@@ -74,7 +72,8 @@ def set_address(_: Sphinx, config: Config) -> None:
     config.ogp_site_url = address
     config.ogp_site_name = config.html_title  # Jupyter Book sets no name of a project
     config.ogp_type = "book"
-    config.ogp_social_cards = CARDS
+    config.ogp_social_cards = {"enable": False}  # `site.cards` draws them
+    config.ogp_custom_meta_tags = ('<meta name="twitter:card" content="summary_large_image">',)
 
 
 def first_sentences(text: str) -> str:
@@ -127,17 +126,20 @@ def drop_index_entries(_: Sphinx, doctree: nodes.document) -> None:
         entry.parent.remove(entry)
 
 
-def add_card(app: Sphinx, _: str, __: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
+def add_card(app: Sphinx, pagename: str, _: str, context: dict[str, Any], doctree: nodes.document | None) -> None:
     """Add the card of a page, described by its first sentences: the extension by itself would take tables in, too."""
     if doctree is None:
         return
-    # Loads Matplotlib, which a site without an address does without.
+    # Load Matplotlib, which a site without an address does without.
     from sphinxext.opengraph import get_tags  # type: ignore[import-untyped]
+
+    from measured_book.site.cards import tags_of
 
     text = nodes.document(doctree.settings, doctree.reporter)
     text.append(nodes.paragraph("", description_of(doctree)))
     where = {"srcdir": app.srcdir, "outdir": app.outdir, "env": app.env}
-    context["metatags"] += get_tags({**context, "meta": {}}, text, config=app.config, builder=app.builder, **where)
+    meta = tags_of(app, pagename, doctree)
+    context["metatags"] += get_tags({**context, "meta": meta}, text, config=app.config, builder=app.builder, **where)
     context["meta"] = {**(context["meta"] or {}), "ogp_disable": "done"}
 
 
