@@ -30,7 +30,7 @@ _TEAL, _INK, _MUTED = HUES["teal"][0], "#1b1f24", "#57606a"
 #: Stands beside the extension, so that a card is the same on every machine.
 _FONT = FontProperties(fname=str(Path(opengraph.__file__).parent / "_static" / "Roboto-Flex.ttf"))
 #: Letters of a question that a card has room for, and of a line of it.
-_LONGEST, _LINE = 150, 60
+_LONGEST, _LINE = 150, 56
 #: What a question may consist of besides words, which a picture shows as they are.
 _PLAIN = (nodes.Text, nodes.emphasis, nodes.strong, nodes.inline, nodes.literal, nodes.reference)
 _ASIDE = re.compile(r"\s*\([^)]*\)")
@@ -80,7 +80,7 @@ def draw(book: str, title: str, finding: Finding | None) -> bytes:
         figure.text(0.07, height, words, color=color, **look)
 
     write(0.92, book, 20, _MUTED)
-    write(0.83, textwrap.fill(title, 44), 34, _INK)
+    write(0.83, textwrap.fill(title, 40), 34, _INK)
     if finding:
         write(0.55, finding.value, 74, _TEAL)
         write(0.29, textwrap.fill(finding.words, _LINE), 25, _INK)
