@@ -32,8 +32,8 @@
   /** Words that say nothing of what is looked for, unless nothing else is asked. */
   const STOP = new Set(("a about actually all also am an and any are as at be because been best better between book but by can cannot could did difference do does doing don else for from get gets give go good had "
     + "happens has have how i if in instead into is isn it its keep kind know like look make makes making many may me mean means mine more most much must my need needs no not of off on one only or our out over "
-    + "per please really s should show so some still such t take takes tell than that the their them then there these thing things they this those through to too try up us use used using versus very vs want was we "
-    + "were what when where whether which while who why will with without work works would you your").split(" "));
+    + "per percent please really s should show so some still such t take takes tell than that the their them then there these thing things they this those through to too try up us use used useful using versus very vs want was we "
+    + "were what when where whether which while who why will with worth without work works would you your").split(" "));
   /** What the book calls by other words. */
   const ALIKE = Object.fromEntries(Object.entries({
     accelerate: "faster", avx: "vector", avx2: "vector", avx512: "vector", computer: "machine cpu", concurrency: "load requests", cost: "time", cpu: "core", crash: "fault lost", cuda: "gpu accelerator", ddp: "data parallel", engine: "runtime",
@@ -168,7 +168,7 @@
         const often = within(counts);
         return often / (often + 0.5 + length / usual) + 1.5 * Math.min(1, within(named)) + Math.min(1, within(answers));
       });
-      const rare = rarity(scores.filter(Boolean).length);
+      const rare = rarity(scores.filter(Boolean).length) * (/^\d/.test(root) ? 0.3 : 1);
       return scores.map((score) => [rare * score, score && rare]);
     });
     const answers = new Map();
@@ -182,7 +182,7 @@
         const defined = ["term", "tool"].includes(section.kind) && names.every((name) => asked.includes(name));
         const score = scores.reduce((sum, [one]) => sum + one, 0) * share ** 2 * WEIGHTS[section.kind] * (defined ? (names.length >= asked.length ? 5 : names.length > 1 ? 3 : 1.5) : 1);
         const answer = answers.get(section) ?? 0;
-        return { section, score: score + 60 * answer ** 3, share: Math.max(share, answer) };
+        return { section, score: score + 80 * answer ** 4, share: Math.max(share, answer) };
       })
       .filter(({ score }) => score > 0)
       .sort((one, other) => other.score - one.score);
