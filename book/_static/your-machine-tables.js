@@ -160,7 +160,7 @@ globalThis.machines ??= {};
       machine.system,
       libraries.join(", ") || "none",
       `Python ${python}, NumPy ${numpy}`,
-      when,
+      new Date(when).toLocaleDateString("en-GB", { day: "numeric", month: "long", year: "numeric", timeZone: "UTC" }),
     ];
   };
 
@@ -192,8 +192,7 @@ globalThis.machines ??= {};
     const across = (value) => middle + (middle - 165) * Math.log(value) / Math.log(far);
     const { svg: drawn } = explorers;
     const svg = drawn("svg", { viewBox: `0 0 ${width} ${ratios.length * lane + 8}`, role: "img" });
-    const times = (value) => machines.formatNumber(Math.max(value, 1 / value), "").text.replace("×", "");
-    const shown = (ratio) => (machines.reach(ratio, "B/s") ? machines.formatNumber(ratio.value, "").text : ratio.said.replace(/.*(?= times)/, times(ratio.value)));
+    const shown = ({ value }) => machines.formatNumber(value, "").text;
     const said = ratios.map((ratio) => `${ratio.name}: ${shown(ratio)}`).join("; ");
     svg.setAttribute("aria-label", `Rates of your machine over the book's. ${said}`);
     ratios.forEach((ratio, place) => {
@@ -213,11 +212,13 @@ globalThis.machines ??= {};
     return figure;
   };
 
-  /** The first rate in a sentence. */
-  const headline = ([{ name, ...first }]) => {
-    const words = machines.reach(first, "B/s");
+  /** The rate in which the machines differ most, in a sentence. */
+  const headline = (ratios) => {
+    const far = ({ value }) => Math.abs(Math.log(value));
+    const { name, ...most } = ratios.reduce((one, other) => (far(other) > far(one) ? other : one));
+    const words = machines.reach(most, "B/s");
     if (words) return `${name}: your machine ${words.startsWith("no") ? "shows" : "is"} ${words}.`;
-    return `${name}: your machine is ${first.said}.`;
+    return `${name}: your machine is ${most.said}.`;
   };
 
   const counted = (count, one, many) => `${count} ${count === 1 ? one : many}`;
@@ -275,7 +276,7 @@ globalThis.machines ??= {};
       (claims.length
         ? `Of ${counted(claims.length, "claim", "claims")} both judge ${claims.length - differing.length} alike and ${differing.length} differently.`
         : "It contains no claims.");
-    const notes = [yours.note, sameCode(shared) ? null : "It was measured with a different version of the code, so a number may come from a different program than the book's."];
+    const notes = [yours.note && `The file says: ${yours.note}.`, sameCode(shared) ? null : "It was measured with a different version of the code, so a number may come from a different program than the book's."];
     const ratios = rateRatios(shared);
     const rows = differing.map(([mine, theirs]) => [theirs.statement, theirs.verdict, mine.verdict]);
     return {
