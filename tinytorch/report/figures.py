@@ -194,7 +194,7 @@ def draw_line(
     wide = [at for at, one in enumerate(measurements) if not has_a_value(one)]
     ends = [[(x[at], medians[at] - errors[0][at]), (x[at], medians[at] + errors[1][at])] for at in wide]
     ax.add_collection(LineCollection(ends, colors=look.color, linewidths=INTERVAL["elinewidth"]), autolim=False)
-    hollow = {"marker": look.marker, "markersize": 5.5, "markerfacecolor": "none", "linestyle": "none"}
+    hollow: dict[str, Any] = {"marker": look.marker, "markersize": 5.5, "markerfacecolor": "none", "linestyle": "none"}
     ax.plot([x[at] for at in wide], [medians[at] for at in wide], color=look.color, **hollow)
     ax.errorbar(
         list(x),
