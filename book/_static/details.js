@@ -50,6 +50,25 @@
     return { stay: () => clearTimeout(timer), leave: () => later(WAIT_TO_HIDE, hide), left };
   };
 
+  /** Draws the samples behind a number over its interval, when it is first opened. */
+  const drawSamples = (meaning) => {
+    const element = (name, attributes) => {
+      const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+      for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+      return made;
+    };
+    meaning.addEventListener("beforetoggle", () => {
+      const [low, value, high, ...samples] = meaning.dataset.samples.split(" ").map(Number);
+      const drawing = element("svg", { class: "samples", viewBox: "-2 0 304 24", "aria-hidden": "true" });
+      drawing.append(
+        element("rect", { x: low, y: 4, width: Math.max(high - low, 1), height: 16 }),
+        element("path", { d: samples.map((at) => `M${at} 7v10`).join("") }),
+        element("path", { d: `M${value} 1v22`, class: "median" }),
+      );
+      meaning.querySelector(".line").after(drawing);
+    }, { once: true });
+  };
+
   /** Adds to what is behind a number of this page a link to it, when it is first opened. */
   const linkTo = (word, meaning) => {
     meaning.addEventListener("beforetoggle", () => {
@@ -69,6 +88,7 @@
     meaning.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && stay());
     meaning.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && leave());
     meaning.addEventListener("focusout", left);
+    if (meaning.dataset.samples) drawSamples(meaning);
     if (word.id) linkTo(word, meaning);
     // What only the focus opened costs no further stop: Enter leads into it.
     const reach = (tabIndex) => {

@@ -57,6 +57,15 @@ def test_first_it_says_between_which_ends_a_number_lies_and_what_that_means(late
     assert told(latency) == ["95% interval: 1.00 to 1.30 ms.", "Measured: median of 6 samples.", "What ran: a <run>."]
 
 
+def test_samples_stand_where_they_lie_around_the_interval_and_far_ones_at_its_edge() -> None:
+    made = record(Measurement("a run", (1.0, 1.1, 1.2, 1.3, 90.0), "s"))
+    made["interval"] |= {"low": 1.0, "high": 1.4}
+    low, value, high, *samples = map(int, str(one(shown(made), "[popover]")["data-samples"]).split())
+    assert (low, value, high) == (0, 50, 100)
+    assert samples == [0, 25, 50, 75, 300]
+    assert not shown(Counted(3, "B", "three")).select("[data-samples]")
+
+
 def test_what_is_shown_by_its_ends_says_so_and_what_is_read_with_others_at_which_level() -> None:
     wide = record(bounded(1.05, 0.9, 9.0))
     assert one(shown(wide), "button").get_text() == "between 0.9 and 9×"

@@ -40,6 +40,8 @@ _KIND_WORDS = {
     "derived": "Computed",
     "modelled": "Modelled, not measured",
 }
+#: From how many samples on they are drawn, and about how many of more, equally apart in their order.
+_FEW, _MANY = 5, 60
 #: Names of what a number was computed from that its detail tells.
 _MOST_NAMES = 3
 
@@ -220,6 +222,24 @@ def _value_html(shown: Formatted) -> str:
     return f'{value}{shown.joiner}<span class="unit">{escape(shown.unit)}</span>' if shown.unit else value
 
 
+def _samples(record: Json) -> str:
+    """Return the attribute from which a script draws samples: their places in 300 steps of the interval and around it.
+
+    First stand the ends of the interval and the value; samples that lie far outside stand at the edge.
+    """
+    samples, interval = record.get("samples") or [], record.get("interval")
+    if len(samples) < _FEW or not interval:
+        return ""
+    low, high = interval["low"], interval["high"]
+    around = 2 * (high - low)
+    first, last = max(low - around, min(*samples, low)), min(high + around, max(*samples, high))
+    if not first < last:
+        return ""
+    drawn = sorted(samples)[:: -(-len(samples) // _MANY)]
+    marks = (min(max(value, first), last) for value in (low, record["value"], high, *drawn))
+    return f' data-samples="{" ".join(str(round(300 * (mark - first) / (last - first))) for mark in marks)}"'
+
+
 def _with_detail(
     record: Json, text: str, inner: str, classes: str, lines: list[str], ident: str, extra: str = "", address: str = ""
 ) -> Slot:
@@ -232,7 +252,7 @@ def _with_detail(
     html = (
         f'<button type="button" class="{classes}"{address}{data_key(record)} popovertarget="{ident}" '
         f'popovertargetaction="show">{inner}</button>'
-        f'<span popover class="measured-detail" id="{ident}"> {said}{extra}</span>'
+        f'<span popover class="measured-detail" id="{ident}"{_samples(record)}> {said}{extra}</span>'
     )
     return Slot("", record=record, text=text, lines=lines, html=html)
 
