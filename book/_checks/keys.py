@@ -43,7 +43,8 @@ _LACKS = {"eq": "there is no equation with the label", "ref": "there is no label
 ROLES = frozenset({"measured", "quoted", "numref", "eq", "ref", "term", "download"})
 DIRECTIVES = frozenset(
     {
-        *("admonition", "claim", "claims", "code-cell", "container", "drawing", "dropdown"),
+        *("admonition", "claim", "claim-ledger", "claim-wall", "claims", "code-cell", "container", "drawing"),
+        "dropdown",
         *("outcome", "literalinclude", "note", "predict", "tab-item", "tab-set", "warning", "glossary", "include"),
     }
 )

@@ -1,6 +1,7 @@
 """The experiments on the reader's device: the book's statistics and equal products; effects are only printed."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,17 +9,23 @@ import pytest
 from built_site import serve
 from gate_accessibility import check as accessibility_problems
 from made_page import made_page, opened_page
+from PIL import Image
 from playwright.sync_api import Browser, expect
 
 from tinytorch.chapters.noise.runs import between_ranks
 
 EXPERIMENTS = ("memory", "acceleration", "noise")
-PLACES = "".join(f'<div class="device" data-experiment="{name}"></div>' for name in EXPERIMENTS)
+BOOK = [[2**power, 2 * (power - 12)] for power in range(13, 28)]
+PLACES = "".join(
+    f'<div class="device" data-experiment="{name}"{f" data-book={json.dumps(json.dumps(BOOK))}" * (name == "memory")}>'
+    "</div>"
+    for name in EXPERIMENTS
+)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_page(tmp_path_factory.mktemp("device"), ["device.css"], ["device.js"], PLACES)
+    return made_page(tmp_path_factory.mktemp("device"), ["device.css"], ["figures.js", "device.js"], PLACES)
 
 
 def test_the_interval_is_the_books(browser: Browser, made: Path) -> None:
@@ -59,17 +66,15 @@ def test_from_a_folder_it_says_what_is_needed_and_measures_nothing(browser: Brow
     context.close()
 
 
-def test_a_guess_comes_first_and_a_result_has_its_interval(browser: Browser, made: Path) -> None:
+def test_a_result_answers_the_guess_and_has_its_interval(browser: Browser, made: Path) -> None:
     with serve(made.parent) as base, opened_page(browser, f"{base}/index.html") as page:
         assert accessibility_problems(page) == []
         for name in EXPERIMENTS:
             place = page.locator(f".device[data-experiment={name}]")
-            place.get_by_role("button", name="Measure this device").click()
-            expect(place.get_by_role("progressbar")).to_be_hidden()  # no guess, no measurement
             place.locator("input").fill("2")
             place.get_by_role("button", name="Measure this device").click()
-            expect(place.locator("strong")).to_contain_text("You guessed 2; this device shows")
-            print(name, place.locator("strong").inner_text())
+            expect(place.get_by_role("status")).to_contain_text("You guessed 2; this device shows")
+            print(name, place.get_by_role("status").inner_text())
             address = place.get_by_role("link", name="Download").get_attribute("href") or ""
             samples = page.evaluate("address => decodeURIComponent(address.slice(address.indexOf(',') + 1))", address)
             assert {len(row["samples"]) >= 6 for row in json.loads(samples)["rows"]} == {True}
@@ -84,3 +89,21 @@ def test_it_can_be_stopped(browser: Browser, made: Path) -> None:
         place.evaluate("place => place.querySelectorAll('button').forEach(button => button.click())")
         expect(place.get_by_role("status")).to_contain_text("Stopped")
         expect(place.get_by_role("button", name="Measure this device")).to_be_enabled()
+
+
+def test_the_readers_curve_is_drawn_over_the_books_and_can_be_taken(browser: Browser, made: Path) -> None:
+    with serve(made.parent) as base, opened_page(browser, f"{base}/index.html") as page:
+        place = page.locator(".device[data-experiment=memory]")
+        assert place.get_by_role("img").get_attribute("aria-label") == (
+            "Latency of one load. the book’s machine: from 2 ns at 8 KiB to 30 ns at 128 MiB."
+        )
+        place.get_by_role("button", name="Measure this device").click()  # without a guess
+        expect(place.get_by_role("status")).to_contain_text("This device shows")
+        drawing = place.get_by_role("img")
+        expect(drawing).to_have_attribute("aria-label", re.compile("this device: from .* at 16 KiB to .* at 64 MiB"))
+        assert place.locator("svg text", has_text="your guess").count() == 0
+        with page.expect_download() as taken:  # a browser without a window copies no picture
+            place.get_by_role("button", name="Copy as a picture").click()
+        picture = Image.open(taken.value.path())
+        assert (picture.format, picture.size) == ("PNG", (1200, 825))
+        assert len(set(picture.convert("RGB").getdata())) > 50, "which shows something"

@@ -115,6 +115,36 @@ def test_what_is_chosen_stays(
         assert page.get_by_role("status").inner_text() == said
 
 
+def test_the_address_keeps_what_is_chosen_and_shows_it_again(browser: Browser, tmp_path: Path) -> None:
+    a, b, c = (
+        ROW.replace('"#"', '"{chapter}.html#claim"').format(name=name, verdict=verdict, chapter=chapter)
+        for name, verdict, chapter in ROWS
+    )
+    with opened_ledger(browser, tmp_path, f"<tbody>{a}{b}{c}</tbody>") as page:
+        page.get_by_label("Verdict").select_option("supported")
+        page.get_by_label("Chapter").select_option("Codes")
+        assert page.url.endswith("?verdict=supported&chapter=Codes")
+        page.reload()
+        assert page.locator("tr:visible th").all_inner_texts() == ["c"]
+        page.get_by_label("Verdict").select_option("any")
+        assert page.url.endswith("?chapter=Codes")
+        page.goto(page.url.replace("Codes", "nowhere"))
+        assert page.locator("tr:visible th").all_inner_texts() == ["a", "b", "c"]
+
+
+def test_the_wall_is_one_stop_of_the_keyboard_and_arrows_lead_on(browser: Browser, tmp_path: Path) -> None:
+    squares = "".join(f'<li><a href="#{name}">{name}</a></li>' for name in "abcd")
+    wall = f'<div class="claim-wall"><ul class="wall">{squares}</ul></div><button>after</button>'
+    with opened_page(browser, made_page(tmp_path, [], ["ledger.js"], wall)) as page:
+        square = "li { float: left; width: 50px } li:nth-child(3) { clear: left } ul { list-style: none }"
+        page.evaluate(ADOPT, square)  # two rows of two
+        here = []
+        for key in ("Tab", "ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp", "ArrowUp", "Tab"):
+            page.keyboard.press(key)
+            here.append(page.evaluate("document.activeElement.textContent"))
+        assert here == ["a", "b", "d", "c", "a", "a", "after"]
+
+
 MENUS = (
     '<article><details class="page-menu"><summary>Download</summary><a href="#x">a file</a></details>'
     '<details class="hide"><summary>Answer</summary><p>answer</p></details><p id="x">text</p></article>'

@@ -96,24 +96,21 @@
   // An experiment: what is guessed, the rows [name, work of so many units], and which rows (of the last one) the ratio compares.
   const EXPERIMENTS = {
     memory: {
-      guess: "On this device, how much slower is a load from 64 MiB than from 16 KiB? (2 means twice as slow)",
-      unit: "ns per load", scale: 1e6, ratio: [6, 0],
-      note: "The last rows read an array of 16 MiB in order: once every element, and once one element of each cache line.",
-      rows: () => [
-        ...[14, 16, 18, 20, 22, 24, 26].map((power) => [`chain through ${named(2 ** power)}`, () => { const next = chain(2 ** power); return (steps) => walk(next, steps); }]),
-        ...[1, LINE].map((apart) => [`every ${apart === 1 ? "number" : `${apart}th number`} in order`, () => { const all = new Int32Array(2 ** 22).fill(1); return (count) => stride(all, apart, count); }]),
-      ],
+      guess: "How much slower is a load from 64 MiB than one from 16 KiB, on this device? (2 means twice as long)",
+      unit: "ns per load", scale: 1e6, ratio: [12, 0],
+      note: "Each load depends on the one before, and the lines of the array are visited in a random order.",
+      rows: () => Array.from({ length: 13 }, (_, step) => 2 ** (14 + step)).map((bytes) => [named(bytes), () => { const next = chain(bytes); return (steps) => walk(next, steps); }, bytes]),
     },
     acceleration: {
-      guess: "On this device, how much faster than three loops is a tile of 4 × 4 in registers? (2 means twice as fast)",
+      guess: "How many times as fast as three loops is a tile of four by four in registers, on this device?",
       unit: "ms per product", scale: 1, ratio: [0, 1],
-      note: "The program multiplies two 192 × 192 matrices in double precision, on one core and without vectors.",
+      note: "Two matrices of 192 by 192 in double precision are multiplied, on one core and without vectors.",
       rows: () => { const [loops, tile] = products(192); return [["three loops", () => loops], ["tile of 4 × 4", () => tile]]; },
     },
     noise: {
-      guess: "This test times the same code under two names. What ratio of the medians will this device show?",
+      guess: "The same code is timed under two names. What ratio of the medians will this device show?",
       unit: "ms per product", scale: 1, ratio: [0, 1],
-      note: "Both names run the same product of two 64 × 64 matrices. In a fair comparison, the interval of the ratio contains 1.",
+      note: "Both names run the same product of two matrices of 64 by 64. A fair comparison finds a ratio whose interval holds 1.",
       rows: () => { const [, tile] = products(64); return [["the code", () => tile], ["the same code", () => tile]]; },
     },
   };
@@ -140,7 +137,7 @@
   /** Measures all rows in turns, which begin with another row each time, until there are samples enough or the time is over. */
   const measure = (name) => {
     const { rows, scale } = EXPERIMENTS[name];
-    const works = rows().map(([label, make]) => ({ label, work: make(), units: 1, samples: [] }));
+    const works = rows().map(([label, make, bytes]) => ({ label, bytes, work: make(), units: 1, samples: [] }));
     // Warms up, too; twice, as another program may have taken the time of one.
     for (const row of works) while (Math.min(timed(row.work, row.units), timed(row.work, row.units)) < SAMPLE) row.units *= 2;
     const begin = performance.now();
@@ -152,7 +149,7 @@
       }
       postMessage({ progress: (turn + 1) / SAMPLES });
     }
-    postMessage({ clock: clockStep(), rows: works.map(({ label, samples }) => ({ label, samples })) });
+    postMessage({ clock: clockStep(), rows: works.map(({ label, bytes, samples }) => ({ label, bytes, samples })) });
   };
 
   // As a page's script ---------------------------------------------------------------------------------------------------
@@ -175,65 +172,118 @@
     ]))),
   ]);
 
-  const resultOf = (experiment, { rows, clock }, guess, hidden) => {
-    const [above, below] = experiment.ratio.map((place) => rows[place].samples);
+  // The staircase: latency over the size of the array, on logarithmic axes, 480 units wide as the book's drawings.
+  const WIDE = 480, HIGH = 330, LEFT = 66, RIGHT = 466, TOP = 44, BOTTOM = 278;
+
+  const svg = (name, attributes, ...children) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [attribute, value] of Object.entries(attributes)) made.setAttribute(attribute, value);
+    made.append(...children);
+    return made;
+  };
+
+  /** Draws curves `{ name, look, points: [[bytes, ns]] }` below a title, and a guess of the last latency, if there is one. */
+  const staircase = (title, curves, guessed) => {
+    const all = curves.flatMap(({ points }) => points), steps = (value, base) => Math.log(value) / Math.log(base);
+    const range = (values) => [Math.min(...values), Math.max(...values)];
+    const [small, large] = range(all.map(([bytes]) => bytes)), [, slow] = range([...all.map(([, ns]) => ns), guessed ?? 0]);
+    const [fast] = range(all.map(([, ns]) => ns)), low = fast / 1.4, high = slow * 1.4;
+    const x = (bytes) => LEFT + ((RIGHT - LEFT) * steps(bytes / small, 2)) / steps(large / small, 2);
+    const y = (ns) => BOTTOM - ((BOTTOM - TOP) * steps(ns / low, 10)) / steps(high / low, 10);
+    const text = (at, up, said, anchor, look = {}) => svg("text", { x: at, y: up, "text-anchor": anchor, ...look }, said);
+    const line = (d, look = {}) => svg("path", { d, ...look });
+    const drawing = svg("svg", { class: "drawing", viewBox: `0 0 ${WIDE} ${HIGH}`, width: WIDE, height: HIGH, role: "img" });
+    const said = curves.map(({ name, points }) => `${name}: from ${short(points[0][1])} ns at ${named(points[0][0])} to ${short(points.at(-1)[1])} ns at ${named(points.at(-1)[0])}`);
+    drawing.setAttribute("aria-label", `${title}. ${said.join("; ")}.`);
+    drawing.append(text(4, 20, title, "start", { "font-weight": 700 }), line(`M${LEFT} ${TOP}V${BOTTOM}H${RIGHT}`));
+    for (let bytes = 2 ** 14; bytes <= large; bytes *= 16) if (bytes >= small) drawing.append(line(`M${x(bytes)} ${BOTTOM}v5`), text(x(bytes), BOTTOM + 20, named(bytes), "middle"));
+    for (const ns of [0.1, 1, 10, 100, 1000]) if (ns >= low && ns <= high) drawing.append(line(`M${LEFT} ${y(ns)}h-5`), text(LEFT - 9, y(ns) + 5, `${ns} ns`, "end"));
+    drawing.append(text((LEFT + RIGHT) / 2, HIGH - 10, "latency of one load over the size of the array", "middle"));
+    if (guessed) drawing.append(line(`M${LEFT} ${y(guessed)}H${RIGHT}`, { "stroke-dasharray": "2 4" }), text(RIGHT, y(guessed) - 6, "your guess", "end"));
+    curves.forEach(({ name, look, points }, place) => {
+      const up = TOP + 20 + 22 * place;
+      drawing.append(line(points.map(([bytes, ns], i) => `${i ? "L" : "M"}${x(bytes).toFixed(1)} ${y(ns).toFixed(1)}`).join(""), look));
+      drawing.append(line(`M${LEFT + 14} ${up - 5}h26`, look), text(LEFT + 48, up, name, "start"));
+    });
+    return drawing;
+  };
+
+  const bookCurve = (place) => place.dataset.book && { name: "the book’s machine", look: { class: "grey", "stroke-width": 2.5, "stroke-dasharray": "7 4" }, points: JSON.parse(place.dataset.book) };
+
+  /** The reader's staircase over the book's, with a button that copies it. */
+  const pictureOf = (place, rows, ratio, guess) => {
+    const yours = { name: "this device", look: { class: "teal", "stroke-width": 3 }, points: rows.map(({ bytes, samples }) => [bytes, median(samples)]) };
+    const title = `Memory is ${short(ratio)} times as slow as the first cache`;
+    const drawing = staircase(title, [bookCurve(place), yours].filter(Boolean), guess * yours.points[0][1]);
+    const copy = element("button", "Copy as a picture", { type: "button" });
+    copy.addEventListener("click", async () => { copy.textContent = `The picture was ${await figures.copyPicture(drawing, "staircase")}`; });
+    return element("figure", [drawing, copy]);
+  };
+
+  /** What an experiment found, in words, and what shows it. */
+  const resultOf = (place, { rows, clock }, guess, hidden) => {
+    const experiment = EXPERIMENTS[place.dataset.experiment], [above, below] = experiment.ratio.map((at) => rows[at].samples);
     const ratios = above.map((one, turn) => one / below[turn]); // of the same turn
     const samples = { device: navigator.userAgent, unit: experiment.unit, clock_ms: clock, rows };
-    const [low, high] = interval(ratios);
-    const said = `You guessed ${guess}; this device shows ${short(median(ratios))}× (${span([low, high])}).`;
-    return [
-      element("p", element("strong", said)),
+    const [low, high] = interval(ratios), found = `his device shows ${short(median(ratios))}× (${span([low, high])}).`;
+    const words = [
+      guess ? `You guessed ${guess}; t${found}` : `T${found}`,
+      high > 2 * low ? " This device was busy, or changed its speed: close other programs and measure again." : "",
+      hidden ? " This tab was in the background meanwhile: measure again." : "",
+    ].join("");
+    const details = element("details", [
+      element("summary", "All numbers"),
       element("div", table(experiment, rows), { className: "measured-table" }),
-      element("p", [
-        experiment.note,
-        ` The clock has steps of ${short(clock)} ms, so each sample takes at least ${SAMPLE} ms.`,
-        " In a browser the clock is coarse, this program uses no vectors, and a tab in the background runs more slowly.",
-        high > 2 * low ? " This device was busy or changed its speed. Close other programs and measure again." : "",
-        hidden ? " This tab was in the background during the measurement. Measure again." : "",
-      ]),
+      element("p", `${experiment.note} The clock moved in steps of ${short(clock)} ms, and a sample is made to take ${SAMPLE} ms or more. A browser has a coarse clock, uses no vectors here, and slows down in a tab in the background or to save energy.`),
       element("p", element("a", "Download the samples", { download: "device.json", href: `data:application/json,${encodeURIComponent(JSON.stringify(samples))}` })),
-    ];
+    ]);
+    return { words, shown: rows[0].bytes ? [pictureOf(place, rows, median(ratios), Number(guess)), details] : [details] };
   };
 
   const offer = (place) => {
     const name = place.dataset.experiment, experiment = EXPERIMENTS[name];
-    const guess = element("input", [], { type: "number", step: "any", min: "0", required: true, id: `device-${name}` });
+    const guess = element("input", [], { type: "number", step: "any", min: "0", placeholder: "your guess", id: `device-${name}` });
     const start = element("button", "Measure this device", { type: "submit" });
     const stop = element("button", "Stop", { type: "button", hidden: true });
     const progress = element("progress", [], { hidden: true, ariaLabel: "Progress" });
-    const said = element("div", [], { role: "status" });
+    const said = element("p", [], { role: "status" }), shown = element("div");
     const form = element("form", [element("label", experiment.guess, { htmlFor: guess.id }), guess, start, stop, progress]);
+    const book = bookCurve(place);
+    if (book) shown.append(element("figure", staircase("Latency of one load", [book])));
     let worker = null, hidden = false;
-    const end = (...content) => {
+    const end = (text) => {
       worker?.terminate();
       worker = null;
       start.disabled = false;
       stop.hidden = progress.hidden = true;
-      said.replaceChildren(...content);
+      said.textContent = text;
     };
     document.addEventListener("visibilitychange", () => { hidden ||= document.hidden; });
-    stop.addEventListener("click", () => end("Stopped. Nothing was saved."));
+    stop.addEventListener("click", () => end("Stopped: nothing was kept."));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       hidden = false;
       try {
         worker = new Worker(SCRIPT);
       } catch {
-        end("This page was opened from a folder, where a browser cannot measure. Run make serve and open the page from there.");
+        end("From a folder a browser starts no worker: make serve shows this page where it can measure.");
         return;
       }
-      worker.addEventListener("error", () => end("This browser could not start the measurement. Run make serve and open the page from there."));
+      worker.addEventListener("error", () => end("This browser could not start the worker that measures; make serve shows the page where it can."));
       worker.addEventListener("message", ({ data }) => {
-        if (data.rows) end(...resultOf(experiment, data, guess.value, hidden));
-        else progress.value = data.progress;
+        progress.value = data.progress ?? 1;
+        if (!data.rows) return;
+        const result = resultOf(place, data, guess.value, hidden);
+        end(result.words);
+        shown.replaceChildren(...result.shown);
       });
       progress.removeAttribute("value");
       start.disabled = true;
       stop.hidden = progress.hidden = false;
-      said.replaceChildren("Measuring. This takes at most about 10 seconds.");
+      said.textContent = "Measuring, for about ten seconds at most.";
       worker.postMessage(name);
     });
-    place.append(element("p", "On your own device", { className: "device-title" }), form, said);
+    place.append(element("p", "On your own device", { className: "device-title" }), form, said, shown);
   };
 
   const SCRIPT = globalThis.document?.currentScript.src;

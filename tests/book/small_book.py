@@ -212,6 +212,9 @@ second
 first
 ```
 
+```{claim-wall}
+```
+
 ```{claim-ledger}
 ```
 

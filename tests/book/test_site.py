@@ -152,6 +152,7 @@ def test_the_claim_stands_where_it_is_discussed_and_in_the_ledger(story: Story, 
     assert text(one(ledger, ".ledger-counts")) == "2 claims measured: 1 refuted, 1 open."
     assert ledger.select_one('.ledger a[href="first.html#claim-slow"]') is not None
     assert one(line, "a.claim-ledger-link")["href"] == "index.html#ledger-first-slow"
+    assert [square["href"] for square in ledger.select(".wall a.refuted")] == ["#ledger-first-slow"]
 
 
 def test_the_page_ends_with_how_it_was_measured(first: BeautifulSoup) -> None:

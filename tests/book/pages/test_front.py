@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from measured_book.pages.front import CITATION, bibtex, evidence_drawing
+from measured_book.pages.front import CITATION, bibtex, commands, evidence_drawing
 from measured_book.pages.lists import environment_seconds, prepared_seconds
+from measured_book.sources.repository import Repository
 
 from scripts import environment
 from scripts.building.preparation import Memory
@@ -27,6 +28,12 @@ def test_each_number_has_its_samples_and_its_value_in_the_picture() -> None:
     assert "9 samples" in text
     assert text.count("<polyline") > 2 * 9
     assert [tick in text for tick in ("1×", "10×", "100×")] == [True] * 3
+
+
+def test_a_known_repository_is_cloned_first() -> None:
+    assert commands(None, ["make book"]) == "make book"
+    lines = commands(Repository("https://github.com/someone/book"), ["make book", "make serve"])
+    assert lines == "git clone https://github.com/someone/book && cd book\nmake book\nmake serve"
 
 
 def test_the_entry_to_cite_names_authors_title_and_version() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from bs4 import BeautifulSoup, Tag
 from measured_book.execution.results import completed, has_words
-from measured_book.records.claims import Row, claim_line, claim_row, claims_table, ledger_html, linked_row
+from measured_book.records.claims import Row, claim_line, claim_row, claims_table, ledger_html, linked_row, wall_html
 from measured_book.sources.bibliography import claim_words
 
 from tests.book.small_book import one
@@ -102,8 +102,8 @@ def said(statement: str, source: str, quote: str, address: str | None = None) ->
     return {"statement": statement, "source": source, "source_url": address, "quote": quote, "evidence": "It has 3."}
 
 
-def made() -> BeautifulSoup:
-    """Return a ledger of four claims of two sources, one of which is counted."""
+def page_and_words() -> tuple[Page, dict[str, Json]]:
+    """Return a page with four claims of two sources, one of which is counted, and what its text says of them."""
     page = Page("page")
     page.test("a", TIME, above=2)
     page.test("b", TIME, below=2)
@@ -115,15 +115,21 @@ def made() -> BeautifulSoup:
         "c": said("C is.", "X", "C"),
         "d": said("D is.", "X", "D"),
     }
-    return ledger_of(page, words)
+    return page, words
+
+
+def claims_of(page: Page, words: dict[str, Json]) -> list[Json]:
+    """Return the claims of a page, with the words that its text has for them."""
+    return [completed(record, words) for record in page.records if record["kind"] == "claim"]
 
 
 def ledger_of(page: Page, words: dict[str, Json]) -> BeautifulSoup:
-    """Return the ledger of a page's claims, with the words that its text has for them."""
-    claims = [completed(record, words) for record in page.records if record["kind"] == "claim"]
-    return BeautifulSoup(
-        ledger_html([Row(each, "It has 3.", "The page", "page.html") for each in claims]), "html.parser"
-    )
+    rows = [Row(each, "It has 3.", "The page", "page.html") for each in claims_of(page, words)]
+    return BeautifulSoup(ledger_html(rows), "html.parser")
+
+
+def made() -> BeautifulSoup:
+    return ledger_of(*page_and_words())
 
 
 def words(tag: Tag) -> str:
@@ -131,18 +137,18 @@ def words(tag: Tag) -> str:
 
 
 def test_what_is_counted_stands_apart_and_both_are_summed() -> None:
-    counted, measured = made().select("table")
+    measured, counted = made().select("table")
     assert one(counted, "caption").get_text() == "Counted: the same verdict on every machine"
     assert one(measured, "caption").get_text() == "Measured on this machine"
     assert [row["id"] for row in counted.select("tr[id]")] == ["ledger-page-c"]
     assert [words(line) for line in made().select(".ledger-counts")] == [
-        "1 claim counted: 1 supported.",
         "3 claims measured: 1 supported, 1 refuted, 1 open.",
+        "1 claim counted: 1 supported.",
     ]
 
 
 def test_claims_of_one_source_stand_below_it() -> None:
-    measured = made().select("table")[1]
+    measured = made().select("table")[0]
     groups = [[words(cell) for cell in body.select("th[scope=rowgroup]")] for body in measured.select("tbody")]
     assert groups == [["X"], ["Y"]]
     rows = [[row["id"] for row in body.select("tr[id]")] for body in measured.select("tbody")]
@@ -167,5 +173,32 @@ def test_a_row_can_be_linked_to_and_shows_the_sources_words() -> None:
     assert words(row).startswith("A <is>. # is, on hardware")
 
 
+def test_a_row_shows_what_was_asked_and_where_the_interval_lies() -> None:
+    """The claim asks for at least 2 s, and the interval lies at 1 s: left of the range and apart from it."""
+    test = one(made(), "#ledger-page-a .claim-test")
+    assert "the test asks for at least 2.00 s" in words(test)
+    asked, dot = one(test, "rect.asked"), one(test, "circle.found")
+    assert float(str(dot["cx"])) < float(str(asked["x"])) < 240 == float(str(asked["x"])) + float(str(asked["width"]))
+    allowed, inside = one(made(), "#ledger-page-b rect.asked"), one(made(), "#ledger-page-b circle.found")
+    assert float(str(allowed["x"])) == 0 < float(str(inside["cx"])) < float(str(allowed["width"]))
+
+
 def test_a_table_without_claims_is_left_out() -> None:
-    assert ledger_html([]) == ""
+    assert ledger_html([]) == wall_html([], "claims.html") == ""
+
+
+def test_each_claim_is_a_square_that_leads_to_its_row() -> None:
+    wall = BeautifulSoup(wall_html(claims_of(*page_and_words()), "claims.html"), "html.parser")
+    assert [words(count) for count in wall.select(".wall-count")] == [
+        "3 sentences from courses and papers were tested on this machine. 1 did not hold.",
+        "1 more was decided by counting, which gives the same result on every machine. None did not hold.",
+    ]
+    rows = {f"claims.html#{row['id']}" for row in made().select("tr[id]")}
+    squares = wall.select(".wall a")
+    assert {square["href"] for square in squares} == rows
+    assert [words(square) for square in squares] == [
+        "✗ Refuted: A <is>.", "? Open: D is.", "✓ Supported: B is.", "✓ Supported: C is.",
+    ]  # fmt: skip
+    legends = [(str(link["href"]), words(link)) for link in wall.select(".wall-legend a")]
+    assert legends[0] == ("claims.html?verdict=refuted#ledger-measured", "✗ 1 refuted")
+    assert legends[-1] == ("claims.html?verdict=supported#ledger-counted", "✓ 1 supported")

@@ -13,7 +13,8 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
-from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, add_place, load_where, raw_html
+from measured_book.elements.nodes import EXPLORER_SCRIPTS, EXPLORER_STYLES, LateHtml, add_place, load_where
+from measured_book.sources.names import split_reference
 from measured_book.state import state_of
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.report import measurements
@@ -25,6 +26,8 @@ from tinytorch.report.records import schema as record_schema
 FOLDER = "_measurements"
 #: The page whose tables are the roofs and points of the interactive roofline.
 ROOFS_PAGE, ROOFS_TABLES = "your_machine", ("roofs", "ops")
+#: Experiments of `device.js` that draw their result over a figure of the book.
+DEVICE_CURVES = {"memory": "memory:staircase"}
 #: In the order in which they need each other.
 SCRIPTS = (*EXPLORER_SCRIPTS, "your-machine-check.js", "your-machine.js", "roofline-drawing.js", "roofline.js")
 STYLES = ("your-machine.css", *EXPLORER_STYLES, "roofline.css")
@@ -76,14 +79,37 @@ class RooflineExplorerNode(LateHtml):
         )
 
 
+class DeviceNode(LateHtml):
+    """Place of an experiment. Attributes: ``experiment``, and ``curve``, the figure with the book's own results."""
+
+    def html(self, app: Sphinx, docname: str) -> str:
+        """Return the place, which the script fills, with the book's curve, if this build has it."""
+        figure = state_of(app.env).find(self["curve"], docname, "figure") if self["curve"] else None
+        data = {"experiment": self["experiment"]}
+        if figure is not None:
+            points = [
+                [number["conditions"]["instrument"]["working_set_bytes"], round(1e9 * number["value"], 3)]
+                for series in figure["series"]
+                for number in series["numbers"]
+            ]
+            machine = state_of(app.env).records[figure["page"]].provenance["machine"]["cpu"]
+            data |= {"book": json.dumps(points), "machine": machine}
+        attributes = "".join(f' data-{name}="{escape(value)}"' for name, value in data.items())
+        return f'<div class="device"{attributes}></div>'
+
+
 class DeviceDirective(SphinxDirective):
     """``{device} NAME``: an experiment of `device.js` on the reader's own device; without JavaScript, nothing."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Return the place, which the script fills."""
-        return [raw_html(f'<div class="device" data-experiment="{self.arguments[0]}"></div>')]
+        """Return the place; the page is written again when the book's curve changes."""
+        experiment = self.arguments[0]
+        curve = DEVICE_CURVES.get(experiment)
+        if curve is not None:
+            state_of(self.env).of(self.env.docname).uses.add(split_reference(curve, self.env.docname)[0])
+        return [DeviceNode(experiment=experiment, curve=curve)]
 
 
 def book_measurements(env: BuildEnvironment) -> Json | None:

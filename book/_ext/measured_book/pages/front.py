@@ -1,7 +1,8 @@
 """What the first page is made of: a picture of numbers with all their evidence, cards of the chapters, how to cite.
 
 ``{evidence} key key``: each number as its samples, its interval and its value, on one logarithmic line. ``{chapters}``:
-parts and chapters as cards, each with its first sentence and a drawing. ``{citation}``: what CITATION.cff says.
+parts and chapters as cards, each with its first sentence and a drawing. ``{commands}``: what a reader runs, with the
+line that clones the repository. ``{citation}``: what CITATION.cff says.
 """
 
 import math
@@ -21,6 +22,7 @@ from measured_book.elements.nodes import LateHtml, add_place
 from measured_book.elements.numbering import sidebar
 from measured_book.records.roles import warn
 from measured_book.sources.names import split_reference
+from measured_book.sources.repository import Repository
 from measured_book.state import state_of
 from tinytorch.report.colors import color
 from tinytorch.report.drawings import WIDTH, Drawing
@@ -236,8 +238,26 @@ class CitationDirective(SphinxDirective):
         return [said, nodes.literal_block(entry, entry, language="bibtex")]
 
 
+def commands(repository: Repository | None, lines: Sequence[str]) -> str:
+    """Return lines for a shell in a clone, after the line that makes the clone, if its address is known."""
+    clone = [f"git clone {repository.url} && cd {repository.url.rpartition('/')[2]}"] if repository else []
+    return "\n".join([*clone, *lines])
+
+
+class CommandsDirective(SphinxDirective):
+    """``{commands}``: what a reader runs, as its lines say."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return the lines as code."""
+        code = commands(self.config.book_repository, self.content)
+        return [nodes.literal_block(code, code, language="bash")]
+
+
 def setup(app: Sphinx) -> None:
     """Register the directives."""
+    app.add_directive("commands", CommandsDirective)
     app.add_directive("evidence", EvidenceDirective)
     add_place(app, "chapters", Chapters)
     app.add_directive("citation", CitationDirective)

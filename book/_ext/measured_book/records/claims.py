@@ -1,4 +1,4 @@
-"""Claims: their words and quotes beside the tests of their page; the table of a page's claims; the ledger of all.
+"""Claims: their words and quotes beside the tests of their page; a table of a page's claims; ledger and wall of all.
 
 ::
 
@@ -15,6 +15,7 @@
 How the words are read: `measured_book.sources.bibliography`.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,12 +32,15 @@ from measured_book.elements.slots import (
 from tinytorch.perf.measuring.judge import OF_CLAIMS
 from tinytorch.report.numbers import unbroken
 from tinytorch.report.records import Json
+from tinytorch.report.verdicts import ICONS, evidence_words
 
 #: Both tables of the ledger: whether their claims are counted, the end of their ids, and what they are called.
 _TABLES = (
-    (True, "counted", "Counted: the same verdict on every machine"),
     (False, "measured", "Measured on this machine"),
+    (True, "counted", "Counted: the same verdict on every machine"),
 )
+#: The order of the squares on the wall, from what surprises to what says nothing.
+_ON_THE_WALL = ("refuted", "open", "withheld", "supported")
 _COLUMNS = ("Claim", "Verdict", "Evidence", "Discussed in")
 
 
@@ -154,6 +158,93 @@ def _row(row: Row) -> str:
     link = f'<a class="headerlink" href="#{name}" title="Link to this claim">#</a>'
     return (
         f'<tr id="{name}"><th scope="row">{escape(unbroken(record["statement"]))}{link} {quotation_html(record)}</th>'
-        f"<td>{verdict_mark(record)}</td><td{data_key(record)}>{row.evidence}</td>"
+        f"<td>{verdict_mark(record)}</td><td{data_key(record)}>{row.evidence}{_test(record)}</td>"
         f'<td><a href="{escape(row.address)}#claim-{record["key"]}">{escape(row.title)}</a></td></tr>'
+    )
+
+
+#: Units of the drawing of a test: its width and height, and what is left free at both ends.
+_WIDE, _HIGH, _FREE = 240.0, 24.0, 8.0
+
+
+def _test(record: Json) -> str:
+    """Return what was asked of the first numbers that a claim rests on, with a drawing of the first; empty without."""
+    if not record["tests"]:
+        return ""
+    words = evidence_words(record)
+    told = "" if record["evidence"].startswith(words) else f"<span>{escape(words[0].upper() + words[1:])}</span>"
+    return f'<div class="claim-test">{_test_drawing(record["tests"][0])}{told}</div>'
+
+
+def _test_drawing(test: Json) -> str:
+    """Return the interval of a test over the range that the claim allows; empty where there is no such range."""
+    if test["interval"] is None or "matters" in test:
+        return ""
+    low, high = (test["interval"][end] for end in ("low", "high"))
+    asked = (test["low"], test["high"])
+    marks = [low, high, test["value"], *(end for end in asked if end is not None)]
+    is_log = min(marks) > 0 and max(marks) > 4 * min(marks)
+    first, last = ((math.log(end) if is_log else end) for end in (min(marks), max(marks)))
+    room = 0.25 * (last - first) or 1.0
+
+    def across(value: float) -> float:
+        share = ((math.log(value) if is_log else value) - first + room) / (last - first + 2 * room)
+        return _FREE + (_WIDE - 2 * _FREE) * share
+
+    left, right = (edge if end is None else across(end) for end, edge in zip(asked, (0.0, _WIDE), strict=True))
+    return (
+        f'<svg viewBox="0 0 {_WIDE:g} {_HIGH:g}" aria-hidden="true" focusable="false">'
+        f'<rect class="asked" x="{left:.1f}" y="0" width="{max(right - left, 1.5):.1f}" height="{_HIGH:g}"/>'
+        f'<path class="found" d="M{across(low):.1f} {_HIGH / 2:g}H{across(high):.1f}"/>'
+        f'<circle class="found" cx="{across(test["value"]):.1f}" cy="{_HIGH / 2:g}" r="5"/></svg>'
+    )
+
+
+def wall_html(records: Sequence[Json], ledger: str) -> str:
+    """Return all claims as squares with the colours of their verdicts, which lead to their rows; empty without claims.
+
+    What was measured and what was counted have a wall and a sentence each. ``ledger`` is the address of the ledger.
+    """
+    walls = [
+        _wall(name, chosen, ledger)
+        for counted, name, _ in _TABLES
+        if (chosen := [record for record in records if record["counted"] is counted])
+    ]
+    if not walls:
+        return ""
+    hint = "Each square is a sentence. Point at it to read it, or press it to see how it was tested."
+    inside = "\n".join(walls)
+    return f'<div class="claim-wall" data-key="claims">\n{inside}\n<p class="wall-hint">{hint}</p>\n</div>'
+
+
+def _wall(name: str, records: Sequence[Json], ledger: str) -> str:
+    found = Counter(record["verdict"] for record in records)
+    count, was = len(records), "was" if len(records) == 1 else "were"
+    told = (
+        f"{count} sentence{'s' if count > 1 else ''} from courses and papers {was} tested on this machine."
+        if name == "measured"
+        else f"{count} more {was} decided by counting, which gives the same result on every machine."
+    )
+    links = " ".join(
+        f'<a href="{escape(ledger)}?verdict={verdict}#ledger-{name}">'
+        f'<span class="claim-verdict {verdict}"><span class="icon" aria-hidden="true">{ICONS[verdict]}</span> '
+        f"{found[verdict]} {verdict}</span></a>"
+        for verdict in _ON_THE_WALL
+        if found[verdict]
+    )
+    squares = "\n".join(
+        _square(record, ledger) for verdict in _ON_THE_WALL for record in records if record["verdict"] == verdict
+    )
+    return (
+        f'<p class="wall-count">{told} {found["refuted"] or "None"} did not hold.</p>\n'
+        f'<ul class="wall">\n{squares}\n</ul>\n<p class="wall-legend">{links}</p>'
+    )
+
+
+def _square(record: Json, ledger: str) -> str:
+    verdict, words = record["verdict"], f"{record['verdict'].capitalize()}: {unbroken(record['statement'])}"
+    return (
+        f'<li><a class="claim-verdict {verdict}" href="{escape(ledger)}#{row_id(record)}">'
+        f'<span class="icon" aria-hidden="true">{ICONS[verdict]}</span>'
+        f'<span class="wall-words">{escape(words)}</span></a></li>'
     )

@@ -50,6 +50,7 @@ from measured_book.records.claims import (
     ledger_html,
     linked_row,
     row_id,
+    wall_html,
 )
 from measured_book.records.outputs import refuse
 from measured_book.sources.bibliography import FILE, claim_words, named_source
@@ -141,7 +142,7 @@ class ClaimDirective(SphinxDirective):
 
 
 class PlaceDirective(SphinxDirective):
-    """``{claims}``: the page's claims as a table, with those of its section; ``{claim-ledger}``: those of all pages."""
+    """``{claims}``: the page's claims as a table; ``{claim-ledger}`` and ``{claim-wall}``: those of all pages."""
 
     def run(self) -> list[nodes.Node]:
         """Return the place."""
@@ -267,6 +268,7 @@ class ResolveRecords(SphinxPostTransform):
             "claim": self._claim,
             "claims": self._claims,
             "claim-ledger": self._ledger,
+            "claim-wall": self._wall,
             "card": self._card,
         }
         _gather_claims(self.document)
@@ -393,9 +395,16 @@ class ResolveRecords(SphinxPostTransform):
         ]
         return record["page"] if record["page"] in homes else min(homes, default=None)
 
+    @property
+    def _all_claims(self) -> list[Json]:
+        return [record for page in self._state.records.values() for record in page.of_kind("claim")]
+
     def _ledger(self, node: Pending) -> nodes.raw:
-        claims = (record for page in self._state.records.values() for record in page.of_kind("claim"))
-        return raw_html(ledger_html([self._ledger_row(record, node) for record in claims]))
+        return raw_html(ledger_html([self._ledger_row(record, node) for record in self._all_claims]))
+
+    def _wall(self, _: Pending) -> nodes.raw:
+        address = self._ledger_address()
+        return raw_html(wall_html(self._all_claims, address) if address else "")
 
     def _ledger_row(self, record: Json, node: Pending) -> Row:
         home = self._home(record)
@@ -506,6 +515,7 @@ def setup(app: Sphinx) -> None:
     app.add_directive("claim", ClaimDirective)
     app.add_directive("claims", PlaceDirective)
     app.add_directive("claim-ledger", PlaceDirective)
+    app.add_directive("claim-wall", PlaceDirective)
     app.connect("source-read", lambda app, docname, _: forget_notebook(app, docname))
     app.add_transform(TakeRecords)
     app.add_post_transform(ResolveRecords)

@@ -44,10 +44,10 @@ BOXES = "boxes.js"
 #: Scripts that only some pages need, with the texts in a page's HTML of which one tells.
 SCRIPTS_FOR = {
     "tables.js": ("<table",),
-    "figures.js": ("measured-figure",),
+    "figures.js": ("measured-figure", 'class="device"'),
     "code.js": ('class="highlight', '<details class="page-menu page-mismatch"'),
     "details.js": ("popovertarget=", "data-detail="),
-    "ledger.js": ('class="measured-table ledger',),
+    "ledger.js": ('class="measured-table ledger', 'class="claim-wall"'),
     BOXES: ('class="boxes"',),
 }
 #: Sections behind a chapter's text, which the contents set apart.
