@@ -48,13 +48,6 @@
     kept += at;
   };
 
-  const stride = (numbers, apart, count) => {
-    let sum = 0;
-    const mask = numbers.length - 1;
-    for (let step = 0, at = 0; step < count; step++, at = (at + apart) & mask) sum += numbers[at];
-    kept += sum;
-  };
-
   const threeLoops = (a, b, c, n) => {
     for (let i = 0; i < n; i++)
       for (let j = 0; j < n; j++) {
@@ -96,21 +89,21 @@
   // An experiment: what is guessed, the rows [name, work of so many units], and which rows (of the last one) the ratio compares.
   const EXPERIMENTS = {
     memory: {
-      guess: "How much slower is a load from 64 MiB than one from 16 KiB, on this device? (2 means twice as long)",
+      guess: "On this device, how much slower is a load from 64 MiB than from 16 KiB? (2 means twice as slow)",
       unit: "ns per load", scale: 1e6, ratio: [12, 0],
       note: "Each load depends on the one before, and the lines of the array are visited in a random order.",
       rows: () => Array.from({ length: 13 }, (_, step) => 2 ** (14 + step)).map((bytes) => [named(bytes), () => { const next = chain(bytes); return (steps) => walk(next, steps); }, bytes]),
     },
     acceleration: {
-      guess: "How many times as fast as three loops is a tile of four by four in registers, on this device?",
+      guess: "On this device, how much faster than three loops is a tile of 4 × 4 in registers? (2 means twice as fast)",
       unit: "ms per product", scale: 1, ratio: [0, 1],
-      note: "Two matrices of 192 by 192 in double precision are multiplied, on one core and without vectors.",
+      note: "The program multiplies two 192 × 192 matrices in double precision, on one core and without vectors.",
       rows: () => { const [loops, tile] = products(192); return [["three loops", () => loops], ["tile of 4 × 4", () => tile]]; },
     },
     noise: {
-      guess: "The same code is timed under two names. What ratio of the medians will this device show?",
+      guess: "This test times the same code under two names. What ratio of the medians will this device show?",
       unit: "ms per product", scale: 1, ratio: [0, 1],
-      note: "Both names run the same product of two matrices of 64 by 64. A fair comparison finds a ratio whose interval holds 1.",
+      note: "Both names run the same product of two 64 × 64 matrices. In a fair comparison, the interval of the ratio contains 1.",
       rows: () => { const [, tile] = products(64); return [["the code", () => tile], ["the same code", () => tile]]; },
     },
   };
@@ -173,7 +166,7 @@
   ]);
 
   // The staircase: latency over the size of the array, on logarithmic axes, 480 units wide as the book's drawings.
-  const WIDE = 480, HIGH = 330, LEFT = 66, RIGHT = 466, TOP = 44, BOTTOM = 278;
+  const WIDE = 480, HIGH = 330, LEFT = 66, RIGHT = 466, TOP = 62, BOTTOM = 278;
 
   const svg = (name, attributes, ...children) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);
@@ -201,9 +194,9 @@
     drawing.append(text((LEFT + RIGHT) / 2, HIGH - 10, "latency of one load over the size of the array", "middle"));
     if (guessed) drawing.append(line(`M${LEFT} ${y(guessed)}H${RIGHT}`, { "stroke-dasharray": "2 4" }), text(RIGHT, y(guessed) - 6, "your guess", "end"));
     curves.forEach(({ name, look, points }, place) => {
-      const up = TOP + 20 + 22 * place;
+      const begin = LEFT + 210 * place;
       drawing.append(line(points.map(([bytes, ns], i) => `${i ? "L" : "M"}${x(bytes).toFixed(1)} ${y(ns).toFixed(1)}`).join(""), look));
-      drawing.append(line(`M${LEFT + 14} ${up - 5}h26`, look), text(LEFT + 48, up, name, "start"));
+      drawing.append(line(`M${begin} 41h26`, look), text(begin + 34, 46, name, "start"));
     });
     return drawing;
   };
@@ -228,13 +221,13 @@
     const [low, high] = interval(ratios), found = `his device shows ${short(median(ratios))}× (${span([low, high])}).`;
     const words = [
       guess ? `You guessed ${guess}; t${found}` : `T${found}`,
-      high > 2 * low ? " This device was busy, or changed its speed: close other programs and measure again." : "",
-      hidden ? " This tab was in the background meanwhile: measure again." : "",
+      high > 2 * low ? " This device was busy or changed its speed. Close other programs and measure again." : "",
+      hidden ? " This tab was in the background during the measurement. Measure again." : "",
     ].join("");
     const details = element("details", [
       element("summary", "All numbers"),
       element("div", table(experiment, rows), { className: "measured-table" }),
-      element("p", `${experiment.note} The clock moved in steps of ${short(clock)} ms, and a sample is made to take ${SAMPLE} ms or more. A browser has a coarse clock, uses no vectors here, and slows down in a tab in the background or to save energy.`),
+      element("p", `${experiment.note} The clock has steps of ${short(clock)} ms, so each sample takes at least ${SAMPLE} ms. In a browser the clock is coarse, this program uses no vectors, and a tab in the background runs more slowly.`),
       element("p", element("a", "Download the samples", { download: "device.json", href: `data:application/json,${encodeURIComponent(JSON.stringify(samples))}` })),
     ]);
     return { words, shown: rows[0].bytes ? [pictureOf(place, rows, median(ratios), Number(guess)), details] : [details] };
@@ -259,17 +252,17 @@
       said.textContent = text;
     };
     document.addEventListener("visibilitychange", () => { hidden ||= document.hidden; });
-    stop.addEventListener("click", () => end("Stopped: nothing was kept."));
+    stop.addEventListener("click", () => end("Stopped. Nothing was saved."));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       hidden = false;
       try {
         worker = new Worker(SCRIPT);
       } catch {
-        end("From a folder a browser starts no worker: make serve shows this page where it can measure.");
+        end("This page was opened from a folder, where a browser cannot measure. Run make serve and open the page from there.");
         return;
       }
-      worker.addEventListener("error", () => end("This browser could not start the worker that measures; make serve shows the page where it can."));
+      worker.addEventListener("error", () => end("This browser could not start the measurement. Run make serve and open the page from there."));
       worker.addEventListener("message", ({ data }) => {
         progress.value = data.progress ?? 1;
         if (!data.rows) return;
@@ -280,7 +273,7 @@
       progress.removeAttribute("value");
       start.disabled = true;
       stop.hidden = progress.hidden = false;
-      said.textContent = "Measuring, for about ten seconds at most.";
+      said.textContent = "Measuring. This takes at most about 10 seconds.";
       worker.postMessage(name);
     });
     place.append(element("p", "On your own device", { className: "device-title" }), form, said, shown);

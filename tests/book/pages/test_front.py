@@ -5,29 +5,15 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
-from measured_book.pages.front import CITATION, bibtex, commands, evidence_drawing
+from measured_book.pages.front import CITATION, bibtex, commands
 from measured_book.pages.lists import environment_seconds, prepared_seconds
 from measured_book.sources.repository import Repository
 
 from scripts import environment
 from scripts.building.preparation import Memory
 from tinytorch.chapters.preparation import Step
-from tinytorch.perf.measuring import Measurement
-from tinytorch.report import Page
 
 BOOK = Path(__file__).resolve().parents[3] / "book"
-
-
-def test_each_number_has_its_samples_and_its_value_in_the_picture() -> None:
-    page = Page("made")
-    for key, factor in (("straw", 100.0), ("fair", 3.0)):
-        page.number(key, Measurement(key, tuple(factor * (1 + 0.01 * k) for k in range(-4, 5)), ""))
-    records = [record for record in page.records if record["key"] in ("straw", "fair")]
-    text = evidence_drawing(records, ["Against naive NumPy", "Against good NumPy"]).svg(key="e", alt="two numbers")
-    assert "Against naive NumPy: 100×" in text
-    assert "9 samples" in text
-    assert text.count("<polyline") > 2 * 9
-    assert [tick in text for tick in ("1×", "10×", "100×")] == [True] * 3
 
 
 def test_a_known_repository_is_cloned_first() -> None:

@@ -191,7 +191,7 @@ def test_each_claim_is_a_square_that_leads_to_its_row() -> None:
     wall = BeautifulSoup(wall_html(claims_of(*page_and_words()), "claims.html"), "html.parser")
     assert [words(count) for count in wall.select(".wall-count")] == [
         "3 sentences from courses and papers were tested on this machine. 1 did not hold.",
-        "1 more was decided by counting, which gives the same result on every machine. None did not hold.",
+        "1 more was decided by counting, which gives the same result on every machine. None was refuted.",
     ]
     rows = {f"claims.html#{row['id']}" for row in made().select("tr[id]")}
     squares = wall.select(".wall a")

@@ -1,115 +1,28 @@
-"""What the first page is made of: a picture of numbers with all their evidence, cards of the chapters, how to cite.
+"""What the first page is made of: cards of the chapters, commands, how to cite.
 
-``{evidence} key key``: each number as its samples, its interval and its value, on one logarithmic line. ``{chapters}``:
-parts and chapters as cards, each with its first sentence and a drawing. ``{commands}``: what a reader runs, with the
-line that clones the repository. ``{citation}``: what CITATION.cff says.
+``{chapters}``: parts and chapters as cards, each with its first sentence and a drawing. ``{commands}``: what a reader
+runs, with the line that clones the repository. ``{citation}``: what CITATION.cff says.
 """
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 from docutils import nodes
-from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from measured_book.elements.nodes import LateHtml, add_place
 from measured_book.elements.numbering import sidebar
-from measured_book.records.roles import warn
-from measured_book.sources.names import split_reference
 from measured_book.sources.repository import Repository
 from measured_book.state import state_of
 from tinytorch.report.colors import color
-from tinytorch.report.drawings import WIDTH, Drawing
-from tinytorch.report.numbers import format_record
-from tinytorch.report.records import NUMBER_KINDS, Json
 
 #: Relative to the book's sources.
 CITATION = "../CITATION.cff"
-_LANE, _TOP, _BOTTOM = 82.0, 8.0, 26.0
-
-
-class Evidence(LateHtml):
-    """Picture of numbers. Attributes: ``references``, ``labels`` and ``caption``."""
-
-    def html(self, app: Sphinx, docname: str) -> str:
-        """Return the picture; nothing where one of its numbers is not known to lie anywhere."""
-        found = [state_of(app.env).find(reference, docname, *NUMBER_KINDS) for reference in self["references"]]
-        records = [record for record in found if record is not None and record["interval"]]
-        if len(records) < len(found):
-            return ""
-        drawing = evidence_drawing(records, self["labels"])
-        said = "; ".join(
-            f"{label}: {format_record(record).text}" for label, record in zip(self["labels"], records, strict=True)
-        )
-        alt = f"Samples, interval and value of each number on one logarithmic line. {said}."
-        return (
-            f'<figure class="measured-figure evidence">\n{drawing.svg(key="evidence", alt=alt)}\n'
-            f"<figcaption>{escape(self['caption'])}</figcaption>\n</figure>"
-        )
-
-
-def evidence_drawing(records: Sequence[Json], labels: Sequence[str]) -> Drawing:
-    """Return a lane for each number: its samples as ticks, its interval as a box, its value above; one axis for all."""
-    height = _TOP + len(records) * _LANE + _BOTTOM
-    drawing = Drawing(height)
-    ends = [end for one in records for end in (one["interval"]["low"], one["interval"]["high"], *one["samples"])]
-    low, high = min(min(ends), 1.0) / 1.15, max(ends) * 1.25
-    span = math.log(high / low)
-
-    def across(value: float) -> float:
-        return 14 + (WIDTH - 28) * math.log(value / low) / span
-
-    bottom = _TOP + len(records) * _LANE
-    drawing.line((14, bottom), (WIDTH - 14, bottom), width=1)
-    for power in range(math.ceil(math.log10(low)), math.floor(math.log10(high)) + 1):
-        at = across(10.0**power)
-        drawing.line((at, bottom), (at, bottom + 5), width=1)
-        drawing.text(at, bottom + 20, f"{10.0**power:,g}×")
-    for place, (record, label) in enumerate(zip(records, labels, strict=True)):
-        top, hue = _TOP + place * _LANE, ("baseline", "numpy")[place % 2]
-        interval = record["interval"]
-        left, right = across(interval["low"]), max(across(interval["high"]), across(interval["low"]) + 2)
-        middle = across(record["value"])
-        for sample in record["samples"]:
-            drawing.line((across(sample), top + 48), (across(sample), top + 70), color=hue, width=1)
-        drawing.box(left, top + 44, right - left, 30, color=hue)
-        drawing.line((middle, top + 41), (middle, top + 77), color=hue, width=3)
-        shown = format_record(record)
-        words = f"{label}: {shown.text}"
-        end = middle > WIDTH / 2
-        drawing.text(WIDTH - 14 if end else 14, top + 14, words, anchor="end" if end else "start", bold=True)
-        if shown.digits:
-            of = f"{shown.interval}, {record['n']:,} samples"
-            drawing.text(WIDTH - 14 if end else 14, top + 32, of, anchor="end" if end else "start")
-    return drawing
-
-
-class EvidenceDirective(SphinxDirective):
-    """``{evidence} key key``, with their ``:labels:`` separated by bars; the body is the caption."""
-
-    required_arguments = 1
-    final_argument_whitespace = True
-    has_content = True
-    option_spec: ClassVar[dict[str, Any]] = {"labels": directives.unchanged_required}
-
-    def run(self) -> list[nodes.Node]:
-        """Return the place of the picture."""
-        references = self.arguments[0].split()
-        labels = [label.strip() for label in self.options.get("labels", "").split("|")]
-        node = Evidence(references=references, labels=labels, caption=" ".join(self.content))
-        self.set_source_info(node)
-        if len(labels) != len(references):
-            warn("{evidence} needs a label for each of its numbers, as in :labels: one | another", node)
-            return []
-        uses = state_of(self.env).of(self.env.docname).uses
-        uses.update(split_reference(reference, self.env.docname)[0] for reference in references)
-        return [node]
 
 
 def _svg(*parts: str) -> str:
@@ -258,6 +171,5 @@ class CommandsDirective(SphinxDirective):
 def setup(app: Sphinx) -> None:
     """Register the directives."""
     app.add_directive("commands", CommandsDirective)
-    app.add_directive("evidence", EvidenceDirective)
     add_place(app, "chapters", Chapters)
     app.add_directive("citation", CitationDirective)

@@ -235,8 +235,9 @@ def _wall(name: str, records: Sequence[Json], ledger: str) -> str:
     squares = "\n".join(
         _square(record, ledger) for verdict in _ON_THE_WALL for record in records if record["verdict"] == verdict
     )
+    failed = f"{found['refuted']} did not hold." if found["refuted"] else "None was refuted."
     return (
-        f'<p class="wall-count">{told} {found["refuted"] or "None"} did not hold.</p>\n'
+        f'<p class="wall-count">{told} {failed}</p>\n'
         f'<ul class="wall">\n{squares}\n</ul>\n<p class="wall-legend">{links}</p>'
     )
 
