@@ -164,7 +164,7 @@ class CommandsDirective(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the lines as code."""
-        code = commands(self.config.book_repository, self.content)
+        code = commands(self.config.book_repository, list(self.content))
         return [nodes.literal_block(code, code, language="bash")]
 
 
