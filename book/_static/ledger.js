@@ -62,7 +62,7 @@
     (document.querySelector(".ledger-counts") ?? tables[0]).before(bar);
     filter();
     // What the address leads to has moved.
-    if (asked.size) document.getElementById(location.hash.slice(1))?.scrollIntoView();
+    if (location.search) document.getElementById(location.hash.slice(1))?.scrollIntoView();
   };
 
   /** Lets Tab come to one square, from which arrows lead to the others. */
