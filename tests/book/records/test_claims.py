@@ -183,6 +183,15 @@ def test_a_row_shows_what_was_asked_and_where_the_interval_lies() -> None:
     assert float(str(allowed["x"])) == 0 < float(str(inside["cx"])) < float(str(allowed["width"]))
 
 
+def test_each_of_several_tests_is_drawn_and_words_of_the_evidence_are_not_repeated() -> None:
+    page = Page("page")
+    page.test("both", TIME, WIDE, below=2)
+    full = said("It is.", "X", "is")
+    assert len(ledger_of(page, {"both": full}).select(".claim-test svg + span")) == 2
+    alone = ledger_of(page, {"both": {**full, "evidence": ""}})
+    assert (len(alone.select(".claim-test svg")), alone.select(".claim-test span")) == (2, [])
+
+
 def test_a_table_without_claims_is_left_out() -> None:
     assert ledger_html([]) == wall_html([], "claims.html") == ""
 

@@ -158,22 +158,27 @@ def _row(row: Row) -> str:
     link = f'<a class="headerlink" href="#{name}" title="Link to this claim">#</a>'
     return (
         f'<tr id="{name}"><th scope="row">{escape(unbroken(record["statement"]))}{link} {quotation_html(record)}</th>'
-        f"<td>{verdict_mark(record)}</td><td{data_key(record)}>{row.evidence}{_test(record)}</td>"
+        f"<td>{verdict_mark(record)}</td><td{data_key(record)}>{row.evidence}{_tests(record)}</td>"
         f'<td><a href="{escape(row.address)}#claim-{record["key"]}">{escape(row.title)}</a></td></tr>'
     )
 
 
+#: Tests of a claim that its row shows.
+_MOST_TESTS = 3
 #: Units of the drawing of a test: its width and height, and what is left free at both ends.
 _WIDE, _HIGH, _FREE = 240.0, 24.0, 8.0
 
 
-def _test(record: Json) -> str:
-    """Return what was asked of the first numbers that a claim rests on, with a drawing of the first; empty without."""
-    if not record["tests"]:
-        return ""
-    words = evidence_words(record)
-    told = "" if record["evidence"].startswith(words) else f"<span>{escape(words[0].upper() + words[1:])}</span>"
-    return f'<div class="claim-test">{_test_drawing(record["tests"][0])}{told}</div>'
+def _tests(record: Json) -> str:
+    """Return the first tests of a claim, each as a drawing and, unless the evidence repeats them, in words."""
+    is_said = record["evidence"].startswith(evidence_words(record))
+    parts = []
+    for test in record["tests"][:_MOST_TESTS]:
+        words = evidence_words({"tests": [test]})
+        told = "" if is_said else f"<span>{escape(words[0].upper() + words[1:])}</span>"
+        shown = _test_drawing(test) + told
+        parts += [f'<div class="claim-test">{shown}</div>'] if shown else []
+    return "".join(parts)
 
 
 def _test_drawing(test: Json) -> str:
