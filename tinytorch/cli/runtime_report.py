@@ -238,7 +238,7 @@ _WORK = [
 
 
 def _row(done: RuntimeProfile, group: Group, name: str) -> dict[str, Any]:
-    share, placed, work = done.share(group.seconds, name), done.placed(group), group.work
+    share, placed, work = done.share(group.rows, name), done.placed(group), group.work
     ends = share.interval if share.has_interval else None
     seconds = group.middle
     return {

@@ -164,7 +164,7 @@ def longest_operators(profile: RuntimeProfile, count: int) -> list[dict[str, Any
             "name": group.name.removeprefix("nchwc."),
             "nodes": len(group.rows),
             "time": profile.measured(group.seconds, f"{group.name} in ONNX Runtime"),
-            "share": profile.share(group.seconds, f"share of {group.name} in ONNX Runtime"),
+            "share": profile.share(group.rows, f"share of {group.name} in ONNX Runtime"),
         }
         for group in [*groups[:count], *([rest] if rest.rows else [])]
     ]

@@ -8,15 +8,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 from tinytorch.core.op import Array
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Counted, Measurement, quotient
+from tinytorch.perf.measuring import Counted, Measurement, derived, quotient
 from tinytorch.perf.measuring.atomic_io import write_whole
 from tinytorch.perf.measuring.between_run_variance import with_between_run_spread
 from tinytorch.perf.measuring.conditions import Conditions, new_turns, of_all
+from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.perf.onnx.nodes import CONVERSIONS, LAYOUTS, Graph, Origins, Row, Work, joined
 from tinytorch.perf.onnx.runtime import (
     Calibration,
@@ -26,7 +28,7 @@ from tinytorch.perf.onnx.runtime import (
     Settings,
     node_times,
 )
-from tinytorch.perf.profiling.breakdown import predicted_speedup
+from tinytorch.perf.profiling.breakdown import MOST
 from tinytorch.perf.roofline.bounds import Bottleneck, Demand, roof_of, slope_of, verdict
 from tinytorch.perf.roofline.placement import Placed
 
@@ -190,7 +192,21 @@ class RuntimeProfile:
             found.setdefault(of(row), []).append(row)
         return sorted((Group(name, tuple(rows)) for name, rows in found.items()), key=lambda group: -group.middle)
 
-    def share(self, seconds: Sequence[float], name: str) -> Measurement:
+    def share(self, rows: Sequence[Row], name: str) -> Measurement:
+        """Return the share of the latency that nodes take.
+
+        Their times are as uncertain as the recorded ones were corrected: the cost of a record, which is known of nodes
+        that do next to nothing, was taken off, and the rest was scaled as if the profiler cost each node the same part.
+        """
+        seconds = np.sum([row.seconds for row in rows], axis=0)
+        share, usual = self.share_of(seconds.tolist(), name), float(np.median(seconds))
+        if not usual:
+            return share
+        wrong = abs(1 - 1 / self.times.scale) + len(rows) * self.cost.record / usual
+        by = Measurement("the true time over that time", (1.0,), "", law=Stated(1.0, 1 / (1 + wrong), 1 + wrong))
+        return derived(name, lambda part, by: np.minimum(part * by, 1.0), share, by, unit="%")
+
+    def share_of(self, seconds: Sequence[float], name: str) -> Measurement:
         """Return the share of the latency that these seconds, one number for each round, are."""
         whole = self.times.latency
         conditions = replace(whole.conditions, part_of="the latency", between_runs=None)
@@ -283,6 +299,9 @@ def profile_file(
 _LEAST_GAIN, _LEAST_SURE = 1.02, 1.01
 #: Share of its roof below which a node is far below it, and times its least cost up to which a node is mostly overhead.
 _FAR_BELOW, _SMALL = 0.25, 4.0
+#: How much of its time a node that is removed takes from its neighbours, or gives to them: it passed over two arrays,
+#: its input and its output, and a neighbour may now have to bring one of these into the caches, or find it there.
+_NEIGHBOURS = 0.5
 
 
 def advice(profile: RuntimeProfile) -> list[Advice]:
@@ -297,22 +316,20 @@ def advice(profile: RuntimeProfile) -> list[Advice]:
     return sorted(kept, key=lambda each: -each.gain.median)
 
 
-def _advice(
-    profile: RuntimeProfile,
-    what: str,
-    seconds: Sequence[float],
-    nodes: Iterable[Row],
-    factor: Measurement | None = None,
-    at_most: bool = True,
-) -> Advice:
-    """Return advice on ``seconds``, one number for each round, that would become ``factor`` times shorter, or none."""
-    share = profile.share(seconds, f"share: {what}")
-    gain = predicted_speedup(share, factor, f"gain: {what}")
-    return Advice(what, share, gain, at_most, tuple(row.name for row in nodes))
+def _advice(what: str, share: Measurement, left: Measurement, rows: Iterable[Row], at_most: bool = True) -> Advice:
+    """Return advice on a share of the latency of which ``left``, a fraction, would be left."""
+
+    def whole(part: Any, rest: Any) -> Any:
+        return 1 / np.maximum(1 - part * (1 - rest), 1 - MOST)
+
+    gain = derived(f"gain: {what}", whole, share, left, statistic="Amdahl's law of the median")
+    return Advice(what, share, gain, at_most, tuple(row.name for row in rows))
 
 
-def _sum(rows: Sequence[Row]) -> list[float]:
-    return np.sum([row.seconds for row in rows], axis=0).tolist() if rows else []
+def _between(low: float, high: float) -> Measurement:
+    """Return the fraction of a time that a change leaves, if a model only says between which ends it lies."""
+    value = (low + high) / 2
+    return Measurement("what is left of the time", (value,), "", law=Stated(value, low, high))
 
 
 def _conversions(profile: RuntimeProfile) -> list[Advice]:
@@ -330,7 +347,9 @@ def _conversions(profile: RuntimeProfile) -> list[Advice]:
     ):  # fmt: skip
         rows = [row for row in profile.rows if row.kind in kinds]
         if rows:
-            found.append(_advice(profile, f"{_those(rows, *verbs)} {what}", _sum(rows), rows, at_most=False))
+            what = f"{_those(rows, *verbs)} {what}"
+            left = _between(-_NEIGHBOURS, _NEIGHBOURS)
+            found.append(_advice(what, profile.share(rows, f"share: {what}"), left, rows, at_most=False))
     return found
 
 
@@ -347,45 +366,35 @@ def _those(rows: Sequence[Row], of_one: str, of_several: str) -> str:
 def joined_chains(profile: RuntimeProfile) -> Advice:
     """Return the gain if one node replaced each chain of element-by-element nodes.
 
-    That node is assumed to take the time of the longest node of its chain. A product before a chain is not part of it.
+    That node takes at least the time of the longest node of its chain, if it computes while it waits for memory; at
+    most it takes their sum without what each of the others needs to read and write its array, for which the time of
+    the shortest node stands.
 
     Raises:
         ValueError: if there is no such chain.
     """
-    found = _pointwise(profile, with_products=False)
+    found = _pointwise(profile)
     if not found:
         raise ValueError(f"{profile.path.name} must have element-by-element nodes that follow each other, and has none")
     return found[0]
 
 
-def _pointwise(profile: RuntimeProfile, with_products: bool = True) -> list[Advice]:
-    """Return advice on chains of element-by-element nodes, with the product before them; none if there is no chain."""
-    rows, order = {row.name: row for row in profile.rows}, list[Row]()
-    makers: dict[str, int] = {}
+def _pointwise(profile: RuntimeProfile) -> list[Advice]:
+    """Return advice on chains of element-by-element nodes; none if there is no chain."""
+    rows = {row.name: row for row in profile.rows if _is_pointwise(row)}
+    chain_of: dict[str, list[Row]] = {}  # by the values that its last node makes
     chains = list[list[Row]]()
-    chain_of: dict[str, list[Row]] = {}
     for node in profile.graph.nodes:
-        if node.name not in rows:
-            continue
-        row = rows[node.name]
-        last = max((makers[name] for name in row.inputs if name in makers), default=-1)
-        before = order[last] if last >= 0 else None
-        heads = before is not None and (_is_pointwise(before) or (with_products and bool(before.work.flops)))
-        if before is not None and heads and _is_pointwise(row) and chain_of[before.name][-1] is before:
-            chain_of[row.name] = chain_of[before.name]
-        else:
-            chain_of[row.name] = []
-            chains.append(chain_of[row.name])
-        chain_of[row.name].append(row)
-        makers.update(dict.fromkeys(row.outputs, len(order)))
-        order.append(row)
+        made_by = [chain_of.pop(name) for name in node.inputs if name in chain_of]
+        if node.name in rows:
+            chain = made_by[-1] if made_by else []
+            if not chain:
+                chains.append(chain)
+            chain.append(rows[node.name])
+            chain_of.update(dict.fromkeys(node.outputs, chain))
     long = [chain for chain in chains if len(chain) > 1]
     if not long:
         return []
-    saved = [
-        np.sum([row.seconds for row in chain], axis=0) - np.max([row.seconds for row in chain], axis=0)
-        for chain in long
-    ]
     nodes = [row for chain in long for row in chain]
     usual = max(long, key=lambda chain: sum(row.middle for row in chain))
     names = ", ".join(row.kind.rpartition(".")[2] for row in usual)
@@ -393,9 +402,13 @@ def _pointwise(profile: RuntimeProfile, with_products: bool = True) -> list[Advi
     chains_of = "a chain" if len(long) == 1 else f"{len(long)} chains"
     what = (
         f"{_count(nodes)} form {chains_of}, such as {names}, in which each node processes the output of the previous "
-        f"node; one node could do the work of a chain in about the time of its longest node{level}"
+        f"node; one node could do the work of a chain{level}"
     )
-    return [_advice(profile, what, np.sum(saved, axis=0).tolist(), nodes, at_most=False)]
+    whole = sum(row.middle for row in nodes)
+    least = sum(max(row.middle for row in chain) for chain in long)
+    most = whole - sum((len(chain) - 1) * min(row.middle for row in chain) for chain in long)
+    left = _between(least / whole, most / whole)
+    return [_advice(what, profile.share(nodes, f"share: {what}"), left, nodes, at_most=False)]
 
 
 #: Operators that treat each element by itself.
@@ -416,14 +429,13 @@ def _overhead(profile: RuntimeProfile) -> list[Advice]:
     """Return advice on the cost of a call and of its nodes that does not depend on the size of the arrays."""
     least = float(np.median(profile.cost.node))
     rows = [row for row in profile.rows if row.middle < _SMALL * least]
-    spent = np.asarray(profile.times.call.samples) + least * len(profile.rows)
-    spent = np.minimum(spent, profile.times.latency.samples)
+    spent = np.median(profile.times.call.samples) + np.asarray(profile.cost.node) * len(profile.rows)
     part = f", and is more than {1 / _SMALL:.0%} of the time of {_count(rows)}" if rows else ""
     what = (
-        f"The cost of a call and of its {_count(profile.rows)} does not depend on the size of the arrays{part}; with a "
-        "larger batch, or fewer and larger nodes, it is a smaller part of the latency"
+        f"The cost of a call and of its {_count(profile.rows)} does not depend on the size of the arrays{part}; fewer "
+        "and larger nodes would save some of it, and a larger batch divides it among more inputs"
     )
-    return [_advice(profile, what, spent.tolist(), rows, at_most=False)]
+    return [_advice(what, profile.share_of(spent.tolist(), f"share: {what}"), Counted(0, "", "no overhead"), rows)]
 
 
 def _threads(profile: RuntimeProfile) -> list[Advice]:
@@ -434,8 +446,8 @@ def _threads(profile: RuntimeProfile) -> list[Advice]:
         return []
     used = "is" if threads == 1 else "are"
     what = f"{threads} of {profile.cores} cores {used} used; with all of them, the longer nodes can become faster"
-    factor = Counted(profile.cores / threads, "", "cores for each that works")
-    return [_advice(profile, what, _sum(rows), rows, factor)]
+    left = Counted(threads / profile.cores, "", "the time that is left on all cores")
+    return [_advice(what, profile.share(rows, f"share: {what}"), left, rows)]
 
 
 def _ceilings(profile: RuntimeProfile) -> list[Advice]:
@@ -443,7 +455,7 @@ def _ceilings(profile: RuntimeProfile) -> list[Advice]:
     here = profile.ceilings
     if here is None:
         return []
-    found, products, loads = list[Advice](), list[Row](), list[tuple[Row, float]]()
+    found, products, loads = list[Advice](), list[Row](), list[Row]()
     for group in profile.groups(lambda row: row.kind):
         if group.name in CONVERSIONS or group.name in LAYOUTS or _is_pointwise(group.rows[0]):
             continue  # of which other advice speaks
@@ -454,8 +466,7 @@ def _ceilings(profile: RuntimeProfile) -> list[Advice]:
                 f"{_those(group.rows, 'reaches', 'reach')} {placed.of_roof.median:.0%} of the roof; another "
                 "operator for the same result, other sizes, or a newer ONNX Runtime may come closer to it"
             )
-            below = quotient(placed.seconds, placed.roof, "times below the roof")
-            found.append(_advice(profile, what, group.seconds, group.rows, below))
+            found.append(_at_the_roof(profile, what, group.rows, Counted(1, "", "the same roof")))
     for row in profile.rows:
         if not row.work.flops or row.work.integer or not row.types or row.types[0] != "float":
             continue
@@ -464,23 +475,34 @@ def _ceilings(profile: RuntimeProfile) -> list[Advice]:
         if limits == (Bottleneck.COMPUTE,):
             products.append(row)
         elif limits == (Bottleneck.MEMORY,) and row.work.weights > row.work.bytes / 2:
-            loads.append((row, row.work.bytes / (row.work.bytes - 0.75 * row.work.weights)))
+            loads.append(row)
     ratio = quotient(here.int8_peak, here.fp32_peak, "8-bit peak over float32 peak")
     if products and ratio.interval.low > 1:
         what = (
             f"{_those(products, 'is', 'are')} limited by float32 arithmetic; the peak of 8-bit integers is "
-            f"{ratio.median:.1f} times as high on this machine, but they cost some accuracy"
+            f"{ratio.median:.1f} times as high on this machine, but they cost some accuracy, and time to convert "
+            "arrays to them"
         )
-        found.append(_advice(profile, what, _sum(products), products, ratio, at_most=False))
+        less = quotient(here.fp32_peak, here.int8_peak, "float32 peak over 8-bit peak")
+        found.append(_at_the_roof(profile, what, products, less))
     if loads:
-        rows = [row for row, _ in loads]
-        spared = np.sum([np.asarray(row.seconds) * (1 - 1 / factor) for row, factor in loads], axis=0)
         what = (
-            f"{_those(rows, 'is', 'are')} limited by the bytes that are moved, most of them float32 weights; 8-bit "
+            f"{_those(loads, 'is', 'are')} limited by the bytes that are moved, most of them float32 weights; 8-bit "
             "weights have 25 % of the bytes"
         )
-        found.append(_advice(profile, what, spared.tolist(), rows, at_most=False))
+        work = sum((row.work for row in loads), Work())
+        less = Counted(1 - 0.75 * work.weights / work.bytes, "", "the bytes that are left")
+        found.append(_at_the_roof(profile, what, loads, less))
     return found
+
+
+def _at_the_roof(profile: RuntimeProfile, what: str, rows: Sequence[Row], less: Measurement) -> Advice:
+    """Return advice on nodes that would take at least ``less`` times as long as they do at the roof now."""
+    placed = profile.placed(Group(what, tuple(rows)))
+    assert placed is not None  # each of them alone is
+    at_roof = quotient(placed.roof, placed.seconds, "the time at the roof")
+    left = derived("what is left of the time", lambda time, part: time * part, at_roof, less)
+    return _advice(what, profile.share(rows, f"share: {what}"), left, rows)
 
 
 @dataclass(frozen=True)
