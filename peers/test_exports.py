@@ -26,7 +26,9 @@ from peers.agreement import runtime
 from peers.test_onnx import MODELS, Residual, tokens
 from tests.perf.onnx.graphs import answers, assert_same
 from tinytorch.core.op import Array
-from tinytorch.perf.onnx import from_onnx
+from tinytorch.perf.onnx import count_onnx, from_onnx
+from tinytorch.perf.onnx.nodes import Graph, Work
+from tinytorch.perf.onnx.runtime import File, Settings
 
 #: Largest difference, relative to the largest element.
 TOLERANCE = 1e-5
@@ -431,3 +433,21 @@ def test_exports_answer_as_in_onnx_runtime(
     count = Counter(marks(table, names))
     assert sum(map(bool, ran.values())) >= 26, text
     assert count[EQUAL] >= 0.97 * (count[EQUAL] + count[UNREAD] + count[UNEQUAL]), text
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_flops_in_onnx_runtime_are_those_of_the_file(name: str, tmp_path: Path) -> None:
+    """Shapes of a run in ONNX Runtime and shapes that follow from the file alone give the same FLOPs."""
+    torch.manual_seed(0)
+    model, inputs = ARCHITECTURES[name]()
+    path = tmp_path / "exported.onnx"
+    assert not export(model.eval(), inputs, path, "script", 17)
+    feeds = {f"x{index}": each.numpy() for index, each in enumerate(inputs)}
+    with File(path, Settings(1, "none"), tmp_path, profiled=True, dump=True) as file:
+        file.feed(feeds)
+        events = file.events()
+        graph = Graph(file.graph, events)
+    asked, living = graph.work(events, feeds), graph.living(feeds)
+    total = sum((work for each, work in asked.items() if each in living), Work())
+    assert not total.uncounted
+    assert total.flops == count_onnx(path).flops > 0

@@ -232,17 +232,18 @@ class RuntimeProfile:
             return None
         counts = tuple(sorted(sets.items()))
         demand = Demand(work.flops, work.elementwise, work.bytes, len(group.rows), max(sets), counts, work.integer)
-        alone = [
-            Demand(each.flops, each.elementwise, each.bytes, 1, each.bytes, ((each.bytes, 1),), each.integer)
-            for each in (row.work for row in group.rows)
-        ]
         seconds = self.measured(group.seconds, group.name)
         least = Measurement("the least cost of a node", self.cost.node, "s", Conditions()).scaled(
             len(group.rows), "s", "nodes at their least cost"
         )
         found = verdict(demand, seconds, self.ceilings, least)
         return Placed(
-            group.name, demand, seconds, roof_of(alone, self.ceilings), slope_of(demand, self.ceilings), found
+            group.name,
+            demand,
+            seconds,
+            roof_of([_demand(row.work) for row in group.rows], self.ceilings),
+            slope_of(demand, self.ceilings),
+            found,
         )
 
 
@@ -299,9 +300,10 @@ def profile_file(
 _LEAST_GAIN, _LEAST_SURE = 1.02, 1.01
 #: Share of its roof below which a node is far below it, and times its least cost up to which a node is mostly overhead.
 _FAR_BELOW, _SMALL = 0.25, 4.0
-#: How much of its time a node that is removed takes from its neighbours, or gives to them: it passed over two arrays,
-#: its input and its output, and a neighbour may now have to bring one of these into the caches, or find it there.
-_NEIGHBOURS = 0.5
+#: The part of its time that an element-by-element node needs for one of its two arrays, that which it reads or that
+#: which it writes. If a node is removed, a neighbour may lose or win as much, because an array is in the caches or is
+#: not. If nodes are joined, each but the longest saves at least as much, and at most all of its time.
+_ONE_ARRAY = 0.5
 
 
 def advice(profile: RuntimeProfile) -> list[Advice]:
@@ -348,7 +350,7 @@ def _conversions(profile: RuntimeProfile) -> list[Advice]:
         rows = [row for row in profile.rows if row.kind in kinds]
         if rows:
             what = f"{_those(rows, *verbs)} {what}"
-            left = _between(-_NEIGHBOURS, _NEIGHBOURS)
+            left = _between(-_ONE_ARRAY, _ONE_ARRAY)
             found.append(_advice(what, profile.share(rows, f"share: {what}"), left, rows, at_most=False))
     return found
 
@@ -366,9 +368,8 @@ def _those(rows: Sequence[Row], of_one: str, of_several: str) -> str:
 def joined_chains(profile: RuntimeProfile) -> Advice:
     """Return the gain if one node replaced each chain of element-by-element nodes.
 
-    That node takes at least the time of the longest node of its chain, if it computes while it waits for memory; at
-    most it takes their sum without what each of the others needs to read and write its array, for which the time of
-    the shortest node stands.
+    That node takes at least the time of the longest node of its chain. At most it takes their sum without what each of
+    the others needs for an array, which is known from the shortest node.
 
     Raises:
         ValueError: if there is no such chain.
@@ -406,7 +407,7 @@ def _pointwise(profile: RuntimeProfile) -> list[Advice]:
     )
     whole = sum(row.middle for row in nodes)
     least = sum(max(row.middle for row in chain) for chain in long)
-    most = whole - sum((len(chain) - 1) * min(row.middle for row in chain) for chain in long)
+    most = whole - _ONE_ARRAY * sum((len(chain) - 1) * min(row.middle for row in chain) for chain in long)
     left = _between(least / whole, most / whole)
     return [_advice(what, profile.share(nodes, f"share: {what}"), left, nodes, at_most=False)]
 
@@ -466,7 +467,7 @@ def _ceilings(profile: RuntimeProfile) -> list[Advice]:
                 f"{_those(group.rows, 'reaches', 'reach')} {placed.of_roof.median:.0%} of the roof; another "
                 "operator for the same result, other sizes, or a newer ONNX Runtime may come closer to it"
             )
-            found.append(_at_the_roof(profile, what, group.rows, Counted(1, "", "the same roof")))
+            found.append(_at_the_roof(profile, here, what, group.rows, [row.work for row in group.rows]))
     for row in profile.rows:
         if not row.work.flops or row.work.integer or not row.types or row.types[0] != "float":
             continue
@@ -480,29 +481,33 @@ def _ceilings(profile: RuntimeProfile) -> list[Advice]:
     if products and ratio.interval.low > 1:
         what = (
             f"{_those(products, 'is', 'are')} limited by float32 arithmetic; the peak of 8-bit integers is "
-            f"{ratio.median:.1f} times as high on this machine, but they cost some accuracy, and time to convert "
-            "arrays to them"
+            f"{ratio.median:.1f} times as high on this machine, but they lose some accuracy, and conversions to them "
+            "take time"
         )
-        less = quotient(here.fp32_peak, here.int8_peak, "float32 peak over 8-bit peak")
-        found.append(_at_the_roof(profile, what, products, less))
+        works = [replace(row.work, integer=row.work.flops, bytes=row.work.bytes // 4) for row in products]
+        found.append(_at_the_roof(profile, here, what, products, works))
     if loads:
         what = (
             f"{_those(loads, 'is', 'are')} limited by the bytes that are moved, most of them float32 weights; 8-bit "
             "weights have 25 % of the bytes"
         )
-        work = sum((row.work for row in loads), Work())
-        less = Counted(1 - 0.75 * work.weights / work.bytes, "", "the bytes that are left")
-        found.append(_at_the_roof(profile, what, loads, less))
+        works = [replace(row.work, bytes=row.work.bytes - row.work.weights * 3 // 4) for row in loads]
+        found.append(_at_the_roof(profile, here, what, loads, works))
     return found
 
 
-def _at_the_roof(profile: RuntimeProfile, what: str, rows: Sequence[Row], less: Measurement) -> Advice:
-    """Return advice on nodes that would take at least ``less`` times as long as they do at the roof now."""
-    placed = profile.placed(Group(what, tuple(rows)))
-    assert placed is not None  # each of them alone is
-    at_roof = quotient(placed.roof, placed.seconds, "the time at the roof")
-    left = derived("what is left of the time", lambda time, part: time * part, at_roof, less)
+def _at_the_roof(
+    profile: RuntimeProfile, here: Ceilings, what: str, rows: Sequence[Row], works: Iterable[Work]
+) -> Advice:
+    """Return advice on nodes that would take at least as long as ``works`` take at their roofs."""
+    seconds = profile.measured(np.sum([row.seconds for row in rows], axis=0).tolist(), what)
+    left = quotient(roof_of([_demand(each) for each in works], here), seconds, "what is left of the time")
     return _advice(what, profile.share(rows, f"share: {what}"), left, rows)
+
+
+def _demand(work: Work) -> Demand:
+    counts = ((work.bytes, 1),)
+    return Demand(work.flops, work.elementwise, work.bytes, 1, work.bytes, counts, work.integer)
 
 
 @dataclass(frozen=True)
