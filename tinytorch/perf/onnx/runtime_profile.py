@@ -430,7 +430,8 @@ def _overhead(profile: RuntimeProfile) -> list[Advice]:
     """Return advice on the cost of a call and of its nodes that does not depend on the size of the arrays."""
     least = float(np.median(profile.cost.node))
     rows = [row for row in profile.rows if row.middle < _SMALL * least]
-    spent = np.median(profile.times.call.samples) + np.asarray(profile.cost.node) * len(profile.rows)
+    spent = profile.times.call.median + np.asarray(profile.cost.node) * (len(profile.rows) - len(rows))
+    spent += sum(row.middle for row in rows)
     part = f", and is more than {1 / _SMALL:.0%} of the time of {_count(rows)}" if rows else ""
     what = (
         f"The cost of a call and of its {_count(profile.rows)} does not depend on the size of the arrays{part}; fewer "
