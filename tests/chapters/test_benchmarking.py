@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.special import erf
+from scipy.stats import norm
 
-from tinytorch.chapters.benchmarking import flaws, load, studies
+from tinytorch.chapters.benchmarking import ci, flaws, load, studies
 from tinytorch.perf.benchmarking import Performance, pareto_front
 from tinytorch.perf.host.background_load import BackgroundLoad
 from tinytorch.perf.measuring import Counted, Measurement
@@ -28,6 +29,27 @@ def test_only_intervals_that_leave_out_1_are_counted() -> None:
         Measurement("made", each, "", Conditions(sample=Sample.TRIALS)) for each in ((2.0,) * 9, (1.0,) * 9, repeats)
     ]
     assert flaws.differences_not_there(published).value == 2
+
+
+def test_a_change_point_is_where_the_mean_changes() -> None:
+    builds = np.array([[0.0] * 7 + [1.0] * 13, [3.0] * 15 + [1.0] * 5])
+    at, step = ci.change_point(builds)
+    assert at.tolist() == [7, 15]
+    assert step == pytest.approx([20**0.5] * 2)  # all of the variance is that of the step
+
+
+def test_a_threshold_finds_large_steps_at_once_and_change_points_find_small_ones() -> None:
+    none, large, small = (ci.alerts(step, after) for step, after in ((0, 40), (4, 1), (1, 40)))
+    assert none["change_point"].value == pytest.approx(0.05, abs=0.05)
+    assert none["threshold"].value == pytest.approx(1 - norm.cdf(3) ** 100, abs=0.07)
+    assert large["threshold"].value == pytest.approx(norm.cdf(1), abs=0.1)
+    assert small["threshold"].value == pytest.approx(1 - norm.cdf(2) ** 40, abs=0.1)
+    assert small["change_point"].value > 0.9 > large["change_point"].value
+
+
+def test_means_are_those_on_both_sides_of_the_change_point() -> None:
+    rows = ci.series_with_means(np.array([1.0] * 4 + [3.0] * 2))
+    assert [row["mean"].value for row in rows] == [0.0] * 4 + [2.0] * 2
 
 
 def served(slow: float, arrives_after: float | None) -> np.ndarray:

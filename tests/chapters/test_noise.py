@@ -6,19 +6,19 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.stats import binom, t
+from scipy.stats import binom, norm, t
 
 from tinytorch import models
 from tinytorch.chapters.noise import lab, order, runs
 from tinytorch.chapters.noise.base_and_change import Checked
 from tinytorch.core.tensor import Tensor
-from tinytorch.perf.measuring import Measurement, quotient
+from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Conditions, Sample
 
 
 def test_alarms_that_come_together_are_worth_less() -> None:
-    apart = lab.alarms("a rule", ([True] + [False] * 9) * 40)
-    together = lab.alarms("a rule", [True] * 40 + [False] * 360)
+    apart = lab.share_of("a rule", ([True] + [False] * 9) * 40)
+    together = lab.share_of("a rule", [True] * 40 + [False] * 360)
     assert apart.median == together.median == 0.1
     assert together.interval.half_width > 2 * apart.interval.half_width
 
@@ -47,13 +47,49 @@ def test_neighbours_are_held_up_and_end_with_the_body_also_after_an_error() -> N
     assert all(one.returncode is not None for one in started)
 
 
-def test_sixteen_times_the_pairs_see_a_quarter_of_the_difference() -> None:
+def test_power_of_normal_pairs_is_that_of_the_formula() -> None:
     samples = np.exp(np.random.default_rng(0).normal(0, 0.02, 3200))
     pairs = Measurement("pairs", tuple(samples.tolist()), "")
-    few, many = (order.reach(pairs, number) for number in (200, 3200))
-    assert quotient(few, many, "gain").median == pytest.approx(4, rel=0.15)
-    # 16.5 (σ/d)²
-    assert order.pairs_for(pairs, 0.01).value == pytest.approx(16.5 * 4, rel=0.1)
+    assert lab.scatter(pairs) == pytest.approx(0.02, rel=0.05)
+    assert lab.pairs_for(pairs, 0.01).value == pytest.approx(16.5 * 4, rel=0.1)
+    assert [runs.samples_outside(n)[0] for n in (15, 66, 200)] == [binom.ppf(0.025, n, 0.5) - 1 for n in (15, 66, 200)]
+    for number, difference, expected in ((264, 0.005, 0.90), (66, 0.005, norm.sf(1.96 - 1.62)), (66, 0.0, 0.05)):
+        assert lab.power(pairs, number, difference).median == pytest.approx(expected, abs=0.04)
+
+
+def test_the_median_of_laplace_noise_varies_less_than_that_of_normal_noise() -> None:
+    """Of the same median absolute deviation, ln 2 times the scale, Laplace noise is denser at its median."""
+    draw = np.random.default_rng(0)
+    normal, laplace = (
+        Measurement("pairs", tuple(np.exp(logs).tolist()), "")
+        for logs in (draw.normal(0, 0.02, 20_000), draw.laplace(0, 0.02, 20_000))
+    )
+    assert lab.spread_of_median(normal, 66).median == pytest.approx(1, abs=0.06)
+    expected = 1 / ((np.pi / 2) ** 0.5 * 1.4826 * np.log(2))
+    assert lab.spread_of_median(laplace, 264).median == pytest.approx(expected, abs=0.09)
+
+
+def test_a_paired_test_ignores_what_both_sides_of_a_pair_share() -> None:
+    draw = np.random.default_rng(0)
+    shared = np.exp(draw.normal(0, 0.5, 10))
+    first, second = (shared * np.exp(draw.normal(0, 0.01, 10)) for _ in range(2))
+    assert lab.by_paired_test(first, 1.1 * second)
+    assert not lab.by_unpaired_test(first, 1.1 * second)
+    assert not lab.by_paired_test(first, second)
+
+
+def test_calls_are_timed_after_themselves_and_after_another() -> None:
+    called: list[str] = []
+
+    def function() -> None:
+        called.append("function")
+        sum(range(20_000))
+
+    after = order.after_each(function, lambda: called.append("other"))
+    assert set(after) == {"itself", "other"}
+    rounds = after["itself"].n + 2
+    assert after["other"].n + 2 == rounds == called.count("other")
+    assert called.count("function") == 3 * rounds
 
 
 def series(samples: npt.NDArray[np.float64]) -> Measurement:
@@ -101,16 +137,16 @@ def test_shuffling_gives_intervals_their_promise_back() -> None:
     assert mixed.median == pytest.approx(1 - 2 * binom.cdf(3, 15, 0.5), abs=0.02)
 
 
-def test_the_price_of_calls_that_keep_a_part_is_that_of_the_formula() -> None:
+def test_variance_inflation_of_correlated_calls_is_that_of_the_formula() -> None:
     """Coins of normal noise with correlation r have 2/π asin(r^k), by Sheppard; of shuffled ones each is worth one."""
     taken = processes(lambda draw: walking(30_000, 0.8, draw))
-    two, twenty = runs.prices(taken, (2, 20))
+    two, twenty = runs.variance_inflation(taken, (2, 20))
     later = np.arange(1, 20)
     expected = 1 + 2 * ((1 - later / 20) * 2 / np.pi * np.arcsin(0.8**later)).sum()
     assert twenty["in_a_row"].median == pytest.approx(expected, rel=0.06)
     assert twenty["shuffled"].median == pytest.approx(1, abs=0.05)
     assert two["predicted"].value == pytest.approx(two["in_a_row"].median)
-    assert runs.worth(taken, 20).median == pytest.approx(20 / expected, rel=0.06)
+    assert runs.effective_sample_size(taken, 20).median == pytest.approx(20 / expected, rel=0.06)
 
 
 def test_processes_that_differ_are_seen_to() -> None:

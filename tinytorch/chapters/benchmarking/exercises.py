@@ -1,12 +1,15 @@
 """Checks for the exercises on benchmarking: each passes or fails a reader's function, and says on what it failed."""
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from statistics import NormalDist
 from typing import Final, Literal
 
 import numpy as np
 
-from tinytorch.chapters.checking import exercise_check
+from tinytorch.chapters.checking import exercise_check, returned_number
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.conditions import Caches, Conditions
 
@@ -67,16 +70,16 @@ def _times(name: str, seconds: float, conditions: Conditions, draw: np.random.Ge
 
 def _shown(times: Measurement) -> str:
     had = times.conditions
-    beside = f", in turns with {', '.join(had.interleaved_with)}" if had.interleaved_with else ""
-    return f"{times.name} on {had.blas_threads} threads, {had.caches} caches{beside}"
+    others = f", interleaved with {', '.join(had.interleaved_with)}" if had.interleaved_with else ""
+    return f"{times.name} on {had.blas_threads} threads, {had.caches} caches{others}"
 
 
 @exercise_check
 def check_flaw(function: Callable[[Report], FlawName | None]) -> None:
     """Return "... passed" if ``function(report)`` names the flaw of each report, and None of those that have none.
 
-    The names are "order" (not in turns), "threads", "caches", "statistic" (another for each), and "baseline" (more
-    than a tenth slower than the best version known).
+    The names are "order" (not interleaved), "threads", "caches", "statistic" (different ones), and "baseline" (more
+    than 10 % slower than the best version known).
     """
     for report, truth in reports():
         answer = function(report)
@@ -123,11 +126,11 @@ def check_choose(function: Callable[[Sequence[Option], float, int], str | None])
 
 
 @exercise_check
-def check_ring(function: Callable[[Measurement, Measurement], str]) -> None:
-    """Return "... passed" if ``function(again, changed)`` says what a check of a change comes to.
+def check_regression(function: Callable[[Measurement, Measurement], str]) -> None:
+    """Return "... passed" if ``function(again, changed)`` is the result of a regression check.
 
     Both are ratios, of the old code over itself and over the changed one: "void" if the first interval does not hold 1,
-    else "ring" if the second lies below 1, and else "quiet".
+    else "alert" if the second lies below 1, and else "pass".
     """
     draw = np.random.default_rng(0)
     for again, changed in ((1.0, 0.9), (1.0, 1.0), (1.0, 1.1), (1.1, 0.9), (0.9, 0.9), (0.9, 1.0)):
@@ -135,6 +138,21 @@ def check_ring(function: Callable[[Measurement, Measurement], str]) -> None:
             Measurement(name, tuple((level * (1 + draw.normal(0, 0.01, 20))).tolist()), "")
             for name, level in (("old over old", again), ("old over changed", changed))
         ]
-        truth = "void" if again != 1 else "ring" if changed < 1 else "quiet"
+        truth = "void" if again != 1 else "alert" if changed < 1 else "pass"
         answer = function(*ratios)
         assert answer == truth, f"ratios of {again:g} and {changed:g} are {truth!r}, not {answer!r}"
+
+
+@exercise_check
+def check_seconds_needed(function: Callable[[float, float, float, int], float]) -> None:
+    """Return "... passed" if ``function(regression, sigma, pair, benchmarks)`` is the budget of each benchmark.
+
+    By so many seconds of pairs, each of so many benchmarks finds the regression with a power of 90 %, and all of them
+    together raise a false alarm in at most 5 % of runs.
+    """
+    for regression, sigma, pair, benchmarks in itertools.product((0.005, 0.02), (0.01, 0.1), (0.1, 3.0), (1, 100)):
+        z = NormalDist().inv_cdf(1 - 0.05 / benchmarks / 2)
+        truth = math.pi / 2 * ((z + 1.28) * sigma / regression) ** 2 * pair
+        case = f"a regression of {regression:g}, sigma {sigma:g}, {pair:g} s for a pair, {benchmarks} benchmarks"
+        answer = returned_number(function(regression, sigma, pair, benchmarks), case)
+        assert abs(answer / truth - 1) < 0.02, f"{case}: {truth:.4g} s are needed, not {answer:.4g}"

@@ -140,7 +140,7 @@ def met(pairs: list[tuple[np.ndarray, np.ndarray]], quiet: float, conditions: Co
     closed, opened = ([late(pair[at]) for pair in pairs] for at in (0, 1))
     law_closed, law_opened = [late_in_a_closed_loop(one) for one in slow], [late_in_an_open_loop(one) for one in slow]
     hidden = np.subtract(opened, closed)
-    by = "how slow the stretch was"
+    by = "how slow the slow period was"
     return Loops(
         of("an answer in the slow stretch over a quiet one", slow, ""),
         of("late requests, closed loop", closed),

@@ -33,10 +33,10 @@ def check_samples_outside(function: Callable[[int, int], int | None]) -> None:
 
 
 @exercise_check
-def check_worth(function: Callable[[Array, int], float]) -> None:
-    """Return "... passed" if ``function(times, block)`` says how many independent calls the ``times`` are worth.
+def check_effective_sample_size(function: Callable[[Array, int], float]) -> None:
+    """Return "... passed" if ``function(times, block)`` returns the effective sample size of the ``times``.
 
-    That is their number over the price of dependence: the variance of the number of calls above the median in blocks
+    That is their number over the variance inflation: the variance of the number of calls above the median in blocks
     of ``block`` calls, over that of as many tosses of a coin.
     """
     draw = np.random.default_rng(0)
@@ -48,9 +48,9 @@ def check_worth(function: Callable[[Array, int], float]) -> None:
         for block in (10, 25):
             heads = (times > np.median(times)).reshape(-1, block).sum(axis=1)
             truth = times.size * block / 4 / float(heads.var(ddof=1))
-            case = f"{times.size} calls that keep {keeps:g} of the one before, blocks of {block}"
+            case = f"{times.size} calls whose neighbours have a correlation of {keeps:g}, blocks of {block}"
             answer = returned_number(function(times, block), case)
-            assert abs(answer / truth - 1) < 0.02, f"{case}: they are worth {truth:.1f}, not {answer:.1f}"
+            assert abs(answer / truth - 1) < 0.02, f"{case}: the size is {truth:.1f}, not {answer:.1f}"
 
 
 @exercise_check

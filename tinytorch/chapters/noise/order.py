@@ -1,4 +1,4 @@
-"""Clock, drift and number of pairs: a call timed alone, a program beside a neighbour, and what so many pairs see."""
+"""Clock, drift, caches and number of pairs: experiments in which the order of the measurements matters."""
 
 import math
 import signal
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tinytorch.core.op import Array
 from tinytorch.perf.host.pinned_threads import usable_cores
-from tinytorch.perf.measuring import Derived, Measurement, Modelled, from_turns, own_loop
+from tinytorch.perf.measuring import Measurement, Modelled, from_turns, own_loop
 from tinytorch.perf.measuring.comparison import Comparison, compare_paired
 from tinytorch.perf.measuring.conditions import Sample
-from tinytorch.perf.measuring.planning import POWER, rounds_within
-from tinytorch.perf.measuring.statistics import CONFIDENCE, Percentile, interval_of_law, median
+from tinytorch.perf.measuring.planning import rounds_within
 
 #: Calls that are timed alone and in a row in a round, and rounds.
 _CALLS, _ROUNDS = 500, 40
@@ -25,8 +25,8 @@ _CALLS, _ROUNDS = 500, 40
 _SAMPLES, _SERIES, _SECONDS = 16, 6, 0.01
 #: Neighbours for each core, so that the program's is shared whatever core the system moves it to.
 FOR_EACH_CORE = 2
-#: Sets of pairs that are drawn of each number.
-_DRAWN = 60
+#: Rounds of calls after another function.
+_AFTER = 100
 #: A difference from which on the two copies would not be alike.
 _MATTERS = 0.25
 
@@ -92,28 +92,72 @@ def fair_share() -> Modelled:
     return Modelled(cores / (FOR_EACH_CORE * cores + 1), "", "share of a core beside neighbours", "a fair scheduler")
 
 
-def beside_a_neighbour(function: Callable[[], Any]) -> tuple[Measurement, Comparison]:
-    """Return the speedup of a copy of one program over another, timed one after the other and in turns.
+@dataclass(frozen=True)
+class WithNeighbours:
+    """Times of two copies of one program, half of them taken while other programs run.
 
-    Each series times the function in a quiet half and beside two counting processes for each core, in another half.
-    Whoever takes one copy after the other has one in each half. To take them in turns is to have one of each two
-    neighbouring samples, in a drawn order. So both orders judge the same samples.
+    Attributes:
+        in_sequence: speedup of the second copy if the first gets the quiet half of each series.
+        share: part of a core that the program got in the other half.
+        while_running: speed in the other half over that in the quiet one, per second of CPU time.
+        interleaved: the comparison of both copies if neighbouring samples are dealt to them.
+    """
+
+    in_sequence: Measurement
+    share: Measurement
+    while_running: Measurement
+    interleaved: Comparison
+
+
+def with_neighbours(function: Callable[[], Any]) -> WithNeighbours:
+    """Return what two copies of one program look like, timed one after the other and interleaved.
+
+    Each series times the function in a quiet half, and in another half with two counting processes for each core. A
+    person who times one copy after the other has one in each half. To interleave them is to deal each two neighbouring
+    samples to them, in a random order. So both orders use the same samples.
     """
     loops = loops_for(function, _SECONDS)
-    halves = []
+    halves, on_core = [], []
     with own_loop(warmup_runs=10, inner_loops=loops) as loop:
         for _ in rounds_within(10.0, _SERIES, fewest=2):
-            for beside in (nullcontext(), neighbours()):
-                with beside:
+            for others in (nullcontext(), neighbours()):
+                with others:
+                    start = time.process_time_ns()
                     halves.append([_seconds(function, loops) for _ in range(_SAMPLES)])
+                    on_core.append((time.process_time_ns() - start) * 1e-9 / loops)
     # That it had less than a core is the experiment here, and no disturbance of it.
     conditions = replace(loop.conditions, cpu_per_wall=None)
-    quiet, busy = np.median(halves, axis=1).reshape(-1, 2).T
-    speedups = tuple((quiet / busy).tolist())
-    sequence = Measurement("one copy, then the other", speedups, "", replace(conditions, sample=Sample.TRIALS))
+    quiet, busy = np.sum(halves, axis=1).reshape(-1, 2).T
+    quiet_core, busy_core = np.reshape(on_core, (-1, 2)).T
+
+    def trials(name: str, values: Array, unit: str = "") -> Measurement:
+        return Measurement(name, tuple(values.tolist()), unit, replace(conditions, sample=Sample.TRIALS))
+
     pairs = np.random.default_rng(0).permuted(np.reshape(halves, (-1, 2)), axis=1)
     dealt = from_turns({"A": pairs[:, 0], "B": pairs[:, 1]}, sample="calls", conditions=conditions, block=_SAMPLES)
-    return sequence, compare_paired(dealt["A"], dealt["B"], _MATTERS)
+    return WithNeighbours(
+        trials("one copy, then the other", quiet / busy),
+        trials("share of a core with neighbours", busy_core / busy, "%"),
+        trials("speed per second of CPU time, with neighbours over without", quiet_core / busy_core),
+        compare_paired(dealt["A"], dealt["B"], _MATTERS),
+    )
+
+
+def after_each(function: Callable[[], Any], other: Callable[[], Any]) -> dict[str, Measurement]:
+    """Return times of single calls of a function: ``"itself"`` after another call of it, ``"other"`` after the other.
+
+    Both are taken in each round, in a random order.
+    """
+    draw, before = np.random.default_rng(0), {"itself": function, "other": other}
+    taken: dict[str, list[float]] = {name: [] for name in before}
+    with own_loop(warmup_runs=2) as loop:
+        for turn in rounds_within(3.0, _AFTER + 2, fewest=8):
+            for name in draw.permutation(list(before)):
+                before[name]()
+                seconds = _seconds(function, 1)
+                if turn >= 2:
+                    taken[name].append(seconds)
+    return from_turns(taken, sample="rounds", conditions=loop.conditions)
 
 
 def loops_for(function: Callable[[], Any], seconds: float) -> int:
@@ -126,22 +170,3 @@ def _seconds(function: Callable[[], Any], loops: int) -> float:
     for _ in range(loops):
         function()
     return (time.perf_counter_ns() - start) * 1e-9 / loops
-
-
-def reach(pairs: Measurement, number: int) -> Measurement:
-    """Return half the width of an interval of the median of so many pairs, drawn from all of them again and again."""
-    draw = np.random.default_rng(0)
-    drawn = (draw.choice(pairs.samples, number) for _ in range(_DRAWN))
-    halves = tuple(interval_of_law(Percentile(tuple(each)), CONFIDENCE).half_width for each in drawn)
-    conditions = replace(pairs.conditions, sample=Sample.TRIALS, between_runs=None, block=None)
-    return Measurement(f"half-width of an interval of {number} pairs", halves, "%", conditions)
-
-
-def pairs_for(pairs: Measurement, difference: float) -> Derived:
-    """Return how many pairs find this difference in nine of ten cases, by the scatter of pairs of the same code."""
-    from scipy.special import ndtri
-
-    scatter = 1.4826 * median(np.abs(np.log(pairs.samples)))
-    number = math.pi / 2 * (float(ndtri(0.975) + ndtri(POWER)) * scatter / difference) ** 2
-    what = f"pairs for a difference of {difference:.0%}"
-    return Derived(math.ceil(number), "1", what, (pairs,), "it is a number of pairs")

@@ -39,16 +39,21 @@ def shuffled(series: Measurement) -> Measurement:
     return Measurement(f"{series.name}, shuffled", tuple(drawn.tolist()), series.unit, series.conditions)
 
 
-def between_ranks(samples: Array) -> Interval:
-    """Return the 95 % interval of the median between two of the samples, as coins give it: the nearest that holds it.
+def samples_outside(n: int) -> tuple[int, float]:
+    """Return how many of n independent samples a 95 % interval leaves out on each side, and how often it misses.
 
-    Of n independent samples the k + 1-th from each end hold the median with 1 less the chance of at most k heads in n
-    tosses, twice.
+    The samples k + 1 from each end enclose the median, but for twice the chance of at most k heads in n tosses.
     """
-    ordered, n = np.sort(checked(samples)), len(samples)
-    misses = 2 * np.cumsum([math.comb(n, heads) for heads in range(n // 2)]) / 2**n
+    misses = 2 * np.cumsum([math.comb(n, heads) / 2**n for heads in range(n // 2)])
     outside = max(0, int((misses <= 1 - CONFIDENCE).sum()) - 1)
-    return Interval(float(ordered[outside]), float(ordered[-1 - outside]), 1 - float(misses[outside]))
+    return outside, float(misses[outside])
+
+
+def between_ranks(samples: Array) -> Interval:
+    """Return the 95 % interval of the median between two of the samples."""
+    ordered = np.sort(checked(samples))
+    outside, misses = samples_outside(ordered.size)
+    return Interval(float(ordered[outside]), float(ordered[-1 - outside]), 1 - misses)
 
 
 def mean_and_normal(samples: Array) -> Interval:
@@ -99,29 +104,28 @@ def beyond_three_deviations(series: Sequence[Measurement]) -> Measurement:
     return _of_each(series, "calls more than three deviations above the median", "%", beyond)
 
 
-def price(samples: Samples, calls: int) -> float:
+def inflation(samples: Samples, calls: int) -> float:
     """Return the variance of the number of calls above the median in a block, over that of as many tosses of a coin."""
     array = checked(samples)
     above = _blocks((array > np.median(array)).astype(np.float64), calls)
     return float(above.sum(axis=1).var(ddof=1)) / (calls / 4)
 
 
-def prices(series: Sequence[Measurement], sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the price of dependence by the ``calls`` in a block: ``in_a_row``, ``shuffled``, and as ``predicted``.
+def variance_inflation(series: Sequence[Measurement], sizes: Sequence[int]) -> list[dict[str, Any]]:
+    """Return the variance inflation by the ``calls`` in a block: ``in_a_row``, ``shuffled``, and as ``predicted``.
 
-    It is how many calls tell of the median as much as one that is independent. Predicted is what calls would have of
-    which only neighbours are alike.
+    Predicted is that of calls whose autocorrelation falls by the same factor with each call between them.
     """
     rows = []
     for calls in sizes:
-        later, name = np.arange(1, calls), f"calls that are worth one, in blocks of {calls}"
+        apart, name = np.arange(1, calls), f"variance inflation in blocks of {calls}"
 
         def found(one: Measurement, calls: int = calls) -> float:
-            return price(one.samples, calls)
+            return inflation(one.samples, calls)
 
-        def of_neighbours(one: Measurement, calls: int = calls, later: Array = later) -> float:
-            alike = price(one.samples, 2) - 1
-            return 1 + 2 * float(((1 - later / calls) * alike**later).sum())
+        def of_neighbours(one: Measurement, calls: int = calls, apart: Array = apart) -> float:
+            correlation = inflation(one.samples, 2) - 1
+            return 1 + 2 * float(((1 - apart / calls) * correlation**apart).sum())
 
         law = _of_each(series, name, "", of_neighbours)
         rows.append(
@@ -129,16 +133,16 @@ def prices(series: Sequence[Measurement], sizes: Sequence[int]) -> list[dict[str
                 "calls": calls,
                 "in_a_row": _of_each(series, f"{name} in a row", "", found),
                 "shuffled": _of_each([shuffled(one) for one in series], f"{name} shuffled", "", found),
-                "predicted": Modelled.by("a part of each call that the next one keeps", law),
+                "predicted": Modelled.by("the correlation of neighbouring calls", law),
             }
         )
     return rows
 
 
-def worth(series: Sequence[Measurement], calls: int) -> Measurement:
-    """Return how many independent calls a block of so many in a row is worth."""
-    name = f"independent calls that {calls} in a row are worth"
-    return _of_each(series, name, "calls", lambda one: calls / price(one.samples, calls))
+def effective_sample_size(series: Sequence[Measurement], calls: int) -> Measurement:
+    """Return how many independent calls tell you as much about the median as a block of so many calls in a row."""
+    name = f"effective sample size of {calls} calls in a row"
+    return _of_each(series, name, "calls", lambda one: calls / inflation(one.samples, calls))
 
 
 def by_itself(one: Measurement) -> Measurement:
