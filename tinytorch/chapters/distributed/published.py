@@ -12,39 +12,37 @@ from typing import Any, NamedTuple
 
 from tinytorch.chapters.distributed.explorer import ModelPreset, modelled
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, given_link
-from tinytorch.perf.distributed.cluster_model.prediction import Prediction, Split, possible_splits, predict
+from tinytorch.perf.distributed.cluster_model.prediction import Group, Prediction, Split, possible_splits, predict
 from tinytorch.perf.distributed.cluster_model.workload import Part, Workload
-from tinytorch.perf.measuring import Counted, Modelled
+from tinytorch.perf.measuring import Counted, Modelled, Quoted
 
 #: 600 GB/s of NVLink for each GPU, both directions together, and eight adapters of 200 Gbit/s for the eight GPUs of a
 #: node (NVIDIA DGX A100 data sheet).
 DGX_A100 = Cluster(given_link(0.0, 300e9), given_link(0.0, 25e9), 8)
 _NOTHING = Part(0.0, 0, 0, 0.0, 0.0)
-#: A row of the table: the run, its study, the number as printed, the model's, and the error, None of what was given.
+#: A row of a table: the run, its study, the number as printed, the model's, and the error, None of what was given.
 Row = dict[str, Any]
-
-
-@cache
-def published_results() -> tuple[Row, ...]:
-    """Return all results of speed, by study, in the order of years."""
-    return (*imagenet_2017(), *megatron_2019(), *megatron_2021())
 
 
 def errors() -> tuple[Modelled, Modelled]:
     """Return the median and the largest error of all predictions, by magnitude."""
-    off = [abs(row["error"].value) for row in published_results() if row["error"]]
+    rows = (*imagenet_2017(), *megatron_2019(), *megatron_2021())
+    off = [abs(row["error"].value) for row in rows if row["error"]]
     return modelled(median(off), "%", "median error"), modelled(max(off), "%", "largest error")
 
 
-def _row(study: str, name: str, published: float, predicted: Modelled, given: bool = False) -> Row:
-    """Return a published number beside the model's; it is ``given`` if the model was made to meet it."""
-    is_rate = predicted.unit == "FLOP/s"
+def _error(predicted: float, published: float) -> Modelled:
+    return modelled(predicted / published - 1, "%", "error of the prediction")
+
+
+def _row(study: str, name: str, published: float, predicted: float, given: bool = False) -> Row:
+    """Return a published efficiency and the model's; it is ``given`` if the model was made to meet it."""
     return {
         "study": study,
         "name": name,
-        "printed": f"{published / 1e12:g} TFLOP/s" if is_rate else f"{published * 100:g} %",
-        "predicted": predicted,
-        "error": None if given else modelled(predicted.value / published - 1, "%", "error of the prediction"),
+        "printed": f"{published * 100:g} %",
+        "predicted": modelled(predicted, "%", "scaling efficiency from the smallest run"),
+        "error": None if given else _error(predicted, published),
     }
 
 
@@ -60,10 +58,9 @@ def imagenet_2017() -> Iterator[Row]:
     workload = Workload("ResNet-50", 1, 1, 256 * 32, whole, _NOTHING, 0.120 / step_s, 0.0, 0.0, 0, 0, 4, 4, 4)
     # 160 GB/s of NVLink for each P100, both directions together (NVIDIA Tesla P100 data sheet).
     cluster = Cluster(given_link(0.0, 80e9), given_link(0.0, 50e9 / 8 / 8), 8)
-    for overlap, words in ((0.0, "nothing hidden"), (1.0, "all of the backward hides")):
+    for overlap, words in ((0.0, "none hidden"), (1.0, "all gradients hidden")):
         found = predict(workload, cluster, Split(data=256, overlap=overlap))
-        efficiency = modelled(step_s / found.seconds, "%", "scaling efficiency from 8 GPUs")
-        yield _row("Goyal et al. 2017", f"ResNet-50 on 256 GPUs, {words}", 0.90, efficiency)
+        yield _row("Goyal et al. 2017", f"ResNet-50 on 256 GPUs, {words}", 0.90, step_s / found.seconds)
 
 
 class _Run(NamedTuple):
@@ -103,8 +100,7 @@ def megatron_2019() -> Iterator[Row]:
     for run in _MEGATRON_2019:
         found = predict(run.model(1024).workload(rate), cluster, Split(run.data, run.tensor))
         efficiency = run.model(1024).flops / found.seconds / found.split.ranks / rate
-        predicted = modelled(efficiency, "%", "weak scaling efficiency from one GPU")
-        yield _row("Shoeybi et al. 2019", run.name, run.published, predicted, given=run.data * run.tensor == 1)
+        yield _row("Shoeybi et al. 2019", run.name, run.published, efficiency, given=found.split.ranks == 1)
 
 
 _MEGATRON_2021 = (
@@ -121,21 +117,34 @@ _MEGATRON_2021 = (
 )
 
 
-def megatron_2021() -> Iterator[Row]:
-    """Yield the rate of each GPU for models of 1.7 billion to a trillion parameters.
+@cache
+def megatron_2021() -> tuple[Row, ...]:
+    """Return the rate of each GPU for models of 1.7 billion to a trillion parameters, published and predicted.
 
     Source: D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209), table 1. All GPUs compute at the rate that the
     model finds behind the first row. Micro-batches are the fastest that fit into 80 GB. The pipelines of the paper are
-    interleaved, in a depth that it does not state, and have a smaller bubble than the model's.
+    interleaved, in a depth that it does not state, and have a smaller bubble than the model's: "without bubble" is what
+    no interleaving exceeds.
     """
-    first = _MEGATRON_2021[0]
+    first, found = _MEGATRON_2021[0], []
     share = first.model(2048).flops / (first.data * first.tensor * first.pipeline)
     # All that a data split has besides computing are gradients.
     rate = share / (share / first.published - _fastest(first, first.published).gradients)
     for run in _MEGATRON_2021:
-        found = _fastest(run, rate)
-        each = modelled(run.model(2048).flops / found.split.ranks / found.seconds, "FLOP/s", "rate of a GPU")
-        yield _row("Narayanan et al. 2021", run.name, run.published, each, given=run is first)
+        step = _fastest(run, rate)
+        each = run.model(2048).flops / step.split.ranks
+        found.append(
+            {
+                "name": run.name,
+                "ranks": step.split.ranks,
+                "published": Quoted(run.published, "FLOP/s", "rate of a GPU", "Narayanan et al. 2021"),
+                "predicted": modelled(each / step.seconds, "FLOP/s", "rate of a GPU"),
+                "without bubble": modelled(each / (step.seconds - step.bubble), "FLOP/s", "rate without the bubble"),
+                "computing": modelled(rate, "FLOP/s", "rate of a GPU while it computes, from the smallest run"),
+                "error": None if run is first else _error(each / step.seconds, run.published),
+            }
+        )
+    return tuple(found)
 
 
 def _fastest(run: _Run, rate: float) -> Prediction:
@@ -170,24 +179,27 @@ _ZERO_2021 = (
 
 
 def sharded_2021() -> list[dict[str, Any]]:
-    """Return days of trainings of 300 billion tokens that share out everything over all ranks, and those printed.
+    """Return days of trainings of 300 billion tokens that shard everything over all ranks, and those printed.
 
     Source: D. Narayanan et al., 2021 (doi:10.1145/3458817.3476209), table 2. Arithmetic counts 8 operations for each
-    parameter and token, as activations are computed twice, at the rate of the study's first run. Links carry three
-    times the parameters, in two bytes, at 200 Gbit/s.
+    parameter and token, as activations are computed twice, at the rate of the study's first run. Messages are three
+    gathers of all parameters, in two bytes; those between nodes use all adapters of each node.
     """
     found = []
     for run in _ZERO_2021:
         tokens, parameters = run.examples * 2048, run.billions * 1e9
         steps = 300e9 / tokens / 86400
         arithmetic = 8 * parameters * tokens / (run.ranks * _ZERO_2021[0].published)
-        links = 6 * parameters * DGX_A100.between.beta_s_per_byte
+        messages = 3 * Group(run.ranks, stride=1).all_gather(2 * parameters, DGX_A100)
         found.append(
             {
                 "name": f"{run.billions:g} billion on {run.ranks:,} GPUs",
                 "tokens": tokens // run.ranks,
                 "arithmetic": modelled(steps * arithmetic, "days", "arithmetic of a training"),
-                "links": modelled(steps * links, "days", "links of a training"),
+                "messages": modelled(steps * messages, "days", "messages of a training"),
+                "sent": modelled(
+                    6 * parameters / (run.days / steps), "B/s", "bytes of messages over the time of a step"
+                ),
                 "printed": f"{run.days} days",
             }
         )

@@ -1,12 +1,14 @@
 """Worked numbers of the page on several ranks: what it ran on, GPT-3 against that, and the answers to its questions."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from tinytorch.chapters.gpt2 import GPT2, NUMBER
 from tinytorch.perf.distributed.cluster_model.collective_costs import Cluster, GivenLink, ring_all_reduce
+from tinytorch.perf.distributed.cluster_model.prediction import Group
 from tinytorch.perf.host.pinned_threads import may_pin
 from tinytorch.perf.machine import identity
-from tinytorch.perf.measuring import Counted, Measurement, Modelled
+from tinytorch.perf.measuring import Counted, Measurement, Modelled, Quoted
 from tinytorch.perf.profiling.breakdown import amdahl
 
 #: What says the years and seconds that no machine here took.
@@ -17,6 +19,10 @@ _MACHINES = 8
 
 def _by_arithmetic(value: float, unit: str, what: str) -> Modelled:
     return Modelled(value, unit, what, "arithmetic")
+
+
+def _by_formulas(value: float, unit: str, what: str) -> Modelled:
+    return Modelled(value, unit, what, "the formulas of this chapter")
 
 
 def gustafson(serial: float, ranks: int) -> float:
@@ -32,12 +38,6 @@ def cores_and_ranks() -> tuple[int, int]:
     """Return the usable cores, and the ranks of the page's programs: more than four would not fit a small server."""
     cores = identity().cores_usable
     return cores, min(4, max(2, cores))
-
-
-def published_gustafson() -> Modelled:
-    """Return the share of linear scaling on 512 GPUs by Gustafson's law, with the serial share of a run on 8: 77 %."""
-    serial = (1 - 0.77) / (1 - 1 / 8)
-    return _by_arithmetic(gustafson(serial, 512) / 512, "%", "share of linear scaling, by Gustafson's law")
 
 
 def walls(cores: int, seconds: Measurement, state_bytes: float) -> dict[str, Any]:
@@ -56,20 +56,66 @@ def walls(cores: int, seconds: Measurement, state_bytes: float) -> dict[str, Any
     }
 
 
+def layer_messages(sharing: int, *, width: int, tokens: int, ranks: int, cluster: Cluster) -> dict[str, Any]:
+    """Return the seconds of a layer's messages in a step, if ``sharing`` of the ranks share each layer.
+
+    The other ranks share the batch of ``tokens``, and all parameters are sharded. Values have two bytes.
+    """
+    tensor, data = Group(sharing, stride=1), Group(ranks // sharing, stride=sharing)
+    weights = 3 * data.all_gather(2 * 12 * width**2 / sharing, cluster)
+    activations = 4 * tensor.all_reduce(2 * width * tokens / data.members, cluster)
+    found = {"weights": weights, "activations": activations, "both": weights + activations}
+    return {"sharing": sharing} | {name: _by_formulas(seconds, "s", name) for name, seconds in found.items()}
+
+
+def layer_arithmetic(width: int, tokens_per_rank: float, flops: float) -> Modelled:
+    """Return the seconds of a layer's matrix products with its weights, in a step of so many tokens per rank."""
+    return _by_formulas(6 * 12 * width**2 * tokens_per_rank / flops, "s", "arithmetic of a layer in a step")
+
+
+def best_sharing(width: int, tokens_per_rank: float) -> Modelled:
+    """Return how many ranks should share a layer, if all parameters are sharded and a node has enough ranks."""
+    return _by_formulas((4.5 * width / tokens_per_rank) ** 0.5, "GPUs", "number of GPUs that share a layer, N_tensor")
+
+
+def link_ridges(clusters: Mapping[str, tuple[float, float, float, str]]) -> list[dict[str, Any]]:
+    """Return a row for each cluster: peak and links as published, and the ridge points that follow.
+
+    Args:
+        clusters: by name, FLOP/s of a GPU, B/s that it sends in its node, B/s that a node sends, and who says so.
+    """
+    return [
+        {
+            "name": name,
+            "peak": Quoted(peak, "FLOP/s", f"peak of a GPU in 16 bits, {name}", source),
+            "inside": Quoted(inside, "B/s", f"bandwidth from a GPU to others of its node, {name}", source),
+            "out": Quoted(out, "B/s", f"bandwidth from a node to other nodes, {name}", source),
+            "near": _by_formulas(peak / inside, "FLOP/B", f"ridge point of a GPU's link in its node, {name}"),
+            "far": _by_formulas(peak / out, "FLOP/B", f"ridge point of a node's links, {name}"),
+        }
+        for name, (peak, inside, out, source) in clusters.items()
+    ]
+
+
 def rules(cluster: Cluster, flops: float) -> list[dict[str, Any]]:
-    """Return the rule of each way to split, in a node of the cluster and between nodes, for numbers of two bytes."""
-    ridges = {"near": flops * cluster.inside.beta_s_per_byte, "far": flops * cluster.between.beta_s_per_byte}
+    """Return the rule of each way to split, in a node of the cluster and between nodes, for values of two bytes.
+
+    Between nodes, all adapters of a node carry weights and gradients, which its ranks need in common; everything else
+    goes through a rank's own adapter.
+    """
+    near = flops * cluster.inside.beta_s_per_byte
+    far = flops * cluster.between.beta_s_per_byte
     ways = (
-        ("data, whole or sharded", "tokens of a rank", "R", 1.0),
-        ("tensor, over 8", "width", "(8 − 1) R / 4", 7 / 4),
-        ("context", "positions of a rank", "R", 1.0),
-        ("experts", "width", "R / 4", 1 / 4),
-        ("pipeline", "layers of a stage × width", "R / 12", 1 / 12),
+        ("data, sharded or not", "tokens of a rank", "R", near, far / cluster.ranks_per_node),
+        ("tensor, over 8", "width", "(8 − 1) R / 4", 7 / 4 * near, None),
+        ("context", "positions of a rank", "R", near, far),
+        ("experts", "width", "R / 4", near / 4, far / 4),
+        ("pipeline", "layers of a stage × width", "R / 12", near / 12, far / 12),
     )
     return [
         {"way": way, "what": what, "formula": formula}
-        | {side: _by_arithmetic(share * ridge, "1", what) for side, ridge in ridges.items()}
-        for way, what, formula, share in ways
+        | {"near": _by_formulas(inside, "1", what), "far": between and _by_formulas(between, "1", what)}
+        for way, what, formula, inside, between in ways
     ]
 
 
