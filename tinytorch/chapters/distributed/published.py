@@ -135,8 +135,7 @@ def megatron_2021() -> tuple[Row, ...]:
         each = run.model(2048).flops / step.split.ranks
         found.append(
             {
-                "name": run.name,
-                "ranks": step.split.ranks,
+                "billions": f"{run.model(2048).workload(1.0).parameters / 1e9:,.{0 if run.width > 12_000 else 1}f}",
                 "published": Quoted(run.published, "FLOP/s", "rate of a GPU", "Narayanan et al. 2021"),
                 "predicted": modelled(each / step.seconds, "FLOP/s", "rate of a GPU"),
                 "without bubble": modelled(each / (step.seconds - step.bubble), "FLOP/s", "rate without the bubble"),
