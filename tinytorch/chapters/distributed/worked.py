@@ -78,22 +78,23 @@ def best_sharing(width: int, tokens_per_rank: float) -> Modelled:
     return _by_formulas((4.5 * width / tokens_per_rank) ** 0.5, "GPUs", "number of GPUs that share a layer, N_tensor")
 
 
-def link_ridges(clusters: Mapping[str, tuple[float, float, float, str]]) -> list[dict[str, Any]]:
+def link_ridges(clusters: Mapping[str, tuple[float, float, float, str, str]]) -> list[dict[str, Any]]:
     """Return a row for each cluster: peak and links as published, and the ridge points that follow.
 
     Args:
-        clusters: by name, FLOP/s of a GPU, B/s that it sends in its node, B/s that a node sends, and who says so.
+        clusters: by name, FLOP/s of a GPU, B/s that it sends in its node, B/s that a node sends, and the sources of
+            the GPU and of the network.
     """
     return [
         {
             "name": name,
-            "peak": Quoted(peak, "FLOP/s", f"peak of a GPU in 16 bits, {name}", source),
-            "inside": Quoted(inside, "B/s", f"bandwidth from a GPU to others of its node, {name}", source),
-            "out": Quoted(out, "B/s", f"bandwidth from a node to other nodes, {name}", source),
+            "peak": Quoted(peak, "FLOP/s", f"peak of a GPU in 16 bits, {name}", of_gpu),
+            "inside": Quoted(inside, "B/s", f"bandwidth from a GPU to others of its node, {name}", of_gpu),
+            "out": Quoted(out, "B/s", f"bandwidth from a node to other nodes, {name}", of_network),
             "near": _by_formulas(peak / inside, "FLOP/B", f"ridge point of a GPU's link in its node, {name}"),
             "far": _by_formulas(peak / out, "FLOP/B", f"ridge point of a node's links, {name}"),
         }
-        for name, (peak, inside, out, source) in clusters.items()
+        for name, (peak, inside, out, of_gpu, of_network) in clusters.items()
     ]
 
 
