@@ -302,3 +302,10 @@ def test_published_rates_lie_above_what_any_depth_of_interleaving_predicts() -> 
     for row in rows:
         assert row["predicted"].value <= row["without bubble"].value <= row["computing"].value
     assert rows[-1]["published"].value > rows[-1]["computing"].value
+
+
+def test_a_layers_arithmetic_lasts_as_long_as_its_weights_at_the_ridge_of_a_node() -> None:
+    [a100] = worked.link_ridges({"A100": (312e12, 300e9, 200e9, "a GPU", "a network")})
+    width = 4096
+    arithmetic = worked.layer_arithmetic(width, a100["far"].value, 312e12)
+    assert arithmetic.value == pytest.approx(72 * width**2 / 200e9)
