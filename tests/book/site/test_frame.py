@@ -192,7 +192,9 @@ def test_the_page_for_missing_addresses_works_at_any_depth(known: Site, unknown:
     for site, root in ((known, ADDRESS), (unknown, "")):
         page = site.page("404")
         assert not page.select("[src], link[rel='stylesheet'], script")
-        assert [str(link["href"]) for link in page.select("main a")] == [f"{root}index.html", f"{root}chapter.html"]
+        assert [str(link["href"]) for link in page.select("main a")] == [
+            f"{root}{name}.html" for name in ("search", "index", "chapter")
+        ]
         sha = base64.b64encode(hashlib.sha256(str(one(page, "style").string).encode()).digest()).decode()
         assert f"'sha256-{sha}'" in str(one(page, "meta[http-equiv]")["content"])
 

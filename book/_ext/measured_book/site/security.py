@@ -73,7 +73,8 @@ def chapters(app: Sphinx) -> list[tuple[str, str]]:
 def missing_page(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     """Yield the page for Sphinx to write."""
     style = Path(app.srcdir, MISSING_STYLE).read_text("utf-8")
-    yield MISSING_PAGE, {"title": "Not found", "missing_style": style, "chapters": chapters(app)}, MISSING_TEMPLATE
+    found = {"chapters": chapters(app), "search": f"{app.config.html_baseurl or ''}search.html"}
+    yield MISSING_PAGE, {"title": "Not found", "missing_style": style, **found}, MISSING_TEMPLATE
 
 
 def secure(_: Sphinx, pagename: str, __: str, context: dict[str, Any], ___: nodes.document | None) -> None:
