@@ -209,7 +209,7 @@ def questions_in(path: Path, pages: Pages) -> list[tuple[str, str]]:
     for question, address in pairs:
         if address not in known:
             LOGGER.warning(
-                "no section %s, which should answer %r [site]", address, question, location=str(path), type="site"
+                "no section %s, which should answer %r [site]", address, question, location=(str(path), None), type="site"
             )
     return [(question, address) for question, address in pairs if address in known]
 
