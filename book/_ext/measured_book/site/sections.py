@@ -203,15 +203,19 @@ def sections_in(index: str) -> dict[str, Sections]:
 
 def questions_in(path: Path, pages: Pages) -> list[tuple[str, str]]:
     """Return the questions in the file at ``path``, if there is one; warn of an answer that no page has."""
-    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-    pairs = [tuple(part.strip() for part in line.split("|")) for line in lines if line and not line.startswith("#")]
     known = {f"{address}#{anchor}" for _, address, sections in pages for anchor, *_ in sections}
-    for question, address in pairs:
-        if address not in known:
-            LOGGER.warning(
-                "no section %s, which should answer %r [site]", address, question, location=(str(path), None), type="site"
-            )
-    return [(question, address) for question, address in pairs if address in known]
+    found = []
+    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    for number, line in enumerate(lines, 1):
+        if not line or line.startswith("#"):
+            continue
+        question, _, address = (part.strip() for part in line.partition("|"))
+        if address in known:
+            found.append((question, address))
+        else:
+            said = "no section %r, which should answer %r [site]"
+            LOGGER.warning(said, address, question, location=f"{path}:{number}", type="site")
+    return found
 
 
 def write_index(app: Sphinx, exception: Exception | None) -> None:
