@@ -136,7 +136,7 @@ def test_a_changed_script_reaches_the_site_and_its_pages_though_no_page_changed(
 
 def test_nothing_of_the_theme_stays_in_the_site(unknown: Site) -> None:
     files = [path for path in (unknown.folder / "_static").rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in files) < 300_000
+    assert sum(path.stat().st_size for path in files) < 330_000
     fonts = {path.name: path.stat().st_size for path in files if path.suffix in (".map", ".woff", ".woff2", ".ttf")}
     assert set(fonts) == {"math.woff2", "text-italic.woff2", "text.woff2"}
     assert fonts["text-italic.woff2"] + fonts["text.woff2"] < 40_000

@@ -48,9 +48,8 @@ def from_onnx(
     """Return the model of an ONNX file, in eval mode.
 
     Products with constant weights are Linear, convolutions `Conv2d`, lookups Embedding, normalizations LayerNorm and
-    BatchNorm2d: what profiles, quantizes and plans these does so here. All else runs op by op through dispatch. Layers
-        have
-    the names of their nodes, in the scopes that these names tell. Weights are parameters, and can be trained.
+    BatchNorm2d: what profiles, quantizes and plans these does so here. All else runs op by op through dispatch.
+    Layers have the names of their nodes, in the scopes that these names tell. Weights are parameters, and can be trained.
 
     Args:
         path: of the file; weights beside it are read, too.
