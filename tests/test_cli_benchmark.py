@@ -116,7 +116,7 @@ def test_files_are_measured_side_by_side_in_onnx_runtime_and_scored(
     assert found == {"model, small": 1.0, "other": pytest.approx(right)}
     assert main([*run, "--plan", "--json", str(tmp_path / "made.json")]) == 2
     assert main(["bench", "--model", path, "--model", "a:b", "--json", str(tmp_path / "made.json")]) == 2
-    assert "must be files" in capsys.readouterr().err
+    assert "must be a file" in capsys.readouterr().err
 
 
 def test_the_batch_that_a_file_fixes_is_taken(in_this_process: list[int], tmp_path: Path) -> None:
@@ -198,11 +198,11 @@ def test_report_writes_a_page_and_markdown_with_the_machine_and_the_front(tmp_pa
         (["bench", "--suite", "mlp", "--json", "no/such/folder/x.json"], "does not exist"),
         (["bench", "--model", "nothing", "--json", "x.json"], "module:factory"),
         (["bench", "--model", "no_such_module:x", "--json", "x.json"], "cannot be imported"),
-        (["bench", "--suite", "mlp", "--input-shape", "1,2", "--json", "x.json"], "--input-shape is for --model"),
+        (["bench", "--suite", "mlp", "--input-shape", "1,2", "--json", "x.json"], "--input-shape needs --model"),
         (["bench", "--plan", "--json", "x.json"], "--data and --plan need --model"),
         (["bench", "--data", "test.npz", "--json", "x.json"], "--data and --plan need --model"),
         (["bench", "--suite", "mlp", "--batches", "a", "--json", "x.json"], "--batches"),
-        (["bench", "--suite", "mlp", "--base", "x", "--json", "x.json"], "belong together"),
+        (["bench", "--suite", "mlp", "--base", "x", "--json", "x.json"], "must be given together"),
         (["bench", "--suite", "mlp", "--base", "x", "--base-json", "y.json", "--json", "x.json"], "must be a checkout"),
         ([*OWN, "--processes", "0", "--json", "x.json"], "processes must be at least 1"),
         (["report", "x.json"], "give --html OUT or --markdown OUT"),

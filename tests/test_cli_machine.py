@@ -135,7 +135,7 @@ def test_what_cannot_be_done_is_said_in_one_sentence(
         ("--ranks", "1", False, "at least 2"),
         ("--sizes", "8,big", False, "whole numbers"),
         ("--sizes", "8,64", False, "at least 3"),
-        ("--ranks", "2", True, "mpiexec's -n"),
+        ("--ranks", "2", True, "whose option -n"),
     ):
         monkeypatch.setattr(links, "started_by_launcher", lambda launched=launched: launched)
         assert main(["links", option, value]) == 2

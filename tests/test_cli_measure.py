@@ -143,7 +143,7 @@ def test_each_page_is_kept_when_it_is_done_and_resuming_runs_the_rest(
     assert ran == ["second", "first", "first"]
     assert [page["page"] for page in read_measurements(file)["pages"]] == ["second", "first"]
     assert main([*words[:-3], "--label", "Another", "--resume"]) == 2
-    assert "is of Mine" in capsys.readouterr().err
+    assert "was measured on Mine" in capsys.readouterr().err
 
 
 def test_pages_of_other_code_are_not_kept(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ def test_a_batch_other_than_the_fixed_one_is_refused(tmp_path: Path, capsys: pyt
         (["codes.onnx", "--beside", "other.onnx"], "must take the inputs"),
         (["codes.onnx", *OURS, "--beside", "float.onnx"], "--beside"),
         (["codes.onnx", "--beside", "lost.onnx"], "lost.onnx"),
-        (["--beside", "float.onnx", "train.py"], "--beside is for a model"),
+        (["--beside", "float.onnx", "train.py"], "--beside needs a model"),
     ],
 )
 def test_what_cannot_stand_beside_is_said(
