@@ -89,13 +89,13 @@ OUTCOMES = {
     "make chapter": Outcome(r"Now: make live PAGES=\w+", files=("book/batching.md", "tinytorch/chapters/batching.py")),
     "tinytorch machine": Outcome(r".+\."),
     "tinytorch profile": Outcome(r".+", title=r"Profile of .+"),
-    "tinytorch diff": Outcome(r"nothing is proven slower|slower: .+", codes=(0, 1)),
+    "tinytorch diff": Outcome(r"nothing is proven to be slower|slower: .+", codes=(0, 1)),
     "tinytorch bench": Outcome(r".+"),
     "tinytorch compare": Outcome(r".+", codes=(0, 1)),
     "tinytorch report": Outcome(None, title=r".+"),
     "tinytorch links": Outcome(r".+"),
-    ".venv/bin/tinytorch measure --json": Outcome(r"\S+ holds (?:\w+, )*your_machine: drop it on the page .+"),
-    ".venv/bin/tinytorch measure --check": Outcome(r"\S+ can be used: \d+ records of .+"),
+    ".venv/bin/tinytorch measure --json": Outcome(r"\S+ has the pages (?:\w+, )*your_machine: drop it onto .+"),
+    ".venv/bin/tinytorch measure --check": Outcome(r"\S+ can be used: \d+ records of the pages .+"),
     "python": Outcome(r"True"),
 }
 #: Commands that are not run here, by their first words, with the reason.

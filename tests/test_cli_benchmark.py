@@ -55,7 +55,7 @@ def test_an_interruption_leaves_what_was_measured_and_resume_goes_on(
     target = tmp_path / "made.json"
     in_this_process.append(-2)  # process 1 is interrupted
     assert main([*QUICK, "--json", str(target), "--resume"]) == 130  # starts where there is nothing
-    assert "--resume goes on" in capsys.readouterr().err
+    assert "--resume continues the run" in capsys.readouterr().err
     before = load_results(target)
     assert (before.done, before.complete) == (1, False)
     in_this_process[0] = 99
@@ -156,7 +156,7 @@ def test_compare_leaves_with_1_for_a_proven_regression_alone(
 ) -> None:
     base, same = saved(tmp_path, "base", a=1e-3, b=2e-3), saved(tmp_path, "again", a=1e-3, b=2e-3)
     slower = saved(tmp_path, "slowed", a=1.1e-3, b=2e-3)
-    none, regression = "no regression is proven", "regression: a at batch 1 is slower"
+    none, regression = "no proven regression", "regression: a at batch 1 is slower"
     for files, options, code, said in (
         ([base, same], [], 0, none),
         ([base, slower], [], 1, regression),

@@ -110,7 +110,7 @@ def test_lines_are_printed_and_all_samples_kept(
     told = capsys.readouterr().out
     assert "2 ranks on 1 host, MPI 4" in told
     assert "2 MiB" in told
-    assert "a median time is farther than 25% off" in told
+    assert "a median time differs by more than 25%" in told
     kept, _ = COLLECTIVES.read(path)
     assert (kept.ranks, kept.library, kept.oversubscribed) == (2, "MPI 4", False)
     assert {size: one.samples for size, one in kept.of("all-reduce").items()} == {

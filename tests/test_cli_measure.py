@@ -174,7 +174,7 @@ def test_what_is_left_is_told_from_this_machines_own_pace(
     (clone / "measurements" / "a.json").write_text(as_text(document("a", pages)), "utf-8")
     monkeypatch.setattr(measure, "run_page", lambda root, name, on_cell: records(name))
     assert main(["measure", "--json", str(clone / "mine.json"), "--pages", "all"]) == 0
-    assert re.search("second is measured: about .+ to go on this machine", capsys.readouterr().out)
+    assert re.search("second is measured: about .+ left on this machine", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
@@ -200,6 +200,6 @@ def test_files_are_checked_each_with_a_sentence(clone: Path, capsys: pytest.Capt
     assert main(["measure", "--check", str(good)]) == 0
     assert main(["measure", "--check", str(good), str(bad), str(clone / "none.json")]) == 1
     said = capsys.readouterr().out
-    assert "good.json can be used: 1 records of first, of Mine" in said
+    assert "good.json can be used: 1 records of the pages first, measured on Mine" in said
     assert "bad.json cannot be used: its schema_version must be 3, not 0" in said
     assert "none.json" in said

@@ -92,7 +92,7 @@ def said(command: str, code: int, output: str, folder: Path) -> list[str]:
 
 def test_what_a_command_ends_with_and_leaves_is_judged(tmp_path: Path) -> None:
     measure = ".venv/bin/tinytorch measure --json mine.json"
-    works = "mine.json holds roofline, machine, your_machine: drop it on the page “Your machine” of the book."
+    works = "mine.json has the pages roofline, machine, your_machine: drop it onto the page “Your machine” of the book."
     assert said(measure, 0, works, tmp_path) == ["leaves no mine.json"]
     (tmp_path / "mine.json").write_text(json.dumps(made_measurements()))
     assert said(measure, 0, f"{works}\n\n", tmp_path) == []

@@ -79,7 +79,7 @@ def _run(chosen: argparse.Namespace) -> int:
     try:
         return _measure(chosen)
     except KeyboardInterrupt:
-        print(f"tinytorch bench: interrupted; --resume goes on with what is in {chosen.json}", file=sys.stderr)
+        print(f"tinytorch bench: interrupted; --resume continues the run in {chosen.json}", file=sys.stderr)
         return INTERRUPTED
 
 

@@ -31,17 +31,17 @@ def _run(chosen: argparse.Namespace) -> int:
         print(f"warning: {warning}", file=sys.stderr)
     rows, columns = change_rows(changed)
     caption = (
-        "A speedup above 1 is faster. All intervals of times together hold with 95 %; "
-        f"what matters is a difference of {chosen.matters:g} % or more."
+        "A speedup above 1 is faster. All intervals of times together hold with 95 % confidence; "
+        f"a difference of {chosen.matters:g} % or more matters."
     )
     print(tables.to_text(rows, columns, caption=caption))
     for name, missing in (("new", changed.only_base), ("base", changed.only_new)):
         if missing:
-            print(f"not in the {name} run, and not compared: {', '.join(missing)}")
+            print(f"not compared, because the {name} run does not have it: {', '.join(missing)}")
     for sentence in changed.regressions:
         print(f"regression: {sentence}")
     if not changed.regressions:
-        print("no regression is proven")
+        print("no proven regression")
     return REGRESSION if changed.regressions else 0
 
 

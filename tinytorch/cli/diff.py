@@ -65,12 +65,12 @@ def _run(chosen: argparse.Namespace) -> int:
             print()
     for name, missing in (("new", found.only_base), ("base", found.only_new)):
         if missing:
-            print(f"not in the {name} profile, and not compared: {', '.join(missing)}")
+            print(f"not compared, because the {name} profile does not have it: {', '.join(missing)}")
     for change in found.slower:
         ends = change.speedup.interval
         print(f"slower: {change.name}, {ends.low:.3f} to {ends.high:.3f} of its speed")
     if not found.slower:
-        print("nothing is proven slower")
+        print("nothing is proven to be slower")
     if chosen.html:
         write_whole(chosen.html, html_diff(base, new, machines, found, chosen.matters))
     return REGRESSION if found.slower else 0

@@ -85,8 +85,8 @@ def _print(collectives: Collectives) -> None:
         print(f"{about}\nNo line was fitted: {BECAUSE}.")
         return
     caption = (
-        f"{about}: alpha + beta x bytes, with 95 % intervals, from one size to another. Where a median time is farther "
-        f"than {TOLERANCE:.0%} off, or beta is not known, use the times themselves."
+        f"{about}: alpha + beta x bytes, with 95 % intervals, for ranges of sizes. If a median time differs by more "
+        f"than {TOLERANCE:.0%}, or if beta is not known, use the times themselves."
     )
     columns, cells = tables.declared(_rows(collectives), _HEADINGS, "links", quoted=(), totals={})
     print(tables.to_text(cells, columns, caption=caption))

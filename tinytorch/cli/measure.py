@@ -68,7 +68,9 @@ def _check(paths: list[Path]) -> int:
             print(error)
         else:
             names, count = [page["page"] for page in made["pages"]], sum(len(page["records"]) for page in made["pages"])
-            print(f"{path.name} can be used: {count} records of {', '.join(names)}, of {made['label']}")
+            print(
+                f"{path.name} can be used: {count} records of the pages {', '.join(names)}, measured on {made['label']}"
+            )
     return 1 if wrong else 0
 
 
@@ -93,10 +95,10 @@ def _measure(chosen: argparse.Namespace, root: Path) -> int:
 
     if not _run_all(root, missing, keep):
         so_far = f"{path} holds {', '.join(made)}" if made else "no page was measured"
-        print(f"Interrupted: {so_far}; --resume goes on.", file=sys.stderr)
+        print(f"Interrupted: {so_far}; --resume continues.", file=sys.stderr)
         return INTERRUPTED
     changed = " The package differs from its commit." if package_provenance()["changed"] else ""
-    print(f"{path} holds {', '.join(made)}: drop it on the page “Your machine” of the book.{changed}")
+    print(f"{path} has the pages {', '.join(made)}: drop it onto the page “Your machine” of the book.{changed}")
     return 0
 
 
@@ -124,11 +126,11 @@ def _run_all(root: Path, names: list[str], keep: Callable[[Json], None]) -> bool
     expected = expected_seconds(root, names)
     if names:
         about = (
-            "no earlier measurement says how long it takes"
+            "it is not known how long this takes"
             if expected is None
-            else f"{format_number(expected, 's')} on machines that were sent in, longer if kernels are to be compiled"
+            else f"{format_number(expected, 's')} on other machines, and longer if kernels must be compiled"
         )
-        print(f"Measuring {', '.join(names)}: {about}. Leave the machine alone meanwhile.", flush=True)
+        print(f"Measuring {', '.join(names)}: {about}. Do not use the machine in the meantime.", flush=True)
     began = perf_counter()
     # Else a user's own kernel of the same name would run the pages in another environment.
     os.environ["JUPYTER_PREFER_ENV_PATH"] = "1"
@@ -139,7 +141,7 @@ def _run_all(root: Path, names: list[str], keep: Callable[[Json], None]) -> bool
                 done, rest = (expected_seconds(root, pages) for pages in (names[:place], names[place:]))
                 if done and rest:
                     left = (perf_counter() - began) * rest / done
-                    print(f"{name} is measured: about {format_number(left, 's')} to go on this machine.", flush=True)
+                    print(f"{name} is measured: about {format_number(left, 's')} left on this machine.", flush=True)
     except KeyboardInterrupt:
         return False
     return True

@@ -276,7 +276,7 @@ def _save_script(chosen: argparse.Namespace, done: ProgramProfile, run: Callable
     """Run the script again, several times, and keep what each run took, if all ended as the first."""
     if done.exit_code or done.lines is None:
         why = "the script did not end well" if done.exit_code else "the system lets nobody look at it"
-        print(f"note: {chosen.save} is not written, because {why}", file=sys.stderr)
+        print(f"note: {chosen.save} was not written, because {why}", file=sys.stderr)
         return
 
     def record() -> list[RunTimes]:
@@ -308,7 +308,7 @@ def print_program(done: ProgramProfile, limit: int) -> None:
     print("", *done.notes, sep="\n")
     if inside is None or done.lines is None:
         return
-    print("\nfrom inside, by a run of its own:", *inside.remarks, sep="\n")
+    print("\nfrom inside, in a separate run:", *inside.remarks, sep="\n")
     if inside.torch_rows:
         print()
         print(table_text(recorded_by_torch(inside), limit))
@@ -336,7 +336,7 @@ def _measure_ceilings(threads: int | None = None) -> None:
     threads = threads or thread_limit()
     if store.kept_ceilings(threads) is not None:
         return
-    print("Measuring first, once, what this machine can do: up to a minute.", file=sys.stderr, flush=True)
+    print("Measuring the ceilings of this machine first, once. This takes up to a minute.", file=sys.stderr, flush=True)
     with progress() as shown:
         task, told = shown.add_task("machine", total=1.0), set[str]()
 
@@ -478,7 +478,7 @@ def _file_input(model: OnnxModel, chosen: argparse.Namespace) -> Tensor:
     numbers = [each.name for each in model.inputs[1:] if each.shape in ((), (1,)) and "mask" not in each.name.lower()]
     if numbers:
         said = " ".join(f"--given {name}=NUMBER" for name in numbers)
-        print(f"note: {', '.join(numbers)} of {chosen.model} is 0 unless it is given: {said}", file=sys.stderr)
+        print(f"note: {', '.join(numbers)} of {chosen.model} is 0 unless you give it: {said}", file=sys.stderr)
     if chosen.input_shape:
         return _given_input(model, chosen)
     fixed = [length for length in model.inputs[0].shape[1:] if isinstance(length, int)]

@@ -156,7 +156,7 @@ def test_the_command_has_exit_code_1_for_a_proven_slowdown(tmp_path: Path, capsy
     assert "machines or libraries: here; elsewhere" in capsys.readouterr().err
     assert "new: p, elsewhere" in page.read_text(encoding="utf-8")
     assert main(["diff", slow, fast]) == 0
-    assert "nothing is proven slower" in capsys.readouterr().out
+    assert "nothing is proven to be slower" in capsys.readouterr().out
     assert main(["diff", fast, str(tmp_path / "none.json")]) == 2
     assert main(["diff", fast, fast, "--matters", "-1"]) == 2
     assert "--matters" in capsys.readouterr().err
