@@ -98,7 +98,7 @@ def test_each_choice_shows_its_own_cell(tab: Tab) -> None:
     expect(tab.locator(".cluster-answer")).to_contain_text("The fastest")
     check_answer(tab, *best_of(CLUSTERS[1], 3, 4096, 12288))
     assert "39.0 TFLOP/s" in said_by(tab.locator(".cluster-about"))
-    assert "16 of a node" in said_by(tab.locator(".cluster-about"))
+    assert "16 ranks of a node" in said_by(tab.locator(".cluster-about"))
 
 
 def test_the_machine_of_the_build_has_no_limit_of_memory_and_a_link_without_a_bandwidth(tab: Tab) -> None:

@@ -107,7 +107,7 @@ def test_a_good_file_is_shown_beside_the_book_s(tab: Tab) -> None:
     records["latency"]["interval"] = {"low": 1.8e-3, "high": 2.2e-3, "confidence": 0.95}
     records["slow"]["verdict"] = "supported"
     said = beside(tab, mine)
-    assert "Of 1 claim both judge 0 alike and 1 differently." in said_by(tab.locator(".your-machine-status"))
+    assert "Of 1 claim the two machines agree on 0 and differ on 1." in said_by(tab.locator(".your-machine-status"))
     assert said["made"] == ["1.00 ms (0.90 to 1.10)", "2.0 ms (1.8 to 2.2)", "2.0 times as slow (1.7 to 2.4)"]
     assert said["Slow."] == ["refuted", "supported", "differ"]
     assert said["weights"][-1] == "the same"
@@ -115,14 +115,14 @@ def test_a_good_file_is_shown_beside_the_book_s(tab: Tab) -> None:
 
 REFUSED = [
     (b"", "This file is empty."),
-    (b"\x89PNG\r\n\x1a\n\x00\xff", "This is no JSON"),
-    (b'{"schema": NaN}', "This is no JSON"),
-    (b"[]", "no file that tinytorch measure wrote"),
-    (b'{"schema": "tinytorch-records"}', "a page's file of records"),
+    (b"\x89PNG\r\n\x1a\n\x00\xff", "This file is not JSON"),
+    (b'{"schema": NaN}', "This file is not JSON"),
+    (b"[]", "tinytorch measure did not write it"),
+    (b'{"schema": "tinytorch-records"}', "the records of one page"),
     (changed(schema_version=4), "This file has version 4, but this book reads version 3"),
     (changed(schema_version=HOSTILE), "This file has version <img"),
     (changed(pages=[0] * 100_000), "more than 1000 entries"),
-    (b"[" * 50_000 + b"]" * 50_000, "no file that tinytorch measure wrote"),
+    (b"[" * 50_000 + b"]" * 50_000, "tinytorch measure did not write it"),
     (changed(note=json.loads("[" * 400 + "]" * 400)), "nested deeper than 12 levels"),
     (changed(label="x" * 81), "at most 80 characters"),
     (changed(pages=[]), "at least 1 entries"),
@@ -423,9 +423,9 @@ def test_a_number_may_have_its_unit(tab: Tab, text: str, unit: str, value: float
         ("2 GFLOP/s", "FLOP", "is a rate"),
         ("2 min", "s", "is in minutes"),
         ("5 m", "FLOP", "M means a million"),
-        ("5 Mi", "s", "is for bytes"),
-        ("1,23,4", "B", "parts no thousands"),
-        ("1e-308", "B", "beyond what can be drawn"),
+        ("5 Mi", "s", "is only for bytes"),
+        ("1,23,4", "B", "does not separate thousands"),
+        ("1e-308", "B", "too large or too small to be drawn"),
     ],
 )
 def test_what_is_wrong_with_a_number_is_said(tab: Tab, text: str, unit: str, problem: str) -> None:
@@ -457,7 +457,7 @@ def test_what_a_reader_chose_stays_in_the_address(browser: Browser, site: Path) 
 def test_one_press_shows_the_book_s_own_file_and_a_headline(tab: Tab) -> None:
     tab.get_by_role("button", name="Show the book's own").click()
     tab.locator("details.beside-page").first.wait_for()
-    assert "beside the book's" in said_by(tab.locator(".your-machine-status"))
+    assert "next to those of the book" in said_by(tab.locator(".your-machine-status"))
 
 
 def test_it_fits_and_everyone_can_use_it(tab: Tab) -> None:

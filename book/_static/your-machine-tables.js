@@ -274,7 +274,7 @@ globalThis.machines ??= {};
     const summary =
       `${yours.label.replace(TURNING, "")}: ${counted(shared.length, "page", "pages")} and ${counted(numbers, "number", "numbers")} next to those of the book. ` +
       (claims.length
-        ? `Of ${counted(claims.length, "claim", "claims")} both judge ${claims.length - differing.length} alike and ${differing.length} differently.`
+        ? `Of ${counted(claims.length, "claim", "claims")} the two machines agree on ${claims.length - differing.length} and differ on ${differing.length}.`
         : "It contains no claims.");
     const notes = [yours.note && `The file says: ${yours.note}.`, sameCode(shared) ? null : "It was measured with a different version of the code, so a number may come from a different program than the book's."];
     const ratios = rateRatios(shared);
