@@ -92,8 +92,7 @@ class DeviceNode(LateHtml):
                 for series in figure["series"]
                 for number in series["numbers"]
             ]
-            machine = state_of(app.env).records[figure["page"]].provenance["machine"]["cpu"]
-            data |= {"book": json.dumps(points), "machine": machine}
+            data |= {"key": self["curve"], "book": json.dumps(points)}
         attributes = "".join(f' data-{name}="{escape(value)}"' for name, value in data.items())
         return f'<div class="device"{attributes}></div>'
 

@@ -38,6 +38,8 @@ _SKIPPED_CLASSES = {
     "page-top",
     "predict-outcome",
     "measured-card",
+    "claim-test",
+    "claim-wall",
     "eqno",
     "copy",
     "chapter-number",
