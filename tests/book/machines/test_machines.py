@@ -9,8 +9,10 @@ from typing import Any, cast
 import pytest
 from bs4 import BeautifulSoup
 from measured_book.machines.cluster import FILE, GRID, ClusterExplorerNode
+from measured_book.machines.explorers import DeviceNode
 from measured_book.machines.repeated_builds import table
 from measured_book.machines.table import Machine, sent_in, table_html
+from measured_book.state import BookState, PageRecords
 
 from tests.report.made_measurements import made_measurements
 from tinytorch.chapters.distributed import explorer
@@ -151,3 +153,19 @@ def test_the_table_has_a_row_for_each_page_and_one_for_all() -> None:
         ["all", "1,234", "81", "98", "12.3"],
     ]
     assert all(row.select_one(".quoted-value") for row in rows)
+
+
+def test_a_device_gets_the_books_curve_as_bytes_and_nanoseconds() -> None:
+    state = BookState()
+    app = cast(Any, SimpleNamespace(env=SimpleNamespace(measured_book=state)))
+    place = DeviceNode(experiment="memory", curve="memory:staircase")
+    assert place.html(app, "index") == '<div class="device" data-experiment="memory"></div>'
+    numbers = [
+        {"value": seconds, "conditions": {"instrument": {"kind": "MemoryProbe", "working_set_bytes": size}}}
+        for size, seconds in ((8192, 1.25e-9), (16384, 2e-9))
+    ]
+    figure = {"key": "staircase", "kind": "figure", "page": "memory", "series": [{"numbers": numbers}]}
+    state.of("memory").records = PageRecords("memory", {"staircase": figure})
+    made = BeautifulSoup(place.html(app, "index"), "html.parser").div
+    assert made is not None
+    assert json.loads(str(made["data-book"])) == [[8192, 1.25], [16384, 2.0]]

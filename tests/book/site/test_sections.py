@@ -27,7 +27,8 @@ def test_each_section_has_its_own_text_alone() -> None:
 def test_a_word_of_the_glossary_and_a_claim_are_found_by_themselves() -> None:
     glossary = """<dl class="glossary"><dt id="term-batch">batch</dt><dd><p>Examples of one <em>call</em>.</p></dd>
 <dt id="term-BLAS">BLAS</dt><dd><p>An interface.</p></dd></dl>"""
-    claim = '<tr id="ledger-ten"><th scope="row">Ten times.<p><q>10x</q></p></th><td>What was found.<div class="claim-test">1.2</div></td></tr>'
+    claim = '<tr id="ledger-ten"><th scope="row">Ten times.<p><q>10x</q></p></th><td>What was found.'
+    claim += '<div class="claim-test">1.2</div></td></tr>'
     page = f"""<article><section id="words"><h1>Words</h1>{glossary}<p>Between.</p>
 <table><tr><th>Claim</th></tr>{claim}</table><p>Behind.</p></section></article>"""
     assert sections_of(page) == [
