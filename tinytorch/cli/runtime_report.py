@@ -361,6 +361,10 @@ def _uncertainty(done: RuntimeProfile) -> str:
     return said + " The profiler counts whole microseconds, so a time of about 1 µs is a rough value."
 
 
+#: NumPy's names of types that ONNX Runtime names otherwise.
+_FLOATS = {"float": "float32", "double": "float64"}
+
+
 def _sentences(done: RuntimeProfile) -> list[str]:
     """Return notes on the tables: operators without a formula, conversions, types, missing ceilings."""
     said = []
@@ -379,9 +383,15 @@ def _sentences(done: RuntimeProfile) -> list[str]:
     if precisions:
         longest = sorted(precisions.items(), key=lambda item: -item[1])
         said += [
-            f"Contractions whose first operand is of type {name} take {seconds / latency:.1%} of the latency."
+            f"Contractions whose first operand is of type {_FLOATS.get(name, name)} take {seconds / latency:.1%} of "
+            "the latency."
             for name, seconds in longest
         ]
+    if any("nchwc" in row.kind for row in done.rows):
+        said.append(
+            "Operators named nchwc process arrays in which channels are stored in blocks; ReorderInput and "
+            "ReorderOutput convert arrays to this layout and back."
+        )
     if done.ceilings is None:
         threads = f"{done.settings.threads} thread{'s' * (done.settings.threads > 1)}"
         said.append(f"This report has no verdicts, because the ceilings of this machine for {threads} are not known.")
@@ -401,7 +411,13 @@ def _advised(done: RuntimeProfile, found: Sequence[Advice]) -> list[str]:
             f"{at}. {each.what}. That part takes {_cell(each.share)} of the latency; "
             f"the file would be {bound} {_cell(each.gain)} as fast."
         )
-    return said or ["This report knows of no change that would gain 2 % or more."]
+    if not said:
+        return ["This report knows of no change that would gain 2 % or more."]
+    return [
+        *said,
+        "The intervals allow for errors of the times and of each prediction. To find what a change really gains, "
+        "compare the changed file with this one: --beside other.onnx.",
+    ]
 
 
 def _headline(chosen: argparse.Namespace, done: RuntimeProfile) -> str:

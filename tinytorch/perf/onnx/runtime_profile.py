@@ -298,7 +298,7 @@ def profile_file(
 
 #: Gain below which nothing is advised, and that the lower end of its interval must reach.
 _LEAST_GAIN, _LEAST_SURE = 1.02, 1.01
-#: Share of its roof below which a node is far below it, and times its least cost up to which a node is mostly overhead.
+#: Share of its roof below which a node is far below it, and times its least cost up to which a node is overhead.
 _FAR_BELOW, _SMALL = 0.25, 4.0
 #: The part of its time that an element-by-element node needs for one of its two arrays, that which it reads or that
 #: which it writes. If a node is removed, a neighbour may lose or win as much, because an array is in the caches or is
@@ -430,8 +430,8 @@ def _overhead(profile: RuntimeProfile) -> list[Advice]:
     """Return advice on the cost of a call and of its nodes that does not depend on the size of the arrays."""
     least = float(np.median(profile.cost.node))
     rows = [row for row in profile.rows if row.middle < _SMALL * least]
-    spent = profile.times.call.median + np.asarray(profile.cost.node) * (len(profile.rows) - len(rows))
-    spent += sum(row.middle for row in rows)
+    nodes = sum(min(row.middle, _SMALL * least) for row in profile.rows)
+    spent = np.asarray(profile.times.call.samples) + nodes
     part = f", and is more than {1 / _SMALL:.0%} of the time of {_count(rows)}" if rows else ""
     what = (
         f"The cost of a call and of its {_count(profile.rows)} does not depend on the size of the arrays{part}; fewer "
