@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from tinytorch.perf.measuring.conditions import Conditions, new_turns, of_all
 from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.perf.onnx.nodes import CONVERSIONS, LAYOUTS, Graph, Origins, Row, Work, joined
 from tinytorch.perf.onnx.runtime import (
+    CPU,
     Calibration,
     Declared,
     File,
@@ -222,14 +224,10 @@ class RuntimeProfile:
         """Return where nodes stand under the roofs of this machine; None if that is not known of one of them."""
         if self.is_disturbed:
             return None
-        sets: dict[int, int] = {}
-        for row in group.rows:
-            if row.work.uncounted or row.provider not in ("", "CPUExecutionProvider"):
-                return None
-            sets[row.work.bytes] = sets.get(row.work.bytes, 0) + 1
-        work = group.work
-        if self.ceilings is None or not work.bytes or not min(group.seconds) > 0:
+        work, elsewhere = group.work, any(row.provider not in ("", CPU) for row in group.rows)
+        if self.ceilings is None or elsewhere or work.uncounted or not work.bytes or not min(group.seconds) > 0:
             return None
+        sets = Counter(row.work.bytes for row in group.rows)
         counts = tuple(sorted(sets.items()))
         demand = Demand(work.flops, work.elementwise, work.bytes, len(group.rows), max(sets), counts, work.integer)
         seconds = self.measured(group.seconds, group.name)
@@ -318,8 +316,12 @@ def advice(profile: RuntimeProfile) -> list[Advice]:
     return sorted(kept, key=lambda each: -each.gain.median)
 
 
-def _advice(what: str, share: Measurement, left: Measurement, rows: Iterable[Row], at_most: bool = True) -> Advice:
-    """Return advice on a share of the latency of which ``left``, a fraction, would be left."""
+def _advice(profile: RuntimeProfile, what: str, rows: Sequence[Row], left: Measurement, at_most: bool = True) -> Advice:
+    """Return advice on nodes of whose time ``left``, a fraction, would be left."""
+    return _of_share(profile.share(rows, f"share: {what}"), what, rows, left, at_most)
+
+
+def _of_share(share: Measurement, what: str, rows: Sequence[Row], left: Measurement, at_most: bool = True) -> Advice:
 
     def whole(part: Any, rest: Any) -> Any:
         return 1 / np.maximum(1 - part * (1 - rest), 1 - MOST)
@@ -350,8 +352,7 @@ def _conversions(profile: RuntimeProfile) -> list[Advice]:
         rows = [row for row in profile.rows if row.kind in kinds]
         if rows:
             what = f"{_those(rows, *verbs)} {what}"
-            left = _between(-_ONE_ARRAY, _ONE_ARRAY)
-            found.append(_advice(what, profile.share(rows, f"share: {what}"), left, rows, at_most=False))
+            found.append(_advice(profile, what, rows, _between(-_ONE_ARRAY, _ONE_ARRAY), at_most=False))
     return found
 
 
@@ -408,8 +409,7 @@ def _pointwise(profile: RuntimeProfile) -> list[Advice]:
     whole = sum(row.middle for row in nodes)
     least = sum(max(row.middle for row in chain) for chain in long)
     most = whole - _ONE_ARRAY * sum((len(chain) - 1) * min(row.middle for row in chain) for chain in long)
-    left = _between(least / whole, most / whole)
-    return [_advice(what, profile.share(nodes, f"share: {what}"), left, nodes, at_most=False)]
+    return [_advice(profile, what, nodes, _between(least / whole, most / whole), at_most=False)]
 
 
 #: Operators that treat each element by itself.
@@ -437,7 +437,7 @@ def _overhead(profile: RuntimeProfile) -> list[Advice]:
         f"The cost of a call and of its {_count(profile.rows)} does not depend on the size of the arrays{part}; fewer "
         "and larger nodes would save some of it, and a larger batch divides it among more inputs"
     )
-    return [_advice(what, profile.share_of(spent.tolist(), f"share: {what}"), Counted(0, "", "no overhead"), rows)]
+    return [_of_share(profile.share_of(spent.tolist(), f"share: {what}"), what, rows, Counted(0, "", "no overhead"))]
 
 
 def _threads(profile: RuntimeProfile) -> list[Advice]:
@@ -449,7 +449,7 @@ def _threads(profile: RuntimeProfile) -> list[Advice]:
     used = "is" if threads == 1 else "are"
     what = f"{threads} of {profile.cores} cores {used} used; with all of them, the longer nodes can become faster"
     left = Counted(threads / profile.cores, "", "the time that is left on all cores")
-    return [_advice(what, profile.share(rows, f"share: {what}"), left, rows)]
+    return [_advice(profile, what, rows, left)]
 
 
 def _ceilings(profile: RuntimeProfile) -> list[Advice]:
@@ -503,7 +503,7 @@ def _at_the_roof(
     """Return advice on nodes that would take at least as long as ``works`` take at their roofs."""
     seconds = profile.measured(np.sum([row.seconds for row in rows], axis=0).tolist(), what)
     left = quotient(roof_of([_demand(each) for each in works], here), seconds, "what is left of the time")
-    return _advice(what, profile.share(rows, f"share: {what}"), left, rows)
+    return _advice(profile, what, rows, left)
 
 
 def _demand(work: Work) -> Demand:
