@@ -1,5 +1,6 @@
-"""Models small enough to count by hand or to run fast, their inputs, and an op whose work nobody declared."""
+"""Models small enough to count by hand or to run fast, their inputs, and functions that fresh processes time."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,3 +80,14 @@ def small_gpt(seed: int = 0, max_seq_len: int = 12, num_heads: int = 2) -> GPT:
 
 def tokens_of(batch: int, length: int, seed: int = 0) -> npt.NDArray[np.int64]:
     return np.random.default_rng(seed).integers(0, 13, (batch, length))
+
+
+Functions = Mapping[str, Callable[[], Any]]
+
+
+def twice_the_work() -> Functions:
+    return {"long": lambda: sum(range(8_000)), "short": lambda: sum(range(4_000))}
+
+
+def broken() -> Functions:
+    raise ZeroDivisionError("nothing to compare")

@@ -14,7 +14,7 @@ from numba import config as numba_config
 from numba import njit, typeof
 from numba.core import cgutils
 
-from tests.perf.ops.test_codes import drawn
+from tests.perf.ops.test_ops import drawn
 from tinytorch.core.dispatch import implementations, no_grad
 from tinytorch.core.layers import Linear
 from tinytorch.core.op import Array

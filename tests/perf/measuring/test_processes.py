@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.perf import replicated
+from tests.perf import small_models
 from tinytorch.perf.measuring import Measurement
 from tinytorch.perf.measuring.atomic_io import read_arrays, read_values, write_arrays, write_values, write_whole
 from tinytorch.perf.measuring.conditions import Sample
@@ -21,7 +21,7 @@ from tinytorch.perf.measuring.processes import Fresh, compare_in_processes, fres
 
 @pytest.fixture(scope="module")
 def twice() -> list[Fresh]:
-    return fresh_processes(replicated.twice_the_work, processes=6, rounds=8, first=5)
+    return fresh_processes(small_models.twice_the_work, processes=6, rounds=8, first=5)
 
 
 def test_each_process_gives_its_first_calls_and_one_ratio_of_functions_in_turns(twice: list[Fresh]) -> None:
@@ -40,11 +40,11 @@ def test_each_process_gives_its_first_calls_and_one_ratio_of_functions_in_turns(
 
 def test_what_a_new_process_cannot_import_is_refused() -> None:
     with pytest.raises(ValueError, match="process"):
-        fresh_processes(lambda: replicated.twice_the_work())
+        fresh_processes(lambda: small_models.twice_the_work())
     with pytest.raises(ValueError, match="processes"):
-        fresh_processes(replicated.twice_the_work, processes=0)
+        fresh_processes(small_models.twice_the_work, processes=0)
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-        fresh_processes(replicated.broken, processes=1)
+        fresh_processes(small_models.broken, processes=1)
 
 
 @pytest.mark.parametrize(
