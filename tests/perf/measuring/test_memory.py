@@ -88,7 +88,7 @@ def test_the_peak_is_what_tracemalloc_saw_but_for_pythons_objects() -> None:
 
 def test_what_following_many_ops_takes_itself_is_not_in_the_peak_and_hides_nothing_of_it() -> None:
     late = 100_000
-    found = answer_of("tests.perf.peaks_of_many_ops", [1000, late])
+    found = answer_of("tests.perf.peaks_of_memory", {"many": [1000, late]})
     assert len(found) == 4
     # The columns of 1,000 ops alone take as much again.
     assert all(late <= peak < late + OBJECTS for peak in found.values()), found
@@ -247,7 +247,7 @@ FIRST_CALL = 500_000
 )
 def test_the_first_call_of_a_kernel_is_not_charged_for_numba(calls: list[tuple[str, str]]) -> None:
     result = 256 * 256 * F32
-    for call, peaks in zip(calls, answer_of("tests.perf.peaks_of_first_calls", calls), strict=True):
+    for call, peaks in zip(calls, answer_of("tests.perf.peaks_of_memory", {"first": calls}), strict=True):
         standing = result if call == ("accelerated", "recording") else 0  # its operand, which a recorded run sees
         assert all(result <= peak - standing < result + FIRST_CALL for peak in peaks), (call, peaks)
 

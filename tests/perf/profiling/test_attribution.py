@@ -1,4 +1,4 @@
-"""Time that ops do not explain has names and adds up; and instruments in themselves, in one another, and crossing."""
+"""All of a program's time has a row, and Amdahl's law predicts of it; and instruments in and across one another."""
 
 import dataclasses
 import functools
