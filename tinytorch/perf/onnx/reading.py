@@ -49,7 +49,7 @@ def from_onnx(
 
     Products with constant weights are Linear, convolutions `Conv2d`, lookups Embedding, normalizations LayerNorm and
     BatchNorm2d: what profiles, quantizes and plans these does so here. All else runs op by op through dispatch.
-    Layers have the names of their nodes, in the scopes that these names tell. Weights are parameters that can be trained.
+    Layers have the names of their nodes, in the scopes that these names show. Weights are trainable parameters.
 
     Args:
         path: of the file; weights beside it are read, too.
