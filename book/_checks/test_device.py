@@ -75,6 +75,7 @@ def test_a_result_answers_the_guess_and_has_its_interval(browser: Browser, made:
             place.get_by_role("button", name="Measure this device").click()
             expect(place.get_by_role("status")).to_contain_text("You guessed 2; this device shows")
             print(name, place.get_by_role("status").inner_text())
+            place.get_by_text("All numbers").click()
             address = place.get_by_role("link", name="Download").get_attribute("href") or ""
             samples = page.evaluate("address => decodeURIComponent(address.slice(address.indexOf(',') + 1))", address)
             assert {len(row["samples"]) >= 6 for row in json.loads(samples)["rows"]} == {True}
