@@ -404,7 +404,7 @@ class ResolveRecords(SphinxPostTransform):
 
     def _wall(self, _: Pending) -> nodes.raw:
         address = self._ledger_address()
-        return raw_html(wall_html(self._all_claims, address) if address else "")
+        return raw_html("" if address is None else wall_html(self._all_claims, address))
 
     def _ledger_row(self, record: Json, node: Pending) -> Row:
         home = self._home(record)
