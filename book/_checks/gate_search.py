@@ -28,7 +28,7 @@ QUESTIONS = {
     "speculative decodign": "glossary.html#term-speculative-decoding",
     "what is a pro\ufb01ler": "glossary.html#term-profiler",  # a ligature, as text copied from a PDF has it
     "pipeline bubble": "glossary.html#term-bubble",
-    "all-reduce time": "distributed.html#the-ring",
+    "all-reduce time": "distributed.html#ring-all-reduce",
     "bfloat16": "quantization.html#on-gpus-and-in-large-models",
     "OOM": "profiling.html#where-the-memory-goes",
     "tok/s": "memoization.html#the-ridge-in-tokens",
