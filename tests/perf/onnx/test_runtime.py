@@ -171,6 +171,18 @@ def test_an_operator_without_a_formula_is_named(tmp_path: Path) -> None:
     [
         ("MatMul", {}, [(3, 4, 5), (5, 6)], (3, 4, 6), 2 * 3 * 4 * 5 * 6),
         ("com.microsoft.MatMulNBits", {"K": 32, "N": 8}, [(3, 32), (8, 1, 16)], (3, 8), 2 * 3 * 32 * 8),
+        (
+            "com.microsoft.QLinearConv", {"channels_last": 1}, [(1, 6, 6, 8), (), (), (16, 8, 3, 3)], (1, 4, 4, 16),
+            2 * 16 * 16 * 8 * 9,
+        ),
+        (
+            "com.microsoft.QAttention", {"num_heads": 2}, [(2, 5, 8), (8, 24), (24,), (), (), (), (), ()], (2, 5, 8),
+            2 * (2 * 5 * 8 * 24 + 2 * 2 * 5 * 5 * 8),
+        ),
+        (
+            "com.microsoft.DynamicQuantizeLSTM", {"hidden_size": 4}, [(7, 2, 6), (1, 6, 16), (1, 4, 16)], (7, 1, 2, 4),
+            2 * 7 * 2 * 16 * (6 + 4),
+        ),
         ("com.microsoft.nchwc.Conv", {}, [(1, 8, 6, 6), (16, 8, 3, 3)], (1, 16, 4, 4), 2 * 16 * 16 * 8 * 9),
         (
             "com.microsoft.MultiHeadAttention", {"num_heads": 2}, [(2, 3, 8), (2, 5, 8), (2, 5, 8)], (2, 3, 8),

@@ -90,6 +90,11 @@ def _convolution(attributes: Mapping[str, Any], inputs: Sequence[Shape], output:
     return math.prod(output) * math.prod(inputs[1][1:])
 
 
+def _convolution_in_codes(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
+    """With channels in the second axis of the output or in its last."""
+    return math.prod(output) * math.prod(inputs[3][1:])
+
+
 def _transposed(attributes: Mapping[str, Any], inputs: Sequence[Shape], output: Shape) -> int:
     return math.prod(inputs[0]) * math.prod(inputs[1][1:])
 
@@ -160,10 +165,13 @@ _FORMULAS: dict[str, Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]]
     "LSTM": _recurrent(4),
     "MatMul": _product,
     "MatMulInteger": _product,
-    "QLinearConv": lambda attributes, inputs, output: math.prod(output) * math.prod(inputs[3][1:]),
+    "QLinearConv": _convolution_in_codes,
     "QLinearMatMul": _product,
     "RNN": _recurrent(1),
     "com.microsoft.Attention": _projected_attention,
+    "com.microsoft.DynamicQuantizeLSTM": lambda attributes, inputs, output: (
+        math.prod(inputs[0][:2]) * (math.prod(inputs[1]) + math.prod(inputs[2]))
+    ),
     "com.microsoft.DynamicQuantizeMatMul": _product,
     "com.microsoft.FusedConv": _convolution,
     "com.microsoft.FusedGemm": _general_product,
@@ -174,6 +182,10 @@ _FORMULAS: dict[str, Callable[[Mapping[str, Any], Sequence[Shape], Shape], int]]
     "com.microsoft.MatMulNBits": _product,
     "com.microsoft.MultiHeadAttention": _packed_attention,
     "com.microsoft.NhwcFusedConv": _convolution,
+    "com.microsoft.QAttention": lambda attributes, inputs, output: _projected_attention(
+        attributes, [*inputs[:2], (), (), *inputs[8:9]], output
+    ),
     "com.microsoft.QGemm": _general_product,
+    "com.microsoft.QLinearConv": _convolution_in_codes,
     "com.microsoft.nchwc.Conv": _convolution,
 }
