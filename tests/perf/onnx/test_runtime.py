@@ -156,6 +156,26 @@ def test_nodes_of_a_function_that_is_written_out_have_times(tmp_path: Path) -> N
     assert len({row.name for row in found.rows}) == 4
 
 
+def test_convolutions_in_codes_stand_for_those_of_the_file(tmp_path: Path) -> None:
+    """ONNX Runtime joins them with the conversions around them, and gives the nodes and their outputs other names."""
+    graph = Made()
+    scale, zero = graph.constant(np.float32(0.1)), graph.constant(np.uint8(128))
+    codes = graph.constant(np.ones((8, 8, 3, 3), np.uint8))
+
+    def coded(name: str) -> str:
+        return graph.node("DequantizeLinear", graph.node("QuantizeLinear", name, scale, zero), scale, zero)
+
+    weight = graph.node("DequantizeLinear", codes, scale, zero)
+    x = coded(graph.input("x", [1, 8, 6, 6]))
+    for name in ("stem", "head"):
+        x = coded(graph.node("Conv", x, weight, name=f"/{name}/Conv"))
+    graph.output(x)
+    found = profiled(graph.file(tmp_path))
+    rows = {row.module: row for row in found.rows if row.kind.endswith("QLinearConv")}
+    assert {name: row.flops for name, row in rows.items()} == {"stem": 2 * 8 * 16 * 8 * 9, "head": 2 * 8 * 4 * 8 * 9}
+    assert all("Conv" in row.origins and row.flops == row.work.integer for row in rows.values())
+
+
 def test_an_operator_without_a_formula_is_named(tmp_path: Path) -> None:
     graph = Made(17)
     x = graph.input("x", [1, 256])

@@ -34,8 +34,9 @@ _PICKING = frozenset({"Gather", "GatherElements", "GatherND", "Slice", "com.micr
 CONVERSIONS = frozenset({"Cast", "DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"})
 LAYOUTS = frozenset({"Transpose", "com.microsoft.nchwc.ReorderInput", "com.microsoft.nchwc.ReorderOutput"})
 _PASSING = VIEWS | LAYOUTS
-#: How ONNX Runtime names a node in blocks of channels: by the value that it makes.
-_BLOCKED = "_nchwc"
+#: How ONNX Runtime names a node in blocks of channels, by the value that it makes, and one that it made of a node of
+#: this name and of the conversions around it, with a number.
+_BLOCKED, _REPLACED = "_nchwc", "_token_"
 
 
 @dataclass(frozen=True)
@@ -260,9 +261,12 @@ class Origins:
 def origins(own: Graph, run: Graph) -> Origins:
     """Return which nodes of the file's ``own`` graph the nodes of the one that is ``run`` stand for."""
     makers = {name: node for node in own.nodes for name in node.outputs if name}
+    first = {node.name: node.outputs[0] for node in own.nodes if node.outputs}
     known: dict[str, str] = {}  # names of values of the file by those of values that are run
     for node in run.nodes:
         named = node.name.removesuffix(_BLOCKED)
+        if _REPLACED in node.name:
+            named = first.get(node.name.rpartition(_REPLACED)[0], node.name)
         for at, name in enumerate(node.outputs):
             if name in makers:
                 known[name] = name
