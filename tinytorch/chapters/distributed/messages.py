@@ -38,7 +38,7 @@ def samples_figure(talk: Collectives, *, xlabel: str, ylabel: str) -> Figure:
             draw_line(ax, [*talk.of(kind)], points, quantity=ylabel, variant=kind.replace(" ", "-"),
                       label=label if number == 1 else "_")  # fmt: skip
     for line in ax.lines:
-        line.set(linewidth=0.8, markersize=3)
+        line.set(linewidth=0.8, markersize=3, markevery=2)  # at the sizes that the axis names
     ax.set_xscale("log", base=2)
     ax.set_yscale("log")
     shown = [(size, common_scale([size], "B")) for size in talk.sizes[::2]]
