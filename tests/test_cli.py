@@ -108,7 +108,7 @@ def test_who_waits_for_a_measurement_is_told(
         monkeypatch.setattr(store, "kept_ceilings", lambda threads: None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
     assert main(["profile", "mlp"]) == 0
-    assert ("Measuring first" in capsys.readouterr().err) == (not known)
+    assert ("of this machine first" in capsys.readouterr().err) == (not known)
 
 
 def test_a_files_inputs_are_those_that_are_given(

@@ -205,7 +205,7 @@ def test_a_chapter_opens_with_a_copy_of_its_figure_and_the_numbers_that_are_meas
     opening = one(page, ".chapter-result")
     assert [text(button) for button in opening.select("button.measured")] == ["41 ops", "41 ops", "10 ms"]
     drawn, figure = one(opening, "figure"), one(page, "#figure-mechanism")
-    assert text(one(drawn, "figcaption")) == "Figure 1: How it works."
+    assert one(drawn, "figcaption").get_text() == "Figure\N{NO-BREAK SPACE}1: How it works."
     assert one(drawn, "a")["href"] == "#figure-mechanism"
     copied, original = (one(place, "svg").find_all(recursive=False) for place in (drawn, figure))
     assert [part.name for part in copied] == [part.name for part in original]

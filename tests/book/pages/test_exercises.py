@@ -144,7 +144,9 @@ benchmarking.flaw: not in → in ;; old.blas_threads != → old.blas_threads == 
 benchmarking.flaw: > 1, → > 2, ;; median > 1.1 → median < 1.1
 benchmarking.choose: .high → .low ;; one.nbytes <= → one.nbytes >= ;; return max → return min
 benchmarking.choose: one.accuracy → -one.nbytes
-benchmarking.ring: not again → again ;; interval.high < 1 → median < 2 ;; changed.interval.high < 1 → False
+benchmarking.regression: not again.interval.low <= 1 <= again.interval.high → False
+benchmarking.regression: changed.interval.high < 1 → changed.median < 2 ;; changed.interval.high < 1 → False
+benchmarking.seconds_needed: 0.05 / benchmarks → 0.05 ;; (z + 1.28) → z ;; pi / 2 * →  ;; ** 2 * pair → ** 2
 better_rounding.choose_layers: -row.error → row.error ;;  / row.saved_bytes → ;; extra_bytes -= row.saved_bytes → pass
 better_rounding.choose_layers: row.saved_bytes <= extra_bytes → True
 better_rounding.e4m3: , -6 → , -7 ;; exponent - 3 → exponent - 2 ;; floor(log2 → round(log2
@@ -173,9 +175,9 @@ memory.lines_touched: 4 * stride → stride ;; address +  → ;; // 64 → // 12
 memory.sets_used: // 64  → ;; row *  → ;;  % sets →
 noise.calls_per_process: within / between → between / within ;;  ** 0.5 → ;; start / call → call / start
 noise.calls_per_process: max(1, round( → round(max(0,
+noise.effective_sample_size: (block / 4) → block ;; > np.median(times) → > 1.01 * np.median(times) ;; times.size * ( → (
 noise.pairs_needed: np.pi / 2 *  → ;;  / difference) ** 2 →  / difference) ;; max(6,  → max(1,
 noise.samples_outside: = None, 0 → = 0, 0 ;;  / comparisons → ;; below += → below =
-noise.worth: (block / 4) → block ;; > np.median(times) → > 1.01 * np.median(times) ;; times.size * ( → (
 profiling.linear_flops: return 2 * → return ;;  * rows →
 profiling.latency: np.median → np.mean ;; range(warm_ups) → range(0) ;; range(runs) → range(warm_ups) ;; - start →
 profiling.peak_bytes: max(peak, alive) → alive ;; alive += change → alive = change

@@ -396,7 +396,7 @@ def test_what_has_no_plan_is_refused() -> None:
         two(floats(5, 6), tokens(1, 5, 9)[0] + 9)
     with pytest.raises(ValueError, match="sample"):
         plan(models.mlp(), floats(0, 1, 8, 8))
-    with pytest.raises(ValueError, match="by ops"):
+    with pytest.raises(ValueError, match="with ops"):
         plan(Embedding(3, 4).eval() and Sequential(), floats(2, 3))
 
 
