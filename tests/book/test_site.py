@@ -211,7 +211,7 @@ def test_a_chapter_opens_with_a_copy_of_its_figure_and_the_numbers_that_are_meas
     assert [part.name for part in copied] == [part.name for part in original]
     ids = [part["id"] for part in page.select("[id]")]
     assert len(ids) == len({*ids})
-    assert page.select_one('.chapter-result + * a[href="#about-this-chapter"]')
+    assert page.select_one('.page-top a[href="#about-this-chapter"]')
     sections = [section["id"] for section in page.select("section > section")]
     assert sections == ["about-this-chapter", "how-this-was-measured"]
     assert "To count." in text(one(page, "#about-this-chapter"))
