@@ -202,7 +202,7 @@ def test_the_question_is_seen_and_the_answer_folded(page: BeautifulSoup) -> None
     ("number", "begins"),
     [
         (1, "It is 1.91×"),
-        (5, "It is slower, because its gain is 1.9"),
+        (5, "It is slower. Its gain is 1.9"),
         (6, "Refuted. It took 1.1"),
         (9, "Other programs were using the machine during this measurement, so this build does not decide it."),
     ],

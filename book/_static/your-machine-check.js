@@ -77,7 +77,7 @@ globalThis.machines ??= {};
         return firstOf(value.keys(), (index) => this.problem(value[index], items, root, `${path}[${index}]`));
       },
       minItems: (value, { minItems }, root, path) =>
-        Array.isArray(value) && value.length < minItems ? `${path} must have at least ${minItems} entries` : null,
+        Array.isArray(value) && value.length < minItems ? `${path} must have ${minItems} ${minItems === 1 ? "entry" : "entries"} or more` : null,
       maxItems: (value, { maxItems }, root, path) =>
         Array.isArray(value) && value.length > maxItems ? `${path} must have at most ${maxItems} entries` : null,
       minLength: (value, { minLength }, root, path) =>

@@ -14,14 +14,14 @@ from tinytorch.cli.usage import Parser, UsageError, sentence
 #: The commands, and what each does.
 _COMMANDS = {
     "profile": "show where a script or a model spends its time",
-    "diff": "show what became faster or slower between two saved profiles",
-    "machine": "show what this machine is and the highest rates that it reaches",
+    "diff": "compare two saved profiles (exit code 1 if there is a proven regression)",
+    "machine": "show the hardware of this machine, and its measured peak FLOP/s and memory bandwidth",
     "bench": "measure the time, throughput, memory and accuracy of models",
-    "compare": "compare two files of results (exit code 1 if a regression is proven)",
-    "report": "write a report on one or several files of results",
-    "measure": "run pages of the book on this machine and save their numbers, for the page “Your machine”",
-    "links": "time messages and collectives between MPI ranks, and fit a latency and a bandwidth to them; starts ranks "
-    "on this machine unless mpiexec or a scheduler has started some",
+    "compare": "compare two result files of `tinytorch bench` (exit code 1 if there is a proven regression)",
+    "report": "write an HTML or Markdown report of result files of `tinytorch bench`",
+    "measure": "run the measurements of the book's pages, and save the results for the page “Your machine”",
+    "links": "measure the latency and bandwidth of messages and collectives between MPI ranks (starts ranks on this "
+    "machine unless mpiexec or a scheduler has already started them)",
 }
 
 

@@ -28,29 +28,33 @@ def add(bench: Parser) -> None:
         default="mlp",
         choices=[*models.ZOO],
         metavar="NAME",
-        help=f"models of the book: {', '.join(models.ZOO)} (default mlp)",
+        help=f"name of a model of the book, of which all variants are measured: {', '.join(models.ZOO)} (default mlp)",
     )
     subject.add_argument(
         "--model",
         metavar="MODULE:FACTORY",
         action="append",
-        help="function that returns a Module or a mapping of names to Modules, or a file such as model.onnx; can be "
-        "repeated for several files, which are then measured interleaved in ONNX Runtime",
+        help="function that returns a Module or a dict of named Modules, or a file such as model.onnx; repeat the "
+        "option to compare several files in ONNX Runtime, whose measurements are then interleaved",
     )
-    bench.add_argument(
-        "--json", metavar="FILE", required=True, help="file for the results, which is written after each process"
-    )
+    bench.add_argument("--json", metavar="FILE", required=True, help="result file, updated when each process finishes")
     bench.add_argument(
         "--batches", metavar="SIZES", help="batch sizes (default 1,64, or the batch size that a model file fixes)"
     )
-    bench.add_argument("--input-shape", metavar="SIZES", help="shape of one input of --model, such as 1,28,28")
     bench.add_argument(
-        "--data", metavar="FILE.npz", help="inputs with labels or expected outputs, to measure the accuracy of --model"
+        "--input-shape",
+        metavar="SIZES",
+        help="shape of one example, without the batch axis, such as 1,28,28 (for --model)",
     )
-    bench.add_argument("--plan", action="store_true", help="also measure --model compiled into a plan")
+    bench.add_argument(
+        "--data",
+        metavar="FILE.npz",
+        help="arrays `inputs` and `labels` (or `outputs`), to measure the accuracy of --model",
+    )
+    bench.add_argument("--plan", action="store_true", help="also measure the model after plan() has compiled it")
     bench.add_argument("--processes", type=int, default=12, metavar="N", help="number of fresh processes (default 12)")
     bench.add_argument(
-        "--repeats", type=int, default=200, metavar="N", help="largest number of samples per process (default 200)"
+        "--repeats", type=int, default=200, metavar="N", help="maximum number of samples per process (default 200)"
     )
     bench.add_argument(
         "--at-most-seconds",
@@ -66,10 +70,10 @@ def add(bench: Parser) -> None:
         "--seed", type=int, default=0, metavar="N", help="random seed for the order of measurements (default 0)"
     )
     bench.add_argument(
-        "--resume", action="store_true", help="continue an interrupted run, whose results are in the file of --json"
+        "--resume", action="store_true", help="continue the interrupted run whose results are in the --json file"
     )
     bench.add_argument(
-        "--base", metavar="FOLDER", help="another checkout of the package, which is measured interleaved with this one"
+        "--base", metavar="FOLDER", help="second checkout of the package; the measurements of both are interleaved"
     )
     bench.add_argument("--base-json", metavar="FILE", help="file for the results of --base")
     bench.set_defaults(run=_run)

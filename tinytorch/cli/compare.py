@@ -18,8 +18,8 @@ REGRESSION = 1
 
 def add(compare: Parser) -> None:
     """Add the command's options to its parser."""
-    compare.add_argument("base", metavar="BASE", help="results of the older version")
-    compare.add_argument("new", metavar="NEW", help="results of the newer version")
+    compare.add_argument("base", metavar="BASE", help="result file of the older version, from `tinytorch bench --json`")
+    compare.add_argument("new", metavar="NEW", help="result file of the newer version")
     add_matters(compare, MATTERS)
     compare.set_defaults(run=_run)
 

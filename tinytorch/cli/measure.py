@@ -28,7 +28,10 @@ def add(measure: Parser) -> None:
     task = measure.add_mutually_exclusive_group(required=True)
     task.add_argument("--json", metavar="FILE", help="measure, and write the results to this file after each page")
     task.add_argument(
-        "--check", metavar="FILE", nargs="+", help="check whether these files can be used, without measuring"
+        "--check",
+        metavar="FILE",
+        nargs="+",
+        help="check that these result files are valid for the page “Your machine”; measure nothing",
     )
     measure.add_argument(
         "--pages",
@@ -40,7 +43,9 @@ def add(measure: Parser) -> None:
     measure.add_argument("--label", metavar="TEXT", help="name of this machine (default: the name of its CPU)")
     measure.add_argument("--note", metavar="TEXT", help="note for readers, for example that this is a virtual machine")
     measure.add_argument(
-        "--resume", action="store_true", help="keep the pages in the file of --json that the same code has measured"
+        "--resume",
+        action="store_true",
+        help="measure only the pages of the --json file that were measured with different code, or not at all",
     )
     measure.set_defaults(run=_run)
 

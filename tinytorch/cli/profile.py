@@ -48,9 +48,9 @@ def add(profile: Parser) -> None:
         "model",
         metavar="WHAT",
         nargs="?",
-        help="script such as train.py, followed by its own arguments; folder with a __main__.py; - for a script on "
-        f"standard input; a model of the book ({', '.join(models.ZOO)}); a model file such as model.onnx; or "
-        "module:factory, a function that returns a Module",
+        help="what to profile: a script and its arguments, such as train.py --lr 0.1; a folder with a __main__.py; - "
+        f"for a script on standard input; a model of the book ({', '.join(models.ZOO)}); a model file, such as "
+        "model.onnx; or module:factory, a function that returns a Module",
     )
     profile.add_argument("-m", dest="module", metavar="MODULE", help="module to run as a script, as with `python -m`")
     profile.add_argument(
@@ -75,8 +75,8 @@ def add(profile: Parser) -> None:
     profile.add_argument(
         "--input-shape",
         metavar="SIZES",
-        help="shape of one input, such as 1,28,28; needed for module:factory without example_input, and for files "
-        "that leave the shape open",
+        help="shape of one example, without the batch axis, such as 1,28,28; required if the module has no "
+        "example_input, or if the model file does not fix the shape",
     )
     profile.add_argument(
         "--given",
@@ -88,8 +88,8 @@ def add(profile: Parser) -> None:
     profile.add_argument(
         "--inputs",
         metavar="FILE.npz",
-        help=".npz file with arrays to use instead of synthetic inputs; for an ONNX file, each array has the name of "
-        "its input",
+        help=".npz file with the inputs, instead of synthetic ones; for an ONNX file, name each array after the input "
+        "that it is for",
     )
     profile.add_argument(
         "--beside",
@@ -123,21 +123,23 @@ def add(profile: Parser) -> None:
         metavar="NAME=N",
         action="append",
         default=[],
-        help="length of a named axis that an ONNX file leaves open, such as sequence=128; can be repeated",
+        help="length of a dynamic axis of an ONNX file, such as sequence=128; can be repeated",
     )
     profile.add_argument(
         "--limit", type=int, default=10, metavar="N", help="number of rows to show in a table (default 10)"
     )
     profile.add_argument("--trace", metavar="FILE", help="write a timeline for https://ui.perfetto.dev")
     profile.add_argument("--json", metavar="FILE", help="write all results as JSON")
-    profile.add_argument("--html", metavar="FILE", help="write the report to an HTML file that needs no other file")
+    profile.add_argument("--html", metavar="FILE", help="write the report to a self-contained HTML file")
     profile.add_argument(
         "--ops", action="store_true", help="run the script once more to record its operations, FLOPs and modules"
     )
     profile.add_argument(
         "--memory", action="store_true", help="run the script once more to record the memory of its arrays"
     )
-    profile.add_argument("--save", metavar="FILE", help="save a profile of --repeats further runs for `tinytorch diff`")
+    profile.add_argument(
+        "--save", metavar="FILE", help="run the script --repeats more times, and save the profile for `tinytorch diff`"
+    )
     profile.add_argument(
         "--repeats", type=int, default=12, metavar="N", help="number of runs that --save records (default 12)"
     )

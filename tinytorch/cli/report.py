@@ -21,7 +21,7 @@ Row = dict[str, Any]
 def add(report: Parser) -> None:
     """Add the command's options to its parser."""
     report.add_argument("files", nargs="+", metavar="FILE", help="results of `tinytorch bench --json`")
-    report.add_argument("--html", metavar="OUT", help="write the report to an HTML file that needs no other file")
+    report.add_argument("--html", metavar="OUT", help="write the report to a self-contained HTML file")
     report.add_argument("--markdown", metavar="OUT", help="write the report as Markdown")
     report.set_defaults(run=_run)
 

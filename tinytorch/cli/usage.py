@@ -76,14 +76,14 @@ def add_matters(parser: argparse.ArgumentParser, default: float) -> None:
         type=float,
         default=100 * default,
         metavar="PERCENT",
-        help=f"smallest relative difference of times that matters, in per cent (default {100 * default:g})",
+        help=f"smallest relative difference in time that counts as a change, in per cent (default {100 * default:g})",
     )
 
 
 def share(percent: float) -> float:
     """Return ``percent`` as a share, or raise UsageError."""
     if not percent >= 0:
-        raise UsageError(f"--matters must be at least 0, such as 2 for two per cent, not {percent:g}")
+        raise UsageError(f"--matters must be a percentage of 0 or more, such as 2 for 2 %, not {percent:g}")
     return percent / 100
 
 

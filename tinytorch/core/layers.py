@@ -47,7 +47,7 @@ def check_scores(scores: Array) -> None:
     Minus infinity beside it rules a class out. NaN has no order, and of what is infinite no share can be drawn.
     """
     if not np.isfinite(scores.max(axis=-1)).all():
-        raise ValueError("logits must be finite to have a largest score, but NaN or infinity is among them")
+        raise ValueError("logits must not contain NaN or +infinity, and each row needs at least one finite value")
 
 
 @whole_numbers

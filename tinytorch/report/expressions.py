@@ -179,7 +179,7 @@ def verdict_body(said: Said, because: str) -> Json:
     rests_on = [test.measurement for test in said.tests] if isinstance(said, Judgement) else []
     if isinstance(said, Comparison):
         because = f"the estimate is {format_measurement(said.estimate).text}, and {said.because}"
-    elif isinstance(said, Judgement) and (test := said.open_test):
+    elif isinstance(said, Judgement) and said.verdict is Verdict.OPEN and (test := said.open_test):
         one = test.measurement
         why = why_undecided(test, lambda end: format_number(end, one.unit).text)
         because = f"{one.name} is {format_measurement(one).text}, and {why}"

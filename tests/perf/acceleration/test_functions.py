@@ -302,7 +302,7 @@ def test_classes_with_forwards_of_their_own_keep_them() -> None:
 @pytest.mark.parametrize(
     ("x", "residual", "activation", "said"),
     [
-        ((2, 5), None, "none", "ends in 4 features"),
+        ((2, 5), None, "none", "must have length 4"),
         ((2, 4), (3, 3), "none", r"output's shape \(2, 3\)"),
         ((2, 4), None, "swish", "not 'swish'"),
         ((2, 4), (2, 3), "relu", "cannot both follow"),

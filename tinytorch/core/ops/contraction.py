@@ -49,7 +49,9 @@ def _matmul_backward(gradient: Array, saved: Saved, needs: tuple[bool, ...], own
 
 def _linear_forward(keep: bool, x: Array, weight: Array, bias: Array | None = None) -> tuple[Array, Saved]:
     if x.ndim == 0 or x.shape[-1] != weight.shape[0]:
-        raise ValueError(f"linear needs an input that ends in {weight.shape[0]} features, not one of shape {x.shape}")
+        raise ValueError(
+            f"the last axis of linear's input must have length {weight.shape[0]}, but its shape is {x.shape}"
+        )
     rows = as_floating(x, weight.dtype)
     if x.ndim != 2:
         rows = rows.reshape(-1, x.shape[-1])

@@ -112,8 +112,10 @@ def steps_of(config: Config) -> list[Step]:
             raise ValueError(f"config must name steps among {', '.join(STEPS)}, not {name!r}")
         make, never_after = STEPS[name]
         wrong = [step.name for step in steps if step.name in never_after]
+        if name in wrong:
+            raise ValueError(f"config may contain {name!r} only once")
         if wrong:
-            raise ValueError(f"config must have {name!r} before {wrong[0]!r}, which leaves nothing that it works on")
+            raise ValueError(f"config must have {name!r} before {wrong[0]!r}, which leaves no layer that it can change")
         try:
             run = make(setting)
         except ValueError as error:

@@ -334,7 +334,7 @@ def compact_n_m(weight: Tensor | Array, n: int = 2, m: int = 4) -> CompactNM:
     groups = inner.reshape(-1, m)
     most = int(np.count_nonzero(groups, axis=1).max(initial=0))
     if most > n:
-        raise ValueError(f"weight must have at most {n} numbers in each {m}, but has {most} in one: use n_m_prune")
+        raise ValueError(f"weight may have at most {n} nonzero values in each {m}, not {most}: call n_m_prune first")
     places = np.sort(np.argsort(groups == 0, axis=1, kind="stable")[:, :n], axis=1)
     bits = _place_bits(m)
     flags = (places[..., None] >> np.arange(bits)[::-1]) & 1

@@ -64,7 +64,7 @@ class Arena:
         """
         size = count * np.dtype(dtype).itemsize
         if start < 0 or start + size > self.memory.size:
-            raise ValueError(f"start and count must stay within {self.memory.size} bytes, not reach {start + size}")
+            raise ValueError(f"the view must lie in bytes 0 to {self.memory.size}, not in {start} to {start + size}")
         return self.memory[start : start + size].view(dtype)
 
     def huge_bytes(self) -> int | None:

@@ -68,7 +68,7 @@ def checked(x: Array, features: tuple[int, int], residual: Array | None, activat
             activation is unknown, or both are asked for.
     """
     if x.ndim == 0 or x.shape[-1] != features[0]:
-        raise ValueError(f"linear needs an input that ends in {features[0]} features, not one of shape {x.shape}")
+        raise ValueError(f"the last axis of linear's input must have length {features[0]}, but its shape is {x.shape}")
     shape = (*x.shape[:-1], features[1])
     if residual is not None and residual.shape != shape:
         raise ValueError(f"residual must have the output's shape {shape}, not {residual.shape}")

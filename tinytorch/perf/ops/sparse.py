@@ -24,10 +24,10 @@ def check_operands(x: Array, values: Array, indices: Array, in_features: int) ->
     """Raise ValueError unless x ends in ``in_features`` and there is an index for each value."""
     if x.ndim == 0 or x.shape[-1] != in_features:
         raise ValueError(
-            f"sparse_linear needs an input that ends in {in_features} features, not one of shape {x.shape}"
+            f"the last axis of sparse_linear's input must have length {in_features}, but its shape is {x.shape}"
         )
     if values.shape != indices.shape:
-        raise ValueError(f"indices must be as many as the {values.size} values, not {indices.size}")
+        raise ValueError(f"values and indices must have the same length, not {values.size} and {indices.size}")
 
 
 def _forward(

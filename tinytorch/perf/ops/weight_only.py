@@ -78,7 +78,7 @@ def columns_of(codes: Array) -> int:
 def check_features(x: Array, length: int, name: str) -> None:
     """Raise ValueError unless the last axis of ``x`` has ``length`` features."""
     if x.ndim == 0 or x.shape[-1] != length:
-        raise ValueError(f"{name} needs an input x that ends in {length} features, not one of shape {x.shape}")
+        raise ValueError(f"the last axis of {name}'s input x must have length {length}, but its shape is {x.shape}")
 
 
 def _dequantize_forward(

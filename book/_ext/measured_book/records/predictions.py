@@ -184,7 +184,7 @@ class PredictionAnswer(LateHtml):
             return [nodes.Text(f"{told[0].upper()}{told[1:].rstrip('.')}.")]
         if record["kind"] == "verdict":
             is_it = "It is " if record["outcome"] == DECIDED else "Found: "
-            return [nodes.Text(is_it), _strong(word), nodes.Text(f", because {told.rstrip('.')}.")]
+            return [nodes.Text(is_it), _strong(word), nodes.Text(f". {told[0].upper()}{told[1:].rstrip('.')}.")]
         return [_strong(f"{word.capitalize()}."), nodes.Text(f" {told}")]
 
 
