@@ -3,6 +3,7 @@
 A new kernel, or an op that a plan binds, without a case fails.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -262,11 +263,13 @@ def frames_of(op: Op, operands: list[Any], params: dict[str, Any]) -> tuple[int,
     """Return the frames of Python of a call that is not the first, and whether NumPy's body is among them."""
     apply(op, *operands, **params)
     seen: list[Any] = []
+    gc.disable()  # a collection calls what listens to it
     sys.setprofile(lambda frame, event, _: seen.append(frame.f_code) if event == "call" else None)
     try:
         apply(op, *operands, **params)
     finally:
         sys.setprofile(None)
+        gc.enable()
     return len(seen), op.reference.forward.__code__ in seen
 
 
