@@ -349,7 +349,7 @@ OPERANDS: list[tuple[Op, tuple[Any, ...], dict[str, Any], str]] = [
     (ops.matmul, ((2, 3), (2, 3)), {}, r"mismatch: \(2, 3\) ends in 3, but \(2, 3\)"),
     (ops.matmul, ((3,), (2,)), {}, r"mismatch: \(3,\) ends in 3, but \(2,\)"),
     (ops.matmul, ((2, 3), ()), {}, r"\(2, 3\) and \(\)"),
-    (ops.linear, ((2, 3), (4, 5)), {}, r"4 features.*\(2, 3\)"),
+    (ops.linear, ((2, 3), (4, 5)), {}, r"length 4.*\(2, 3\)"),
     (ops.conv2d, ((2, 3, 4, 4), (2, 2, 2, 2)), convolution(), r"\(N, 2, H, W\).*\(2, 3, 4, 4\)"),
     (ops.conv2d, ((3, 4, 4), (2, 3, 2, 2)), convolution(), r"\(N, 3, H, W\).*\(3, 4, 4\)"),
     (ops.conv2d, ((1, 4, 4, 4), (3, 2, 2, 2)), convolution(groups=2), "groups"),
@@ -403,7 +403,7 @@ def parameters() -> list[Parameter]:
 ARGUMENTS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Linear(0, 3), "in_features.*not 0"),
     (lambda: Linear(3, 2.5), r"out_features.*not 2\.5"),  # type: ignore[arg-type]
-    (lambda: Linear(3, 2)(Tensor([[1.0, 2.0]])), r"3 features.*\(1, 2\)"),
+    (lambda: Linear(3, 2)(Tensor([[1.0, 2.0]])), r"length 3.*\(1, 2\)"),
     (lambda: Embedding(-1, 3), "num_embeddings"),
     (lambda: LayerNorm(0), "normalized_shape"),
     (lambda: LayerNorm(3)(Tensor([[1.0, 2.0]])), r"axis of 3.*\(1, 2\)"),

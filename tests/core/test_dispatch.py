@@ -196,7 +196,7 @@ def test_an_observer_that_raises_leaves_the_seam_as_it_was(method: str) -> None:
 
 def test_a_module_that_raises_is_left_and_its_path_with_it() -> None:
     recorder = Recorder()
-    with observed_by(recorder), pytest.raises(ValueError, match="features"):
+    with observed_by(recorder), pytest.raises(ValueError, match="the last axis"):
         Outer(Linear(2, 2, seed=0))(Tensor([1.0]))
     assert recorder.modules == [("enter", ""), ("enter", "inner"), ("leave", "inner"), ("leave", "")]
     assert (dispatch._state.path, dispatch._state.paths) == ("", {})

@@ -277,7 +277,7 @@ def test_calibration_is_all_or_nothing() -> None:
 
 def test_bad_shapes_and_plans_are_named() -> None:
     for mode in ("dynamic", "weight-only"):
-        with pytest.raises(ValueError, match="features"):
+        with pytest.raises(ValueError, match="the last axis"):
             QuantizedLinear(Linear(4, 2, seed=0), Plan(mode))(Tensor(drawn(3, 5)))
     with pytest.raises(ValueError, match=r"\(N, 2, H, W\)"):
         QuantizedConv2d(Conv2d(2, 2, 3, seed=0))(Tensor(drawn(1, 3, 5, 5)))
