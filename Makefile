@@ -78,7 +78,7 @@ check: environment  ## check pages and their modules without running them: form,
 	@$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.check_pages $(PAGES)
 
 chapter: environment  ## create the draft of a new chapter, NAME=batching (TITLE="...": with this title)
-	@$(RUN) PYTHONPATH=book/_checks -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
+	@$(RUN) PYTHONPATH=book/_ext:book/_checks -m scripts.new_chapter $(if $(NAME),$(NAME),$(error Give the chapter a name: make chapter NAME=batching)) $(if $(TITLE),--title "$(TITLE)")
 
 check-site: environment .node/made  ## check the built site: links, HTML, spelling, browser, Lighthouse (PAGES="profiling ...": only these pages)
 	@$(if $(PAGES),,$(RUN) -m pytest book/_checks --numprocesses 3 --dist loadfile --no-loadscope-reorder)
