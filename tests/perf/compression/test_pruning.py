@@ -188,7 +188,7 @@ def test_bad_groups_are_named() -> None:
     for n, m in ((0, 4), (5, 4), (1, 300), (True, 4), (2.0, 4)):
         with pytest.raises(ValueError, match="must"):
             n_m_prune(make("mlp"), n, m)  # type: ignore[arg-type]
-    for weight, named in ((np.ones((8, 2)), "nonzero values"), (np.zeros((6, 2)), "divide"), (np.zeros(4), "convolution")):
+    for weight, named in ((np.ones((8, 2)), "nonzero"), (np.zeros((6, 2)), "divide"), (np.zeros(4), "convolution")):
         with pytest.raises(ValueError, match=named):
             compact_n_m(weight.astype(np.float32))
 
