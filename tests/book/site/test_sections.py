@@ -47,6 +47,8 @@ def test_the_index_is_a_script_of_pages_and_sections() -> None:
     assert (title, address) == ("3. Roofs", "roofline.html")
     assert [section[0] for section in sections] == ["top", "ridge"]
     assert sections_in(text) == {"roofline.html": sections}
+    of_an_older_version = text.partition(";\nglobalThis.searchQuestions")[0] + ";\n"
+    assert sections_in(of_an_older_version) == {"roofline.html": sections}
 
 
 def test_a_question_whose_section_is_gone_is_warned_of_and_left_out(

@@ -199,7 +199,8 @@ def index_of(pages: Pages, questions: Sequence[tuple[str, str]]) -> str:
 
 def sections_in(index: str) -> dict[str, Sections]:
     """Return the sections that the script ``index`` holds, by the address of their page."""
-    pages = json.loads(index.removeprefix(_BEGIN).partition(_MIDDLE)[0])
+    # An index without questions, which an older version of the book left, ends after the pages.
+    pages = json.loads(index.removeprefix(_BEGIN).partition(_MIDDLE)[0].removesuffix(_END))
     return {address: sections for _, address, sections in pages}
 
 
