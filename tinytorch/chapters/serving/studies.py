@@ -123,7 +123,7 @@ def longest_gaps(times: Times, slots: int, chunk: int) -> dict[str, Modelled]:
     def waits(step: _Seconds, prefill: _Seconds, piece: int | None) -> tuple[float, float]:
         *others, writing = even_answers(slots - 1, 64, 1)
         writing.answer = 64
-        comes = Request(8 * step(slots), longest, 8)
+        comes = Request(slots * prefill(1) + 8 * step(slots), longest, 8)  # after the prompts of the others
         Server(step, prefill, slots, chunk=piece).serve([*others, writing, comes])
         return writing.gap, comes.ttft
 
