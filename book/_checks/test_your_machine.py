@@ -125,7 +125,7 @@ REFUSED = [
     (b"[" * 50_000 + b"]" * 50_000, "tinytorch measure did not write it"),
     (changed(note=json.loads("[" * 400 + "]" * 400)), "nested deeper than 12 levels"),
     (changed(label="x" * 81), "at most 80 characters"),
-    (changed(pages=[]), "at least 1 entries"),
+    (changed(pages=[]), "1 entry or more"),
     (changed(pages=BOOK["pages"] * 2), "two entries belong to the same page"),
     (json.dumps(BOOK).replace('"label"', '"__proto__"', 1).encode(), "lacks label"),
     (json.dumps(BOOK)[:-1].encode() + b', "__proto__": {"a": 1}}', "__proto__ must not be present"),
