@@ -21,7 +21,7 @@ from tinytorch.perf.profiling.program import profile_program, why_unreadable
 
 
 def sampled(program: Callable[[], object]) -> dict[str, int]:
-    """Return how many looks saw each function of a program, at which a second thread looks a hundred times a second."""
+    """Return how many times a second thread, which looks a hundred times a second, saw each function of a program."""
     watched, ended, seen = threading.get_ident(), threading.Event(), Counter[str]()
 
     def look() -> None:

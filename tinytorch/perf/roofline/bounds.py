@@ -403,7 +403,7 @@ def verdict(demand: Demand, seconds: Measurement, ceilings: Ceilings, overhead: 
 
 
 def _prediction(ceiling: Measurement, seconds: Measurement) -> Prediction:
-    name = f"{ceiling.name} over the measured time"
+    name = f"share of the measured time that is explained by {ceiling.name}"
     return Prediction(ceiling, share_of(ceiling, seconds, name) if ceiling.median else Counted(0, "%", name))
 
 

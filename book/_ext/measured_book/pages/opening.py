@@ -1,4 +1,4 @@
-"""What a chapter opens with, and what it leaves to its foot.
+"""The result that opens a chapter, and the notes about the chapter at its end.
 
 ``{result} attention-share`` holds what the chapter found: a sentence, a list of numbers, each after its words and a
 colon, and a small copy of the figure of this key, which the page shows in full further down. ``{about}`` holds what a
@@ -42,7 +42,7 @@ class ResultDirective(SphinxDirective):
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        """Return the result, or warn if it is no sentence with a list below it."""
+        """Return the result, or warn if it is not a sentence with a list below it."""
         node = Result("", figure=self.arguments[0])
         self.set_source_info(node)
         self.state.nested_parse(self.content, self.content_offset, node)
@@ -53,7 +53,7 @@ class ResultDirective(SphinxDirective):
 
 
 class AboutDirective(SphinxDirective):
-    """``{about}``: what the chapter needs, teaches and leaves out, for the foot of the page."""
+    """``{about}``: what the chapter needs, teaches and leaves out, for the end of the page."""
 
     has_content = True
 
