@@ -330,4 +330,4 @@ for arguments in {commands}:
 def test_python_m_tinytorch_is_the_command_line() -> None:
     failed = subprocess.run([sys.executable, "-m", "tinytorch", "profile", "nonsense"], capture_output=True, text=True)
     assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-    assert failed.stderr.startswith("tinytorch profile: WHAT must be")
+    assert failed.stderr.startswith("tinytorch profile: TARGET must be")

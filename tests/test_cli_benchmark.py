@@ -205,7 +205,7 @@ def test_report_writes_a_page_and_markdown_with_the_machine_and_the_front(tmp_pa
         (["bench", "--suite", "mlp", "--base", "x", "--json", "x.json"], "must be given together"),
         (["bench", "--suite", "mlp", "--base", "x", "--base-json", "y.json", "--json", "x.json"], "must be a checkout"),
         ([*OWN, "--processes", "0", "--json", "x.json"], "processes must be at least 1"),
-        (["report", "x.json"], "give --html OUT or --markdown OUT"),
+        (["report", "x.json"], "give --html FILE or --markdown FILE"),
         (["report", "x.json", "--html", "y.html"], "x.json"),
         (["compare", "{}", "{}"], "cut short"),
         (["report", "{}", "--html", "out.html"], "cut short"),

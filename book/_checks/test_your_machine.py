@@ -368,7 +368,7 @@ def test_every_roof_and_point_says_its_value_to_the_keyboard(tab: Tab) -> None:
 
 
 JUDGED = [
-    ("1 G", "100 M", "", ["either memory-bound or compute-bound", "the ridge point of memory contains it"]),
+    ("1 G", "100 M", "", ["memory-bound or compute-bound: it lies within the interval of the ridge point of memory"]),
     ("1 G", "1 G", "", ["memory-bound", "at most 10.0 GFLOP/s", "at least 100 ms"]),
     ("1e12", "1 G", "20", ["compute-bound", "at most 100 GFLOP/s", "reaches 50.0 % of this rate"]),
     ("1 G", "1 G", "1 m", ["it is above this roof"]),

@@ -98,9 +98,9 @@ globalThis.cluster ??= {};
 
     say() {
       const { cluster, model } = this;
-      const link = ([latency, rate]) => `${text(latency, "s")}${rate === null ? "" : ` and ${text(rate, "B/s")}`}`;
-      const memory = cluster.memory_bytes === null ? "without a limit of memory" : `with ${text(cluster.memory_bytes, "B")} of memory`;
-      this.about.textContent = `A rank attains ${text(cluster.flops_per_second, "FLOP/s")}, ${memory}; the links between the ${cluster.ranks_per_node} ranks of a node have ${link(cluster.inside)}, and those between nodes ${link(cluster.between)}. The optimizer's state is sharded.`;
+      const link = ([latency, rate]) => `a latency of ${text(latency, "s")}${rate === null ? "" : ` and a bandwidth of ${text(rate, "B/s")}`}`;
+      const memory = cluster.memory_bytes === null ? "unlimited memory" : `${text(cluster.memory_bytes, "B")} of memory`;
+      this.about.textContent = `A rank reaches ${text(cluster.flops_per_second, "FLOP/s")} and has ${memory}. A node has ${cluster.ranks_per_node} ranks. A link inside a node has ${link(cluster.inside)}; a link between nodes has ${link(cluster.between)}. The optimizer's state is sharded.`;
       const ranks = this.grid.ranks[this.chosen("ranks")];
       const [fitting, ...rows] = this.cells.stays[this.chosen("batch")][this.chosen("ranks")];
       if (!fitting) {

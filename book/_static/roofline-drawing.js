@@ -173,7 +173,7 @@ globalThis.machines ??= {};
     const longest = Math.max(...shown.flatMap((one) => one.levels.map(({ name }) => `${name}${shown.length > 1 ? `, ${one.short}` : ""}`.length)));
     const named = Math.min(longest * LETTER + 18, width / 3);
     const paper = new Paper(width, named, ...ranges(shown, kernel, width, named));
-    const drawing = svg("svg", { viewBox: `0 0 ${paper.width} ${paper.height}`, width: paper.width, height: paper.height, role: "group", "aria-label": "Roofline: each roof and each point can be reached with the tab key and says its value" });
+    const drawing = svg("svg", { viewBox: `0 0 ${paper.width} ${paper.height}`, width: paper.width, height: paper.height, role: "group", "aria-label": "Roofline: press Tab to go through the roofs and points and read their values" });
     const inside = svg("rect", { x: MARGIN.left, y: 0, width: paper.width - MARGIN.left, height: paper.height - MARGIN.bottom });
     drawing.append(svg("clipPath", { id: "roofline-clip" }, inside), axes(paper));
     for (const one of shown) {

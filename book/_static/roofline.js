@@ -213,10 +213,10 @@
       const { rate, leastSeconds, bound, attained, share } = machines.bound(kernel, peak, level);
       const show = (value, unit) => machines.formatNumber(value, unit).text;
       const why = {
-        bytes: `memory-bound, because it is left of the ridge point of ${level.name}`,
-        arithmetic: `compute-bound, because it is right of the ridge point of ${level.name}`,
+        bytes: `memory-bound, because it lies left of the ridge point of ${level.name}`,
+        arithmetic: `compute-bound, because it lies right of the ridge point of ${level.name}`,
       };
-      const limit = bound ? why[bound] : `either memory-bound or compute-bound, because the interval of the ridge point of ${level.name} contains it`;
+      const limit = bound ? why[bound] : `memory-bound or compute-bound: it lies within the interval of the ridge point of ${level.name}, so this is not decided`;
       const most = `at most ${show(rate, "FLOP/s")}, so it takes at least ${show(leastSeconds, "s")}`;
       const reached =
         attained === null

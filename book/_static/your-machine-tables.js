@@ -267,7 +267,7 @@ globalThis.machines ??= {};
    */
   machines.beside = (yours, book, titles) => {
     const shared = sharedPages(yours, book);
-    if (!shared.length) return { summary: "This file contains no page of this book.", nodes: [] };
+    if (!shared.length) return { summary: "This file and this book have no page in common.", nodes: [] };
     const claims = shared.flatMap(([mine, theirs]) => pairs(mine, theirs, (record) => record.kind === "claim"));
     const differing = claims.filter(([mine, theirs]) => mine.verdict !== theirs.verdict);
     const numbers = shared.reduce((sum, [mine, theirs]) => sum + pairs(mine, theirs, isNumber).length, 0);

@@ -1,6 +1,8 @@
 """Matrix products, their ladder and their tiles, against arithmetic by hand and synthetic times."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +13,12 @@ from tinytorch.chapters.acceleration import drawings, ladder, placement, program
 from tinytorch.chapters.acceleration.ladder import Ladder, Step, matmul_ladder, steps
 from tinytorch.chapters.acceleration.placement import RANDOM, READING, WHOLE, Layouts
 from tinytorch.chapters.acceleration.tiles import CLOCK, OTHER, PEAK, REGISTERS, SHAPES, Shapes, drawn
+from tinytorch.perf.host.memory_pages import Arena
 from tinytorch.perf.kernels import probes
 from tinytorch.perf.kernels.gemm import loop_orders
 from tinytorch.perf.kernels.gemm.product_tiles import LANES, ROWS, VECTORS, WIDTH, tile_kernel
 from tinytorch.perf.machine import Ceilings
-from tinytorch.perf.measuring import Unmeasured
+from tinytorch.perf.measuring import Measurement, Unmeasured
 
 
 @pytest.mark.parametrize("name", steps())
@@ -127,6 +130,22 @@ def test_lines_in_random_order_bound_a_tile_by_the_time_of_its_lines() -> None:
     assert found.allowed(READING).value == 1
     assert [row["name"] for row in found.rows] == ["whole matrix"]
     assert isinstance(found.pages, Unmeasured)
+
+
+@pytest.mark.parametrize(("huge", "named"), [([1, 1], True), ([1, 0], False), ([0, 1], False), ([0, 0], False)])
+def test_pages_are_compared_only_if_each_making_had_large_ones(
+    monkeypatch: pytest.MonkeyPatch, huge: list[int], named: bool
+) -> None:
+    sizes = iter(huge)
+    monkeypatch.setattr(Arena, "huge_bytes", lambda self: next(sizes) * self.memory.size)
+
+    def twice(functions: Callable[[], dict[str, Callable[[], Any]]], **_: Any) -> dict[str, Measurement]:
+        first, second = functions(), functions()
+        assert first.keys() == second.keys()
+        return in_turns(dict.fromkeys(first, 1.0))
+
+    monkeypatch.setattr(placement, "interleave", twice)
+    assert isinstance(placement.study_layouts(960).pages, Unmeasured) is not named
 
 
 @pytest.mark.parametrize("distance", [WIDTH, 2 * WIDTH, 960, 4096])

@@ -88,7 +88,7 @@ def test_a_loss_that_is_no_number_stops_before_the_step(bad: float, said: str) -
     before = model.state_dict()
     batches = DataLoader(np.ones((4, 1), np.float32), np.ones((4, 1), np.float32), batch_size=2)
     optimizer = SGD(model.parameters(), lr=0.5)
-    with pytest.raises(FloatingPointError, match=rf"in epoch 2, the loss became {said}: lower lr, now 0\.25"):
+    with pytest.raises(FloatingPointError, match=rf"in epoch 2, the loss became {said}: use a smaller lr than 0\.25"):
         fit(model, batches, Breaks(), optimizer, 3, schedule=lambda done: 0.5)
     assert optimizer.lr == 0.5
     assert not model.training

@@ -43,7 +43,7 @@ def add(bench: Parser) -> None:
     )
     bench.add_argument(
         "--input-shape",
-        metavar="SIZES",
+        metavar="SHAPE",
         help="shape of one example, without the batch axis, such as 1,28,28 (for --model)",
     )
     bench.add_argument(
@@ -60,7 +60,7 @@ def add(bench: Parser) -> None:
         "--at-most-seconds",
         type=float,
         default=5.0,
-        metavar="S",
+        metavar="SECONDS",
         help="time limit for each batch size, in seconds (default 5)",
     )
     bench.add_argument(

@@ -41,7 +41,7 @@ def add(links: Parser) -> None:
         "--at-most-seconds",
         type=float,
         default=10.0,
-        metavar="S",
+        metavar="SECONDS",
         help="time limit for the samples, in seconds (default 10)",
     )
     links.add_argument("--json", metavar="FILE", help="write all samples as JSON")

@@ -46,7 +46,7 @@ def add(profile: Parser) -> None:
     """Add the command's options to its parser."""
     profile.add_argument(
         "model",
-        metavar="WHAT",
+        metavar="TARGET",
         nargs="?",
         help="what to profile: a script and its arguments, such as train.py --lr 0.1; a folder with a __main__.py; - "
         f"for a script on standard input; a model of the book ({', '.join(models.ZOO)}); a model file, such as "
@@ -62,7 +62,7 @@ def add(profile: Parser) -> None:
     profile.add_argument(
         "--seconds",
         type=float,
-        metavar="S",
+        metavar="SECONDS",
         help="time in seconds after which the script is stopped and the report is printed",
     )
     profile.add_argument(
@@ -74,7 +74,7 @@ def add(profile: Parser) -> None:
     )
     profile.add_argument(
         "--input-shape",
-        metavar="SIZES",
+        metavar="SHAPE",
         help="shape of one example, without the batch axis, such as 1,28,28; required if the module has no "
         "example_input, or if the model file does not fix the shape",
     )
@@ -418,7 +418,7 @@ def _subject(chosen: argparse.Namespace) -> tuple[Module, Tensor, LossFunction |
     if chosen.model not in models.ZOO:
         if ":" not in chosen.model:
             known = f"a script such as train.py, one of {', '.join(models.ZOO)}, FILE.onnx, or module:factory"
-            raise UsageError(f"WHAT must be {known}, not {chosen.model!r}")
+            raise UsageError(f"TARGET must be {known}, not {chosen.model!r}")
         model = checked_module(made_by(chosen.model), chosen.model)
         return model, _given_input(model, chosen), None
     if chosen.inputs:

@@ -21,14 +21,14 @@ Row = dict[str, Any]
 def add(report: Parser) -> None:
     """Add the command's options to its parser."""
     report.add_argument("files", nargs="+", metavar="FILE", help="results of `tinytorch bench --json`")
-    report.add_argument("--html", metavar="OUT", help="write the report to a self-contained HTML file")
-    report.add_argument("--markdown", metavar="OUT", help="write the report as Markdown")
+    report.add_argument("--html", metavar="FILE", help="write the report to a self-contained HTML file")
+    report.add_argument("--markdown", metavar="FILE", help="write the report as Markdown")
     report.set_defaults(run=_run)
 
 
 def _run(chosen: argparse.Namespace) -> None:
     if not chosen.html and not chosen.markdown:
-        raise UsageError("give --html OUT or --markdown OUT, or both")
+        raise UsageError("give --html FILE or --markdown FILE, or both")
     for option in ("html", "markdown"):
         check_folder(option, getattr(chosen, option))
     results = [load_results(path) for path in chosen.files]

@@ -57,7 +57,7 @@ def backward(root: Tensor, gradient: Any = None, retain_graph: bool = False) -> 
     """Run backward from ``root``; see `Tensor.backward`."""
     if not root.requires_grad:
         raise RuntimeError(
-            "backward needs a tensor that requires a gradient, but none of its inputs did, or it was made in no_grad()"
+            "backward needs a tensor that requires a gradient: this one was made in no_grad(), or from none that does"
         )
     seed = _checked_seed(root, gradient)
     if root._node is None:

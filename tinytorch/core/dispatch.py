@@ -230,7 +230,7 @@ def observed_by(*observers: Observer) -> Iterator[None]:
     """
     for index, observer in enumerate(observers):
         if id(observer) in _everywhere or any(observer is other for other in observers[:index]):
-            raise ValueError(f"observers must not be installed already, but {observer!r} is")
+            raise ValueError(f"observers must be new, but {observer!r} is installed already")
     with _switched(Switch(observers, threading.get_ident())):
         yield
 

@@ -137,7 +137,8 @@ class Module:
         missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
         if missing or unknown:
             raise ValueError(
-                f"state does not fit this model: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}"
+                f"state must have the entries of this model: it lacks {missing or 'none'}, and the model lacks "
+                f"{unknown or 'none'}"
             )
         for name, tensor in own.items():
             if np.shape(state[name]) != tensor.shape:

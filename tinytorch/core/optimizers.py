@@ -30,7 +30,8 @@ class Optimizer:
     def __init__(self, parameters: Iterable[Parameter], lr: float, weight_decay: float = 0.0) -> None:
         if isinstance(parameters, Tensor) or not isinstance(parameters, Iterable):
             raise TypeError(
-                f"parameters must be a list of them, such as model.parameters(), not a {type(parameters).__name__}"
+                f"parameters must be a list of Parameters, such as model.parameters(), not a "
+                f"{type(parameters).__name__}"
             )
         self.parameters = list({id(each): each for each in parameters}.values())
         if not self.parameters:
@@ -38,7 +39,8 @@ class Optimizer:
         for each in self.parameters:
             if not isinstance(each, Parameter) and not (isinstance(each, Tensor) and each.requires_grad):
                 raise TypeError(
-                    f"parameters must hold Parameters, as model.parameters() does, but one is a {type(each).__name__}"
+                    f"parameters must hold only Parameters, as model.parameters() does, but one entry is a "
+                    f"{type(each).__name__}"
                 )
             if each._node is not None:
                 raise TypeError(

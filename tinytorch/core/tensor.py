@@ -307,7 +307,7 @@ class Tensor:
     def __bool__(self) -> bool:
         if self._data.size != 1:
             raise ValueError(
-                f"a tensor of shape {self.shape} is not true or false as a whole: ask (x != 0).any() or (x != 0).all()"
+                f"a tensor of shape {self.shape} is neither true nor false: use (x != 0).any() or (x != 0).all()"
             )
         return bool(self._data)
 

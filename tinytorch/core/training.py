@@ -53,7 +53,7 @@ def train_step(
     with region("loss read-out"):
         found = float(value.item())
     if not math.isfinite(found):
-        raise FloatingPointError(f"the loss became {found}: lower lr, now {optimizer.lr}")
+        raise FloatingPointError(f"the loss became {found}: use a smaller lr than {optimizer.lr}")
     optimizer.zero_grad()
     value.backward()
     optimizer.step()

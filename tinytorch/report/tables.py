@@ -104,7 +104,7 @@ def declared(
         ValueError: if there are no rows, one lacks an attribute, or ``quoted`` or ``totals`` names no column.
     """
     if unknown := sorted({*quoted, *totals, *totals.values()} - headings.keys()):
-        raise ValueError(f"quoted and totals of table {key!r} must name its columns, not {', '.join(unknown)}")
+        raise ValueError(f"quoted and totals must name columns of table {key!r}, not {', '.join(unknown)}")
 
     def shown(value: Any) -> Any:
         return called(_UNMEASURED if isinstance(value, Unmeasured) else value, words or {})

@@ -205,6 +205,13 @@ def test_operands_of_the_block_before_are_gone_when_a_function_first_runs_in_new
     assert set(seen) == {1}
 
 
+def test_functions_that_are_made_anew_must_keep_their_names() -> None:
+    names = iter(["one", "one", "other", "other", "other", "other"])
+
+    with pytest.raises(ValueError, match=r"not first \['one'\] and then \['other'\]"):
+        interleave(lambda: {next(names): lambda: None}, repeats=12, warmup_seconds=0)
+
+
 @dataclass(frozen=True)
 class Row:
     name: str

@@ -118,8 +118,8 @@ def pareto_frontier(points: Mapping[str, Sequence[float]], lower_is_better: Sequ
     for name, values in points.items():
         if len(values) != len(lower_is_better):
             raise ValueError(
-                f"points must have {len(lower_is_better)} coordinates, as lower_is_better has, but {name!r} has "
-                f"{len(values)}"
+                f"points must have {len(lower_is_better)} coordinates each, as many as lower_is_better, but "
+                f"{name!r} has {len(values)}"
             )
         if any(math.isnan(value) for value in values):
             raise ValueError(f"points must be made of numbers, but {name!r} has nan")

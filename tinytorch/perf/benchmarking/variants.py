@@ -120,7 +120,7 @@ def with_generation(task: Task, variants: Mapping[str, Variant]) -> Task:
                 f"{name!r} is a {type(variant.model).__name__}"
             )
     if task.inputs.ndim != 2:
-        raise TypeError(f"inputs of a GPT must be tokens (examples, positions), not of shape {task.inputs.shape}")
+        raise TypeError(f"inputs of a GPT must be tokens of shape (examples, positions), not {task.inputs.shape}")
     positions = task.inputs.shape[1]
     prompt = max(1, positions // 2)
     count = max(1, positions - prompt)

@@ -135,8 +135,8 @@ class Timeline:
             for call in calls:
                 if rank in communications[call.key]:
                     raise ValueError(
-                        f"rank {rank} made collective {call.key[1]} of group {call.key[0]!r} twice: two groups have "
-                        "that name, so make the second one with Communicator.duplicate, not with world()"
+                        f"rank {rank} made collective {call.key[1]} of group {call.key[0]!r} twice, so two "
+                        "groups have this name: make the second group with Communicator.duplicate, not with world()"
                     )
                 communications[call.key][rank] = call
         delays = [_delay(ranks) for ranks in communications.values()]

@@ -152,7 +152,7 @@ def variance_from(processes: Sequence[Process], beside: BetweenRunVariance | Non
         ValueError: if there are fewer than two processes.
     """
     if len(processes) < 2:
-        raise ValueError(f"processes must be at least 2, not {len(processes)}")
+        raise ValueError(f"processes must hold at least 2 processes, not {len(processes)}")
     known = beside or PRIOR
     alone, per_call = _parts([process.calls for process in processes])
     interleaved, per_ratio = _parts([process.ratios for process in processes])

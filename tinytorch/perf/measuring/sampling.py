@@ -280,6 +280,11 @@ class _Turns:
         self._layout.move()
         if self._remake is not None and not self._are_new:
             self._made = self._remake()
+            if self._made.keys() != self._samplers.keys():
+                raise ValueError(
+                    f"functions must name the same functions each time, not first {list(self._samplers)} and then "
+                    f"{list(self._made)}"
+                )
         self._are_new = False
         for name, sampler in self._samplers.items():
             sampler.function = self._made[name]

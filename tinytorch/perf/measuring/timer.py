@@ -59,7 +59,7 @@ class Timer:
             RuntimeError: if it never began.
         """
         if self._start is None:
-            raise RuntimeError("elapsed needs a body that was timed: use `with Timer() as t:` first")
+            raise RuntimeError("elapsed needs a timer that was started: use `with Timer() as t:` first")
         end = time.perf_counter_ns() if self._end is None else self._end
         return (end - self._start) * 1e-6
 

@@ -157,7 +157,7 @@ class Profiler:
             RuntimeError: if there is none.
         """
         if self._memory is None:
-            raise RuntimeError("no memory is recorded: use Profiler(memory=True), or join one")
+            raise RuntimeError("no memory was recorded: use Profiler(memory=True)")
         return self._memory
 
     def key_averages(self) -> list[OpRow]:

@@ -105,7 +105,9 @@ def chosen_plans(
         ValueError: if there are no layers, or ``keep`` or ``plans`` name others.
     """
     if not layers:
-        raise ValueError("model must hold a Linear, Conv2d without groups or Embedding to quantize, but holds none")
+        raise ValueError(
+            "model must hold a layer to quantize (Linear, Conv2d without groups, or Embedding), but holds none"
+        )
     for argument, names in (("keep", keep), ("plans", plans)):
         unknown = sorted(set(names) - layers.keys())
         if unknown:

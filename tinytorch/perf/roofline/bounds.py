@@ -209,7 +209,9 @@ def demand_of(events: Sequence[Event]) -> Demand:
     alike = counted(events)
     uncounted = sorted({event.op for event, _ in alike if event.work is None})
     if uncounted:
-        raise UncountedError(f"ops without a work formula cannot be placed on a roofline: {', '.join(uncounted)}")
+        raise UncountedError(
+            f"a roofline needs the work of each op, but these have no formula for it: {', '.join(uncounted)}"
+        )
     return _demand(alike)
 
 

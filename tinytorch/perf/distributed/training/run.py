@@ -167,8 +167,8 @@ def train(
         raise ValueError(f"epochs must be at least 1, not {epochs}")
     if (batches.rank, batches.size) != (communicator.rank, communicator.size):
         raise ValueError(
-            f"batches must be those of rank {communicator.rank} of {communicator.size}, "
-            f"not of {batches.rank} of {batches.size}"
+            f"batches must belong to rank {communicator.rank} of {communicator.size}, "
+            f"not to rank {batches.rank} of {batches.size}"
         )
     plan = {"examples": batches.examples, "batch_size": batches.batch_size, "seed": batches.seed, "epochs": epochs}
     check_agreement(communicator, plan)
