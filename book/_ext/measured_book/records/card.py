@@ -259,7 +259,7 @@ def mismatch_html(repository: Repository | None, title: str, docname: str, page:
         return f'<a class="page-mismatch" href="{escape(address)}" rel="nofollow">Report a mismatch</a>'
     return (
         '<details class="page-menu page-mismatch"><summary>Report a mismatch</summary>\n'
-        "<p>Fill in this report and send it to the people from whom you have this book.</p>\n"
+        "<p>Fill in this report and send it to whoever gave you this book.</p>\n"
         f'<pre data-key="{docname}:provenance" tabindex="0" aria-label="Text of a report">{escape(text)}</pre>\n'
         "</details>"
     )
