@@ -73,6 +73,11 @@ def test_as_many_are_late_as_the_formulas_say(slow: float) -> None:
     assert found.missed.median == pytest.approx(0, abs=0.12)
 
 
+@pytest.mark.parametrize(("slow", "late"), [(0.8, 0.0), (1.0, 0.0), (1e9, 0.8)])
+def test_none_are_late_on_a_server_that_is_not_slow_and_all_from_then_on_if_it_stops(slow: float, late: float) -> None:
+    assert load.late_in_an_open_loop(slow) == pytest.approx(late)
+
+
 #: Seconds and bytes of each variant.
 TABLE = {"baseline": (12.0, 12_000), "quantized": (3.0, 3000), "pruned": (3.5, 1200), "combined": (2.0, 6000)}
 

@@ -189,6 +189,14 @@ def test_what_was_counted_cannot_be_turned_and_what_was_measured_can() -> None:
     assert verdict_of_all([measured, unknown]).open_test == unknown.tests[0]
 
 
+def test_the_tests_that_decide_come_first() -> None:
+    passes, fails = verdict_between(MEASURED, low=1), verdict_between(MEASURED, high=1)
+    assert (passes.verdict, fails.verdict) == (Verdict.SUPPORTED, Verdict.REFUTED)
+    assert verdict_of_all([passes, fails]).tests == (*fails.tests, *passes.tests)
+    assert verdict_of_any([fails, passes]).tests == (*passes.tests, *fails.tests)
+    assert verdict_of_all([passes, passes]).tests == (*passes.tests, *passes.tests)
+
+
 def test_a_statistic_is_judged_by_its_own_interval_widened_for_more_confidence() -> None:
     wins = Measurement("share", (1.0,) * 9 + (0.0,), "%", law=Stated(0.9, 0.84, 0.96, 0.95))
     wins = replace(wins, conditions=Conditions(sample=Sample.TRIALS))

@@ -81,8 +81,8 @@ def late_in_a_closed_loop(slow: float) -> float:
 
 
 def late_in_an_open_loop(slow: float) -> float:
-    """Return the share of arrivals from when the queue begins to grow until it is empty again."""
-    return min(1 - _FROM, (_UNTIL - _FROM) * (1 - 1 / slow) / (1 - _LOAD))
+    """Return the share of arrivals from when the queue begins to grow until it is empty again; 0 if nothing is slow."""
+    return max(0.0, min(1 - _FROM, (_UNTIL - _FROM) * (1 - 1 / slow) / (1 - _LOAD)))
 
 
 def under_load(model: GPT) -> Loops:

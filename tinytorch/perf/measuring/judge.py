@@ -218,13 +218,16 @@ def verdict_of_any(parts: Iterable[Judgement]) -> Judgement:
 
 
 def _combined(parts: Iterable[Judgement], one_is_enough: Verdict, takes_all: Verdict) -> Judgement:
+    """Return the verdict on all parts; the tests of those that decide it come first."""
     each = list(parts)
     found = [part.verdict for part in each]
-    tests = tuple(test for part in each for test in part.tests)
-    counted = bool(each) and all(part.counted for part in each)
     if one_is_enough in found:
-        return Judgement(one_is_enough, tests, counted=counted)
-    return Judgement(takes_all if found and set(found) == {takes_all} else Verdict.OPEN, tests, counted=counted)
+        verdict = one_is_enough
+    else:
+        verdict = takes_all if found and set(found) == {takes_all} else Verdict.OPEN
+    deciding_first = sorted(each, key=lambda part: part.verdict is not verdict)
+    tests = tuple(test for part in deciding_first for test in part.tests)
+    return Judgement(verdict, tests, counted=bool(each) and all(part.counted for part in each))
 
 
 #: A function on one thread that has less of a core than this waited for it, or for something else.

@@ -58,7 +58,7 @@ def claim_line(record: Json, ledger: str | None) -> str:
 def claim_row(record: Json, evidence: str, found: str) -> str:
     """Return the row of a claim: what it says, with quote, evidence and source folded below, its verdict, one number.
 
-    Evidence and the first number that it rests on, ``found``, are HTML.
+    The evidence, and the number of the test that decides, ``found``, are HTML.
     """
     return (
         f'<tr id="claim-{record["key"]}"><td><details>\n'

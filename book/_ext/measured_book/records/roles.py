@@ -381,9 +381,11 @@ class ResolveRecords(SphinxPostTransform):
         return claim_row(record, line_html(evidence), self._found(record))
 
     def _found(self, record: Json) -> str:
-        """Return the first number that a claim rests on, as HTML; empty if it rests on none."""
-        keys = record["numbers"][:1]
-        return "".join(self._number_of(_on_page(key, record["page"]), self._idents).written() for key in keys)
+        """Return the number of the test that decides a claim, else the first of its text, as HTML; empty if none."""
+        deciding = record["tests"][0]["value"] if record["tests"] else None
+        keys = [_on_page(key, record["page"]) for key in record["numbers"]]
+        keys.sort(key=lambda key: self._record(key, *NUMBER_KINDS, "verdict", ABSENT).get("value") != deciding)
+        return "".join(self._number_of(key, self._idents).written() for key in keys[:1])
 
     def _home(self, record: Json) -> str | None:
         """Return the page that discusses the claim, its own page first; None if no page does."""
