@@ -125,7 +125,7 @@ class OneRow:
         cached_gain: speed of 8-bit over float32 weights in a cache.
         least, most: the gain of 8 bits from memory, if reading and calculating overlap for float32 alone, and if they
             do for 8 bits alone.
-        is_between: whether the gain of 8 bits is between these, within a tenth.
+        is_between: whether the interval of the gain of 8 bits reaches between these.
         smaller: bytes in float32 over those in 8 bits.
         four: time of 8 bits over that of 4, from memory.
         is_memory_bound: whether a pass waits for its float weights; open if it does not.
@@ -192,7 +192,7 @@ def one_row(width: int, depth: int, plans: Mapping[str, Plan], machine: Ceilings
     gain = rows[eight]["gain"].interval
     between: bool | Unmeasured = Unmeasured("the bounds are not known")
     if isinstance(least, Modelled) and isinstance(most, Modelled):
-        between = gain.high >= 0.9 * least.value and gain.low <= 1.1 * most.value
+        between = gain.high >= least.value and gain.low <= most.value
     return OneRow(
         rows,
         ratio(times[f"{_FLOAT}, cached"], times[f"{eight}, cached"], f"float32 over {eight}, one row, from a cache"),
