@@ -18,7 +18,7 @@ from tinytorch.perf.compression.structured import mask_units
 
 @exercise_check
 def check_prune(function: Callable[[Array, float], Any]) -> None:
-    """Return "... passed" if ``function(weight, sparsity)`` is a copy with exactly the smallest weights zero.
+    """Return "... passed" if ``function(weight, sparsity)`` returns a copy whose smallest weights are zero.
 
     They are ``round(sparsity * size)``, the earlier of equal ones first.
     """
@@ -55,7 +55,7 @@ def check_csr_bytes(function: Callable[[int, int, float], float]) -> None:
 
 @exercise_check
 def check_remove_neurons(function: Callable[..., Any]) -> None:
-    """Return "... passed" if ``function(first, bias, second, gone)`` removes neurons between two weights.
+    """Return "... passed" if ``function(first, bias, second, gone)`` removes neurons between two weight matrices.
 
     ``first`` is (inputs, neurons), ``bias`` (neurons,), ``second`` (neurons, outputs), ``gone`` a list of neurons. It
     returns the three smaller arrays, which compute what the large ones do with zeros for the neurons.

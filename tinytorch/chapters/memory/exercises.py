@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float32]
 
 @exercise_check
 def check_lines_touched(function: Callable[[int, int, int], int]) -> None:
-    """Return "... passed" if ``function(address, count, stride)`` counts the lines in which so many float32 lie.
+    """Return "... passed" if ``function(address, count, stride)`` counts the cache lines that hold so many elements.
 
     ``address`` is the address of the first element in bytes, a multiple of four, and ``stride`` counts elements.
     """
@@ -46,7 +46,7 @@ def check_sets_used(function: Callable[[int, int, int], int]) -> None:
 
 @exercise_check
 def check_least_seconds(function: Callable[[float, float, float, float], float]) -> None:
-    """Return "... passed" if ``function(lines, latency, in_flight, bandwidth)`` is the least time to fetch lines."""
+    """Return "... passed" if ``function(lines, latency, in_flight, bandwidth)`` returns the lower bound on the time."""
     draw = np.random.default_rng(0)
     for _ in range(50):
         lines, in_flight = float(draw.integers(1, 10**6)), float(draw.integers(1, 40))
@@ -63,7 +63,7 @@ _BLOCK, _MAY_HOLD = 4096, 64 * 1024
 
 @exercise_check
 def check_in_blocks(function: Callable[[Floats, Floats, int], object]) -> None:
-    """Return "... passed" if ``function(x, out, block)`` writes ``exp(-x * x)`` into ``out`` and holds a block at most.
+    """Return "... passed" if ``function(x, out, block)`` writes ``exp(-x * x)`` into ``out`` and holds few blocks.
 
     ``x`` and ``out`` are float32 vectors of one length, which need not be a multiple of ``block``.
     """

@@ -17,7 +17,7 @@ from tinytorch.perf.profiling.breakdown import OpRow, op_rows
 
 @exercise_check
 def check_linear_flops(function: Callable[[int, int, int], float]) -> None:
-    """Return "... passed" if ``function(in_features, out_features, rows)`` counts what a Linear really does."""
+    """Return "... passed" if ``function(in_features, out_features, rows)`` returns the FLOPs of a linear layer."""
     draw = np.random.default_rng(0)
     for _ in range(20):
         width, out, rows = (int(size) for size in draw.integers(1, 40, 3))
@@ -50,7 +50,7 @@ def check_latency(function: Callable[[Callable[[], None], int, int], float]) -> 
 
 @exercise_check
 def check_peak_bytes(function: Callable[[Sequence[int]], int]) -> None:
-    """Return "... passed" if ``function(changes)`` is the most that was alive at any moment."""
+    """Return "... passed" if ``function(changes)`` returns the most bytes in use at any moment."""
     draw = np.random.default_rng(0)
     for _ in range(20):
         changes = [int(change) for change in draw.integers(-50, 100, 12)]
@@ -61,7 +61,7 @@ def check_peak_bytes(function: Callable[[Sequence[int]], int]) -> None:
 
 @exercise_check
 def check_overall_speedup(function: Callable[[Sequence[float], Sequence[float]], float]) -> None:
-    """Return "... passed" if ``function(shares, speedups)`` is the time before over the time after."""
+    """Return "... passed" if ``function(shares, speedups)`` returns the old time divided by the new time."""
     draw = np.random.default_rng(0)
     for _ in range(50):
         parts = draw.dirichlet(np.ones(4))
@@ -74,7 +74,7 @@ def check_overall_speedup(function: Callable[[Sequence[float], Sequence[float]],
 
 @exercise_check
 def check_bottleneck(function: Callable[[list[Any]], str]) -> None:
-    """Return "... passed" if ``function(rows)`` names the op with the most self time over both phases."""
+    """Return "... passed" if ``function(rows)`` names the op with the most self time of both passes."""
     for width, length in ((16, 8), (64, 64), (32, 512)):
         block = TransformerBlock(width, 4, seed=0)
         inputs = Tensor(np.ones((1, length, width), np.float32))

@@ -30,7 +30,7 @@ def check_scale_and_zero_point(function: Callable[[float, float], tuple[float, i
 
 @exercise_check
 def check_predicted_decibels(function: Callable[[npt.NDArray[np.float64], int], float]) -> None:
-    """Return "... passed" if ``function(values, bits)`` gives the signal to noise of rounded values by the formula.
+    """Return "... passed" if ``function(values, bits)`` gives the signal-to-noise ratio of rounded values.
 
     The mean square of the errors is the squared step over 12. Values lie on both sides of 0.
     """

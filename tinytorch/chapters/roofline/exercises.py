@@ -13,7 +13,7 @@ from tinytorch.perf.measuring.statistics import Interval
 
 @exercise_check
 def check_intensity(function: Callable[[int, int, int], float]) -> None:
-    """Return "... passed" if ``function(rows, inner, columns)`` is the FLOPs per compulsory byte of what really ran."""
+    """Return "... passed" if ``function(rows, inner, columns)`` returns the FLOPs per compulsory byte of a product."""
     draw = np.random.default_rng(0)
     for _ in range(20):
         rows, inner, columns = (int(size) for size in draw.integers(1, 40, 3))
@@ -29,7 +29,7 @@ def check_intensity(function: Callable[[int, int, int], float]) -> None:
 
 @exercise_check
 def check_least_seconds(function: Callable[[float, float, float, float], float]) -> None:
-    """Return "... passed" if ``function(flops, traffic, peak, bandwidth)`` is the time at the roof."""
+    """Return "... passed" if ``function(flops, traffic, peak, bandwidth)`` returns the lower bound on the time."""
     draw = np.random.default_rng(0)
     for _ in range(50):
         flops, traffic, peak, bandwidth = (float(value) for value in 10 ** draw.uniform(0, 9, 4))
@@ -41,7 +41,7 @@ def check_least_seconds(function: Callable[[float, float, float, float], float])
 
 @exercise_check
 def check_rows_to_the_ridge(function: Callable[[float, float, float], float]) -> None:
-    """Return "... passed" if ``function(peak, bandwidth, bytes_of_a_weight)`` rows take as long as their weights."""
+    """Return "... passed" if ``function(peak, bandwidth, bytes_of_a_weight)`` returns the rows at the border."""
     draw = np.random.default_rng(0)
     for width in (0.5, 1.0, 2.0, 4.0):
         peak, bandwidth = (float(10 ** draw.uniform(9, 15)) for _ in range(2))
@@ -55,7 +55,7 @@ def check_rows_to_the_ridge(function: Callable[[float, float, float], float]) ->
 
 @exercise_check
 def check_limit(function: Callable[[float, Interval, Interval], str]) -> None:
-    """Return "... passed" if ``function(intensity, peak, bandwidth)`` says what limits an op, where that can be told.
+    """Return "... passed" if ``function(intensity, peak, bandwidth)`` says what limits an op, if that is decided.
 
     ``peak`` and ``bandwidth`` are intervals. The answer is "memory" or "compute" if the intensity lies left or right
     of the ridge wherever peak and bandwidth are in theirs, else "open".
