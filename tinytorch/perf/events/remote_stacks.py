@@ -31,9 +31,10 @@ from typing import Any, Final, NamedTuple
 _PAGE = 4096
 #: Pages of frames that are read at once, and how often a stack is read that changes meanwhile.
 _MOST_PAGES, _TRIES = 64, 6
-#: Readings in a row that must end in the same outermost frame before one is taken for that of the thread, and the part
-#: of its looks from which on one reading will do.
-_IN_A_ROW, _USUAL = 3, 1 / 8
+#: Readings in a row that must end in the same outermost frame before one is taken for that of the thread, for the
+#: first one and for another: where a generator goes on all the time, a third of the readings end in its frame. And
+#: the part of the looks from which on one reading will do.
+_IN_A_ROW, _IN_A_ROW_OF_ANOTHER, _USUAL = 5, 8, 1 / 8
 #: Bytes that are read at once of a text or a table, most of which are shorter.
 _PART = 320
 #: Words of a thread's state, and of the larger structures that lead to it, that are searched for known values.
@@ -344,7 +345,8 @@ class _Bottoms:
         """Return whether a reading that ends in this frame is whole: most did, or the last ones all do."""
         self._row = self._row + 1 if frame == self._last else 1
         self._last = frame
-        whole = self._counts[frame] > _USUAL * self._counts.total() or self._row >= _IN_A_ROW
+        needed = _IN_A_ROW_OF_ANOTHER if self._counts.total() else _IN_A_ROW
+        whole = self._counts[frame] > _USUAL * self._counts.total() or self._row >= needed
         self._counts[frame] += whole
         return whole
 
