@@ -41,7 +41,7 @@ _OUTCOME_WORDS = {
 }
 _QUESTIONS = (
     "The number, and the sentence or table it stands in:\n\n"
-    "What I found instead, and how (python -m tinytorch machine describes a machine):\n\n"
+    "What I found instead, how I measured it, and on which machine (paste what python -m tinytorch machine prints):\n\n"
 )
 
 
