@@ -11,7 +11,7 @@ from measured_book.records.predictions import PredictionForm, form_html
 from playwright.sync_api import Browser
 from playwright.sync_api import Page as Tab
 
-from tests.report.made_numbers import bounded
+from tests.report.made_measurements import bounded
 from tinytorch.perf.measuring import Counted
 from tinytorch.report.numbers import number_body
 

@@ -1,12 +1,29 @@
-"""A small file of measurements with a record of every kind, made of a page's records."""
+"""Made numbers whose intervals are given, and a small file of measurements with a record of every kind."""
 
 from tests.perf.made_ceilings import made_ceilings
-from tests.report.made_numbers import bounded
 from tinytorch.chapters.your_machine import roof_rows
 from tinytorch.perf.measuring import Unmeasured
+from tinytorch.perf.measuring.conditions import Conditions
+from tinytorch.perf.measuring.measurement import Measurement
+from tinytorch.perf.measuring.statistics import Stated
 from tinytorch.report.measurements import document, page_entry
 from tinytorch.report.page import Page
 from tinytorch.report.records import Json, page_file
+
+
+def bounded(
+    value: float,
+    low: float,
+    high: float,
+    unit: str = "",
+    *,
+    name: str = "a run",
+    n: int = 6,
+    conditions: Conditions | None = None,
+) -> Measurement:
+    """Return a median of ``n`` samples with the interval from ``low`` to ``high``."""
+    told = (conditions or Conditions()).told_as("median")
+    return Measurement(name, (value,) * n, unit, told, law=Stated(value, low, high))
 
 
 def made_page(name: str = "your_machine") -> Json:

@@ -9,7 +9,7 @@ from bs4 import BeautifulSoup
 from PIL import Image
 
 from tests.chosen_settings import choose_settings
-from tests.report.made_numbers import bounded
+from tests.report.made_measurements import bounded
 from tinytorch.perf.measuring import Measurement, Modelled, Unmeasured, derived
 from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, subplots

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.chosen_settings import choose_settings
-from tests.report.made_numbers import bounded
+from tests.report.made_measurements import bounded
 from tinytorch.perf.engines.snippets import Printed
 from tinytorch.perf.measuring import Counted, Measurement, Unmeasured
 from tinytorch.perf.measuring.comparison import Comparison, judged

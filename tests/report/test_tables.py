@@ -9,7 +9,7 @@ from bs4 import BeautifulSoup
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.report.made_numbers import bounded
+from tests.report.made_measurements import bounded
 from tinytorch.perf.measuring import Counted, Measurement, Modelled, Quoted, Unmeasured
 from tinytorch.perf.measuring.judge import Judgement, Verdict
 from tinytorch.report import Page

@@ -19,7 +19,7 @@ from measured_book.elements.slots import (
 )
 
 from tests.book.small_book import one
-from tests.report.made_numbers import bounded
+from tests.report.made_measurements import bounded
 from tinytorch.perf.measuring import Counted, Derived, Measurement, Modelled, Quoted
 from tinytorch.perf.measuring.conditions import BetweenRuns, Caches, Conditions, Planned, Ranks
 from tinytorch.perf.measuring.values import Value

@@ -32,7 +32,7 @@ from measured_book.state import PageRecords, state_of
 from nbclient import NotebookClient
 
 from tests.chosen_settings import choose_settings
-from tests.report.made_numbers import bounded
+from tests.report.made_measurements import bounded
 from tinytorch.perf.measuring import Measurement
 from tinytorch.report import Page
 from tinytorch.report.figures import draw_bars, draw_line, subplots

@@ -9,7 +9,7 @@ from measured_book.records import agreement
 from measured_book.records.agreement import agree, compare_calls, multiplies
 from measured_book.state import Agreement, BookState, PageRecords
 
-from tests.report.made_numbers import bounded
+from tests.report.made_measurements import bounded
 from tinytorch.report import Page
 from tinytorch.report.records import Json
 from tinytorch.report.tables import Column
