@@ -370,6 +370,23 @@ def test_a_wrong_key_of_a_claim_is_one_warning_with_its_line_and_hides_nothing(
     )
 
 
+def test_a_claim_shows_the_number_of_the_test_that_decides(tmp_path: Path, sphinx: SphinxProcess) -> None:
+    book = Book(tmp_path, sphinx)
+    book.write("index", "# Index\n\n```{toctree}\nsecond\n```\n")
+    claim = (
+        "```{code-cell} ipython3\n:tags: [remove-cell]\nfrom tinytorch.perf.measuring import Counted\n"
+        'eight, twelve = Counted(8, "B", "eight"), Counted(12, "B", "twelve")\n'
+        'page.test("at-most-ten", eight, twelve, below=10)\n```\n\n'
+        "```{claim} at-most-ten\n:source: Someone <https://example.org/paper>\n\n> So.\n\nIt is so.\n\n"
+        "They have {measured}`eight` and {measured}`twelve`.\n```\n\n```{claims}\n```\n"
+    )
+    book.write("second", HEADER + SECOND.replace("As {numref}`first:table-ops` shows.\n", "") + claim)
+    build = book.build()
+    assert "WARNING: " not in build.output
+    *_, found = one(build.page("second.html"), "#claim-at-most-ten").select("td")
+    assert text(found).startswith("12")
+
+
 def test_a_build_of_some_pages_shows_no_older_run_of_others(story: Story) -> None:
     before = story.second_alone.page("first.html")
     assert text(before.select("button.measured:not(.absent)")[0]) == "42 ops", "a number of the page that ran"

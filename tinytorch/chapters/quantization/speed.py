@@ -125,7 +125,7 @@ class OneRow:
         cached_gain: speed of 8-bit over float32 weights in a cache.
         least, most: the gain of 8 bits from memory, if reading and calculating overlap for float32 alone, and if they
             do for 8 bits alone.
-        is_between: whether the interval of the gain of 8 bits reaches between these.
+        is_between: whether the interval of the gain of 8 bits overlaps the range between these.
         smaller: bytes in float32 over those in 8 bits.
         four: time of 8 bits over that of 4, from memory.
         is_memory_bound: whether a pass waits for its float weights; open if it does not.
